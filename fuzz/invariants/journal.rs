@@ -6,11 +6,11 @@
 //! script for [`super::damage`].
 
 use super::{damage::befall, memory::Memory};
-use std::collections::HashMap;
-use store::{
+use longhaul_store::{
     blocks::{BLOCK, BlockHash, Blocks},
     journal::{HEADER_LEN, Header, Journal, RECORD_LEN, Record, Version, is_of, read, records},
 };
+use std::collections::HashMap;
 
 pub(crate) fn check(input: &[u8]) {
     let Some(([blocks, count, version @ ..], script)) = input.split_first_chunk::<13>() else {

@@ -9,13 +9,13 @@ use super::{
     damage::befall,
     memory::{Folder, Memory},
 };
-use std::collections::{BTreeMap, HashMap};
-use store::{
+use longhaul_store::{
     blocks::FileHash,
     manifest::{MANIFEST, Manifest, Record, parse},
     medium::{Directory as _, How},
     path::PATH_LEN_MAX,
 };
+use std::collections::{BTreeMap, HashMap};
 
 type Known = BTreeMap<Vec<u8>, Record>;
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory in memory: for what reads and writes files by `store::medium`, as fast as a fuzzer wants it.
+//! A directory in memory: for what reads and writes files by `longhaul_store::medium`, as fast as a fuzzer wants it.
 
+use longhaul_store::medium::{Directory, How, Medium, OpenError};
 use std::{
     collections::BTreeMap,
     io,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard},
 };
-use store::medium::{Directory, How, Medium, OpenError};
 
 /// What a reader may ask for at once.
 const PIECE_MAX: usize = 1 << 20;

@@ -2,10 +2,10 @@
 //! What an end of a copy hears from the other: a message is read to its last byte and not beyond, written again it says
 //! the same, and its paths lead nowhere else.
 
+use longhaul_store::{entry::Kind, path::RelPath};
 use longhaul_transfer::copy::message::{Answer, Order, read, write};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Component};
-use store::{entry::Kind, path::RelPath};
 
 pub(crate) fn check(input: &[u8]) {
     heard::<Order>(input).iter().for_each(leads_nowhere);

@@ -4,8 +4,8 @@
 //!
 //! The input: the length of the first path (16 bits), both paths.
 
+use longhaul_store::path::{NAME_LEN_MAX, PATH_LEN_MAX, RelPath};
 use std::path::{Component, Path};
-use store::path::{NAME_LEN_MAX, PATH_LEN_MAX, RelPath};
 
 /// What an error may cost a screen: 200 bytes, each escaped in the longest way, and the reason.
 const ERROR_LEN_MAX: usize = 200 * 10 + 200;

@@ -8,8 +8,8 @@ use longhaul_netem::{
     Event, Line, Schedule, Segment, Setting, Shape, discipline::Discipline, jitter::Jitter,
     loss::Loss,
 };
+use longhaul_units::Time;
 use std::{fmt, str::FromStr};
-use units::Time;
 
 pub(crate) fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {

@@ -6,8 +6,8 @@
 
 use longhaul_netem::{Delivery, Regroup, Run, Segment};
 use longhaul_packet::{checksum, ip, super_packet::SuperPacket, vnet};
+use longhaul_units::Time;
 use std::ops::Range;
-use units::Time;
 
 pub(crate) fn check(input: &[u8]) {
     let Some((head, [lost, packet @ ..])) = input.split_first_chunk::<{ vnet::LEN }>() else {

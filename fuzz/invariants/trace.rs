@@ -3,8 +3,8 @@
 //! nothing out of order.
 
 use longhaul_netem::trace::{Trace, TraceClock};
+use longhaul_units::Time;
 use std::sync::Arc;
-use units::Time;
 
 pub(crate) fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);

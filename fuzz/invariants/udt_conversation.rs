@@ -4,12 +4,12 @@
 //!
 //! The input is a script of pairs: what happens (low four bits; the fifth says at which end) and how much.
 
-use std::net::SocketAddr;
-use udt::{
+use longhaul_udt::{
     Config, Counts, End, Endpoint, Event, Mode, Seq,
     congestion::{Bbr, Control, Native},
 };
-use units::Time;
+use longhaul_units::Time;
+use std::net::SocketAddr;
 
 /// Packets that either end holds.
 const WINDOW: u32 = 32;

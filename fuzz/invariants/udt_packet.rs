@@ -2,7 +2,7 @@
 //! A packet that is read and written again is the same packet, no longer than it was but for the word that libudt wants behind
 //! a header; a loss report has no more runs than words.
 
-use udt::packet::{Body, HEADER, Losses, Packet};
+use longhaul_udt::packet::{Body, HEADER, Losses, Packet};
 
 pub(crate) fn check(input: &[u8]) {
     let Some(packet) = Packet::read(input) else {

@@ -3,11 +3,11 @@
 #![expect(unsafe_code, reason = "the arithmetic is C")]
 
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_units::{BitRate, Time};
 use std::{
     ffi::{CStr, c_char},
     fmt,
 };
-use units::{BitRate, Time};
 
 /// `CC_STATE_BYTES` in cc.h, as 64-bit words.
 pub const STATE_WORDS: usize = 13;

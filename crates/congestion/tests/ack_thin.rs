@@ -6,8 +6,8 @@ use longhaul_netem::{
     Acking,
     ack::{self, Thinned, Thinner},
 };
+use longhaul_units::Time;
 use proptest::prelude::*;
-use units::Time;
 
 /// A segment that a receiver sends.
 #[derive(Debug, Clone, Copy)]

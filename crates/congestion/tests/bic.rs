@@ -3,7 +3,7 @@
 
 use longhaul_congestion::math::{Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
-use units::Time;
+use longhaul_units::Time;
 
 /// A sender whose window is always full, acknowledged in whole round trips.
 struct Sender {

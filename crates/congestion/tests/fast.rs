@@ -3,8 +3,8 @@
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Packets that leave together and share an ACK, at most.
 const TRAIN: u32 = 8;

@@ -3,8 +3,8 @@
 
 use longhaul_congestion::math::{Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
+use longhaul_units::Time;
 use std::fmt::Write;
-use units::Time;
 
 /// One row of the table: from this window on, a(w) whole packets and b(w).
 struct Row {

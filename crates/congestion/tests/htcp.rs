@@ -3,7 +3,7 @@
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
-use units::Time;
+use longhaul_units::Time;
 
 /// The congestion window of most tests.
 const CWND: u32 = 1000;

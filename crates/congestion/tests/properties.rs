@@ -4,8 +4,8 @@
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithms};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_units::Time;
 use proptest::{prelude::*, test_runner::TestRunner};
-use units::Time;
 
 /// A window that asks the round trip may shrink without a loss, and holds still before one.
 const BY_DELAY: [&str; 1] = ["fast"];

@@ -3,7 +3,7 @@
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
-use units::{BitRate, Time};
+use longhaul_units::{BitRate, Time};
 
 /// The host's side computes with packets of 1448 B.
 const PACKET_BITS: f64 = 1448.0 * 8.0;

@@ -6,8 +6,8 @@
 )]
 
 use longhaul_netem::Delivery;
+use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
-use units::{Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

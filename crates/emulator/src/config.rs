@@ -12,13 +12,13 @@ use longhaul_linux::netns::{self, Netns};
 use longhaul_netem::{
     Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace,
 };
+use longhaul_units::{BitRate, Bytes, Time};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use units::{BitRate, Bytes, Time};
 
 /// A link, checked.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use super::tap::Missed;
 use hdrhistogram::Histogram;
 use longhaul_netem::{Delivery, Drop, Line, Run};
 use longhaul_packet::super_packet::SuperPacket;
+use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
-use units::Time;
 
 /// Counters of one direction, owned by its thread.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl std::fmt::Display for Snapshot {
             drops.overflow,
             drops.queue_rule,
             drops.ack_rule,
-            units::Bytes::new(self.queue_bytes),
+            longhaul_units::Bytes::new(self.queue_bytes),
             self.queue_delay_us / 1_000.0
         )
     }

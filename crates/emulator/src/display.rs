@@ -10,13 +10,13 @@ use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
+use longhaul_units::{BitRate, Bytes};
 use std::{
     collections::HashMap,
     fs::File,
     io::{IsTerminal, Write, stderr, stdout},
     path::Path,
 };
-use units::{BitRate, Bytes};
 
 /// Where records and lines go.
 pub(super) struct Display {

@@ -4,7 +4,7 @@
 //! ```
 //! let flags = ["--rate", "1gbit", "--rtt", "100ms"].map(str::to_owned);
 //! let [there, back] = longhaul_emulator::shapes(&flags).unwrap();
-//! assert_eq!(there.delay + back.delay, units::Time::from_millis(100));
+//! assert_eq!(there.delay + back.delay, longhaul_units::Time::from_millis(100));
 //! ```
 
 mod args;

@@ -10,12 +10,12 @@ use super::{
 use longhaul_linux::{clock, tun::Tun, wait::Bell};
 use longhaul_netem::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
 use longhaul_packet::{super_packet::SuperPacket, vnet};
+use longhaul_units::Time;
 use std::{
     io,
     sync::mpsc::{self, Receiver, TryRecvError},
 };
 use tokio::sync::mpsc::Sender;
-use units::Time;
 
 /// What a thread is told while it runs.
 #[derive(Debug, Clone)]

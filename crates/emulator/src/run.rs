@@ -7,8 +7,8 @@ use super::{
     control::{self, State},
     counters::{Counters, Direction, SelfCheck, Snapshot},
     display::Display,
-    pump::{Lane, Order, Pump},
     store::Store,
+    pump::{Lane, Order, Pump},
     tap::{Plan, Point, Tap},
 };
 use anyhow::{Context, Result};
@@ -16,6 +16,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
 use longhaul_netem::{Delivery, Line, Regroup, Setting, Shape};
+use longhaul_units::Time;
 use std::{
     cell::RefCell,
     fs::File,
@@ -28,7 +29,6 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc::{Receiver, Sender, channel},
 };
-use units::Time;
 
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
 const SNAPSHOTS_MAX: usize = 64;

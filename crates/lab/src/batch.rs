@@ -14,8 +14,8 @@ use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{note, say};
 use longhaul_report::columns::aligned;
 use longhaul_report::metric::times;
+use longhaul_units::Time;
 use std::{collections::BTreeSet, path::PathBuf};
-use units::Time;
 
 /// Exit codes with which the next scenario still makes sense: done, done but not as it should be, and not decided.
 const NEXT: [u8; 3] = [0, 1, UNDECIDED];

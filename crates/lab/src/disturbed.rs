@@ -7,8 +7,8 @@ use super::{
     programs,
     scenario::{LinkKind, Scenario},
 };
+use longhaul_units::Time;
 use std::path::Path;
-use units::Time;
 
 /// Half of a link's segments this late: its path was not the scenario's. With a machine for itself it is 70 to 145 µs,
 /// most of it the 100 µs between two deliveries of `bulk` (81 runs of the papers' experiments on two cores). Beside

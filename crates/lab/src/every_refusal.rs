@@ -777,7 +777,7 @@ fn what_a_program_cannot_take_has_its_place() {
     super::program_limits::check(&book).unwrap();
     // But a run waits as long as the scenario says.
     for cell in &mut book.cells {
-        cell.scenario.limit = units::Time::from_secs(1);
+        cell.scenario.limit = longhaul_units::Time::from_secs(1);
     }
     let error = super::program_limits::check(&book).unwrap_err().to_string();
     assert!(error.contains("limit, the longest"), "{error}");

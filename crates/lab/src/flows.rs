@@ -17,6 +17,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::{clock, netns::Netns};
+use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddrV4},
@@ -25,7 +26,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tokio::{task::JoinSet, time};
-use units::Time;
 
 /// Where the transfers of a scenario arrive, by flow.
 pub(crate) type Landings = BTreeMap<String, Arc<Landing>>;

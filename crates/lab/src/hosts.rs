@@ -6,7 +6,7 @@ use super::{
     controls::Control,
     scenario::{Direction, Flow, Scenario, Setting},
 };
-use units::Bytes;
+use longhaul_units::Bytes;
 
 /// `tcp_rmem[2]` and `tcp_wmem[2]` of a machine with memory enough (`tcp_init`, net/ipv4/tcp.c).
 const RMEM_MAX: u64 = 6 << 20;

@@ -3,9 +3,9 @@
 //! `delay=1000us` one with `delay = "1ms"`.
 
 use super::parameters::plain;
+use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use std::str::FromStr;
 use toml::Value;
-use units::{BitRate, Bytes, Ratio, Time};
 
 /// Whether `text` names `value`: the same text, number or quantity.
 pub(crate) fn names(text: &str, value: &Value) -> bool {

@@ -14,9 +14,9 @@ use super::{
     topology::Topology,
 };
 use longhaul_report::metric::{Metric, Unit};
+use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 use toml::Value;
-use units::{BitRate, Bytes, Time};
 
 /// A measure as the scenario's file says it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_netem::Shape;
-use units::{BitRate, Bytes, Time};
+use longhaul_units::{BitRate, Bytes, Time};
 
 /// One flow of one cell.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::sandbox;
+use longhaul_units::Bytes;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -18,7 +19,6 @@ use std::{
     os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
-use units::Bytes;
 
 /// Bytes that are written or hashed at a time.
 const CHUNK: usize = 1 << 20;

@@ -8,7 +8,7 @@ use super::{
     scenario::{Flow, Program, Scenario},
 };
 use anyhow::Result;
-use units::Time;
+use longhaul_units::Time;
 
 /// iperf3: `MAX_TIME`, `MAX_OMIT_TIME` and `MAX_TCP_BUFFER` of iperf.h.
 const IPERF3_TIME_MAX: Time = Time::from_secs(86_400);
@@ -56,7 +56,7 @@ fn iperf3(flow: &Flow) -> Checked {
     let some = ensure(flow.duration != Some(Time::ZERO), || "duration is 0");
     at("duration", some)?;
     at("omit", seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
-    let window = flow.window.map_or(0, units::Bytes::get);
+    let window = flow.window.map_or(0, longhaul_units::Bytes::get);
     let window = ensure(
         window <= IPERF3_WINDOW_MAX,
         || "iperf3 takes a window of 512MiB at most",

@@ -6,6 +6,7 @@ use super::{board::Board, book::Book, result::Run, table::cut};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::note;
 use longhaul_report::metric::Metric;
+use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::crossterm::terminal::size;
 use std::{
     collections::HashMap,
@@ -17,7 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{task::JoinHandle, time};
-use units::{BitRate, Bytes, Time};
 
 /// Columns and rows of a terminal that does not say.
 const USUAL: (u16, u16) = (80, 24);

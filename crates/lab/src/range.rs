@@ -3,9 +3,9 @@
 //! `"1ms..10ms / 5"` is five values at even distances, both ends among them.
 
 use indexmap::IndexMap;
+use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
-use units::{BitRate, Bytes, Ratio, Time};
 
 /// Values of one range: as many as anybody runs.
 const VALUES_MAX: usize = 1_000;

@@ -306,14 +306,18 @@ fn quantity(text: &str) -> Option<String> {
     let time = || {
         text.parse()
             .ok()
-            .map(|_: units::Time| format!("{number} {}", unit.trim()))
+            .map(|_: longhaul_units::Time| format!("{number} {}", unit.trim()))
     };
     let rate = || {
         text.parse()
             .ok()
-            .map(|rate: units::BitRate| rate.to_string())
+            .map(|rate: longhaul_units::BitRate| rate.to_string())
     };
-    let bytes = || text.parse().ok().map(|size: units::Bytes| size.to_string());
+    let bytes = || {
+        text.parse()
+            .ok()
+            .map(|size: longhaul_units::Bytes| size.to_string())
+    };
     time().or_else(bytes).or_else(rate)
 }
 

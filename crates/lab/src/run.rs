@@ -23,13 +23,13 @@ use super::{
     verdict, view_plan,
 };
 use anyhow::{Context, Result};
+use longhaul_units::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, atomic::AtomicU64},
     time::Instant,
 };
-use units::Bytes;
 
 /// Where the payloads are inside the sandbox.
 const FILES: &str = "/run/longhaul/files";

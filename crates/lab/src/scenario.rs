@@ -9,10 +9,10 @@ use super::{
     view_plan::{FigurePlan, TablePlan},
 };
 use indexmap::IndexMap;
+use longhaul_units::{Bytes, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
 use toml::{Table, Value};
-use units::{Bytes, Time};
 
 /// The whole file, with its parameters filled in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ impl Scenario {
 }
 
 mod defaults {
-    use units::Time;
+    use longhaul_units::Time;
 
     pub(super) fn seed() -> u64 {
         1

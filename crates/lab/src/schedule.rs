@@ -6,9 +6,9 @@ use super::{
     scenario::{Link, Scenario},
 };
 use longhaul_netem::Schedule;
+use longhaul_units::Time;
 use std::collections::HashMap;
 use toml::Value;
-use units::Time;
 
 /// All changes within the run, in order of time. The nth link's clock began `ahead[n]` before the run's;
 /// those of simulated links begin together with it.

@@ -6,8 +6,8 @@ use super::{
     topology::Topology,
 };
 use longhaul_linux::socket::Options;
+use longhaul_units::{BitRate, Time};
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Time};
 
 /// Whether a sender spaces its packets, and to which rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ enum PaceText {
 }
 
 impl TryFrom<PaceText> for Pace {
-    type Error = units::ParseError;
+    type Error = longhaul_units::ParseError;
 
     fn try_from(text: PaceText) -> Result<Self, Self::Error> {
         match text {

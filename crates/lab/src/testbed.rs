@@ -16,8 +16,8 @@ use longhaul_linux::{
     netns::Netns,
     sysctl,
 };
+use longhaul_units::Time;
 use std::{collections::BTreeMap, path::Path};
-use units::Time;
 
 /// A standing testbed.
 #[derive(Debug)]

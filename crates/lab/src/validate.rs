@@ -85,7 +85,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     at(
         "limit",
         ensure(
-            scenario.limit > units::Time::ZERO,
+            scenario.limit > longhaul_units::Time::ZERO,
             || "limit must be above 0",
         ),
     )?;
@@ -440,7 +440,7 @@ fn sender(flow: &Flow) -> Checked {
         || "pace and gap exclude each other",
     );
     at("gap", one)?;
-    let gap = flow.gap.map_or(1_000, units::Time::as_nanos);
+    let gap = flow.gap.map_or(1_000, longhaul_units::Time::as_nanos);
     let gap = ensure(
         (100..=1_000_000_000).contains(&gap),
         || "gap must be 100ns to 1s",
@@ -516,7 +516,7 @@ fn window(flow: &Flow) -> Checked {
         flow.window.is_none() || flow.program == Program::Iperf3,
         || "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host",
     )?;
-    let window = flow.window.map_or(4096, units::Bytes::get);
+    let window = flow.window.map_or(4096, longhaul_units::Bytes::get);
     ensure(
         (2048..=1 << 30).contains(&window),
         || "window must be 2KiB to 1GiB",

@@ -145,16 +145,16 @@ impl Axis {
 
 /// `"5ms"` as 0.005, `"1gbit"` as 1e9, `"64MB"` as 64e6.
 pub(crate) fn quantity(text: &str) -> Option<f64> {
-    let time = || text.parse().ok().map(units::Time::as_secs_f64);
+    let time = || text.parse().ok().map(longhaul_units::Time::as_secs_f64);
     let rate = || {
         text.parse()
             .ok()
-            .map(|rate: units::BitRate| rate.bits() as f64)
+            .map(|rate: longhaul_units::BitRate| rate.bits() as f64)
     };
     let bytes = || {
         text.parse()
             .ok()
-            .map(|size: units::Bytes| size.get() as f64)
+            .map(|size: longhaul_units::Bytes| size.get() as f64)
     };
     time().or_else(bytes).or_else(rate)
 }

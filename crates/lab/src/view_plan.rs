@@ -23,9 +23,9 @@ use super::{
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
+use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use units::Time;
 
 /// In place of a parameter: the cell itself, by its name.
 const CELL: &str = "cell";

@@ -17,8 +17,8 @@ use longhaul_linux::{
     wait::{self, Bell},
 };
 use longhaul_packet::vnet;
+use longhaul_units::Time;
 use std::{io, net::IpAddr};
-use units::Time;
 
 /// As in `longhaul link`: packets read in one direction before the other's turn, and turns without
 /// a packet before the thread sleeps.

@@ -2,8 +2,8 @@
 //! The one clock, `CLOCK_MONOTONIC` as nanoseconds since boot, and the clock of the wall, which can
 //! be set and by which the kernel stamps packets.
 
+use longhaul_units::Time;
 use rustix::time::{ClockId, clock_gettime};
-use units::Time;
 
 /// Now, since boot.
 #[must_use]

@@ -13,6 +13,7 @@ use crate::{interface, netns::Netns};
 use libc::{
     CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, SIGCHLD, c_int, pid_t, sigset_t,
 };
+use longhaul_units::Bytes;
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     process::{Signal, set_parent_process_death_signal},
@@ -24,7 +25,6 @@ use std::{
     mem::MaybeUninit,
     path::Path,
 };
-use units::Bytes;
 
 /// What the kernel would not do, and why.
 #[derive(Debug, thiserror::Error)]

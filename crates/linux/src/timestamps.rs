@@ -8,6 +8,7 @@
 //! Source: `Documentation/networking/timestamping.rst`.
 
 use crate::socket::{PlainOption, get_option, set_option};
+use longhaul_units::Time;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io,
@@ -16,7 +17,6 @@ use std::{
     ptr,
     time::Duration,
 };
-use units::Time;
 
 /// What a socket may hold unread: about 5,000 small packets, a quarter of a second at 20,000 a
 /// second. The kernel lowers it to `net.core.rmem_max` for users without CAP_NET_ADMIN.

@@ -2,6 +2,7 @@
 //! Sleeping until a descriptor is readable, another thread rings, or a span is over, to the
 //! microsecond.
 
+use longhaul_units::Time;
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::{Errno, read, write},
@@ -11,7 +12,6 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
-use units::Time;
 
 /// Asks for timers without slack on the calling thread: by default the kernel may wake a sleeper
 /// 50 µs late to save power (`prctl(2)`, PR_SET_TIMERSLACK).

@@ -12,19 +12,19 @@ use copy_testbed::{
     finish,
     tree::{self, bytes},
 };
+use longhaul_store::{
+    blocks::Blocks,
+    entry::Version,
+    manifest::{MANIFEST, Manifest},
+    medium::Dir,
+    part::{Opened, Origin, Part},
+};
 use std::{
     fs::{self, File},
     io::Write,
     os::{fd::AsFd, unix::fs::FileExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-};
-use store::{
-    blocks::Blocks,
-    entry::Version,
-    manifest::{MANIFEST, Manifest},
-    medium::Dir,
-    part::{Opened, Origin, Part},
 };
 
 /// Bytes of a disk's blocks, and of the disk.

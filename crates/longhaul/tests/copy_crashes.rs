@@ -13,6 +13,7 @@ use copy_testbed::{
     durable::{lacking, progress},
     finish, kill, tree,
 };
+use longhaul_store::blocks::FileHash;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -26,7 +27,6 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
-use store::blocks::FileHash;
 
 const STREAMS: u64 = 3;
 

@@ -12,6 +12,7 @@ use copy_testbed::{
     finish, kill,
     tree::{self, bytes},
 };
+use longhaul_store::journal;
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -20,7 +21,6 @@ use std::{
     process::Output,
     time::Duration,
 };
-use store::journal;
 
 fn copy(ground: &Ground, from: &Path, to: &Path) -> (Option<i32>, serde_json::Value, String) {
     let output: Output = finish(ground.start(&["--streams", "2"], &from.join(""), to));

@@ -2,6 +2,11 @@
 //! `longhaul copy` from here to here: what arrives is what was there, a second run does nothing, and what a kill
 //! interrupted goes on.
 
+use longhaul_store::{
+    entry::Version,
+    medium::Dir,
+    part::{Opened, Origin, Part},
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{
@@ -14,11 +19,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::Duration,
-};
-use store::{
-    entry::Version,
-    medium::Dir,
-    part::{Opened, Origin, Part},
 };
 
 const BLOCK: u64 = 4 << 20;
@@ -438,7 +438,7 @@ fn a_file_that_lacks_only_its_name_gets_it() {
 /// As another copy has it that writes another version.
 fn hold(folder: &Path, name: &str) -> Part {
     let other = Origin {
-        version: store::journal::Version::default(),
+        version: longhaul_store::journal::Version::default(),
         length: 3 * BLOCK,
         sparse: false,
     };

@@ -15,6 +15,7 @@ use copy_testbed::{
     kill, tree,
 };
 use longhaul_linux::netns::Netns;
+use longhaul_store::blocks::FileHash;
 use longhaul_testbed::postgres::{Server, Setup};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
@@ -30,7 +31,6 @@ use std::{
     process::{Child, Output},
     time::{Duration, Instant},
 };
-use store::blocks::FileHash;
 
 /// Bytes of an extent: the smallest that may be asked for.
 const EXTENT: u64 = 16_000_000;

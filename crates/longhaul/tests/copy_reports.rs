@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul copy` says of itself, as JSON and in words.
 
+use longhaul_store::{
+    entry::Version,
+    medium::Dir,
+    part::{Opened, Origin, Part},
+};
 use serde_json::Value;
 use std::{
     fs::{self, File},
@@ -8,11 +13,6 @@ use std::{
     os::{fd::AsFd, unix::process::ExitStatusExt as _},
     path::Path,
     process::{Command, Output, Stdio},
-};
-use store::{
-    entry::Version,
-    medium::Dir,
-    part::{Opened, Origin, Part},
 };
 
 const BLOCK: u64 = 4 << 20;

@@ -7,6 +7,8 @@ mod link_process;
 
 use link_process::{Testbed, may_use_namespaces};
 use longhaul_linux::{netns::Netns, process::inside};
+use longhaul_udt::{Config, Mode, congestion::Native, socket::Socket};
+use longhaul_units::Time;
 use serde_json::Value;
 use std::{
     fs,
@@ -17,8 +19,6 @@ use std::{
     time::Duration,
 };
 use tokio::io::AsyncWriteExt;
-use udt::{Config, Mode, congestion::Native, socket::Socket};
-use units::Time;
 
 /// A command that has hung after so many seconds.
 const PATIENCE: &str = "100";

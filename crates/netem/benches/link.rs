@@ -8,8 +8,8 @@
 #![allow(missing_docs, reason = "a program")]
 
 use longhaul_netem::{Acking, Event, Line, Schedule, Segment, Setting, Shape, ack::PureAck};
+use longhaul_units::Time;
 use std::{hint::black_box, time::Instant};
-use units::Time;
 
 const SEGMENTS: u64 = 2_000_000;
 const GAP: Time = Time::from_nanos(1_200);

@@ -7,8 +7,8 @@ use super::{
     acking::Acking,
     setting::AckShape,
 };
+use longhaul_units::Time;
 use std::collections::HashMap;
-use units::Time;
 
 /// What becomes of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

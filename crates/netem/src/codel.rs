@@ -7,7 +7,7 @@
 //! and resets the clock itself.
 
 use super::discipline::Verdict;
-use units::Time;
+use longhaul_units::Time;
 
 /// The state of one queue.
 #[derive(Debug, Clone)]

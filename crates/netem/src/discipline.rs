@@ -7,9 +7,9 @@ use super::codel::CoDel;
 use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
 use super::red::Red;
 use super::setting::Limit;
+use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};
-use units::{BitRate, Bytes, Ratio, Time};
 
 /// The rule of a queue.
 ///

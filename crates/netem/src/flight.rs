@@ -2,11 +2,11 @@
 //! Segments on the wire, ordered by the time at which they come out; or anything else that is nearly
 //! in order of time.
 
+use longhaul_units::Time;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
 };
-use units::Time;
 
 /// A queue by time. Nearly every segment leaves after the one before it and costs one push and one
 /// pop of a ring; only those that jitter or reordering put before an earlier one go to a heap.

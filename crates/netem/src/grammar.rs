@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The grammar that the rules of a link share: `name` or `name:key=value,key=value`.
 
+use longhaul_units::{ParseError, Ratio};
 use std::{fmt, str::FromStr};
-use units::{ParseError, Ratio};
 
 /// Why a text is not a rule. `Display` names the text and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,10 +3,10 @@
 
 use super::grammar::{RuleError, head, serde_as_rule};
 use super::random;
+use longhaul_units::Time;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{f64::consts::SQRT_2, fmt, str::FromStr};
-use units::Time;
 
 /// The distribution of the offset. All have mean 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
-//! use units::Time;
+//! use longhaul_units::Time;
 //!
 //! let mut shape = Shape::default();
 //! shape.apply(Setting::parse("delay", "10ms")?);
@@ -89,7 +89,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
     /// When it came out: at or before the `now` of the poll.
-    pub at: units::Time,
+    pub at: longhaul_units::Time,
     /// Which one.
     pub segment: Segment,
     /// One bit of it is wrong; which one follows from this number.

@@ -22,8 +22,8 @@ use super::{
     transmitter::Transmitter,
     witness::{Found, Judged, Witness},
 };
+use longhaul_units::{Ratio, Time};
 use std::collections::VecDeque;
-use units::{Ratio, Time};
 
 /// One direction of a link.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 
 use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
 use super::random::Trials;
+use longhaul_units::Ratio;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, ops::RangeInclusive, str::FromStr};
-use units::Ratio;
 
 /// The rule by which segments are lost.
 ///

@@ -5,9 +5,9 @@
 //! decides: turning jitter on leaves the loss pattern of a seed as it was. So each component has a
 //! generator of its own, derived from the seed and the component's name.
 
+use longhaul_units::Ratio;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use units::Ratio;
 
 /// The generator of the component `name` under `seed`.
 ///

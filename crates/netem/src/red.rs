@@ -6,8 +6,8 @@
 //! size (RFC 7141 §2.2).
 
 use super::random::unit;
+use longhaul_units::{Bytes, Ratio, Time};
 use rand::Rng;
-use units::{Bytes, Ratio, Time};
 
 /// The state of one queue.
 #[derive(Debug, Clone)]

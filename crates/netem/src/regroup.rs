@@ -3,8 +3,8 @@
 //! came in.
 
 use super::Segment;
+use longhaul_units::Time;
 use std::{fmt, ops::Range, str::FromStr};
-use units::Time;
 
 /// Delivery mode. Every report names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

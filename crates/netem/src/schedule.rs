@@ -2,8 +2,8 @@
 //! Changes at fixed times after the start, such as `at 30s: delay 80ms`.
 
 use super::setting::{Setting, SettingError};
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Settings and when they come, in order of time.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub enum ScheduleError {
     Form(String),
     /// The time is none.
     #[error("{0}")]
-    Time(#[from] units::ParseError),
+    Time(#[from] longhaul_units::ParseError),
     /// The setting is none.
     #[error("{0}")]
     Setting(#[from] SettingError),

@@ -5,8 +5,8 @@
 use super::{
     discipline::Discipline, grammar::Share, jitter::Jitter, loss::Loss, transmitter::Rate,
 };
+use longhaul_units::{BitRate, Bytes, Ratio, Time, bdp};
 use std::{fmt, str::FromStr};
-use units::{BitRate, Bytes, Ratio, Time, bdp};
 
 /// One thing that is set.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@
 //! segment may begin in one opportunity and end in the next; it is delivered by the opportunity
 //! that carries its last byte. What an opportunity can't fill because nothing waits is lost.
 
+use longhaul_units::{BitRate, Bytes, Time};
 use std::{fmt, str::FromStr, sync::Arc};
-use units::{BitRate, Bytes, Time};
 
 /// What one opportunity carries.
 pub const OPPORTUNITY_BYTES: u32 = 1500;

@@ -13,8 +13,8 @@ use super::{
     setting::{Limit, Shape},
     transmitter::{BYTE_BIT_NANOS, Rate},
 };
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Segments of one length that arrive at one instant, as a sender's super-packet does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl TrainLine {
         if let Some(what) = segment_by_segment(&shape) {
             return Err(NotForTrains(what));
         }
-        let bits = shape.rate.mean().map(units::BitRate::bits);
+        let bits = shape.rate.mean().map(longhaul_units::BitRate::bits);
         Ok(Self {
             loss: LossProcess::new(&shape.loss, random::stream(seed, "loss")),
             limit: shape.limit(),

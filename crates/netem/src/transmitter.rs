@@ -2,8 +2,8 @@
 //! How long a segment occupies the sending end of the wire.
 
 use super::trace::{Trace, TraceClock};
+use longhaul_units::{BitRate, Time};
 use std::sync::Arc;
-use units::{BitRate, Time};
 
 /// How fast the wire takes segments.
 #[derive(Debug, Clone, Default)]

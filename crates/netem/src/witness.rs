@@ -2,8 +2,8 @@
 //! What a tap in front of a line sees: each segment once, as it came, and what became of it.
 
 use super::{Drop, Segment};
+use longhaul_units::Time;
 use std::collections::{HashMap, VecDeque};
-use units::Time;
 
 /// A segment that came to a line, told as soon as its fate is settled: at once, unless the ACK rules
 /// hold it or CoDel decides on it at the head of the queue.

@@ -3,7 +3,7 @@
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
-use units::Time;
+use longhaul_units::Time;
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;

@@ -7,8 +7,8 @@ use longhaul_tcpsim::formulas::{
     Control, Path,
     prediction::{self, Limit, Prediction},
 };
+use longhaul_units::Time;
 use serde::Serialize;
-use units::Time;
 
 /// How a figure is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

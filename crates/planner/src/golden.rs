@@ -3,8 +3,8 @@
 
 use super::simulated::{self, Span};
 use longhaul_tcpsim::formulas::{Control, Path, prediction};
+use longhaul_units::{BitRate, Bytes, Time, bdp};
 use std::fmt::Write;
-use units::{BitRate, Bytes, Time, bdp};
 
 const CONTROLS: [Control; 6] = [
     Control::Reno,

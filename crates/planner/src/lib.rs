@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// A rate for people.
 fn rate(bps: f64) -> String {
-    units::BitRate::measured(bps as u64)
+    longhaul_units::BitRate::measured(bps as u64)
 }
 
 /// Writes to standard output; nobody reading it is no error.

@@ -10,7 +10,7 @@ use longhaul_tcpsim::{
     sender::Settings,
     simulation::{FlowSettings, Path as SimulatedPath, Simulation},
 };
-use units::Time;
+use longhaul_units::Time;
 
 /// What of a run counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 use super::recording::Timing;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_units::Time;
 use std::{net::IpAddr, path::PathBuf};
-use units::Time;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_netem::{Rate, Setting, Shape, loss::Loss};
 use longhaul_stats::fit;
-use units::Ratio;
+use longhaul_units::Ratio;
 
 /// Half of the packets may be so much later or earlier than said, in microseconds, or [`DELAY_OFF_RATIO`] of the delay if that is more.
 const DELAY_OFF_US: f64 = 1_000.0;

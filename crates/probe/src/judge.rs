@@ -8,9 +8,9 @@
 use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
 use longhaul_netem::{Rate, Shape, loss::Loss};
 use longhaul_stats::fit;
+use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::fmt;
-use units::{BitRate, Time};
 
 /// One figure for each promise that this probe could judge.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -9,13 +9,13 @@ use longhaul_linux::{
     timestamps::{Receiver, Sender},
     wait,
 };
+use longhaul_units::Time;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
-use units::Time;
 
 /// A probe to make.
 #[derive(Debug)]

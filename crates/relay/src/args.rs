@@ -3,12 +3,12 @@
 
 use super::{config::settings::socket_address, intercept::Target, prefix::Prefix};
 use longhaul_protocol::{convert, destination::Destination};
+use longhaul_units::{Bytes, Time};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     str::FromStr,
 };
-use units::{Bytes, Time};
 
 /// Relays TCP connections in legs, so that each leg's TCP sees a short or a well-tuned path only.
 ///

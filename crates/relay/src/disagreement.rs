@@ -4,9 +4,9 @@
 use super::fault::Fault;
 use longhaul_protocol::convert::{ErrorCode, Request};
 use longhaul_protocol::failure::Failure;
+use longhaul_units::Time;
 use rustls::{AlertDescription, CertificateError, Error as TlsError, OtherError};
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
-use units::Time;
 
 /// Why a peer does not serve this relay.
 #[derive(Debug)]

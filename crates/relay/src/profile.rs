@@ -77,7 +77,7 @@ impl Profile {
 }
 
 fn options(settings: &ProfileSettings) -> Options {
-    let bytes = |size: Option<units::Bytes>| size.map(|size| size.get() as usize);
+    let bytes = |size: Option<longhaul_units::Bytes>| size.map(|size| size.get() as usize);
     Options {
         congestion_control: settings.congestion_control.clone(),
         pacing_rate: settings.pacing_rate.map(|rate| rate.bits() / 8),
@@ -100,10 +100,10 @@ fn options(settings: &ProfileSettings) -> Options {
 /// two minutes.
 pub(crate) const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
 
-fn keepalive(written: Option<units::Time>) -> Option<Duration> {
+fn keepalive(written: Option<longhaul_units::Time>) -> Option<Duration> {
     match written {
         None => Some(KEEPALIVE_DEFAULT),
-        Some(units::Time::ZERO) => None,
+        Some(longhaul_units::Time::ZERO) => None,
         Some(time) => Some(time.into()),
     }
 }
@@ -113,12 +113,12 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
     if settings.congestion_control.as_deref() == Some("") {
         return Err("congestion_control: want a name, such as bbr".to_owned());
     }
-    let second = |time: units::Time| Duration::from(time).as_secs();
+    let second = |time: longhaul_units::Time| Duration::from(time).as_secs();
     within(
         "keepalive",
         settings
             .keepalive
-            .filter(|time| *time != units::Time::ZERO)
+            .filter(|time| *time != longhaul_units::Time::ZERO)
             .map(second),
         1..=32400,
         "1s to 9h, or 0s for never",
@@ -143,7 +143,7 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
         u64::from(*least)..=u64::from(*most),
         &format!("{least} to {most} segments"),
     )?;
-    let rate = settings.pacing_rate.map(units::BitRate::bits);
+    let rate = settings.pacing_rate.map(longhaul_units::BitRate::bits);
     within("pacing_rate", rate, 8000..=u64::MAX, "8kbit or more")?;
     for (key, size) in [
         ("notsent_lowat", settings.notsent_lowat),
@@ -152,7 +152,7 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
     ] {
         within(
             key,
-            size.map(units::Bytes::get),
+            size.map(longhaul_units::Bytes::get),
             4096..=1 << 30,
             "4KiB to 1GiB",
         )?;

@@ -2,13 +2,13 @@
 //! Rate limits: bytes that connections share, each direction by itself.
 
 use super::counters::Direction;
+use longhaul_units::BitRate;
 use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
-use units::BitRate;
 
 /// What may pass at once after silence, and how much a single read takes: this long at the rate.
 const BURST: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ impl Bucket {
 
     /// Bytes that one read may take.
     fn chunk(&self) -> usize {
-        let bytes = self.rate.bytes_in(units::Time::from(BURST));
+        let bytes = self.rate.bytes_in(longhaul_units::Time::from(BURST));
         bytes.max(CHUNK_MIN) as usize
     }
 }

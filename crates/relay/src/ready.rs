@@ -178,7 +178,7 @@ impl Stock {
     async fn explain(&self, pauses: &Pauses) {
         let down = self.peer.doubt(Instant::now(), self.limit).await;
         if !down && pauses.vain == EXPLAINED_AT {
-            let (name, age) = (&self.peer.name, units::Time::from(pauses.age));
+            let (name, age) = (&self.peer.name, longhaul_units::Time::from(pauses.age));
             note!(
                 "longhaul relay: peer {name} ends ready connections after {age}: make pool_age \
                  shorter than idle_timeout of its listener, or pool smaller than its limit on \

@@ -10,12 +10,12 @@ use super::{
     peer::Peer,
     policy::{Chain, Rule, WayOut},
 };
+use longhaul_units::{Bytes, Time};
 use serde::Serialize;
 use std::{
     fmt::{self, Display},
     net::SocketAddr,
 };
-use units::{Bytes, Time};
 
 /// Everything that an operator asks before a start.
 #[derive(Debug, Serialize)]

@@ -4,15 +4,15 @@
 use super::profile::{KEEPALIVE_DEFAULT, Profile};
 use longhaul_protocol::failure::Failure;
 use longhaul_transport::port;
+use longhaul_udt::{Config, Mode};
 use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use udt::{Config, Mode};
 
-pub(crate) use udt::socket::{Socket, Stream};
+pub(crate) use longhaul_udt::socket::{Socket, Stream};
 
 /// Bytes that a buffer has if the profile does not say: 1 Gbit/s over 380 ms. A ring of the system's memory, which gives it
 /// when it is first used.
@@ -61,7 +61,7 @@ fn config(profile: &Profile) -> Config {
         u32::try_from(packets).unwrap_or(u32::MAX).max(32)
     };
     let usual = Config::default();
-    let silence = options.user_timeout.map(units::Time::from);
+    let silence = options.user_timeout.map(longhaul_units::Time::from);
     Config {
         mode: Mode::Stream,
         mss,

@@ -2,8 +2,8 @@
 //! What each stream was given and its far end has not yet confirmed. TCP keeps order, so a count of parcels says which.
 
 use super::Parcel;
+use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::Time;
 
 /// Of all streams of a conversation. Memory: a parcel's number for each that is under way, and of small files 8 bytes
 /// each; what is under way is bounded by the buffers that hold it. And 8 bytes for each stream that has ended.

@@ -5,7 +5,7 @@
 //! line for as long as his bytes take at his rate, from when it is free, and waits for that. So nobody is starved, what one
 //! leaves another takes, and together they send no more than the largest of their rates.
 
-use units::{BitRate, Time};
+use longhaul_units::{BitRate, Time};
 
 /// How far behind the line may be free: what nobody used is lost beyond that. A burst of so long at the full rate.
 const BURST: Time = Time::from_millis(20);

@@ -4,8 +4,8 @@
 //! over. Whichever copy arrives first counts.
 
 use super::{Ledger, PARCEL_LEN, Parcel, ledger::Flight};
+use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::Time;
 
 /// A second copy is worth it if the first one needs so many times as long as it, and so many seconds longer: streams are
 /// looked at some times a second.

@@ -8,7 +8,7 @@
 //! what others have, and those that come to a full path stay slow, which everybody waits for at the end. Where none stands and the
 //! path has carried more before, losses hold windows small, and more of them help at once.
 
-use units::{BitRate, Time};
+use longhaul_units::{BitRate, Time};
 
 /// Streams before anything is known, and the least there are.
 pub const STREAMS_MIN: usize = 4;

@@ -3,9 +3,9 @@
 //! time because of that, for a far end that counts what came by each stream.
 
 use longhaul_scheduling::{HasEnded, Ledger, Missing, Pace, Parcel, Stragglers, Work};
+use longhaul_units::Time;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::Time;
 
 const NOW: Time = Time::ZERO;
 

@@ -15,8 +15,8 @@ use longhaul_tcpsim::{
     sender::Settings,
     simulation::{FlowSettings, Path, Simulation},
 };
+use longhaul_units::Time;
 use std::time::Instant;
-use units::Time;
 
 struct Case {
     name: &'static str,

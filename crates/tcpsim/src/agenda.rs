@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who acts next: one time for each actor, the earliest found at once.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// A tournament over the actors' next times. Ties go to the lower number, so that a run repeats.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use super::{
     simulation::{FlowSettings, Path, Simulation},
     watch::Watch,
 };
+use longhaul_units::Time;
 use std::{cmp::Reverse, collections::BinaryHeap};
-use units::Time;
 
 /// One stretch of the way of all connections.
 pub struct Leg {

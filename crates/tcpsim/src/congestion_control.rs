@@ -12,7 +12,7 @@
 //! [`set_state`]: CongestionControl::set_state
 //! [`cong_avoid`]: CongestionControl::cong_avoid
 
-use units::{BitRate, Time};
+use longhaul_units::{BitRate, Time};
 
 /// `snd_ssthresh` before the first loss: slow start has no end (`TCP_INFINITE_SSTHRESH`).
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;

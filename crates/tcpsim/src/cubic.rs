@@ -9,7 +9,7 @@ use super::{
     congestion_control::{Ack, AckSample, CongestionControl, State, Window},
     reno::{additive_increase, beyond_slow_start},
 };
-use units::Time;
+use longhaul_units::Time;
 
 /// beta = 717/1024.
 const BETA_SCALE: u64 = 1024;

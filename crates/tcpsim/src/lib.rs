@@ -13,7 +13,7 @@
 //!     sender::Settings,
 //!     simulation::{FlowSettings, Path, Simulation},
 //! };
-//! use units::Time;
+//! use longhaul_units::Time;
 //!
 //! let mut path = Path::default();
 //! path.forth.apply(Setting::parse("rate", "100mbit")?);

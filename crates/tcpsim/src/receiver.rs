@@ -3,7 +3,7 @@
 
 use super::ranges::Ranges;
 use longhaul_netem::Departure;
-use units::Time;
+use longhaul_units::Time;
 
 /// When a receiver acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

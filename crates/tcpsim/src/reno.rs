@@ -2,7 +2,7 @@
 //! Reno as the kernel has it (net/ipv4/tcp_cong.c), and the two ways to grow that others share.
 
 use super::congestion_control::{Ack, CongestionControl, Window};
-use units::Time;
+use longhaul_units::Time;
 
 /// NewReno: half the window at a loss, one packet more each round trip.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Round-trip time and retransmission time-out, as `tcp_rtt_estimator` (net/ipv4/tcp_input.c).
 
-use units::Time;
+use longhaul_units::Time;
 
 /// `TCP_RTO_MIN`.
 const RTO_MIN: i64 = 200_000_000;

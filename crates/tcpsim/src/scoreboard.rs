@@ -7,8 +7,8 @@
 //! something that has arrived is lost, first transmissions and retransmissions alike.
 
 use super::{ranges::Ranges, receiver::Ack};
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many packets leave as one super-packet, and when it pays to wait for more.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// Payload of the largest super-packet: `GSO_LEGACY_MAX_SIZE` − (`MAX_TCP_HEADER` + 1).
 pub(crate) const GSO_BYTES: u64 = 65_536 - 321;

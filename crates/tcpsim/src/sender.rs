@@ -14,7 +14,7 @@ use super::{
     sent::{Sent, SentLog},
     usage::Usage,
 };
-use units::{BitRate, Bytes, Time};
+use longhaul_units::{BitRate, Bytes, Time};
 
 /// What a connection's sender is told.
 #[derive(Debug, Clone, Copy, PartialEq)]

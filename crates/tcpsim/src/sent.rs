@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When each packet was first sent: one entry a super-packet, at most a window of them.
 
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// A super-packet that was sent.
 #[derive(Debug, Clone, Copy)]

@@ -20,8 +20,8 @@ use super::{
     way::{Back, Drops, Forth},
 };
 use longhaul_netem::{Departure, Schedule, Shape, Train};
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// The path that all flows share.
 #[derive(Debug, Clone, Default)]

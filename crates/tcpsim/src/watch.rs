@@ -3,7 +3,7 @@
 
 use super::receiver::Ack;
 use longhaul_netem::Departure;
-use units::Time;
+use longhaul_units::Time;
 
 /// Sees what each end of each flow sends and gets; packets are counted from 0. The calls of one end
 /// of a flow are in order of their times, but what happens at the receiver may be told before its

@@ -6,8 +6,8 @@ use longhaul_netem::{
     Acking, Delivered, Departure, Drop, Event, Fate, Line, Schedule, Segment, Shape, Train,
     TrainLine, ack::PureAck,
 };
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Packets lost on the way, by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

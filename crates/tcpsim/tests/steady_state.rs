@@ -9,7 +9,7 @@ use longhaul_tcpsim::{
     sender::Settings,
     simulation::{FlowSettings, Path, Simulation},
 };
-use units::Time;
+use longhaul_units::Time;
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;

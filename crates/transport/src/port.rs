@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! UDP ports as they are asked for.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use udt::{
+use longhaul_udt::{
     Config, Seq,
     congestion::{self, Bbr, Native},
     socket::Socket,
 };
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Binds a UDP port for UDT with this congestion control.
 ///

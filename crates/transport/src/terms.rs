@@ -2,8 +2,8 @@
 //! How a connection fares, in the terms of TCP, in which this program judges and shows connections.
 
 use longhaul_linux::tcp_info::TcpInfo;
-use udt::Report;
-use units::Time;
+use longhaul_udt::Report;
+use longhaul_units::Time;
 
 /// Bytes that a packet carries on an Ethernet, for who counts in packets what was said in bytes.
 pub const PACKET: u32 = 1456;

@@ -6,8 +6,8 @@ mod aimd;
 
 use aimd::{Fluid, Path};
 use longhaul_tuning::decp::model::{Change, Law, Observation, Phase, Settings};
+use longhaul_units::Time;
 use proptest::prelude::*;
-use units::Time;
 
 fn path(flows: usize, buffer_bdp: f64) -> Path {
     Path {

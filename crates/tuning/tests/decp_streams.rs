@@ -4,8 +4,8 @@
 mod streams;
 
 use longhaul_tuning::decp::model::{Phase, Settings};
+use longhaul_units::Time;
 use streams::{Bed, Outcome, Stream};
-use units::Time;
 
 fn lift() -> Settings {
     Settings::default()

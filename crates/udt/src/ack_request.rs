@@ -7,7 +7,7 @@
 //! A keep-alive makes UDT4 look. An end that is known to be none, because it answers probes of the path otherwise, is not asked.
 
 use crate::congestion::SYN;
-use units::Time;
+use longhaul_units::Time;
 
 /// From the last packet to the first request. UDT4 sends no ACK within a SYN of the one before; the path may bring both
 /// packets closer together by the rest.

@@ -2,8 +2,8 @@
 //! What an end brings to a connection, and what both agree on.
 
 use crate::{handshake::Handshake, number::Seq, packet};
+use longhaul_units::Time;
 use std::net::IpAddr;
-use units::Time;
 
 /// Bytes of the headers of IPv4 and UDP. UDT4 counts no more with IPv6, where packets of 1500 are too
 /// long for an Ethernet: there [`Config::towards`] offers less.

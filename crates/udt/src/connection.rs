@@ -14,8 +14,8 @@ use crate::{
     send_buffer::{Expiring, SendBuffer},
     sending::{Counts, Sender},
 };
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the
 /// draft: 100 ms). Else it is two long round trips: while a lost packet goes again nothing is heard.

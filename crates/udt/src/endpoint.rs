@@ -11,11 +11,11 @@ use crate::{
     opening::{Opened, Opening},
     packet::{Body, Packet},
 };
+use longhaul_units::Time;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
 };
-use units::Time;
 
 /// Connections at a time, and those that are being opened: 256 bytes each until data comes.
 const CONNECTIONS_MAX: usize = 4096;

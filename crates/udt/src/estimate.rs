@@ -3,7 +3,7 @@
 //! (draft-gg-udt-03 §6.1, §6.2).
 
 use crate::number::Seq;
-use units::Time;
+use longhaul_units::Time;
 
 /// Intervals between packets that came one after the other.
 const ARRIVALS: usize = 16;

@@ -9,8 +9,8 @@ use crate::{
     opening::Controls,
     packet::{Body, HEADER, Packet},
 };
+use longhaul_units::Time;
 use std::net::SocketAddr;
-use units::Time;
 
 /// How long a cookie is good: this period and the next (UDT4's code, whose second try never matches).
 const PERIOD: Time = Time::from_secs(60);

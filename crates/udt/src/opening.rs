@@ -9,8 +9,8 @@ use crate::{
     number::Seq,
     packet::{Body, Packet},
 };
+use longhaul_units::Time;
 use std::net::IpAddr;
-use units::Time;
 
 /// From one request to the next (UDT4's code).
 const REPEAT: Time = Time::from_millis(250);

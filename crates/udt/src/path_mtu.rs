@@ -5,7 +5,7 @@
 //! would be lost for ever. What probes is a request to open the connection once more, with nothing behind it up to the length
 //! in question. libudt answers that, too, with a cookie of 0; ours repeats the probe's.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// Bytes of UDP payload that pass wherever IPv6 does (1280, RFC 8200 §5, without 48 of headers).
 const BASE: usize = 1232;

@@ -10,8 +10,8 @@ use crate::{
     packet::{Ack, Data, Rates},
     receive_buffer::{ReceiveBuffer, Taken},
 };
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Between two full ACKs an ACK of four bytes goes every so many packets (§4.2).
 const LIGHT_EVERY: u32 = 64;

@@ -6,8 +6,8 @@ use crate::{
     packet::Message,
     slots::Slots,
 };
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Packets from the first that is not acknowledged to the last that was written.
 #[derive(Debug)]

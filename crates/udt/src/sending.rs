@@ -9,7 +9,7 @@ use crate::{
     packet::{Ack, Losses, Rates},
     send_buffer::SendBuffer,
 };
-use units::Time;
+use longhaul_units::Time;
 
 /// What a late timer makes up for, at most: with 1 Gbit/s some 160 packets at once.
 const CATCH_UP: Time = Time::from_millis(2);

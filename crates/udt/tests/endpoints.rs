@@ -3,9 +3,9 @@
 
 mod testbed;
 
+use longhaul_udt::{Config, End, Endpoint, Event, Mode, Seq, congestion::Control};
+use longhaul_units::Time;
 use testbed::{address, config, native};
-use udt::{Config, End, Endpoint, Event, Mode, Seq, congestion::Control};
-use units::Time;
 
 type Port = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
 
@@ -200,10 +200,10 @@ fn a_packet_from_elsewhere_is_nobody_s() {
     between.ports[1].listen();
     let id = between.ports[0].connect(address(2), between.now).unwrap();
     between.ticks(100);
-    let shutdown = udt::packet::Packet {
+    let shutdown = longhaul_udt::packet::Packet {
         timestamp_us: 0,
         destination: id,
-        body: udt::packet::Body::Shutdown(None),
+        body: longhaul_udt::packet::Body::Shutdown(None),
     };
     let mut datagram = Vec::new();
     shutdown.write(&mut datagram);

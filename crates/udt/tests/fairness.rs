@@ -3,14 +3,14 @@
 
 mod testbed;
 
-use std::fmt::Write as _;
-use testbed::{Wire, config, open_as};
-use udt::{
+use longhaul_udt::{
     Connection, Mode, Seq,
     congestion::{Bbr, Control, Native},
     packet::Packet,
 };
-use units::Time;
+use longhaul_units::Time;
+use std::fmt::Write as _;
+use testbed::{Wire, config, open_as};
 
 /// Flows from one end to the other over the same two wires.
 struct Crowd {

@@ -4,13 +4,13 @@
 
 mod testbed;
 
-use proptest::{collection::vec, prelude::*};
-use testbed::{bytes_up_to, config, native, open};
-use udt::{
+use longhaul_udt::{
     Mode, Seq,
     packet::{Ack, Body, Data, Losses, Message, Packet, Rates},
 };
-use units::Time;
+use longhaul_units::Time;
+use proptest::{collection::vec, prelude::*};
+use testbed::{bytes_up_to, config, native, open};
 
 const FIRST: u32 = 0x7fff_fff0;
 
@@ -60,7 +60,7 @@ fn datagram(said: &Said) -> Vec<u8> {
         Said::Data(seq, payload) => Body::Data(Data {
             seq: *seq,
             message: Message {
-                number: udt::MessageNumber::new(seq.get() % 5),
+                number: longhaul_udt::MessageNumber::new(seq.get() % 5),
                 is_first: payload.len() % 3 == 0,
                 is_last: payload.len() % 5 == 0,
                 in_order: payload.len() % 7 == 0,
@@ -85,7 +85,7 @@ fn datagram(said: &Said) -> Vec<u8> {
         }
         Said::Ack2(number) => Body::Ack2(*number),
         Said::Drop(first, last) => Body::Drop {
-            message: udt::MessageNumber::new(1),
+            message: longhaul_udt::MessageNumber::new(1),
             first: *first,
             last: *last,
         },
@@ -103,7 +103,7 @@ fn datagram(said: &Said) -> Vec<u8> {
 proptest! {
     #[test]
     fn anything_may_come(mode in prop_oneof![Just(Mode::Stream), Just(Mode::Message)], all in vec((said(), 0_u64..400), 0..60)) {
-        let small = udt::Config { send_packets: 64, receive_packets: 64, ..config(mode) };
+        let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config(mode) };
         let [mut end, _] = open(small, Seq::new(FIRST), &native);
         let mut now = Time::ZERO;
         let mut buffer = vec![0; 4096];

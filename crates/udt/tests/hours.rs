@@ -5,9 +5,9 @@
 
 mod testbed;
 
+use longhaul_udt::{Mode, Seq};
+use longhaul_units::Time;
 use testbed::{Bed, bbr, config, open};
-use udt::{Mode, Seq};
-use units::Time;
 
 /// Packets a second.
 #[derive(Clone, Copy)]

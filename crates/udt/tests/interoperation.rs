@@ -4,6 +4,10 @@
 
 mod testbed;
 
+use longhaul_udt::{
+    Mode,
+    socket::{MakeControl, Socket, Stream},
+};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
@@ -21,10 +25,6 @@ use std::{
 };
 use testbed::{bbr, byte, config, native};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use udt::{
-    Mode,
-    socket::{MakeControl, Socket, Stream},
-};
 
 /// How long anything may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(100);

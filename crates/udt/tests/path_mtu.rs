@@ -5,6 +5,10 @@
 mod testbed;
 
 use longhaul_linux::{netns::Netns, process::inside};
+use longhaul_udt::{
+    Mode,
+    socket::{Socket, Stream},
+};
 use std::{
     net::{IpAddr, SocketAddr},
     process::Command,
@@ -14,10 +18,6 @@ use testbed::{byte, config, native};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
-};
-use udt::{
-    Mode,
-    socket::{Socket, Stream},
 };
 
 /// How long anything may take before it counts as hung.

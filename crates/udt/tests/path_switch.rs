@@ -3,10 +3,10 @@
 
 mod testbed;
 
+use longhaul_udt::Controls;
+use longhaul_units::Time;
 use std::fmt::Write as _;
 use testbed::{Bed, bbr, native};
-use udt::Controls;
-use units::Time;
 
 /// Between two looks.
 const LOOK: Time = Time::from_millis(100);

@@ -3,17 +3,17 @@
 
 mod testbed;
 
+use longhaul_udt::{
+    Config, Endpoint, Mode,
+    socket::{Socket, Stream},
+};
+use longhaul_units::Time;
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 use testbed::{bbr, byte, config, native};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
-use udt::{
-    Config, Endpoint, Mode,
-    socket::{Socket, Stream},
-};
-use units::Time;
 
 /// How long anything may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);

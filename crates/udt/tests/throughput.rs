@@ -3,10 +3,10 @@
 
 mod testbed;
 
+use longhaul_udt::Controls;
+use longhaul_units::Time;
 use std::fmt::Write as _;
 use testbed::{Bed, bbr, native};
-use udt::Controls;
-use units::Time;
 
 /// The share of what the path carries that arrives in the second half of 20 s, of 10 s where they are a million packets, and how long a packet waits on its way then.
 fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {

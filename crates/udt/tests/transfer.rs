@@ -3,9 +3,9 @@
 
 mod testbed;
 
+use longhaul_udt::{Controls, End, Mode, Seq, packet::Packet};
+use longhaul_units::Time;
 use testbed::{Bed, Wire, assert_bytes, bbr, bytes_up_to, config, native, open};
-use udt::{Controls, End, Mode, Seq, packet::Packet};
-use units::Time;
 
 const MB: u64 = 1_000_000;
 
@@ -23,7 +23,7 @@ fn transfer(bed: &mut Bed, bytes: u64, until: Time) {
 fn a_stream_arrives_over_a_path_without_losses() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
     // No more than the path and its queue hold.
-    let small = udt::Config {
+    let small = longhaul_udt::Config {
         receive_packets: 1024,
         ..config(Mode::Stream)
     };
@@ -179,7 +179,7 @@ fn a_message_that_is_too_late_is_given_up_and_others_come() {
 #[test]
 fn a_reader_that_rests_holds_the_sender_and_nothing_is_lost_by_that() {
     let path = [("rate", "100mbit"), ("delay", "5ms")];
-    let small = udt::Config {
+    let small = longhaul_udt::Config {
         receive_packets: 256,
         ..config(Mode::Stream)
     };
@@ -233,7 +233,10 @@ fn silence_breaks_a_connection_and_an_idle_one_stays() {
     while bed.now < idle {
         bed.step(idle);
     }
-    assert_eq!(bed.ends.each_ref().map(udt::Connection::end), [None, None]);
+    assert_eq!(
+        bed.ends.each_ref().map(longhaul_udt::Connection::end),
+        [None, None]
+    );
     let broken = Time::from_secs(200);
     while bed.now < broken && bed.ends[0].end().is_none() {
         bed.step((bed.now + Time::from_secs(1)).min(broken));

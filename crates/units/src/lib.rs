@@ -25,7 +25,7 @@ pub use time::Time;
 /// Bandwidth–delay product: the bytes that fill a path of `rate` for one round trip `rtt`.
 ///
 /// ```
-/// # use units::{bdp, BitRate, Time};
+/// # use longhaul_units::{bdp, BitRate, Time};
 /// assert_eq!(bdp(BitRate::from_bits(10_000_000_000), Time::from_millis(26)).get(), 32_500_000);
 /// ```
 #[must_use]

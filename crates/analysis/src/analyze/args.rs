@@ -6,11 +6,11 @@
 )]
 
 use clap::{Args as _, FromArgMatches};
+use longhaul_units::{Bytes, Time};
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
 };
-use units::{Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use crate::flow::Settings;
 use crate::{report::Ranks, series::Format};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 /// Width of the coarse bins.
 const COARSE: Time = Time::from_secs(1);

@@ -4,8 +4,8 @@
 use crate::flow::record::{Direction, Flow};
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escaped;
+use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
-use units::{BitRate, Bytes, Time};
 
 /// Damages of a file that are told one by one; the result has more of them.
 const DAMAGES_TOLD: usize = 5;

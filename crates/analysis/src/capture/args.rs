@@ -5,8 +5,8 @@
     reason = "help texts are printed as they stand"
 )]
 
+use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
-use units::{Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

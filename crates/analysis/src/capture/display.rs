@@ -5,12 +5,12 @@ use super::tally::Counted;
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_command::note;
 use longhaul_linux::packet_ring::Clock;
+use longhaul_units::{Bytes, Time};
 use serde::Serialize;
 use std::{
     fmt,
     io::{IsTerminal, stderr},
 };
-use units::{Bytes, Time};
 
 /// Without a terminal, a line so often, in seconds.
 const LINE_EVERY: u64 = 10;

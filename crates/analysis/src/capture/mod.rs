@@ -14,6 +14,7 @@ use display::{Display, Summary};
 use longhaul_command::{note, say};
 use longhaul_linux::{clock, wait::Bell};
 use longhaul_packet::capture::writer::{self, Interface, Origin};
+use longhaul_units::Time;
 use output::{Destination, Output};
 use recorder::{Budget, Recorder, Shared};
 pub(super) use source::{Source, Tap};
@@ -28,14 +29,13 @@ use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
     time::{MissedTickBehavior, interval, sleep},
 };
-use units::Time;
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
     let source = Source::check(&args.source)?;
     let destination = Destination::check(
         &args.file,
-        args.rotate.map(units::Bytes::get),
+        args.rotate.map(longhaul_units::Bytes::get),
         args.files.map(|files| files as usize),
         args.force,
     )?;

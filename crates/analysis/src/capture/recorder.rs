@@ -9,11 +9,11 @@ use longhaul_linux::{
     wait::Bell,
 };
 use longhaul_packet::capture::writer;
+use longhaul_units::Time;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
-use units::Time;
 
 /// What is collected before it is written; less than a file may be large.
 const BUFFER: usize = 256 << 10;

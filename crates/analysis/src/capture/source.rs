@@ -13,8 +13,8 @@ use longhaul_packet::{
     capture::LinkType,
     packet_filter::{self, FilterError, Instruction, LinkLayer},
 };
+use longhaul_units::Bytes;
 use std::io;
-use units::Bytes;
 
 /// Interfaces and a filter, checked. Nothing is open yet.
 pub(crate) struct Source {

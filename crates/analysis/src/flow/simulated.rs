@@ -6,11 +6,11 @@ use super::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;
 use longhaul_packet::tcp;
 use longhaul_tcpsim::{receiver::Ack, watch::Watch};
+use longhaul_units::Time;
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr},
 };
-use units::Time;
 
 /// What the simulation does not say but packets do.
 #[derive(Debug, Clone, Copy)]

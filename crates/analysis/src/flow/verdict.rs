@@ -186,9 +186,9 @@ fn percent(share: f64) -> String {
 }
 
 fn bytes(bytes: u64) -> String {
-    units::Bytes::new(bytes).to_string()
+    longhaul_units::Bytes::new(bytes).to_string()
 }
 
 fn rate(bps: f64) -> String {
-    units::BitRate::from_bits(bps as u64).to_string()
+    longhaul_units::BitRate::from_bits(bps as u64).to_string()
 }

@@ -6,7 +6,7 @@
 )]
 
 use crate::capture::SourceArgs;
-use units::Time;
+use longhaul_units::Time;
 
 const EXAMPLES: &str = "\
 Examples:

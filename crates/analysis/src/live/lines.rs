@@ -8,9 +8,9 @@ use super::{
 };
 use crate::flow::series::Bin;
 use jiff::Timestamp;
+use longhaul_units::Bytes;
 use serde::Serialize;
 use std::io::{self, Write};
-use units::Bytes;
 
 /// Flows that a second has lines for; with `--json` all have.
 const LINES_MAX: usize = 10;

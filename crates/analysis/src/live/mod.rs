@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 pub(super) use args::Args;
 use board::Board;
 use longhaul_linux::{clock, wait::Bell};
+use longhaul_units::Time;
 use look::Look;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;
@@ -26,7 +27,6 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use units::Time;
 use watcher::Watcher;
 
 /// Seconds of all interfaces that may wait to be shown.

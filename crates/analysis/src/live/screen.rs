@@ -4,6 +4,7 @@
 use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
 use super::look::Look;
 use crate::flow::{segment::Endpoint, series::Bin};
+use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
     Frame,
     crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
@@ -12,7 +13,6 @@ use ratatui::{
     text::{Line, Text},
     widgets::{Block, Cell, Paragraph, Sparkline, Table, TableState},
 };
-use units::{BitRate, Bytes, Time};
 
 /// The state of the screen.
 pub(super) struct Screen {

@@ -10,8 +10,8 @@ use longhaul_linux::{
     packet_ring::{BLOCK_TIMEOUT, Ring},
     wait::Bell,
 };
+use longhaul_units::Time;
 use std::sync::mpsc::SyncSender;
-use units::Time;
 
 /// After the end of a second, its last packets are still on the way through the ring.
 const LAG: Time = Time::from_millis(2 * BLOCK_TIMEOUT.as_nanos() / 1_000_000);

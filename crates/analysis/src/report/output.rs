@@ -18,6 +18,7 @@ use crate::flow::{
 use crate::series::{self, Format, Row};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_units::Time;
 use serde::Serialize;
 use serde_json::Serializer;
 use std::{
@@ -30,7 +31,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use units::Time;
 
 /// Rows that a thread gathers for each width before it takes the lock: 220 kB.
 const ROWS_MAX: usize = 1 << 10;

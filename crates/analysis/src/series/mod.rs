@@ -10,12 +10,12 @@ mod parquet;
 
 use crate::flow::series::Bin;
 use anyhow::{Context, Result};
+use longhaul_units::Time;
 use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
 };
-use units::Time;
 
 /// One bin of one direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,7 +11,7 @@ use longhaul_tcpsim::receiver::AckPolicy;
 use longhaul_tcpsim::reno::Reno;
 use longhaul_tcpsim::sender::{self, Counters};
 use longhaul_tcpsim::simulation::{FlowSettings, Path, Simulation};
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 const MSS: u32 = 1448;
 /// Four times what the path holds.

@@ -6,7 +6,7 @@ use super::{
     truth::{Case, MSS, Truth, case},
 };
 use longhaul_analysis::flow::{record::Flow, segment::Segment, series::Bin};
-use units::Time;
+use longhaul_units::Time;
 
 fn cases() -> Vec<(&'static str, Case)> {
     let lossy = [("rate", "100mbit"), ("queue", "1bdp")];

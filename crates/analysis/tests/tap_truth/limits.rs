@@ -9,7 +9,7 @@ use longhaul_analysis::flow::record::{
 };
 use longhaul_analysis::flow::segment::{NO_SCALE, SCALE_CUT};
 use longhaul_tcpsim::cubic::Cubic;
-use units::Time;
+use longhaul_units::Time;
 
 struct Found {
     truth: Truth,

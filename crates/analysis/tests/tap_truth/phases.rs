@@ -10,7 +10,7 @@ use longhaul_tcpsim::{
     congestion_control::{Ack, CongestionControl, Window},
     cubic::Cubic,
 };
-use units::Time;
+use longhaul_units::Time;
 
 struct Found {
     phases: Vec<Phase>,

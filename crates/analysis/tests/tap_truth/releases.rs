@@ -3,7 +3,7 @@
 
 use super::truth::{MSS, Truth, case};
 use longhaul_analysis::flow::{record::Releases, segment::Segment};
-use units::Time;
+use longhaul_units::Time;
 
 const WITHIN_NS: u64 = 100_000;
 

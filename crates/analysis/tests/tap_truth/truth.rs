@@ -16,7 +16,7 @@ use longhaul_tcpsim::{
     sender::{Backoff, Counters, Settings},
     simulation::{FlowSettings, Path, Simulation},
 };
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 pub(crate) const MSS: u64 = 1448;
 /// How often the truth is written down.

@@ -3,7 +3,7 @@
 //! (`src/bpf/ack_thin_math.h`, `src/bpf/ack_packet.h`).
 #![expect(unsafe_code, reason = "the decisions are C")]
 
-use units::Time;
+use longhaul_units::Time;
 
 /// `struct ack_limits`: how far thinning may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use counterpart::{COUNTERPARTS, Counterpart, JIFFY_US};
 use layout::Layout;
 use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, Window};
+use longhaul_units::Time;
 use std::ops::RangeInclusive;
-use units::Time;
 use vector::{Call, Vector};
 
 /// Our connection in the place of Linux's.

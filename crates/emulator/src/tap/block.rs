@@ -6,7 +6,7 @@ use longhaul_packet::{
     capture::{Fate, Truth},
     super_packet::SuperPacket,
 };
-use units::Time;
+use longhaul_units::Time;
 
 /// Segments in a block.
 const NOTES_MAX: usize = 4096;

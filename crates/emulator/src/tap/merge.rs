@@ -7,7 +7,7 @@ use super::{
     block::{Block, Note},
 };
 use longhaul_netem::flight::Flight;
-use units::Time;
+use longhaul_units::Time;
 
 /// Blocks whose notes wait for earlier ones that may still come.
 #[derive(Debug)]

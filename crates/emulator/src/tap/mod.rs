@@ -19,6 +19,7 @@ use block::Block;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_linux::clock;
+use longhaul_units::{Bytes, Time};
 pub(super) use point::{Missed, Point};
 use scribe::Scribe;
 use std::{
@@ -27,7 +28,6 @@ use std::{
     sync::mpsc::{channel, sync_channel},
     thread::{self, JoinHandle},
 };
-use units::{Bytes, Time};
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use super::{
 };
 use longhaul_netem::{Delivered, Judged};
 use longhaul_packet::vnet;
+use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, SyncSender};
-use units::Time;
 
 /// Takes notes, and hands them on block by block.
 pub(crate) struct Point {

@@ -14,12 +14,12 @@ use longhaul_packet::capture::{
     Frame, LinkType,
     writer::{self, Heading, Interface, Origin, Statistics},
 };
+use longhaul_units::Time;
 use std::{
     fs::File,
     io::{self, Write},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
 };
-use units::Time;
 
 /// Records wait so long for earlier ones. Notes come at most [`FILL_MAX`] late and a turn of the
 /// pump, but with CoDel or ACK rules as late as they settle a segment's fate.

@@ -10,12 +10,12 @@ use super::{Outcome, finish, keep_json};
 use crate::{payload::Landing, result::Metrics};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
+use longhaul_units::Time;
 use serde_json::Value;
 use std::{
     path::Path,
     process::{Command, Stdio},
 };
-use units::Time;
 
 /// What one curl is to do.
 #[derive(Debug, Clone, Copy)]

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
 use longhaul_netem::Shape;
 use longhaul_probe::{self as probe, Recording, Timing, judge};
+use longhaul_units::Time;
 use serde::Serialize;
 use serde_json::Value;
 use std::{fs::File, io::BufReader, net::Ipv4Addr, path::Path, process::Stdio};
-use units::Time;
 
 /// From one packet to the next, unless the flow says: light beside any other flow.
 const INTERVAL: Time = Time::from_millis(10);

@@ -11,12 +11,12 @@ use indexmap::IndexMap;
 use longhaul_command::exit::Refusal;
 use longhaul_report::metric::times;
 use longhaul_report::page;
+use longhaul_units::Time;
 use maud::{DOCTYPE, Markup, html as markup};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
-use units::Time;
 
 /// Folders in folders that are searched for results.
 const DEPTH_MAX: usize = 3;

@@ -19,6 +19,7 @@ use super::{
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_tcpsim::chain::Chain;
+use longhaul_units::Time;
 use samples::Samples;
 use std::{
     path::Path,
@@ -27,7 +28,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use units::Time;
 
 /// All cells are to be simulated.
 pub(crate) fn demand(book: &mut Book) {

@@ -16,7 +16,7 @@ use longhaul_tcpsim::{
     sender::Settings,
     simulation::{FlowSettings, Path},
 };
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 /// What is simulated: the flows that are on, each with its way, and the legs that all of them go over.
 pub(crate) struct Plan<'a> {

@@ -9,7 +9,7 @@ use crate::{
     topology::Topology,
 };
 use longhaul_netem::{Rate, Schedule, Shape, TrainLine, loss::Loss};
-use units::{BitRate, Time};
+use longhaul_units::{BitRate, Time};
 
 /// A link, in the direction of the data or against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::{
 use anyhow::{Context, Result};
 use longhaul_linux::sock_diag;
 use longhaul_tcpsim::{chain::Chain, sender::Sender};
+use longhaul_units::Time;
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -16,7 +17,6 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use units::Time;
 
 /// Both ends of one connection, as they were last.
 struct Ends {

@@ -6,9 +6,9 @@
 //! itself, or shows TAI as ptp4l leaves it, would put the two directions apart.
 
 use crate::{clock, ethtool};
+use longhaul_units::Time;
 use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 use std::{fs::File, io, os::fd::AsFd};
-use units::Time;
 
 /// Where times come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ pub use clock::{Clock, HardwareClock};
 use crate::socket::{PlainOption, get_option, pending_error, set_option};
 use block::STATUS;
 use longhaul_packet::{capture::LinkType, packet_filter::Instruction};
+use longhaul_units::Time;
 use socket2::{Domain, SockFilter, Socket, Type};
 use std::{
     ffi::CString,
@@ -23,7 +24,6 @@ use std::{
     ptr::{self, NonNull},
     sync::atomic::{AtomicU32, Ordering},
 };
-use units::Time;
 
 /// How long a packet may wait for its block to fill: what [`Ring::next_block`] lags behind at most.
 pub const BLOCK_TIMEOUT: Time = Time::from_millis(50);

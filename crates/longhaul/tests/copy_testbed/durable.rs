@@ -2,17 +2,17 @@
 //! What of a copy is at its target, as the files there say.
 
 use super::{BLOCK, tree::walk};
+use longhaul_store::{
+    blocks::{Blocks, block_hash},
+    entry::Version,
+    journal::{self, HEADER_LEN, Header, RECORD_LEN},
+};
 use rustix::fs::{SeekFrom, seek};
 use std::{
     collections::{BTreeMap, HashSet},
     fs::{self, File, Metadata},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::Path,
-};
-use store::{
-    blocks::{Blocks, block_hash},
-    entry::Version,
-    journal::{self, HEADER_LEN, Header, RECORD_LEN},
 };
 
 /// Bytes that are still to be sent: those of files that have not their name, without the blocks that are noted in their
@@ -79,11 +79,11 @@ fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
     records.into_iter().map(|(index, _)| index).collect()
 }
 
-/// The name of what stands beside a file: see `store::part`.
+/// The name of what stands beside a file: see `longhaul_store::part`.
 pub(crate) fn own_name(path: &Path, kind: &str) -> String {
     let name = path.file_name().unwrap().as_bytes();
     let hash = block_hash(name.len() as u64, 0, name).unwrap().to_string();
-    format!("{}{}.{kind}", store::part::OWN_PREFIX, &hash[..32])
+    format!("{}{}.{kind}", longhaul_store::part::OWN_PREFIX, &hash[..32])
 }
 
 /// Blocks in journals, and files that have their names: how far a copy is, at a glance.
@@ -96,7 +96,7 @@ pub(crate) fn progress(to: &Path) -> (u64, u64) {
         let name = path.file_name().unwrap().to_string_lossy();
         if name.ends_with(".journal") {
             blocks += meta.len().saturating_sub(HEADER_LEN as u64) / RECORD_LEN as u64;
-        } else if meta.is_file() && !name.starts_with(store::part::OWN_PREFIX) {
+        } else if meta.is_file() && !name.starts_with(longhaul_store::part::OWN_PREFIX) {
             named += 1;
         }
     }

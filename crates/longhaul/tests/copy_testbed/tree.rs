@@ -2,6 +2,11 @@
 //! Trees to copy, and whether one is the copy of another.
 
 use super::BLOCK;
+use longhaul_store::{
+    blocks::{Blocks, FileHash},
+    manifest::Manifest,
+    medium::Dir,
+};
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 use std::{
     collections::BTreeMap,
@@ -16,11 +21,6 @@ use std::{
     },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
-};
-use store::{
-    blocks::{Blocks, FileHash},
-    manifest::Manifest,
-    medium::Dir,
 };
 
 /// Bytes that no other seed gives.
@@ -194,7 +194,7 @@ pub(crate) fn not_in_manifest(top: &Path, hashes: &BTreeMap<PathBuf, FileHash>) 
 
 /// What a copy has left that it should not.
 pub(crate) fn leftovers(top: &Path) -> Vec<PathBuf> {
-    let manifest = Path::new(store::manifest::MANIFEST);
+    let manifest = Path::new(longhaul_store::manifest::MANIFEST);
     let all = walk(top).into_iter();
     all.filter(|path| is_own(path) && path != manifest)
         .collect()
@@ -202,7 +202,7 @@ pub(crate) fn leftovers(top: &Path) -> Vec<PathBuf> {
 
 fn is_own(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_string_lossy();
-    name.starts_with(store::part::OWN_PREFIX)
+    name.starts_with(longhaul_store::part::OWN_PREFIX)
 }
 
 /// All paths below a directory. What goes while it is looked at is left out.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A bounded table of state per flow, with all its memory taken at the start.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// An eight-way set-associative table: a flow's hash names a set of eight slots, and a newcomer
 /// takes the slot whose flow was seen longest ago, if its state may go. Costs the size of `S` plus

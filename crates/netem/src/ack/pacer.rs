@@ -2,8 +2,8 @@
 //! ACK pacing: ACKs leave no closer than 1/rate apart, through a bounded queue.
 
 use super::{PureAck, flows::Flows};
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// What to do with an ACK that was offered. The ACK keeps its token until it comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

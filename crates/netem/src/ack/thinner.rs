@@ -9,8 +9,8 @@ use super::{
     PureAck,
     flows::{Flows, Place},
 };
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// How far thinning may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! ACK thinning and pacing keep what TCP needs, for any sequence of ACKs.
 
 use longhaul_netem::ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner};
+use longhaul_units::Time;
 use proptest::prelude::*;
-use units::Time;
 
 /// One segment that reaches the rule.
 #[derive(Debug, Clone, Copy)]

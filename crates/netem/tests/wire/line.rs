@@ -2,8 +2,8 @@
 //! A line under simulated time: every fate and every nanosecond.
 
 use longhaul_netem::{Delivered, Drop, Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_units::Time;
 use proptest::prelude::*;
-use units::Time;
 
 /// A line with its own log.
 struct Sim {

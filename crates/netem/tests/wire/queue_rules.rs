@@ -6,7 +6,7 @@ use longhaul_netem::{
     random::stream,
 };
 use longhaul_stats::fit;
-use units::{BitRate, Time};
+use longhaul_units::{BitRate, Time};
 
 fn rule(text: &str) -> QueueRule {
     let discipline: Discipline = text.parse().unwrap();

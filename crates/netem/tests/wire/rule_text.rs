@@ -2,9 +2,9 @@
 //! Rules in text: every rule reads back as itself, and no text makes the parser panic.
 
 use longhaul_netem::{discipline::Discipline, jitter::Jitter, loss::Loss};
+use longhaul_units::Ratio;
 use proptest::prelude::*;
 use std::{fmt, str::FromStr};
-use units::Ratio;
 
 fn ratio() -> impl Strategy<Value = Ratio> {
     prop_oneof![0.0..=1.0f64, Just(0.0), Just(1.0), Just(0.001)]

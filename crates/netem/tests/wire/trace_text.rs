@@ -2,9 +2,9 @@
 //! Delivery traces: reading, writing and the clock, for any trace.
 
 use longhaul_netem::trace::{OPPORTUNITY_BYTES, Trace, TraceClock};
+use longhaul_units::Time;
 use proptest::prelude::*;
 use std::sync::Arc;
-use units::Time;
 
 fn traces() -> impl Strategy<Value = Trace> {
     let gaps = prop::collection::vec(prop_oneof![3 => 0..3u32, 1 => 0..500u32], 1..60);

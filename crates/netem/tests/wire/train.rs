@@ -6,8 +6,8 @@ use longhaul_netem::{
     Drop, Event, Fate, Line, Schedule, Segment, Setting, Shape, Train, TrainLine,
     train::NotForTrains,
 };
+use longhaul_units::Time;
 use proptest::prelude::*;
-use units::Time;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {

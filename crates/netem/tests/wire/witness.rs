@@ -3,8 +3,8 @@
 
 use longhaul_netem::ack::PureAck;
 use longhaul_netem::{Acking, Drop, Event, Judged, Line, Schedule, Segment, Setting, Shape};
+use longhaul_units::Time;
 use proptest::prelude::*;
-use units::Time;
 
 /// An observed line with all that it told, in order.
 struct Sim {

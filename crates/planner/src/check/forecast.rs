@@ -12,7 +12,7 @@ use longhaul_tcpsim::formulas::{
     slow_start::{self, Transfer},
     streams,
 };
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 /// A figure and how it was found; `None` where there is no formula for the congestion control.
 #[derive(Debug, Clone, Copy)]

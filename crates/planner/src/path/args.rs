@@ -6,7 +6,7 @@
 )]
 
 use super::super::estimate::Method;
-use units::{BitRate, Bytes, Ratio, Time};
+use longhaul_units::{BitRate, Bytes, Ratio, Time};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use longhaul_netem::{Rate, Setting, Shape};
 use longhaul_tcpsim::formulas::{
     Control, HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit,
 };
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 /// A question, checked.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use longhaul_tcpsim::formulas::{
     slow_start::{self, Completion, Transfer},
     streams::{self, Streams},
 };
+use longhaul_units::bdp;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use units::bdp;
 
 /// One congestion control.
 pub(super) struct Row {
@@ -217,7 +217,7 @@ fn row_json(row: &Row) -> Value {
             "window_packets": formula.window_packets,
             "outside": formula.outside,
         })),
-        "recovery_s": found.estimate.recovery().map(units::Time::as_secs_f64),
+        "recovery_s": found.estimate.recovery().map(longhaul_units::Time::as_secs_f64),
         "streams": {
             "count": found.streams.count,
             "goodput_bps": found.streams.goodput_bps,

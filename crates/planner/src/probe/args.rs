@@ -8,8 +8,8 @@
 use super::target::Target;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_units::{BitRate, Time};
 use std::net::SocketAddr;
-use units::{BitRate, Time};
 
 const EXAMPLES: &str = "\
 Examples:

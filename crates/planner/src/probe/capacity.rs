@@ -5,9 +5,9 @@
 use super::{args::Config, echo::Echo};
 use anyhow::Result;
 use longhaul_linux::clock;
+use longhaul_units::Time;
 use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};
-use units::Time;
 
 /// What trains came to, bits a second of IP bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

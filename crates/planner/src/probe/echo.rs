@@ -2,8 +2,8 @@
 //! Something that answers packets, however it is asked.
 
 use longhaul_linux::timestamps::Departure;
+use longhaul_units::Time;
 use std::{io, time::Duration};
-use units::Time;
 
 /// An answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 use super::echo::Echo;
 use anyhow::Result;
 use longhaul_linux::clock;
+use longhaul_units::Time;
 use std::time::Duration;
-use units::Time;
 
 /// Every path carries this (RFC 791; RFC 8200 asks for 1,280).
 const LEAST: usize = 576;

@@ -10,8 +10,8 @@ use super::{
 };
 use anyhow::Result;
 use indexmap::IndexMap;
+use longhaul_units::{BitRate, Ratio, Time};
 use serde_json::json;
-use units::{BitRate, Ratio, Time};
 
 /// A path, as far as it is known.
 #[derive(Debug)]

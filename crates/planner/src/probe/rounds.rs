@@ -4,8 +4,8 @@
 use super::echo::Echo;
 use anyhow::Result;
 use longhaul_linux::clock;
+use longhaul_units::Time;
 use std::{collections::BTreeMap, time::Duration};
-use units::Time;
 
 /// What became of the packets.
 #[derive(Debug)]

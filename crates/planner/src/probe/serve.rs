@@ -4,8 +4,8 @@
 use super::message::{Jar, Kind, LEN, Message};
 use anyhow::{Context, Result};
 use longhaul_linux::{clock, timestamps::Exchange};
+use longhaul_units::{BitRate, Time};
 use std::{net::SocketAddr, time::Duration};
-use units::{BitRate, Time};
 
 /// How often it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);

@@ -4,12 +4,12 @@
 use super::{args::Config, report::Measured, rounds::Rounds, target::Target};
 use anyhow::{Result, bail};
 use longhaul_linux::clock;
+use longhaul_units::Time;
 use std::{
     io::ErrorKind,
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
-use units::Time;
 
 /// Connections are dearer than packets for the far end.
 const CONNECTIONS_MAX: u32 = 20;

@@ -13,8 +13,8 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_linux::timestamps::{Departure, Exchange};
+use longhaul_units::Time;
 use std::{io, net::SocketAddr, time::Duration};
-use units::Time;
 
 /// Nothing answered.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use super::super::{estimate::Method, path};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_tcpsim::formulas::{Control, chain::RELAYS_MAX, relays::Overhead};
+use longhaul_units::{BitRate, Bytes, Ratio};
 use std::path::PathBuf;
-use units::{BitRate, Bytes, Ratio};
 
 const EXAMPLES: &str = "\
 Examples:

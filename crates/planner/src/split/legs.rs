@@ -15,7 +15,7 @@ use longhaul_tcpsim::formulas::{
     chain::{Leg, Network},
     streams::{self, Streams},
 };
-use units::Bytes;
+use longhaul_units::Bytes;
 
 /// One leg with the control that suits it.
 #[derive(Debug, Clone, Copy)]

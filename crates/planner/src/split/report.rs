@@ -10,9 +10,9 @@ use longhaul_tcpsim::formulas::{
     slow_start::{self, Transfer},
     window_limit,
 };
+use longhaul_units::{Bytes, Time};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use units::{Bytes, Time};
 
 const SOURCES: [Formula; 2] = [relays::KAGOSHIMA, relays::NEC];
 

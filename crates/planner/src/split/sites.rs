@@ -7,9 +7,9 @@ use indexmap::{IndexMap, IndexSet};
 use longhaul_command::exit::Refusal;
 use longhaul_netem::{Rate, Setting, Shape};
 use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
+use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path as FilePath, PathBuf};
-use units::{BitRate, Bytes, Ratio, Time};
 
 /// A whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -23,6 +23,7 @@ use location::{In as _, Table};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
 use longhaul_protocol::{convert, destination::Destination};
+use longhaul_units::{BitRate, Bytes, Time};
 use settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +34,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use units::{BitRate, Bytes, Time};
 
 /// A checked configuration.
 #[derive(Debug)]

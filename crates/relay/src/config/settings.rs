@@ -11,9 +11,9 @@ use super::super::{
 };
 use longhaul_protocol::destination::Destination;
 use longhaul_transport::port::Control;
+use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{collections::BTreeMap, fmt::Display, net::SocketAddr, path::PathBuf, str::FromStr};
-use units::{BitRate, Bytes, Time};
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]

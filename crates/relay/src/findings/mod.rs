@@ -178,7 +178,7 @@ fn memory(config: &Config) -> Option<Finding> {
         false => ("this machine", machine),
     };
     let budget = config.limits.memory.filter(|budget| *budget > there)?;
-    let [budget, there] = [budget, there].map(units::Bytes::new);
+    let [budget, there] = [budget, there].map(longhaul_units::Bytes::new);
     let text = format!("memory: {budget} is more than {who} has, {there}: it bounds nothing");
     Some(Finding::new(Table::Limits, text))
 }
@@ -191,7 +191,7 @@ fn shares(config: &Config) -> Vec<Finding> {
     if let (Some(each), Some(all)) = (limits.memory_per_client, all)
         && each >= all
     {
-        let [each, all] = [each, all].map(units::Bytes::new);
+        let [each, all] = [each, all].map(longhaul_units::Bytes::new);
         found.push(format!(
             "memory_per_client has no effect: {each} is not below memory, {all}"
         ));

@@ -39,6 +39,7 @@ use longhaul_protocol::{
         onward_response, traced, upgrade,
     },
 };
+use longhaul_units::Time;
 use std::{
     convert::Infallible,
     io,
@@ -48,7 +49,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
 };
-use units::Time;
 
 type ClientRequest = hyper::Request<Incoming>;
 /// The client's request as it goes on; one that is made again has no body.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection's path as formulas see it.
 
-use units::{BitRate, Bytes, Time};
+use longhaul_units::{BitRate, Bytes, Time};
 
 /// IPv4 and TCP headers with time stamps, bytes a packet.
 pub const HEADERS: u32 = 52;

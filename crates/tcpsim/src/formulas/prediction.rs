@@ -5,8 +5,8 @@ use super::{
     Answer, Control, Formula, Path, bbr, bic, cubic, cycle, fast, hstcp, htcp, mathis, padhye,
     scalable, window_limit,
 };
+use longhaul_units::Time;
 use std::fmt;
-use units::Time;
 
 /// What holds a connection back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,7 +211,7 @@ fn sawtooth(control: Control, path: &Path) -> Prediction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::{BitRate, Bytes};
+    use longhaul_units::{BitRate, Bytes};
 
     fn path(rate: &str, rtt_ms: u64, loss: f64) -> Path {
         let rate: BitRate = rate.parse().unwrap();
@@ -221,7 +221,7 @@ mod tests {
             rtt,
             loss,
             mss: 1448,
-            queue: units::bdp(rate, rtt),
+            queue: longhaul_units::bdp(rate, rtt),
             window: Bytes::new(1 << 40),
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What window Linux lets a connection have, by the maxima of its socket buffers.
 
-use units::Bytes;
+use longhaul_units::Bytes;
 
 /// Payload of the window that a maximum of `tcp_rmem` comes to: 0.58 of it. The kernel begins with
 /// half (`TCP_DEFAULT_SCALING_RATIO`, include/net/tcp.h) and since 6.6 takes the share of payload in the

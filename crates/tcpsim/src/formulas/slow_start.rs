@@ -2,7 +2,7 @@
 //! How long a transfer takes: short ones never leave slow start.
 
 use super::{Formula, Path};
-use units::Time;
+use longhaul_units::Time;
 
 /// Doubling from the initial window.
 pub const FORMULA: Formula = Formula {
@@ -124,7 +124,7 @@ fn ceiling(path: &Path, steady_bps: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::{BitRate, Bytes};
+    use longhaul_units::{BitRate, Bytes};
 
     const PATH: Path = Path {
         rate: BitRate::from_bits(1_000_000_000),

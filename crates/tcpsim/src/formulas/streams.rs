@@ -2,7 +2,7 @@
 //! Several connections for one job.
 
 use super::{Path, prediction::Prediction, receive_buffer, window_limit};
-use units::Bytes;
+use longhaul_units::Bytes;
 
 /// More than this never helped anybody: each has its own slow start and its own share of loss.
 pub const STREAMS_MAX: u32 = 10_000;

@@ -10,7 +10,7 @@ use longhaul_tcpsim::{
     sender::Settings,
     simulation::{FlowSettings, Path, Simulation},
 };
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 fn path(settings: &[(&str, &str)], seed: u64) -> Path {
     let mut forth = Shape::default();

@@ -9,8 +9,8 @@
 //! by a fifth where the formula's window is below 15 segments.
 
 use super::reno::{AckPolicy, MSS, run};
+use longhaul_units::Time;
 use std::fmt::Write;
-use units::Time;
 
 fn mathis(c: f64, rtt: Time, p: f64) -> f64 {
     f64::from(MSS) * 8.0 / rtt.as_secs_f64() * c / p.sqrt()

@@ -10,7 +10,7 @@ use longhaul_tcpsim::{
     sender::{Backoff, Counters, Settings},
     simulation::{FlowSettings, Path, Simulation},
 };
-use units::{BitRate, Bytes, Time};
+use longhaul_units::{BitRate, Bytes, Time};
 
 fn shape(settings: &[(&str, &str)]) -> Shape {
     let mut shape = Shape::default();
@@ -160,7 +160,7 @@ fn a_run_repeats_and_another_seed_differs() {
 fn reno_follows_mathis() {
     for loss in ["0.01%", "0.1%"] {
         for aggregate in [Time::ZERO, Time::from_micros(100)] {
-            let p = loss.parse::<units::Ratio>().unwrap().get();
+            let p = loss.parse::<longhaul_units::Ratio>().unwrap().get();
             let mut flow = reno();
             flow.acks.aggregate = aggregate;
             let path = path(&[("rate", "100gbit"), ("loss", loss)]);

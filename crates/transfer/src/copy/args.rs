@@ -3,9 +3,9 @@
 
 use super::{patterns::Patterns, preserved::Preserved};
 use longhaul_transport::port::Control;
+use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
-use units::{BitRate, Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,6 +3,7 @@
 
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_transport::terms;
+use longhaul_udt::socket::{Socket, Stream};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -12,7 +13,6 @@ use std::{
     thread::{self, Thread},
     time::{Duration, Instant},
 };
-use udt::socket::{Socket, Stream};
 
 /// A carrier, or a share of one.
 #[derive(Debug)]

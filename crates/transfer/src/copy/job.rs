@@ -12,18 +12,18 @@ use super::{
 use crate::site::Keyring;
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::exit::Refusal;
+use longhaul_store::{
+    origin::Origin,
+    preserve::Preserve,
+    scan::{means_contents, source_name},
+    spread::Share,
+};
 use sha2::{Digest as _, Sha256};
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::unix::ffi::OsStrExt,
     path::Path,
-};
-use store::{
-    origin::Origin,
-    preserve::Preserve,
-    scan::{means_contents, source_name},
-    spread::Share,
 };
 
 /// What a target is told of the sources: where they are, and which shares it keeps of them.
@@ -284,7 +284,7 @@ impl<'a> Job<'a> {
                 false => Switch::On,
             }),
             hash: args.hash,
-            limit: args.limit.map(units::BitRate::bits),
+            limit: args.limit.map(longhaul_units::BitRate::bits),
             silence: args.silence,
             dry_run: args.dry_run,
             checksum: args.checksum,

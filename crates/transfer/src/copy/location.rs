@@ -7,6 +7,10 @@
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_store::{
+    filter::{Filter, Verdict},
+    path::{RelPath, Shown},
+};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -19,10 +23,6 @@ use std::{
         fs::MetadataExt,
     },
     path::{Path, PathBuf},
-};
-use store::{
-    filter::{Filter, Verdict},
-    path::{RelPath, Shown},
 };
 
 /// A place on a machine.
@@ -393,7 +393,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::filter::Rule;
+    use longhaul_store::filter::Rule;
 
     /// `/mnt/bound` is `/home/src/sub`, and another disk is at `/home/src/disk`.
     const MOUNTS: &[u8] = b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\

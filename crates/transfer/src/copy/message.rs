@@ -3,12 +3,12 @@
 //! again and again.
 
 use anyhow::{Context as _, Result, ensure};
+use longhaul_store::{entry::Entry, metadata::Metadata, path::RelPath};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, Read, Write},
     ops::Range,
 };
-use store::{entry::Entry, metadata::Metadata, path::RelPath};
 
 /// The longest message. An entry has a path of at most 4 KiB and extended attributes of at most 1 MiB; a file's missing
 /// blocks go out in pieces.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is read of a file: all of it, or a piece, whose blocks have hashes.
 
+use longhaul_store::{
+    blocks::BlockHash, path::RelPath, piece::OpenPiece, root::Failure, scan::Source,
+};
 use std::fs::File;
-use store::{blocks::BlockHash, path::RelPath, piece::OpenPiece, root::Failure, scan::Source};
 
 #[derive(Debug)]
 pub(super) enum Opened {

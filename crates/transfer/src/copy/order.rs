@@ -9,19 +9,19 @@ use super::{
 };
 use longhaul_command::console::escaped;
 use longhaul_scheduling::{Measured, placement::Placement};
-use serde::{Deserialize, Serialize};
-use std::{
-    net::{IpAddr, SocketAddr},
-    ops::Range,
-    time::Duration,
-};
-use store::{
+use longhaul_store::{
     entry::{Kind, Version},
     filter::Rule,
     origin::Origin,
     path::RelPath,
     preserve::Preserve,
     spread::Share,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+    time::Duration,
 };
 
 /// Stands before an end's first message.

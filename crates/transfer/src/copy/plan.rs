@@ -3,10 +3,10 @@
 
 use super::order::{Action, Planned};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use longhaul_store::path::Shown;
+use longhaul_units::Bytes;
 use serde::Serialize;
 use std::fmt;
-use store::path::Shown;
-use units::Bytes;
 
 /// How much would be done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

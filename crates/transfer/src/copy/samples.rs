@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests announce.
 
-use store::{
+use longhaul_store::{
     entry::{Entry, Kind, Version},
     metadata::{Metadata, Time},
     path::RelPath,

@@ -7,13 +7,13 @@ use super::{
     plan::Plan,
 };
 use longhaul_scheduling::{End, Measured, Verdict};
+use longhaul_units::{BitRate, Bytes, Time};
 use serde::Serialize;
 use std::{
     collections::VecDeque,
     fmt,
     time::{Duration, Instant},
 };
-use units::{BitRate, Bytes, Time};
 
 /// Reports that *now* spans: some four seconds.
 const RECENT: usize = 8;

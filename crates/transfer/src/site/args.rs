@@ -3,13 +3,13 @@
 
 use super::address::PORT;
 use crate::copy::Ports;
+use longhaul_units::Time;
 use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
 };
-use units::Time;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -180,7 +180,7 @@ impl fmt::Display for Record {
                 bytes,
                 seconds,
             } => {
-                let bytes = units::Bytes::new(*bytes);
+                let bytes = longhaul_units::Bytes::new(*bytes);
                 write!(
                     f,
                     "{export}: all is at {to}, {entries} new, {bytes} in {seconds:.1} s"

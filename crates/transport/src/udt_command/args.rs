@@ -2,11 +2,11 @@
 //! The command line of `longhaul udt`.
 
 use crate::port::Control;
+use longhaul_units::{Bytes, Time};
 use std::{
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
     path::PathBuf,
 };
-use units::{Bytes, Time};
 
 /// What libudt's own programs take, too.
 const PORT: u16 = 9000;

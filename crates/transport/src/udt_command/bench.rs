@@ -9,6 +9,8 @@ use super::{
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::say;
+use longhaul_udt::{Report, socket::Stream};
+use longhaul_units::{BitRate, Time};
 use serde::{Deserialize, Serialize};
 use std::{
     net::SocketAddr,
@@ -18,8 +20,6 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     task::{JoinSet, LocalSet},
 };
-use udt::{Report, socket::Stream};
-use units::{BitRate, Time};
 
 /// Written and read at once.
 const BUFFER: usize = 1 << 18;
@@ -114,7 +114,7 @@ pub(super) async fn run(args: &Bench, to: &SocketAddr) -> Result<()> {
         streams: args.parallel,
         reverse: args.reverse,
         milliseconds: milliseconds(args.time),
-        bytes: args.bytes.map(units::Bytes::get),
+        bytes: args.bytes.map(longhaul_units::Bytes::get),
         interval_milliseconds: args.interval.map(milliseconds),
     };
     let asking = ask(args, *to, &asked);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a bench went over time, at one of its ends.
 
+use longhaul_udt::{Counts, Report, socket::Stream};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use udt::{Counts, Report, socket::Stream};
 
 /// An hour of tenths of a second, 40 bytes each. Whatever comes later is counted in the last one.
 pub(super) const INTERVALS_MAX: usize = 36_000;
@@ -110,7 +110,7 @@ pub(super) fn add(all: &mut Vec<Interval>, more: Vec<Interval>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Time;
+    use longhaul_units::Time;
 
     fn counts(sent_again: u64) -> Counts {
         Counts {

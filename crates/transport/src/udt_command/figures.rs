@@ -2,13 +2,13 @@
 //! What is said of a transfer, in words and as JSON.
 
 use super::course::{self, Interval};
+use longhaul_udt::Report;
+use longhaul_units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     time::{Duration, SystemTime},
 };
-use udt::Report;
-use units::{BitRate, Bytes};
 
 /// Of fewer bytes the CPU time is that of opening and closing.
 const CPU_FROM: u64 = 1_000_000;

@@ -4,8 +4,8 @@
 use super::args::Port;
 use crate::port::{any_towards, bind};
 use anyhow::{Context as _, Result};
+use longhaul_udt::{Config, Mode, socket::Socket};
 use std::net::SocketAddr;
-use udt::{Config, Mode, socket::Socket};
 
 impl Port {
     /// Takes a port for streams.

@@ -9,6 +9,7 @@ use super::{
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::note;
+use longhaul_udt::socket::Stream;
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -21,7 +22,6 @@ use tokio::{
     task::{JoinSet, LocalSet},
     time::timeout,
 };
-use udt::socket::Stream;
 
 /// Benches at a time.
 const BENCHES_MAX: usize = 16;

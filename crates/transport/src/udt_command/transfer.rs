@@ -10,6 +10,7 @@ use super::{
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_command::{note, say};
+use longhaul_udt::socket::Stream;
 use std::{
     fs::{File, FileType},
     io::{self, Read, Write},
@@ -19,7 +20,6 @@ use std::{
 };
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use udt::socket::Stream;
 
 /// Read and written at once.
 const BUFFER: usize = 1 << 18;

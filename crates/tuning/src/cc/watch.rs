@@ -12,6 +12,7 @@ use longhaul_congestion::{
     pins::Pins,
     watch::{Connection, Watch},
 };
+use longhaul_units::{BitRate, Time};
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
@@ -21,7 +22,6 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use units::{BitRate, Time};
 
 const EXAMPLES: &str = "\
 Examples:

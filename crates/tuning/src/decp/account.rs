@@ -3,9 +3,9 @@
 
 use super::watch::Seen;
 use crate::decp::model::{Change, Outlook, Phase};
+use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::{collections::HashMap, fmt, net::SocketAddr};
-use units::{BitRate, Time};
 
 /// One look, as a JSON line.
 #[derive(Debug, Serialize)]

@@ -5,8 +5,8 @@
     reason = "help texts are printed as they stand"
 )]
 
+use longhaul_units::{Ratio, Time};
 use std::path::PathBuf;
-use units::{Ratio, Time};
 
 const EXAMPLES: &str = "\
 Examples:

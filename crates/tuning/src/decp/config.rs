@@ -9,8 +9,8 @@ use longhaul_linux::{
     cgroup,
     netns::{self, Netns},
 };
+use longhaul_units::Time;
 use std::path::{Path, PathBuf};
-use units::Time;
 
 /// A run that can begin.
 #[derive(Debug)]

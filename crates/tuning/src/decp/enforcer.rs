@@ -7,8 +7,8 @@ use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_congestion::window_cap::{Caps, Error};
 use longhaul_linux::{executor::Executor, sock_diag::Connection};
+use longhaul_units::Time;
 use std::{collections::HashSet, thread::sleep, time::Duration};
-use units::Time;
 
 /// A silence after which caps are lifted although this process is there: it is stopped or hangs.
 const PATIENCE: Duration = Duration::from_secs(1);

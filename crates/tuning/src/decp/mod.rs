@@ -21,11 +21,11 @@ use display::Display;
 use enforcer::Enforcer;
 use longhaul_command::exit::{self, Refusal};
 use longhaul_linux::clock;
+use longhaul_units::Time;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{MissedTickBehavior, interval},
 };
-use units::Time;
 use watch::Watch;
 
 /// Runs the command.

@@ -9,8 +9,8 @@ use longhaul_linux::{
     netns::Netns,
     sock_diag::{Connection, SockDiag},
 };
+use longhaul_units::Time;
 use std::{collections::HashMap, net::IpAddr, path::PathBuf};
-use units::Time;
 
 /// Collects the windows of all connections that are meant.
 pub(super) struct Watch {

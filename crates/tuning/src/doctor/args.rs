@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul doctor`.
 
+use longhaul_units::{BitRate, Time};
 use std::path::PathBuf;
-use units::{BitRate, Time};
 
 /// Arguments of `longhaul doctor`.
 #[derive(Debug, clap::Args)]

@@ -3,9 +3,9 @@
 //! be read is absent; no check guesses.
 
 use longhaul_linux::ethtool::Rings;
+use longhaul_units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use units::Bytes;
 
 /// A host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

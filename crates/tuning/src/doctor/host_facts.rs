@@ -3,6 +3,7 @@
 
 use super::facts::{Facts, Interface, Tun};
 use longhaul_linux::{ethtool, interface_list, sysctl};
+use longhaul_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +11,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use units::Bytes;
 
 /// The settings that the checks ask about. `--fix` and `--undo` touch no other.
 pub(super) const SETTINGS: &[&str] = &[

@@ -2,8 +2,8 @@
 //! The path that the host is asked to fill.
 
 use longhaul_command::exit::Refusal;
+use longhaul_units::{BitRate, Bytes, Time, bdp};
 use serde::Serialize;
-use units::{BitRate, Bytes, Time, bdp};
 
 /// What is asked of the host.
 #[derive(Debug, Clone, Copy, Serialize)]

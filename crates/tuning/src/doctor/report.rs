@@ -123,7 +123,7 @@ fn changes(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::{BitRate, Time};
+    use longhaul_units::{BitRate, Time};
 
     fn path() -> Path {
         Path {

@@ -5,8 +5,8 @@
     reason = "help texts are printed as they stand"
 )]
 
+use longhaul_units::{BitRate, Bytes, Time};
 use std::{ffi::OsString, path::PathBuf};
-use units::{BitRate, Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

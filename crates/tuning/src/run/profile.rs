@@ -11,8 +11,8 @@ use longhaul_congestion::{
     profile::Profile,
 };
 use longhaul_linux::ack_pacing;
+use longhaul_units::{Bytes, Time};
 use std::{ops::RangeInclusive, time::Duration};
-use units::{Bytes, Time};
 
 /// No limit in effect, but a limit: a socket that has one is paced (net/core/sock.c, SO_MAX_PACING_RATE).
 const PACED: u32 = u32::MAX - 1;

@@ -2,9 +2,9 @@
 //! What became of a run: a record for machines, and a line or two for people.
 
 use longhaul_congestion::{ack_thin, profile::Counts};
+use longhaul_units::Bytes;
 use serde::Serialize;
 use std::io;
-use units::Bytes;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Record {

@@ -5,11 +5,11 @@
 //! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
 
 use longhaul_tuning::decp::model::{Change, Law, Observation};
+use longhaul_units::Time;
 use rand::RngExt;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
-use units::Time;
 
 pub(crate) const MSS: f64 = 1460.0;
 const STEP_S: f64 = 0.01;

@@ -14,9 +14,9 @@ use longhaul_tcpsim::{
     simulation::{FlowSettings, Path, Simulation},
 };
 use longhaul_tuning::decp::model::{Change, Law, Observation, Settings};
+use longhaul_units::Time;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use units::Time;
 
 /// Payload of a packet, and the packet on the wire.
 const PAYLOAD: u32 = 1448;

@@ -8,8 +8,8 @@
 
 use super::{Control, News, SYN};
 use crate::number::Seq;
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// While the rate is not found: the least gain that doubles it each round trip, 2/ln 2 (§2.4 of the draft).
 const STARTUP: f64 = 2.885;

@@ -6,8 +6,8 @@ mod bbr;
 mod native;
 
 use crate::number::Seq;
+use longhaul_units::Time;
 use std::fmt::Debug;
-use units::Time;
 
 pub use bbr::Bbr;
 pub use native::Native;

@@ -4,7 +4,7 @@
 
 use super::{Control, News, SYN};
 use crate::number::Seq;
-use units::Time;
+use longhaul_units::Time;
 
 /// A loss makes the period so much longer (§6.3).
 const DECREASE: f64 = 1.125;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When packets came, as the kernel says (SO_TIMESTAMPNS, socket(7)), however late they are looked at.
 
+use longhaul_units::Time;
 use std::time::{Duration, SystemTime};
-use units::Time;
 
 /// Turns the kernel's times into ours.
 #[derive(Debug, Default)]

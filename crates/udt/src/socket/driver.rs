@@ -4,6 +4,7 @@
 
 use super::{Shared, State, arrival::Arrivals, lull, path, train::Train};
 use crate::packet::Packet;
+use longhaul_units::Time;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -16,7 +17,6 @@ use std::{
     thread,
     time::SystemTime,
 };
-use units::Time;
 
 /// Bytes that are received at once, of each of several pieces.
 const PIECE_MAX: usize = 65_536;

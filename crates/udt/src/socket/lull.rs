@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a thread rests so that packets come together, and go together, instead of waking it one by one.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// A rest at most, as Linux has for the trains that TCP hands over (tcp_output.c, `tcp_tso_autosize`: a millisecond's).
 pub(super) const LONGEST: Time = Time::from_millis(1);

@@ -19,6 +19,7 @@ use crate::{
     endpoint::{Endpoint, Event},
     number::Seq,
 };
+use longhaul_units::Time;
 use std::{
     collections::{HashMap, VecDeque},
     io,
@@ -27,7 +28,6 @@ use std::{
     task::{Poll, Waker},
     time::Instant,
 };
-use units::Time;
 use wakeup::Wakeup;
 
 pub use stream::Stream;

@@ -3,6 +3,7 @@
 
 use super::{Shared, State, Waiting, Wakers};
 use crate::connection::{Connection, End, Report};
+use longhaul_units::Time;
 use std::{
     io,
     net::SocketAddr,
@@ -11,7 +12,6 @@ use std::{
     task::{Context, Poll},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use units::Time;
 
 /// An end of a connection: bytes by [`AsyncRead`] and [`AsyncWrite`], or messages. Dropped, what was written still goes, and
 /// then the connection is closed.

@@ -3,17 +3,17 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use longhaul_netem::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-};
-use udt::{
+use longhaul_udt::{
     Config, Connection, Controls, Heard, Listener, Mode, Opened, Opening, Seq,
     congestion::{Bbr, Control, Native},
     handshake::Handshake,
     packet::{Body, Packet},
 };
-use units::Time;
+use longhaul_units::Time;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
 
 /// Headers of IP and UDP, which a line counts, too.
 const HEADERS: u32 = 28;

@@ -385,7 +385,7 @@ mod tests {
             window: 1 << 20,
             super_packets: false,
         });
-        tap.packet(units::Time::from_micros(at_us), u64::from(number))
+        tap.packet(longhaul_units::Time::from_micros(at_us), u64::from(number))
     }
 
     fn later(segment: &Segment, ns: u64) -> Segment {

@@ -8,8 +8,8 @@
 //! that arrives is new data, and segments need no sequence number but the count of transmissions.
 
 use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_units::Time;
 use std::{collections::VecDeque, ops::RangeInclusive};
-use units::Time;
 
 pub(crate) const MSS: u32 = 1460;
 const HEADERS: u32 = 40;

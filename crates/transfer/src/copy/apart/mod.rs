@@ -84,7 +84,7 @@ fn shares(job: &Job<'_>, side: Apart) -> Vec<Share> {
         Apart::Target => Task::Spread(Placement {
             host: ranks[host],
             hosts: hosts as u16,
-            stripe: job.args.stripe.map(units::Bytes::get),
+            stripe: job.args.stripe.map(longhaul_units::Bytes::get),
         }),
     };
     let share = |host| Share {

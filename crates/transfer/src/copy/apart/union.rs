@@ -12,12 +12,12 @@ use crate::copy::{
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
+use longhaul_store::{blocks::Blocks, entry::Kind, spread::Share};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
     ops::Range,
 };
-use store::{blocks::Blocks, entry::Kind, spread::Share};
 
 /// What one host says, and where it is in that.
 struct Survey {
@@ -235,7 +235,7 @@ mod tests {
     )]
     use super::*;
     use crate::copy::samples::file;
-    use store::path::RelPath;
+    use longhaul_store::path::RelPath;
 
     fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> Found {
         Found {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_of_pieces_is_said() {
-        let size = 10 * store::blocks::BLOCK;
+        let size = 10 * longhaul_store::blocks::BLOCK;
         let name = |host: usize| format!("a{host}");
         let piece = |host, size, held: Range<u64>| (host, found("f", size, Some(vec![held])));
         let wrong = |pieces: Pieces| what_is_wrong(&pieces, name);

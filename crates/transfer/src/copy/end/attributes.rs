@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Extended attributes of what was announced and is not settled: up to 256 KiB a file, which an end must keep until then.
 
+use longhaul_store::{metadata::Metadata, metadata::XATTRS_MAX};
 use std::collections::HashMap;
-use store::{metadata::Metadata, metadata::XATTRS_MAX};
 
 /// Bytes of them all with which a source announces no more.
 const ENOUGH: u64 = 64 << 20;
@@ -54,7 +54,7 @@ pub(super) fn bytes(metadata: &Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::metadata::Xattr;
+    use longhaul_store::metadata::Xattr;
 
     fn with(length: usize) -> Metadata {
         Metadata {

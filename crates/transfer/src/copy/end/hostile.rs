@@ -20,6 +20,11 @@ use crate::copy::{
     samples::{entry, file},
 };
 use anyhow::Result;
+use longhaul_store::{
+    blocks::{BLOCK, Blocks},
+    entry::Kind,
+    metadata::{XATTR_VALUE_MAX, Xattr},
+};
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeSet,
@@ -30,11 +35,6 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
-};
-use store::{
-    blocks::{BLOCK, Blocks},
-    entry::Kind,
-    metadata::{XATTR_VALUE_MAX, Xattr},
 };
 
 /// The far end: it has accepted what an end opens, and says what it likes.
@@ -63,7 +63,7 @@ fn options() -> Options {
         update: false,
         one_file_system: false,
         rules: Vec::new(),
-        preserve: store::preserve::Preserve::default(),
+        preserve: longhaul_store::preserve::Preserve::default(),
         into_directory: true,
         origin: [0; 32],
     }

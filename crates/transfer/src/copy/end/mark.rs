@@ -8,9 +8,9 @@ use crate::copy::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_store::{part::OWN_PREFIX, path::RelPath, root::Root};
 use rustix::fs::{Mode, OFlags};
 use std::io;
-use store::{part::OWN_PREFIX, path::RelPath, root::Root};
 
 /// Makes the mark, and takes it away when whoever wanted it is gone.
 pub(super) fn make(

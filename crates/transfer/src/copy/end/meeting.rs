@@ -16,6 +16,8 @@ use longhaul_command::exit::Refusal;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::port;
+use longhaul_udt::socket::Socket;
+use longhaul_units::Time;
 use std::{
     io,
     iter::repeat_n,
@@ -28,8 +30,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use udt::socket::Socket;
-use units::Time;
 
 /// The connections that every conversation has.
 pub(super) struct Lines {
@@ -263,10 +263,10 @@ fn listen<T>(
 }
 
 fn take_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
-    let config = udt::Config {
+    let config = longhaul_udt::Config {
         patience: options.silence().clamp(PATIENCE_MIN, HANDSHAKE).into(),
         silence: options.silence().into(),
-        ..udt::Config::default()
+        ..longhaul_udt::Config::default()
     };
     let chosen = options.congestion_control.as_deref().and_then(udt_control);
     port::bind(at, config, chosen.unwrap_or_default())

@@ -24,12 +24,12 @@ use super::{
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_store::filter::Filter;
 use std::{
     io::{self, Write},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
-use store::filter::Filter;
 
 use meeting::Occupied;
 pub(crate) use reach::Confinement;

@@ -9,6 +9,7 @@ use crate::copy::{
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_store::{origin, path::RelPath, root::Root, scan::Source};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsStr,
@@ -18,7 +19,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use store::{origin, path::RelPath, root::Root, scan::Source};
 
 /// What a site tells the end that it starts, before the client says anything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -185,7 +185,7 @@ impl Confinement {
         let whole = RelPath::parse(bytes).map_err(Refusal::usage)?;
         let export = RelPath::parse(self.export.as_bytes()).map_err(Refusal::usage)?;
         if whole.is_own() {
-            let why = store::root::Refusal::OwnName;
+            let why = longhaul_store::root::Refusal::OwnName;
             return Err(Refusal::usage(format!("{whole}: {why}")));
         }
         match whole.below(&export) {
@@ -267,7 +267,7 @@ mod tests {
             update: false,
             one_file_system: false,
             rules: Vec::new(),
-            preserve: store::preserve::Preserve::default(),
+            preserve: longhaul_store::preserve::Preserve::default(),
             into_directory,
             origin: [0; 32],
         }

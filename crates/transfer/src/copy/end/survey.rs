@@ -11,7 +11,7 @@ use crate::copy::{
     threads,
 };
 use anyhow::Result;
-use store::{entry::Kind, scan::Item};
+use longhaul_store::{entry::Kind, scan::Item};
 
 /// Things in one report, and bytes of their names and ranges, at most one thing more: far less than a message may have.
 const FOUND_MAX: usize = 4096;
@@ -72,7 +72,7 @@ fn thing(item: Item) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::path::RelPath;
+    use longhaul_store::path::RelPath;
 
     /// All else of a thing are some numbers.
     #[test]

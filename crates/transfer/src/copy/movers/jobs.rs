@@ -6,9 +6,9 @@ use anyhow::Result;
 use longhaul_command::say;
 use longhaul_command::{console::escaped, exit::Refusal};
 use longhaul_leases::{Board, Listed};
+use longhaul_units::{Bytes, Time};
 use serde::Serialize;
 use std::fmt;
-use units::{Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,13 +10,13 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_leases::{Lease, NewExtent};
 use longhaul_scheduling::extents::{EXTENT_MIN, Gathered, cut, extent_len};
+use longhaul_store::{
+    blocks::BLOCK,
+    entry::{Kind, Version},
+};
 use std::{
     collections::BTreeMap,
     sync::mpsc::{RecvTimeoutError, channel},
-};
-use store::{
-    blocks::BLOCK,
-    entry::{Kind, Version},
 };
 
 /// Extents that are added in one go, and bytes of them: some tenth of a second of the database's time.
@@ -27,7 +27,7 @@ const ADDED_LEN_MAX: usize = 8 << 20;
 struct Planner {
     extent: Option<u64>,
     /// Files too small for an extent of their own, of each source.
-    gathered: BTreeMap<u32, (Gathered, Vec<store::path::RelPath>)>,
+    gathered: BTreeMap<u32, (Gathered, Vec<longhaul_store::path::RelPath>)>,
     ready: Vec<NewExtent>,
 }
 
@@ -45,7 +45,7 @@ impl Mover<'_> {
 
     fn survey(&self, held: &mut super::holding::Holding<'_>) -> Result<Ending> {
         let mut planner = Planner {
-            extent: self.job.args.extent.map(units::Bytes::get),
+            extent: self.job.args.extent.map(longhaul_units::Bytes::get),
             gathered: BTreeMap::new(),
             ready: Vec::new(),
         };

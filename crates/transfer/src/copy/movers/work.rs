@@ -10,10 +10,10 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_leases::{Board, Lease, NewExtent, Standing};
+use longhaul_store::{filter::Rule, path::RelPath, preserve::Preserve};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
-use store::{filter::Rule, path::RelPath, preserve::Preserve};
 
 /// What a mover may take.
 #[derive(Debug, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ impl Spec {
             rules: args.patterns.rules.clone(),
             update: args.update,
             one_file_system: args.one_file_system,
-            extent: args.extent.map(units::Bytes::get),
+            extent: args.extent.map(longhaul_units::Bytes::get),
             preserve: job.preserve(),
         }
     }

@@ -6,6 +6,7 @@ use super::{
     findings::Findings,
 };
 use crate::copy::opened::Opened;
+use longhaul_store::blocks::BlockHash;
 use std::{
     io,
     iter::{Flatten, Peekable},
@@ -14,7 +15,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     vec,
 };
-use store::blocks::BlockHash;
 
 /// What the threads share. Memory: a block for each of them, and 33 bytes for each block of the files under way.
 pub(super) struct Crew<'a> {

@@ -3,8 +3,7 @@
 
 use super::kept::Kept;
 use crate::copy::opened::Opened;
-use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
-use store::{
+use longhaul_store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
     filter::Filter,
@@ -15,6 +14,7 @@ use store::{
     root::Failure,
     scan::{Item, Options, Scan, Source, SourceError},
 };
+use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 
 /// What comes next of a tree.
 pub(super) enum Next {

@@ -6,14 +6,14 @@ use crate::copy::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::say;
+use longhaul_store::path::Shown;
+use longhaul_units::{BitRate, Bytes};
 use serde::Serialize;
 use std::{
     fmt,
     io::{IsTerminal, stderr},
     time::{Duration, Instant},
 };
-use store::path::Shown;
-use units::{BitRate, Bytes};
 
 /// Whoever waits for less than this needs no bar.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -5,17 +5,17 @@
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
+use longhaul_store::{
+    filter::Filter,
+    manifest::{MANIFEST, Manifest, Record},
+    medium::Dir,
+    scan::{Item, Options, Scan, Source},
+};
 use rustix::fs::{self, Mode, OFlags};
 use std::{
     borrow::Cow,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-};
-use store::{
-    filter::Filter,
-    manifest::{MANIFEST, Manifest, Record},
-    medium::Dir,
-    scan::{Item, Options, Scan, Source},
 };
 
 /// What a manifest says of a directory.

@@ -14,6 +14,10 @@ use dav_server::{
     },
 };
 use futures_util::stream;
+use longhaul_store::{
+    path::{BadPath, OWN_PREFIX, RelPath},
+    root::{Failure, Root},
+};
 use rustix::{
     fs::{FileType, Mode, Stat},
     io::Errno,
@@ -24,10 +28,6 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
-};
-use store::{
-    path::{BadPath, OWN_PREFIX, RelPath},
-    root::{Failure, Root},
 };
 
 /// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.

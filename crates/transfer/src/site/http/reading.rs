@@ -4,8 +4,8 @@
 use super::files::{Meta, blocking, failed, io};
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
+use longhaul_store::{path::RelPath, root::Root};
 use std::{fs::File, io::SeekFrom, os::unix::fs::FileExt, sync::Arc};
-use store::{path::RelPath, root::Root};
 
 /// Read at once.
 pub(super) const READ_LEN: usize = 128 << 10;

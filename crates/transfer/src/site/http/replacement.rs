@@ -22,8 +22,8 @@ use dav_server::{
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode};
 use longhaul_command::note;
+use longhaul_store::{path::RelPath, root::Root};
 use std::sync::Arc;
-use store::{path::RelPath, root::Root};
 
 /// Bytes of what the library says of a copy that failed in part, at most. Each failure costs some 200.
 const FAILURES_LEN_MAX: usize = 256 << 10;

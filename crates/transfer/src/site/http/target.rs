@@ -9,8 +9,8 @@ use hyper::{
     header::{HOST, HeaderName, HeaderValue},
     http::uri::{Authority, PathAndQuery},
 };
+use longhaul_store::path::{Reason, RelPath};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use store::path::{Reason, RelPath};
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");

@@ -6,8 +6,8 @@
 
 use super::files::{Meta, failed};
 use dav_server::fs::{DavMetaData, FsError, FsResult};
+use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use store::{manifest::MANIFEST, path::RelPath, root::Root};
 
 /// Whether a copy is under way in a tree: it has files there, which are not to be removed.
 ///

@@ -8,6 +8,7 @@ use super::{
 };
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
+use longhaul_store::{path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::{
     fs::{File, Permissions},
@@ -15,7 +16,6 @@ use std::{
     os::unix::fs::PermissionsExt,
     sync::Arc,
 };
-use store::{path::RelPath, root::Root};
 
 /// Dropped before it was flushed, nothing is left of it.
 #[derive(Debug)]

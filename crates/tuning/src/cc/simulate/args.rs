@@ -5,7 +5,7 @@
     reason = "help texts are printed as they stand"
 )]
 
-use units::{BitRate, Bytes, Time};
+use longhaul_units::{BitRate, Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,8 +11,8 @@ use longhaul_tcpsim::{
     sender::Settings,
     simulation::{FlowSettings, Path},
 };
+use longhaul_units::{BitRate, Bytes, Time};
 use std::{ops::RangeInclusive, str::FromStr};
-use units::{BitRate, Bytes, Time};
 
 /// A simulation, checked.
 pub(super) struct Config {

@@ -9,11 +9,11 @@ use super::{
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_tcpsim::simulation::Simulation;
+use longhaul_units::Time;
 use std::{
     io::{BufWriter, IsTerminal, Write, stderr, stdout},
     time::Instant,
 };
-use units::Time;
 
 /// Runs it to its end, or until all flows have sent what they had.
 pub(super) fn run(mut config: Config, json: bool) -> Result<()> {

@@ -2,9 +2,9 @@
 //! What a simulation came to.
 
 use longhaul_tcpsim::{sender::Counters, simulation::Simulation};
+use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::fmt;
-use units::{BitRate, Time};
 
 /// The whole run.
 #[derive(Debug, Serialize)]

@@ -2,8 +2,8 @@
 //! What a link has been seen to carry.
 
 use super::outlook::Moment;
+use longhaul_units::Time;
 use std::collections::VecDeque;
-use units::Time;
 
 /// Looks that are kept at most: 24 B each. Of more, the oldest are forgotten early.
 const LOOKS_MAX: usize = 1024;

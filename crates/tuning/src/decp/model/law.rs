@@ -12,7 +12,7 @@ use super::{
     rest::Rest,
     target::{QUEUE_MIN, Target},
 };
-use units::Time;
+use longhaul_units::Time;
 
 /// How many times the slowest's rate the fastest has when dividing begins …
 const UNEVEN: f64 = 1.3;

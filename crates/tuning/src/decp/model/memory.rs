@@ -2,8 +2,8 @@
 //! What is remembered of each connection from look to look.
 
 use super::{Observation, outlook::Moment};
+use longhaul_units::Time;
 use std::collections::HashMap;
-use units::Time;
 
 /// A window below this share of its cap …
 pub(super) const IDLE: f64 = 0.9;

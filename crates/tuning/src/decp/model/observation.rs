@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is seen of the connections, one by one and together.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// One connection at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

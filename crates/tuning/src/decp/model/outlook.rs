@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the law makes of a look.
 
-use units::Time;
+use longhaul_units::Time;
 
 /// Whether caps are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

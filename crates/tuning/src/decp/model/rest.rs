@@ -2,7 +2,7 @@
 //! How long the law leaves connections alone after it has made them even.
 
 use super::outlook::Moment;
-use units::Time;
+use longhaul_units::Time;
 
 /// Round trips of rest: twice as many each time that something was lost, half as many each time that
 /// nothing was.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What may be chosen.
 
-use units::Ratio;
+use longhaul_units::Ratio;
 
 /// What may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]

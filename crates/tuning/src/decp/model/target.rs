@@ -2,7 +2,7 @@
 //! T: what windows may ask for together where caps are kept.
 
 use super::{Outlook, Phase, outlook::Moment};
-use units::Time;
+use longhaul_units::Time;
 
 /// Least headroom, and the least queue that is told from noise.
 const HEADROOM_MIN: f64 = 0.02;

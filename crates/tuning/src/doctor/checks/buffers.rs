@@ -3,7 +3,7 @@
 //! the memory?
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
-use units::Bytes;
+use longhaul_units::Bytes;
 
 /// Settings of buffers are C ints.
 const BUFFER_MAX: u64 = i32::MAX as u64;
@@ -122,7 +122,7 @@ mod tests {
         },
         *,
     };
-    use units::BitRate;
+    use longhaul_units::BitRate;
 
     fn rmem(most: u64) -> Finding {
         let value = format!("4096 131072 {most}");

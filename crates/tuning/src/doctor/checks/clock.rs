@@ -2,7 +2,7 @@
 //! Clock and timers: pacing, and the emulator, live by them.
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     [source(facts), slack(facts, path)]

@@ -6,7 +6,7 @@ use super::super::{
     finding::{Finding, Severity},
     path::Path,
 };
-use units::Time;
+use longhaul_units::Time;
 
 /// Payload of a segment on Ethernet with timestamps.
 const MSS: u64 = 1448;
@@ -128,7 +128,7 @@ mod tests {
         let facts = facts(&[("net.ipv4.tcp_congestion_control", "reno")]);
         let short = |rtt| {
             let rtt = Time::from_nanos(rtt);
-            let rate = units::BitRate::from_bits(1_000_000_000);
+            let rate = longhaul_units::BitRate::from_bits(1_000_000_000);
             let path = Path {
                 rate,
                 rtt,

@@ -102,7 +102,7 @@ fn rings(interface: &Interface, path: Path) -> Option<Finding> {
         return Some(Finding::ok(place, found));
     }
     let packet = path.rate.time_for(u64::from(interface.mtu));
-    let held = units::Time::from_nanos(packet.as_nanos() * u64::from(rings.receive));
+    let held = longhaul_units::Time::from_nanos(packet.as_nanos() * u64::from(rings.receive));
     let why = format!(
         "the receive ring holds {held} of {}; a processor that is away longer loses packets",
         path.rate
@@ -137,7 +137,7 @@ fn queue(interface: &Interface) -> Option<Finding> {
 mod tests {
     use super::{super::bench::*, *};
     use longhaul_linux::ethtool::Rings;
-    use units::BitRate;
+    use longhaul_units::BitRate;
 
     fn eth0() -> Interface {
         Interface {

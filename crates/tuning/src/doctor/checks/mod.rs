@@ -46,7 +46,7 @@ mod bench {
     //! What the checks' tests stand on.
 
     use super::*;
-    use units::{BitRate, Bytes, Time};
+    use longhaul_units::{BitRate, Bytes, Time};
 
     /// 10 Gbit/s at 200 ms: a BDP of 250 MB.
     pub(super) fn path() -> Path {

@@ -2,7 +2,7 @@
 //! Pipes: splice is cheapest through pipes of 1 MiB (pipe(7)).
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
-use units::Bytes;
+use longhaul_units::Bytes;
 
 const PIPE: u64 = 1 << 20;
 

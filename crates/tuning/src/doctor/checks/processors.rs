@@ -57,7 +57,7 @@ mod tests {
         super::{super::finding::Severity, bench::*},
         *,
     };
-    use units::BitRate;
+    use longhaul_units::BitRate;
 
     #[test]
     fn the_rate_takes_processors() {

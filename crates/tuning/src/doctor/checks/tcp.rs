@@ -6,7 +6,7 @@ use super::super::{
     finding::{Finding, Severity},
     path::Path,
 };
-use units::{Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 /// Bytes of data in a segment of 1500 bytes.
 const SEGMENT: u64 = 1448;
@@ -257,7 +257,7 @@ fn ecn(facts: &Facts, path: Path) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{super::bench::*, *};
-    use units::BitRate;
+    use longhaul_units::BitRate;
 
     fn severity(name: &str, value: &str) -> Severity {
         let name = format!("net.ipv4.{name}");

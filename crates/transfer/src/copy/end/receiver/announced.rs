@@ -18,12 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_scheduling::Stage;
-use std::{
-    collections::{BTreeSet, HashSet},
-    ops::Range,
-    sync::Arc,
-};
-use store::{
+use longhaul_store::{
     blocks::{BLOCK, Blocks, FileHash},
     delete::{Extras, remove_all},
     entry::{Entry, Kind},
@@ -34,6 +29,11 @@ use store::{
     path::RelPath,
     place::{Options, Placed, Placer},
     scan::Ended,
+};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+    sync::Arc,
 };
 
 /// Bytes of all directories' attributes, at most: 256 of each of four million.

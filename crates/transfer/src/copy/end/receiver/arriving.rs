@@ -4,15 +4,7 @@
 use super::pieces::Wanted;
 use crate::block::Content;
 use crate::copy::message::Share;
-use std::{
-    fs::File,
-    io,
-    ops::Range,
-    os::fd::AsFd,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
-};
-use store::{
+use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
     journal::Record,
@@ -21,6 +13,14 @@ use store::{
     part::{Finished, Opened, Origin, Part, PartError, Renamed, remove_leftovers},
     path::RelPath,
     root::Root,
+};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::AsFd,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
 };
 
 /// Threads write it at the same time; one finishes it.
@@ -342,7 +342,7 @@ pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> Stri
 mod tests {
     use super::*;
     use crate::copy::samples::{entry, file};
-    use store::blocks::BLOCK;
+    use longhaul_store::blocks::BLOCK;
 
     /// A slow stream's copy of a block comes after all is done, while the file gets its name even.
     #[test]

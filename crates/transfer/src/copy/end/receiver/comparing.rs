@@ -13,12 +13,12 @@ use crate::copy::{
 };
 use anyhow::Result;
 use longhaul_scheduling::Stage;
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
-use store::{
+use longhaul_store::{
     blocks::{Blocks, FileHash},
     entry::{Entry, Kind},
     place::{Options, Placed, Placer},
 };
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 /// A file, and the hash of the source's.
 #[derive(Debug)]

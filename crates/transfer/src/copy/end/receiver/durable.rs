@@ -11,8 +11,7 @@ use crate::copy::{
     message::{Answer, Outcome},
 };
 use longhaul_scheduling::Stage;
-use std::{sync::Arc, time::Duration};
-use store::{
+use longhaul_store::{
     blocks::FileHash,
     entry::{Entry, Kind},
     manifest::{Manifest, Record},
@@ -20,6 +19,7 @@ use store::{
     part::Finished,
     small,
 };
+use std::{sync::Arc, time::Duration};
 
 /// How long written blocks may wait to become durable: a kill costs what a path carries in this time and while the
 /// disk syncs, at most [`super::state::AT_RISK_MAX`], and what is under way.

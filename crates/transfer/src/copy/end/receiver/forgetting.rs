@@ -2,12 +2,12 @@
 //! What `--delete` removed has no hash any more.
 
 use super::Target;
-use std::collections::HashSet;
-use store::{
+use longhaul_store::{
     manifest::{Manifest, Record},
     path::RelPath,
     place::{There, look},
 };
+use std::collections::HashSet;
 
 impl Target {
     /// Of what was in or beneath `removed` and is not there any more.

@@ -33,10 +33,10 @@ use crate::copy::{
 };
 use anyhow::Result;
 use longhaul_scheduling::streams::STREAMS_MAX;
+use longhaul_store::{path::RelPath, root::Root};
 pub(super) use planning::refuse_within;
 use state::{Room, Shared};
 use std::sync::Arc;
-use store::{path::RelPath, root::Root};
 
 /// What all threads of a target have.
 #[derive(Debug, Clone)]

@@ -8,14 +8,14 @@ use super::{
 use crate::copy::message::{Outcome, Share};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use std::{ops::Range, os::fd::AsFd};
-use store::{
+use longhaul_store::{
     blocks::Blocks,
     entry::{Entry, Kind, Version},
     medium::{Dir, Directory as _},
     metadata::Metadata,
     piece, spread,
 };
+use std::{ops::Range, os::fd::AsFd};
 
 /// Blocks of a file: in order, apart, and some.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,8 +149,8 @@ mod tests {
         reason = "a run of blocks is what is meant"
     )]
     use super::*;
+    use longhaul_store::blocks::BLOCK;
     use proptest::prelude::*;
-    use store::blocks::BLOCK;
 
     fn wanted(ranges: &[Range<u64>], count: u64) -> Option<Wanted> {
         Wanted::of(&Share::Kept(ranges.to_vec()), Blocks::of(count * BLOCK))

@@ -9,7 +9,7 @@ use crate::copy::{
     order::{Action, Begin, Options, Planned, Report},
 };
 use anyhow::Result;
-use store::{
+use longhaul_store::{
     delete::list_all,
     entry::{Entry, Kind},
     filter::Filter,

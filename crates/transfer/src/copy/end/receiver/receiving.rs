@@ -10,13 +10,13 @@ use crate::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
-use std::{fs::File, io::Read, sync::Arc};
-use store::{
+use longhaul_store::{
     blocks::{BLOCK, BlockHash, FileHash},
     direct::Buffer,
     entry::{Entry, Kind},
     small::Small,
 };
+use std::{fs::File, io::Read, sync::Arc};
 
 impl Target {
     /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.

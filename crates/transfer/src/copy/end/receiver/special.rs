@@ -5,13 +5,13 @@
 use crate::copy::{end::reach::Reach, order::Begin};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_store::path::Shown;
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 use std::{
     fs::{self, FileType, Metadata},
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
-use store::path::Shown;
 
 /// Links that are followed one after the other, as the kernel does (path_resolution(7)).
 const LINKS_MAX: usize = 40;

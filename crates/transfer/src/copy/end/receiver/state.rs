@@ -7,16 +7,16 @@ use super::{
     comparing::Comparison,
 };
 use crate::copy::{connection::Handle, message::Share};
-use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    sync::Arc,
-};
-use store::{
+use longhaul_store::{
     blocks::Blocks,
     entry::{Entry, Kind},
     small::Small,
 };
-use units::Time;
+use longhaul_units::Time;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 /// Files of several blocks that are open at once, at most.
 const OPEN_MAX: usize = 64;
@@ -316,7 +316,7 @@ fn count_blocks(entry: &Entry) -> u64 {
 mod tests {
     use super::*;
     use crate::copy::samples::{entry, file};
-    use store::blocks::BLOCK;
+    use longhaul_store::blocks::BLOCK;
 
     fn waiting(number: u64, size: u64) -> Waiting {
         Waiting::new(number, entry("file", file(size)), Share::Whole)

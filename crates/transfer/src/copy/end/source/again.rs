@@ -7,11 +7,11 @@ use super::{
     state::{Shared, State},
 };
 use crate::copy::message::Order;
+use longhaul_store::entry::{Entry, Kind};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use store::entry::{Entry, Kind};
 
 /// How often a file is read before it is given up.
 const TRIES: u32 = 3;

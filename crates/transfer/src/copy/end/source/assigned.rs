@@ -8,6 +8,13 @@ use crate::copy::{
     order::{Content, Extent, Report, Word},
     threads,
 };
+use longhaul_store::{
+    entry::{Entry, Kind, Version},
+    journal,
+    path::RelPath,
+    root::Failure,
+    scan::Source as Place,
+};
 use std::{
     collections::HashSet,
     io,
@@ -18,13 +25,6 @@ use std::{
     },
     thread,
     time::{Duration, Instant},
-};
-use store::{
-    entry::{Entry, Kind, Version},
-    journal,
-    path::RelPath,
-    root::Failure,
-    scan::Source as Place,
 };
 
 /// Directories that are known to have been announced: with more, some are announced again.

@@ -12,14 +12,14 @@ use crate::copy::{
 use anyhow::{Result, bail};
 use longhaul_linux::clock;
 use longhaul_scheduling::{HasEnded, Parcel, Stage};
+use longhaul_store::{
+    blocks::{BlockHash, FileHash},
+    piece,
+};
 use std::{
     io::{self, BufWriter, Write},
     ops::Range,
     sync::Arc,
-};
-use store::{
-    blocks::{BlockHash, FileHash},
-    piece,
 };
 
 /// Headers and small files are gathered up to this before they are encrypted.

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::copy::{message::Order, threads};
 use longhaul_scheduling::Stage;
+use longhaul_store::blocks::FileHash;
 use std::sync::Arc;
-use store::blocks::FileHash;
 
 impl Source {
     /// The threads that hash, one a CPU; they end when all is over.
@@ -41,7 +41,7 @@ impl Source {
 fn hash_of(file: &SourceFile) -> Result<FileHash, Lost> {
     let (opened, blocks) = (file.open()?, file.blocks());
     let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
-    let nonsense = |error: store::blocks::NoSuchBlock| Lost::Unreadable(error.to_string());
+    let nonsense = |error: longhaul_store::blocks::NoSuchBlock| Lost::Unreadable(error.to_string());
     for index in 0..blocks.count() {
         file.read(&opened, index, &mut buffer)?;
         hashes.push(blocks.hash(index, &buffer).map_err(nonsense)?);

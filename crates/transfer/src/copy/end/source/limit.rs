@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_scheduling::limit;
+use longhaul_units::{BitRate, Time};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{File, OpenOptions},
@@ -15,7 +16,6 @@ use std::{
     sync::{Mutex, PoisonError},
     thread::sleep,
 };
-use units::{BitRate, Time};
 
 /// In memory, on every Linux, and gone with the clock that it is about.
 const DIRECTORY: &str = "/dev/shm";

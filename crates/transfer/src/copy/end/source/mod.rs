@@ -38,6 +38,10 @@ use limit::Limit;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_scheduling::Missing;
+use longhaul_store::{
+    path::Shown,
+    spread::{self, Share},
+};
 pub(super) use scanning::Scanning;
 use state::Shared;
 pub(super) use state::UNSETTLED_MAX;
@@ -48,10 +52,6 @@ use std::{
     path::Path,
     sync::{Arc, mpsc::Receiver},
     thread::JoinHandle,
-};
-use store::{
-    path::Shown,
-    spread::{self, Share},
 };
 use tuning::Tuning;
 
@@ -99,7 +99,7 @@ pub(super) fn run(
 /// Where the sources are, for a target that may be on this machine, too.
 pub(super) fn located(begin: &Begin, reach: &Reach) -> Sources {
     let given = begin.paths.iter().filter_map(|path| {
-        let name = store::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        let name = longhaul_store::scan::source_name(Path::new(OsStr::from_bytes(path)));
         Some((path.clone(), name.ok()?, reach.real(path)?))
     });
     let machine = Machine::read();
@@ -115,7 +115,7 @@ pub(super) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Share>> {
         let (Some(real), Some(top)) = (reach.real(path), reach.top()) else {
             continue;
         };
-        let name = store::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        let name = longhaul_store::scan::source_name(Path::new(OsStr::from_bytes(path)));
         let name = name.map_err(Refusal::usage)?;
         let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
         all.extend(shares.into_iter().map(|share| Share {

@@ -4,14 +4,14 @@
 use super::{Source, scanning::file_of, sending::SourceFile};
 use crate::copy::{message::Share, order::Task};
 use longhaul_scheduling::placement::Kept;
-use sha2::{Digest as _, Sha256};
-use std::{ops::Range, sync::Arc};
-use store::{
+use longhaul_store::{
     blocks::BLOCK,
     entry::{Entry, Kind},
     path::RelPath,
     scan::Source as Place,
 };
+use sha2::{Digest as _, Sha256};
+use std::{ops::Range, sync::Arc};
 
 impl Source {
     /// How much of something is copied here; `None`: nothing, another host has it. All have all directories.

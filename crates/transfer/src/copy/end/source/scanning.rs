@@ -9,14 +9,14 @@ use crate::copy::{
 };
 use anyhow::Result;
 use longhaul_scheduling::Stage;
-use std::{fmt::Display, sync::Arc};
-use store::{
+use longhaul_store::{
     entry::{Entry, Kind},
     metadata::LeftOut,
     path::RelPath,
     scan::{Item, Options, Scan, Source as Place},
     spread::{Share as Spread, SpreadError},
 };
+use std::{fmt::Display, sync::Arc};
 
 /// A scan that may begin.
 #[derive(Debug)]

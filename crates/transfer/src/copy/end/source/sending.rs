@@ -2,6 +2,12 @@
 //! What the source knows of a file that the target wants.
 
 use crate::copy::{message::Share, opened::Opened};
+use longhaul_store::{
+    blocks::{BlockHash, Blocks, FileHash},
+    entry::Version,
+    path::RelPath,
+    scan::Source,
+};
 use rustix::{
     fs::{Advice, SeekFrom, fadvise, seek},
     io::Errno,
@@ -9,12 +15,6 @@ use rustix::{
 use std::{
     collections::HashMap, fs::File, io, num::NonZeroU64, ops::Range, os::unix::fs::FileExt,
     sync::Arc,
-};
-use store::{
-    blocks::{BlockHash, Blocks, FileHash},
-    entry::Version,
-    path::RelPath,
-    scan::Source,
 };
 
 /// A file where it lies.

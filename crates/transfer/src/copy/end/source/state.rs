@@ -8,13 +8,13 @@ use super::{
 };
 use crate::copy::connection::Handle;
 use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
+use longhaul_store::entry::{Entry, Kind};
+use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Instant,
 };
-use store::entry::{Entry, Kind};
-use units::Time;
 
 /// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
 /// each at either end.
@@ -191,7 +191,7 @@ fn is_too_many<T>(streams: &BTreeMap<u64, T>, most: usize, stream: u64) -> bool 
 mod tests {
     use super::*;
     use crate::copy::samples::entry;
-    use store::path::RelPath;
+    use longhaul_store::path::RelPath;
 
     /// The target makes links at the end: who waited for them would wait for ever.
     #[test]

@@ -12,8 +12,8 @@ use longhaul_scheduling::{
     Pace,
     streams::{Look, STREAMS_MAX, Streams, sees_queue},
 };
+use longhaul_units::Time;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use units::Time;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(250);
