@@ -7,8 +7,8 @@ use super::{
     control::{self, State},
     counters::{Counters, Direction, SelfCheck, Snapshot},
     display::Display,
-    store::Store,
     pump::{Lane, Order, Pump},
+    store::Store,
     tap::{Plan, Point, Tap},
 };
 use anyhow::{Context, Result};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The links' own account of what they did: the self-checks in their records, over all runs.
 
-use super::{
+use indexmap::IndexMap;
+use longhaul_results::{
     result::{DelayError, LinkAccount},
     summary::Summary,
 };
-use indexmap::IndexMap;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
 

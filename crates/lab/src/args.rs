@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul lab`.
 
-use super::compare;
 use clap::Subcommand;
+use longhaul_results::compare::Compare;
 use std::path::PathBuf;
 
 /// Arguments of `longhaul lab`.
@@ -65,41 +65,6 @@ pub(super) struct Show {
     /// As it reads with everything that it takes from its base, and with ranges spelt out
     #[arg(long)]
     pub(super) resolved: bool,
-}
-
-/// `longhaul lab compare`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = compare_help())]
-pub(super) struct Compare {
-    /// Directory that a run wrote, or its result.json
-    #[arg(value_name = "FIRST")]
-    pub(super) first: PathBuf,
-    /// Another
-    #[arg(value_name = "SECOND")]
-    pub(super) second: PathBuf,
-    /// Every metric of every cell, not only the main one and what differs
-    #[arg(long)]
-    pub(super) all: bool,
-    /// The comparison as JSON
-    #[arg(long)]
-    pub(super) json: bool,
-    /// Also write both side by side as one offline page
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
-}
-
-fn compare_help() -> String {
-    let rule = compare::rule_of_noise();
-    format!(
-        "\
-FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's when noise does not explain it:
-  {}
-
-Examples:
-  longhaul lab compare out/before out/after
-  longhaul lab compare out/before out/after --html compare.html",
-        rule.join("\n  ")
-    )
 }
 
 /// `longhaul lab report`.

@@ -2,18 +2,16 @@
 //! Several scenarios, one after the other, each into a folder of its own, and a page over all of them. What stands
 //! is kept: hours of work go on where they ended.
 
-use super::{
-    args::Run,
-    library,
-    ready::Ready,
-    report::{self, experiment::Experiment},
-    result::LabResult,
-};
+use super::{args::Run, library, ready::Ready};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{note, say};
 use longhaul_report::columns::aligned;
 use longhaul_report::metric::times;
+use longhaul_results::{
+    report::{self, experiment::Experiment},
+    result::LabResult,
+};
 use longhaul_units::Time;
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -171,14 +169,15 @@ mod tests {
     use super::*;
 
     fn experiment(checks: [usize; 2], runs: [usize; 2]) -> Experiment {
-        let result: LabResult =
-            serde_json::from_str(include_str!("../tests/fixtures/made-up-result.json")).unwrap();
-        Experiment {
-            checks,
-            runs,
-            took_s: Some(80.0),
-            ..Experiment::of(&result, String::new())
-        }
+        let result: LabResult = serde_json::from_str(include_str!(
+            "../../results/tests/fixtures/made-up-result.json"
+        ))
+        .unwrap();
+        let mut experiment = Experiment::of(&result, String::new());
+        experiment.checks = checks;
+        experiment.runs = runs;
+        experiment.took_s = Some(80.0);
+        experiment
     }
 
     #[test]

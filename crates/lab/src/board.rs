@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table that fills while a lab works: a line a cell, with how many of its runs are done and what they gave.
 
-use super::{
-    book::Book,
+use super::book::Book;
+use longhaul_report::metric::Metric;
+use longhaul_results::{
     result::{Metrics, Run},
     summary::Summary,
     table::{cut, fitted},
 };
-use longhaul_report::metric::Metric;
 
 /// What a cell is told by if nothing says which metric answers the question.
 const MAIN: [&str; 3] = ["goodput_bps", "download_s", "delay_median_us"];

@@ -17,7 +17,7 @@ use longhaul_congestion::{
     parameters,
 };
 use longhaul_report::metric;
-use serde::{Deserialize, Serialize};
+use longhaul_results::result::Provided;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use toml::{Table, Value};
 
@@ -90,20 +90,6 @@ impl fmt::Display for Control {
         f.write_str(&self.key().unwrap_or_default())?;
         f.write_str(if self.paced { "+pace" } else { "" })
     }
-}
-
-/// Who provides what a scenario asked for, as `result.json` has it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Provided {
-    /// What the scenario says, `htcp` or `lh_bic:ack_shift=3`.
-    pub(crate) asked: String,
-    /// What sockets were told: `lh_htcp`, `lh_bic.2`.
-    pub(crate) name: String,
-    /// `kernel` or `longhaul`.
-    pub(crate) by: String,
-    /// All parameters of one of longhaul's, with what they were.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) parameters: BTreeMap<String, u32>,
 }
 
 /// What a name is on this machine.

@@ -4,10 +4,10 @@
 
 use super::{
     programs,
-    result::{Testbed, TestbedHost, TestbedLink},
     scenario::{Link, LinkKind, Scenario},
     topology::{Topology, Wire},
 };
+use longhaul_results::result::{Testbed, TestbedHost, TestbedLink};
 use std::collections::BTreeSet;
 
 /// Of the scenarios of all cells; empty if no flow goes anywhere.

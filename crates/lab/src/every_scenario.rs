@@ -3,10 +3,9 @@
 
 use super::{
     book::{Book, Choices},
-    drawing, inherit, library, paper,
-    result::{self, Metrics, Run},
-    view_plan,
+    drawing, inherit, library, paper, view_plan,
 };
+use longhaul_results::result::{self, Metrics, Run};
 use std::sync::LazyLock;
 
 /// Each built-in scenario, read once for all tests.

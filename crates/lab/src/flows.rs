@@ -6,7 +6,6 @@ use super::{
     legs, measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
-    result::{Event, Metrics, Run, Series},
     sampler::{Recording, Sample, Sampler},
     scenario::{Direction, Flow, HostPort, Program, Scenario},
     schedule,
@@ -17,6 +16,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::{clock, netns::Netns};
+use longhaul_results::result::{Event, Metrics, Run, Series};
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},

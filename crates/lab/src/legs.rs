@@ -4,11 +4,11 @@
 
 use super::{
     flow_samples::Flows,
-    result::LegSeries,
     sampler::{self, Recording, Sample},
     scenario::{Flow, Scenario},
     topology::Topology,
 };
+use longhaul_results::result::LegSeries;
 use std::collections::BTreeSet;
 
 /// Flows whose legs are kept, and drawn: each costs some 20 KB of `result.json` a run. Further ones are in the raw

@@ -19,7 +19,6 @@ mod args;
 mod batch;
 mod board;
 mod book;
-pub(crate) mod compare;
 mod controls;
 mod course;
 mod disturbed;
@@ -54,8 +53,6 @@ mod progress;
 mod range;
 mod raw;
 mod ready;
-pub(crate) mod report;
-pub mod result;
 mod resume;
 mod run;
 mod sampler;
@@ -63,8 +60,6 @@ mod scenario;
 mod schedule;
 mod sending;
 mod simulated;
-pub(crate) mod summary;
-pub(crate) mod table;
 mod taps;
 mod testbed;
 mod topology;
@@ -72,7 +67,6 @@ mod turns;
 mod twins;
 mod validate;
 mod verdict;
-pub(crate) mod view;
 mod view_plan;
 
 pub use args::Args;
@@ -94,9 +88,11 @@ pub fn run(args: Args) -> Result<()> {
             false => self::show(&show.scenario),
         },
         Command::Check(named) => check(&named.scenario),
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(args) => longhaul_results::compare::run(&args),
         Command::Report(rebuild) => {
-            for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
+            for page in
+                longhaul_results::report::pages(&rebuild.directories, rebuild.index.as_deref())?
+            {
                 say!("{}", page.display());
             }
             Ok(())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Facts of the machine that belong beside every result.
 
-use super::result::Host;
 use longhaul_linux::{netns::Netns, sysctl};
+use longhaul_results::result::Host;
 use std::{collections::BTreeMap, fs};
 
 /// Settings that bear on TCP throughput. A scenario's own are in its resolved text.

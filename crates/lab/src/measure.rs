@@ -7,13 +7,12 @@ use super::{
     fault::{Checked, at, each, ensure},
     flow_samples::Flows,
     programs,
-    result::Metrics,
     sampler::Recording,
     scenario::{Flow, LinkKind, Scenario},
-    summary,
     topology::Topology,
 };
 use longhaul_report::metric::{Metric, Unit};
+use longhaul_results::{result::Metrics, summary};
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 use toml::Value;

@@ -6,9 +6,9 @@ use super::{
     fault::{Checked, at, each, ensure},
     known::Known,
     parameters::plain,
-    result::Metrics,
 };
 use indexmap::IndexMap;
+use longhaul_results::result::Metrics;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

@@ -8,7 +8,6 @@ use super::{
     hosts, identity,
     library::{self, Source},
     programs,
-    result::{self, LabResult},
     scenario::{Flow, LinkKind, Program, Scenario},
     simulated,
     topology::Topology,
@@ -17,6 +16,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_netem::Shape;
+use longhaul_results::result::{self, LabResult};
 use longhaul_units::{BitRate, Bytes, Time};
 
 /// One flow of one cell.
@@ -264,7 +264,7 @@ fn queue(shape: &Shape, mtu: u32) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result;
+    use longhaul_results::result;
 
     const SCENARIO: &str = r#"
 title = "t"

@@ -2,10 +2,11 @@
 //! What a person sees while the lab works: on a terminal the table as it fills and a bar with rate and time left,
 //! elsewhere one line a run. It goes to stderr; results go to stdout.
 
-use super::{board::Board, book::Book, result::Run, table::cut};
+use super::{board::Board, book::Book};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::note;
 use longhaul_report::metric::Metric;
+use longhaul_results::{result::Run, table::cut};
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::crossterm::terminal::size;
 use std::{
@@ -228,7 +229,7 @@ impl Screen {
 }
 
 /// One line for a run's figures.
-fn figures(metrics: &super::result::Metrics) -> String {
+fn figures(metrics: &longhaul_results::result::Metrics) -> String {
     let shown = [
         "download_s",
         "goodput_bps",

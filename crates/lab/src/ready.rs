@@ -5,13 +5,12 @@ use super::{
     args::Run,
     book::{Book, Choices},
     controls,
-    identity::Identity,
-    library, machine, program_limits, programs, report,
-    result::{Host, LabResult},
+    identity::identity,
+    library, machine, program_limits, programs,
     resume::{self, Journal},
     run,
     scenario::{LinkKind, Program, RelayProgram},
-    simulated, table,
+    simulated,
 };
 use anyhow::{Context, Result, bail};
 use longhaul_command::{
@@ -20,6 +19,12 @@ use longhaul_command::{
 };
 use longhaul_command::{note, say};
 use longhaul_linux::{sandbox, sysctl};
+use longhaul_results::{
+    identity::Identity,
+    report,
+    result::{Host, LabResult},
+    table,
+};
 use ratatui::crossterm::terminal::size;
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -56,7 +61,7 @@ impl Ready {
         possible(&book)?;
         let host = prerequisites(&book)?;
         Ok(Self {
-            identity: Identity::of(&book, &host.kernel, host.cpus)?,
+            identity: identity(&book, &host.kernel, host.cpus)?,
             book,
             out: args.out.clone(),
             host,

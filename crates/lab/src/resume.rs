@@ -3,9 +3,10 @@
 //! begins. With the same scenario, seed and version the next `lab run` into `DIR` goes on from there; once
 //! `result.json` stands, the journal goes.
 
-use super::{identity::Identity, result::Run};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_results::identity::Identity;
+use longhaul_results::result::Run;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -214,7 +215,7 @@ mod tests {
             spent_s: turn as f64 + 1.0,
             offloads: BTreeMap::new(),
             run: Run {
-                metrics: super::super::result::Metrics::from([("goodput_bps".to_owned(), 1e9)]),
+                metrics: longhaul_results::result::Metrics::from([("goodput_bps".to_owned(), 1e9)]),
                 ..Run::default()
             },
         }

@@ -12,7 +12,6 @@ use super::{
     programs,
     progress::Progress,
     raw::Raw,
-    result::{self, About, Answer, Host, LabResult, Run},
     resume::{Done, Journal},
     scenario::{Link, LinkKind, Scenario},
     simulated, taps,
@@ -23,6 +22,7 @@ use super::{
     verdict, view_plan,
 };
 use anyhow::{Context, Result};
+use longhaul_results::result::{self, About, Answer, Host, LabResult, Run};
 use longhaul_units::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},

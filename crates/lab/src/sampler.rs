@@ -2,13 +2,13 @@
 //! TCP_INFO of all hosts of the testbed, ten times a second, as raw records and as what the report
 //! draws.
 
-use super::result::{LegSeries, Series};
 use anyhow::{Context, Result};
 use longhaul_linux::{
     clock,
     netns::Netns,
     sock_diag::{Connection, SockDiag},
 };
+use longhaul_results::result::{LegSeries, Series};
 use serde::Serialize;
 use std::{
     collections::HashMap,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When links change by their schedules (`at`), in words, for the rules across charts over time.
 
-use super::{
-    result::{Event, setting},
-    scenario::{Link, Scenario},
-};
+use super::scenario::{Link, Scenario};
 use longhaul_netem::Schedule;
+use longhaul_results::result::{Event, setting};
 use longhaul_units::Time;
 use std::collections::HashMap;
 use toml::Value;

@@ -5,10 +5,10 @@ use super::{
     book::{Book, pairs},
     expression::{Bound, Expression},
     paper,
-    result::{Cell, Check, Metrics},
     scenario::{CheckPlan, Scenario},
     validate::one_cell,
 };
+use longhaul_results::result::{Cell, Check, Metrics};
 use serde_json::Value;
 
 /// Adds the scenario's derived metrics to those of one run; one whose parts are missing is left

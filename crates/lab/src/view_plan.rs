@@ -13,16 +13,18 @@ use super::{
     legs::FLOWS_MAX,
     matching,
     measure::named_flow,
-    result,
     sampler::Recording,
     scenario::Scenario,
     topology::Topology,
     validate::one_cell,
     verdict,
-    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table, quantity},
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
+use longhaul_results::{
+    result,
+    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table, quantity},
+};
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

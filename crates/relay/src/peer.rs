@@ -12,13 +12,13 @@ use super::{
     fault::Fault,
     health::{Health, Report},
     leg::Leg,
-    udt::Departure,
     place::Place,
     profile::Profile,
     shortage::within,
     stream::{read_some, write_all},
     stripe::new_stripes,
     tls::Tls,
+    udt::Departure,
 };
 use futures_util::future::BoxFuture;
 use longhaul_admin::relay_record::PeerCounts;

@@ -9,10 +9,10 @@ use super::{
     door::Door,
     drain::Phase,
     intercept::beat,
-    udt::Socket,
     registry::{Entry, Registry},
     session::{self, Shares},
     shortage::{self, is_shortage},
+    udt::Socket,
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;

@@ -7,9 +7,10 @@
 //! into a SHA-256. So the hash is computed after curl's clock has stopped.
 
 use super::{Outcome, finish, keep_json};
-use crate::{payload::Landing, result::Metrics};
+use crate::payload::Landing;
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
+use longhaul_results::result::Metrics;
 use longhaul_units::Time;
 use serde_json::Value;
 use std::{

@@ -3,12 +3,12 @@
 
 use super::{Outcome, daemon::Daemon, finish, keep_json};
 use crate::{
-    result::Metrics,
     scenario::{Direction, Flow},
     sending::Sending,
 };
 use anyhow::{Context, Result, bail};
 use longhaul_linux::netns::Netns;
+use longhaul_results::result::Metrics;
 use serde_json::Value;
 use std::{
     net::SocketAddrV4,

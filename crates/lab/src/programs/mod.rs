@@ -16,12 +16,10 @@ mod squid;
 pub(crate) mod udt;
 pub(crate) mod ways;
 
-use super::{
-    result::Metrics,
-    scenario::{Program, RelayProgram},
-};
+use super::scenario::{Program, RelayProgram};
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{netns::Netns, process};
+use longhaul_results::result::Metrics;
 use std::{
     collections::BTreeMap,
     path::Path,

@@ -3,7 +3,6 @@
 
 use super::{Outcome, finish, link, longhaul};
 use crate::{
-    result::Metrics,
     scenario::{Flow, LinkKind, Scenario},
     topology::Topology,
 };
@@ -11,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
 use longhaul_netem::Shape;
 use longhaul_probe::{self as probe, Recording, Timing, judge};
+use longhaul_results::result::Metrics;
 use longhaul_units::Time;
 use serde::Serialize;
 use serde_json::Value;

@@ -4,12 +4,12 @@
 
 use super::{Outcome, daemon::Daemon, finish, keep_json, longhaul};
 use crate::{
-    result::Metrics,
     sampler::{Sample, at_time},
     scenario::{Direction, Flow},
 };
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{netns::Netns, sock_diag::Connection};
+use longhaul_results::result::Metrics;
 use serde::Deserialize;
 use std::{
     net::{SocketAddr, SocketAddrV4},

@@ -13,11 +13,11 @@ use super::{
     fault::Fault,
     flows,
     programs::Outcome,
-    result::{Metrics, Run},
     scenario::{Flow, Scenario},
     schedule,
 };
 use anyhow::{Result, anyhow, bail};
+use longhaul_results::result::{Metrics, Run};
 use longhaul_tcpsim::chain::Chain;
 use longhaul_units::Time;
 use samples::Samples;

@@ -4,8 +4,8 @@
 //! millisecond with nothing and one with a burst.
 
 use super::fine::{Fine, FineBins};
-use crate::result::{Spread, TapPhase, TapSeries};
 use longhaul_analysis::flow::record::{Direction, Phase, PhaseKind};
+use longhaul_results::result::{Spread, TapPhase, TapSeries};
 
 /// Bins of a course at most: about two pixels each on a wide page.
 const BINS_MAX: usize = 512;

@@ -2,8 +2,8 @@
 //! A tapped flow's metrics, as `docs/lab.md` explains them.
 
 use super::fine::{Fine, FineBins};
-use crate::result::Metrics;
 use longhaul_analysis::flow::record::{Direction, Limit, Phase, PhaseKind};
+use longhaul_results::result::Metrics;
 
 /// The names of all that [`of`] can tell.
 pub(crate) const FIGURES: [&str; 18] = [

@@ -14,7 +14,6 @@ pub(crate) use figures::FIGURES;
 use super::{
     flows,
     programs::link,
-    result::{Metrics, Run, TapSeries},
     scenario::{Flow, Link, Program, Scenario},
     topology::Topology,
 };
@@ -24,6 +23,7 @@ use longhaul_analysis::flow::{
     record,
     segment::{Endpoint, Vantage},
 };
+use longhaul_results::result::{Metrics, Run, TapSeries};
 use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
 
 /// Bins of 1 ms that a tap's analysis keeps, over both ends and all flows: 190 MB. More than that, and flows

@@ -6,10 +6,8 @@ mod report;
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_lab::{
-    paths,
-    result::{LabResult, LinkAccount},
-};
+use longhaul_lab::paths;
+use longhaul_results::result::{LabResult, LinkAccount};
 use report::{Checked, LateLink, Row};
 use std::path::{Path, PathBuf};
 

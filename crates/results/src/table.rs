@@ -16,7 +16,7 @@ const NAME_MIN: usize = 16;
 
 /// The table, the failed checks and the answer, each line ended. On a terminal with so many `columns` a table
 /// that is too wide goes without ranges, and names are cut if that is still too wide.
-pub(crate) fn text(result: &LabResult, columns: Option<usize>) -> String {
+pub fn text(result: &LabResult, columns: Option<usize>) -> String {
     let whole = aligned(&rows(result, true));
     let fits = |columns: &usize| whole.iter().all(|line| width(line.trim_end()) <= *columns);
     let narrow = columns.filter(|columns| !fits(columns));
@@ -106,7 +106,7 @@ fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
 }
 
 /// The rows, aligned, with names in the first column cut so that no line is wider than `columns`, if that helps.
-pub(crate) fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
+pub fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
     let widest = |lines: &[String]| lines.iter().map(|line| width(line.trim_end())).max();
     let over = widest(&aligned(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
     let names = rows.iter().filter_map(|row| row.first());
@@ -121,7 +121,7 @@ pub(crate) fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> 
 }
 
 /// So many characters of it at most, with a sign that there was more.
-pub(crate) fn cut(text: &str, room: usize) -> String {
+pub fn cut(text: &str, room: usize) -> String {
     match width(text) > room {
         true => text
             .chars()

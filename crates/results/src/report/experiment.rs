@@ -10,25 +10,29 @@ pub(crate) const BEYOND: &str = "Beyond the papers";
 
 /// One result in a line.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Experiment {
+pub struct Experiment {
     /// Address of its page.
     pub(crate) link: String,
-    pub(crate) scenario: String,
+    /// The scenario's name.
+    pub scenario: String,
     pub(crate) title: String,
     pub(crate) question: String,
     /// Where the paper's figures come from.
     pub(crate) source: Option<String>,
-    pub(crate) ours: String,
+    /// The main figure, as text.
+    pub ours: String,
     pub(crate) paper: Option<String>,
     /// By what factor ours is better than the paper's; of several cells the median.
-    pub(crate) ratio: Option<Ratio>,
+    pub ratio: Option<Ratio>,
     /// Those that passed, of all.
-    pub(crate) checks: [usize; 2],
+    pub checks: [usize; 2],
     /// Those that were not decided.
-    pub(crate) undecided: usize,
-    pub(crate) runs: [usize; 2],
+    pub undecided: usize,
+    /// Runs that counted, and all runs.
+    pub runs: [usize; 2],
     pub(crate) began: jiff::Timestamp,
-    pub(crate) took_s: Option<f64>,
+    /// Time that it took, in seconds.
+    pub took_s: Option<f64>,
     pub(crate) quick: bool,
     /// Which cells were simulated.
     pub(crate) simulated: Option<String>,
@@ -36,15 +40,16 @@ pub(crate) struct Experiment {
 
 /// Ours over the paper's, turned so that more is better.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ratio {
+pub struct Ratio {
     /// What the page tells, and the range over the cells.
-    pub(crate) of: Summary,
+    pub of: Summary,
     /// So many cells.
     pub(crate) cells: usize,
 }
 
 impl Experiment {
-    pub(crate) fn of(result: &LabResult, link: String) -> Self {
+    /// The row of this result; `link` leads to its page.
+    pub fn of(result: &LabResult, link: String) -> Self {
         let number = result
             .answer
             .as_ref()
@@ -87,17 +92,17 @@ impl Experiment {
     }
 
     /// Every check holds, and every run gave a figure.
-    pub(crate) fn passed(&self) -> bool {
+    pub fn passed(&self) -> bool {
         self.checks[0] == self.checks[1] && self.runs[0] == self.runs[1]
     }
 
     /// A run failed, or a check was decided and does not hold.
-    pub(crate) fn failed(&self) -> bool {
+    pub fn failed(&self) -> bool {
         self.checks[0] + self.undecided < self.checks[1] || self.runs[0] < self.runs[1]
     }
 
     /// Whether there is a paper to compare with.
-    pub(crate) fn has_paper(&self) -> bool {
+    pub fn has_paper(&self) -> bool {
         self.source.is_some() || self.paper.is_some()
     }
 

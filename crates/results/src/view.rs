@@ -11,64 +11,66 @@ use serde_json::Value;
 
 /// One `[[table]]`: cells in rows and columns, in each place every metric of `metrics`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Table {
+pub struct Table {
     /// Names it in the scenario; letters, digits, `-`, `_`: fit for an anchor.
-    pub(crate) name: String,
+    pub name: String,
     /// What it shows, with the figures that the scenario asked for put in.
-    pub(crate) title: String,
+    pub title: String,
     /// What a reader should know beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
     /// Metrics of each place, in this order; at least one.
-    pub(crate) metrics: Vec<String>,
+    pub metrics: Vec<String>,
     /// Whether the paper's figures stand beside ours (`Cell::paper`, and `Cell::paper_suspect`).
     #[serde(default)]
-    pub(crate) paper: bool,
+    pub paper: bool,
     /// One below the other, as many as the parameters of `panels` have values; one without.
-    pub(crate) panels: Vec<Panel>,
+    pub panels: Vec<Panel>,
 }
 
 /// One `[[figure]]`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Figure {
+pub struct Figure {
     /// As of a table.
-    pub(crate) name: String,
-    pub(crate) kind: FigureKind,
+    pub name: String,
+    /// The kind of the figure.
+    pub kind: FigureKind,
     /// The finding, with the figures that the scenario asked for put in.
-    pub(crate) title: String,
+    pub title: String,
     /// What is drawn, and what a reader should know beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
     /// Metrics that are drawn; empty if courses over time are. A matrix has one or two: the second
     /// is that of the column's side. Bars and series have one or more: a line or colour each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) metrics: Vec<String>,
+    pub metrics: Vec<String>,
     /// What is drawn over time (series) or as a distribution over time (cdf), instead of metrics: these
     /// courses of each cell's runs ([`Course`]), by their `of` and `flow`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) courses: Vec<CourseName>,
+    pub courses: Vec<CourseName>,
     /// Seconds of the run to draw, if not all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) span_s: Option<[f64; 2]>,
+    pub span_s: Option<[f64; 2]>,
     /// Logarithmic axes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) log_x: bool,
+    pub log_x: bool,
+    /// Whether the vertical axis is logarithmic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) log_y: bool,
+    pub log_y: bool,
     /// Whether the paper's figures are drawn beside ours.
     #[serde(default)]
-    pub(crate) paper: bool,
+    pub paper: bool,
     /// Thin labelled lines across the chart, in the unit of what is drawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) limits: Vec<Limit>,
+    pub limits: Vec<Limit>,
     /// Small multiples on one scale; one if the scenario asks for none.
-    pub(crate) panels: Vec<Panel>,
+    pub panels: Vec<Panel>,
 }
 
 /// What a figure looks like, and what the rows and columns of its panels are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum FigureKind {
+pub enum FigureKind {
     /// Lines: a row each, and in it a line for each metric or course. Over time if there are `courses`
     /// (then there is one column), else over the columns' parameter.
     #[default]
@@ -87,40 +89,42 @@ pub(crate) enum FigureKind {
 
 /// A part of a table or figure that has its own heading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Panel {
+pub struct Panel {
     /// The values that its cells share; empty if there is only one panel.
     #[serde(default, skip_serializing_if = "Vary::is_empty")]
-    pub(crate) of: Vary,
-    pub(crate) rows: Axis,
-    pub(crate) columns: Axis,
+    pub of: Vary,
+    /// The rows.
+    pub rows: Axis,
+    /// The columns.
+    pub columns: Axis,
     /// `cells[row][column]`: an index into the cells of the result. Absent where no such cell was run. As many
     /// as `rows.entries`, and in each as many as `columns.entries`.
-    pub(crate) cells: Vec<Vec<Option<usize>>>,
+    pub cells: Vec<Vec<Option<usize>>>,
 }
 
 /// What goes down or across.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Axis {
+pub struct Axis {
     /// Varied parameters, the outermost first. Empty: the axis has one entry without values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) by: Vec<String>,
+    pub by: Vec<String>,
     /// In the order of the scenario.
-    pub(crate) entries: Vec<Entry>,
+    pub entries: Vec<Entry>,
 }
 
 /// One row, column, line or group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// One value for each parameter of `by`.
-    pub(crate) values: Vec<Value>,
+    pub values: Vec<Value>,
     /// A name for people, if all cells of the entry have one label and there are no values to tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) label: Option<String>,
+    pub label: Option<String>,
 }
 
 impl Axis {
     /// The heading of an entry: "relays", "5 ms, no relays"; empty if the axis has no parameters.
-    pub(crate) fn heading(&self, entry: &Entry) -> String {
+    pub fn heading(&self, entry: &Entry) -> String {
         if let Some(label) = &entry.label {
             return label.clone();
         }
@@ -135,7 +139,7 @@ impl Axis {
 
     /// Where an entry lies on a numeric axis: of its one value the number, without its unit, in the unit's
     /// base (seconds, bits a second, bytes). `None` of what is no number.
-    pub(crate) fn position(entry: &Entry) -> Option<f64> {
+    pub fn position(entry: &Entry) -> Option<f64> {
         let [only] = entry.values.as_slice() else {
             return None;
         };
@@ -144,7 +148,7 @@ impl Axis {
 }
 
 /// `"5ms"` as 0.005, `"1gbit"` as 1e9, `"64MB"` as 64e6.
-pub(crate) fn quantity(text: &str) -> Option<f64> {
+pub fn quantity(text: &str) -> Option<f64> {
     let time = || text.parse().ok().map(longhaul_units::Time::as_secs_f64);
     let rate = || {
         text.parse()
@@ -161,36 +165,39 @@ pub(crate) fn quantity(text: &str) -> Option<f64> {
 
 /// A line across a chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Limit {
-    pub(crate) value: f64,
-    pub(crate) label: String,
+pub struct Limit {
+    /// The value.
+    pub value: f64,
+    /// The words for it.
+    pub label: String,
 }
 
 /// Which course: the same words as in [`Course`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct CourseName {
+pub struct CourseName {
     /// `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`: ends in its unit, as metrics do.
-    pub(crate) of: String,
+    pub of: String,
     /// The flow that it is of; absent: all flows together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) flow: Option<String>,
+    pub flow: Option<String>,
 }
 
 /// How a quantity went over the time of one run (`Series::courses`). Only what some figure draws is kept, at most
 /// [`Course::BINS_MAX`] bins of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Course {
+pub struct Course {
+    /// The figure over time.
     #[serde(flatten)]
-    pub(crate) name: CourseName,
+    pub name: CourseName,
     /// Width of a bin in milliseconds; the first begins at the start of the run.
-    pub(crate) bin_ms: f64,
+    pub bin_ms: f64,
     /// A value for each bin, in the unit that `of` ends with; null where there is none.
-    pub(crate) values: Vec<Option<f64>>,
+    pub values: Vec<Option<f64>>,
 }
 
 impl Course {
     /// About as many points as a page is wide.
-    pub(crate) const BINS_MAX: usize = 1200;
+    pub const BINS_MAX: usize = 1200;
 }
 
 #[cfg(test)]

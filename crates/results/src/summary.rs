@@ -6,15 +6,18 @@ use serde::{Deserialize, Serialize};
 /// Median and range of one metric over the runs of a cell, in the metric's own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// The median.
     pub median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+    /// The least value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
 }
 
 impl Summary {
     /// Of `values` in any order. `None` if none of them is finite; others are left out, since a
     /// run that gave no figure must not move the median.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sorted = sorted(values);
         Some(Self {
             median: median_of_sorted(&sorted)?,
@@ -26,7 +29,7 @@ impl Summary {
 
 /// The value below which `share` of `values` (in any order) are, on straight lines between them (Hyndman
 /// and Fan's definition 7). `None` of no finite value.
-pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let sorted = sorted(values.iter().copied());
     let place = share * sorted.len().checked_sub(1)? as f64;
     let (below, above) = (

@@ -6,7 +6,6 @@
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
 use super::{
-    controls::Provided,
     identity::Identity,
     summary::Summary,
     view::{Course, Figure, Table},
@@ -19,10 +18,10 @@ use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Metrics by name, in the order that the scenario gives them. Every value is finite.
-pub(crate) type Metrics<T = f64> = IndexMap<String, T>;
+pub type Metrics<T = f64> = IndexMap<String, T>;
 
 /// What the cells of one scenario were varied in, by name: `{"delay": "1ms", "relays": true}`.
-pub(crate) type Vary = IndexMap<String, Value>;
+pub type Vary = IndexMap<String, Value>;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,51 +29,54 @@ pub struct LabResult {
     /// Name of the scenario, as under `scenarios/`.
     pub scenario: String,
     /// Version of longhaul that ran it.
-    pub(crate) longhaul: String,
+    pub longhaul: String,
     /// When the first run began.
-    pub(crate) started: jiff::Timestamp,
+    pub started: jiff::Timestamp,
     /// Seconds from then to the end of the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) took_s: Option<f64>,
+    pub took_s: Option<f64>,
     /// When it went on after it had been interrupted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) resumed: Vec<jiff::Timestamp>,
+    pub resumed: Vec<jiff::Timestamp>,
     /// Seed of every random decision: order of runs, losses, jitter.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// What exactly was run, and where, so that the same need not be run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) identity: Option<Identity>,
+    pub identity: Option<Identity>,
     /// Runs were shortened by `--quick`.
     #[serde(default)]
-    pub(crate) quick: bool,
+    pub quick: bool,
     /// What the scenario is about, in words. Absent: the page shows the name alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) about: Option<About>,
+    pub about: Option<About>,
     /// Which number answers the scenario's question. Absent: the page begins with the checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) answer: Option<Answer>,
-    pub(crate) host: Host,
+    pub answer: Option<Answer>,
+    /// The machine.
+    pub host: Host,
     /// The scenario with every default filled in.
-    pub(crate) resolved: Value,
+    pub resolved: Value,
+    /// The testbed, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) testbed: Option<Testbed>,
+    pub testbed: Option<Testbed>,
     /// The cells, in the order of the scenario.
     pub cells: Vec<Cell>,
-    pub(crate) checks: Vec<Check>,
+    /// The checks of the scenario.
+    pub checks: Vec<Check>,
     /// What the report shows as tables, in the scenario's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tables: Vec<Table>,
+    pub tables: Vec<Table>,
     /// What it draws.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) figures: Vec<Figure>,
+    pub figures: Vec<Figure>,
     /// The emulator's own account of each emulated link, over all runs.
     pub links: Vec<LinkAccount>,
     /// What the congestion controls that the scenario names were here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) congestion_controls: Vec<Provided>,
+    pub congestion_controls: Vec<Provided>,
     /// Files of raw records, relative to the directory of `result.json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) raw: Vec<String>,
+    pub raw: Vec<String>,
 }
 
 impl LabResult {
@@ -92,14 +94,14 @@ impl LabResult {
     }
 
     /// The scenario's title, or its name.
-    pub(crate) fn title(&self) -> &str {
+    pub fn title(&self) -> &str {
         self.about
             .as_ref()
             .map_or(&self.scenario, |about| &about.title)
     }
 
     /// The metric that the answer is about, or the first one.
-    pub(crate) fn main_metric(&self) -> Option<&str> {
+    pub fn main_metric(&self) -> Option<&str> {
         let first = || Some(self.cells.first()?.metrics.first()?.0.as_str());
         self.answer
             .as_ref()
@@ -108,7 +110,7 @@ impl LabResult {
     }
 
     /// The runs whose figures say less than those of others, each with its cell.
-    pub(crate) fn disturbed(&self) -> impl Iterator<Item = (&Cell, &str)> {
+    pub fn disturbed(&self) -> impl Iterator<Item = (&Cell, &str)> {
         let runs = self
             .cells
             .iter()
@@ -117,7 +119,7 @@ impl LabResult {
     }
 
     /// Which cells were simulated, for people; `None` if all ran on sockets.
-    pub(crate) fn simulated(&self) -> Option<String> {
+    pub fn simulated(&self) -> Option<String> {
         let some: Vec<&Cell> = self.cells.iter().filter(|cell| cell.simulated).collect();
         match (some.len(), self.cells.len()) {
             (0, _) => None,
@@ -128,7 +130,7 @@ impl LabResult {
     }
 
     /// Whether the scenario is after some paper: then its figures are worth a word where there are none.
-    pub(crate) fn has_paper(&self) -> bool {
+    pub fn has_paper(&self) -> bool {
         let source = self
             .about
             .as_ref()
@@ -137,82 +139,83 @@ impl LabResult {
     }
 
     /// How many runs were thrown away because the machine was too busy for them.
-    pub(crate) fn retaken(&self) -> u32 {
+    pub fn retaken(&self) -> u32 {
         let runs = self.cells.iter().flat_map(|cell| &cell.runs);
         runs.map(|run| run.retaken).sum()
     }
 
     /// The slowest link of the testbed, bits a second, with its index.
-    pub(crate) fn bottleneck(&self) -> Option<(usize, f64)> {
+    pub fn bottleneck(&self) -> Option<(usize, f64)> {
         self.testbed.as_ref()?.bottleneck()
     }
 }
 
 /// The scenario in words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct About {
+pub struct About {
     /// One line: "Downloading a DVD image over 2,600 km".
-    pub(crate) title: String,
+    pub title: String,
     /// The question that the scenario answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) question: Option<String>,
+    pub question: Option<String>,
     /// Where the paper's figures come from: "Hasegawa and Jibiki, TCP Booster, figure 6".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) paper: Option<String>,
+    pub paper: Option<String>,
     /// The command that repeats this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) command: Option<String>,
+    pub command: Option<String>,
     /// What differs from the paper's experiment, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The number that answers the question: `metric` of one cell, as a factor over a baseline cell
 /// if one is named.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// A sentence that holds `{}` where the number goes: "Two relays make it {} faster".
-    pub(crate) sentence: String,
+    pub sentence: String,
     /// Name of a metric.
-    pub(crate) metric: String,
+    pub metric: String,
     /// Index into `cells`.
-    pub(crate) cell: usize,
+    pub cell: usize,
     /// Index into `cells` of what it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) baseline: Option<usize>,
+    pub baseline: Option<usize>,
 }
 
 /// The machine that ran it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Host {
+pub struct Host {
     /// `uname -r`.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// CPUs that this process may use.
-    pub(crate) cpus: usize,
+    pub cpus: usize,
     /// Model name of the first CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cpu: Option<String>,
+    pub cpu: Option<String>,
     /// Settings that bear on throughput, by their sysctl name.
     #[serde(default)]
-    pub(crate) sysctl: BTreeMap<String, String>,
+    pub sysctl: BTreeMap<String, String>,
     /// Offloads of the emulated interfaces, `tso4` → `on`.
     #[serde(default)]
-    pub(crate) offloads: BTreeMap<String, String>,
+    pub offloads: BTreeMap<String, String>,
     /// Versions of the programs that made the traffic, `curl` → `8.5.0`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) programs: BTreeMap<String, String>,
+    pub programs: BTreeMap<String, String>,
 }
 
 /// One combination of what was varied, with all its runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    pub(crate) vary: Vary,
+    /// The parameters of the cell.
+    pub vary: Vary,
     /// A name for people: "two relays". Absent: made from `vary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) label: Option<String>,
+    pub label: Option<String>,
     /// Hosts of the testbed that relay in this cell, along the path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) relays: Vec<String>,
+    pub relays: Vec<String>,
     /// Its runs were simulated: no socket was opened, and the machine's speed is no matter.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simulated: bool,
@@ -222,10 +225,10 @@ pub struct Cell {
     pub metrics: Metrics<Summary>,
     /// The paper's figures for this cell.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub(crate) paper: Metrics,
+    pub paper: Metrics,
     /// Metrics whose figure in the paper looks misprinted. They are shown and not compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) paper_suspect: Vec<String>,
+    pub paper_suspect: Vec<String>,
 }
 
 impl Cell {
@@ -243,27 +246,27 @@ impl Cell {
     }
 
     /// The paper's figure, unless it is missing or suspicious.
-    pub(crate) fn paper_figure(&self, metric: &str) -> Option<f64> {
+    pub fn paper_figure(&self, metric: &str) -> Option<f64> {
         let suspect = self.paper_suspect.iter().any(|name| name == metric);
         self.paper.get(metric).copied().filter(|_| !suspect)
     }
 
     /// The runs whose figures count: those that neither failed nor were disturbed; where the machine was too busy
     /// for each of them, all that did not fail.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = &Run> {
+    pub fn counted(&self) -> impl Iterator<Item = &Run> {
         let all = self.is_disturbed();
         let counts = move |run: &&Run| run.failed.is_none() && (all || run.disturbed.is_none());
         self.runs.iter().filter(counts)
     }
 
     /// Whether the machine was too busy for every run that did not fail: its figures decide nothing.
-    pub(crate) fn is_disturbed(&self) -> bool {
+    pub fn is_disturbed(&self) -> bool {
         let mut good = self.runs.iter().filter(|run| run.failed.is_none());
         good.clone().next().is_some() && good.all(|run| run.disturbed.is_some())
     }
 
     /// Fills `metrics` from `runs`.
-    pub(crate) fn summarise(&mut self) {
+    pub fn summarise(&mut self) {
         let good = || self.counted();
         let names: indexmap::IndexSet<&String> =
             good().flat_map(|run| run.metrics.keys()).collect();
@@ -278,7 +281,7 @@ impl Cell {
 }
 
 /// One varied setting in words: `relays` and `no relays` for a switch, `delay 1ms` for others.
-pub(crate) fn varied(key: &str, value: &Value) -> String {
+pub fn varied(key: &str, value: &Value) -> String {
     match value {
         Value::Bool(true) => key.to_owned(),
         Value::Bool(false) => format!("no {key}"),
@@ -288,7 +291,7 @@ pub(crate) fn varied(key: &str, value: &Value) -> String {
 
 /// The value of a varied setting for people: a loss in percent, a quantity with its unit apart, all else
 /// as it stands.
-pub(crate) fn setting(key: &str, value: &Value) -> String {
+pub fn setting(key: &str, value: &Value) -> String {
     match value.as_f64() {
         Some(share) if key == "loss" => percent(share),
         Some(_) => plain(value),
@@ -322,7 +325,7 @@ fn quantity(text: &str) -> Option<String> {
 }
 
 /// A JSON value without the quotes of a string.
-pub(crate) fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
@@ -331,43 +334,45 @@ pub(crate) fn plain(value: &Value) -> String {
 /// One run: its metrics, flat, and what the page draws.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The metrics of the run.
     #[serde(flatten)]
-    pub(crate) metrics: Metrics,
+    pub metrics: Metrics,
     /// Why the run gave no valid figure. Such a run is listed and not summarised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) failed: Option<String>,
+    pub failed: Option<String>,
     /// Why its figures say less than those of others: the machine was too busy for the emulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
     /// How many runs before it were thrown away for that reason.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) retaken: u32,
+    pub retaken: u32,
+    /// Figures over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) series: Option<Series>,
+    pub series: Option<Series>,
 }
 
 /// How a run went over time, thinned for drawing. Times count from the start of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Series {
+pub struct Series {
     /// Width of a bin of `goodput_bps`, in milliseconds.
-    pub(crate) bin_ms: f64,
+    pub bin_ms: f64,
     /// When its first bin begins: as late as the first flow, and as what of it does not count.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) begin_s: f64,
+    pub begin_s: f64,
     /// Goodput at the receiver in each bin, in bits a second.
-    pub(crate) goodput_bps: Vec<f64>,
+    pub goodput_bps: Vec<f64>,
     /// The legs of the connection, along the path; one if nothing relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) legs: Vec<LegSeries>,
+    pub legs: Vec<LegSeries>,
     /// What the figures draw over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) courses: Vec<Course>,
+    pub courses: Vec<Course>,
     /// What happened when: a change of a link's delay or rate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) events: Vec<Event>,
+    pub events: Vec<Event>,
     /// What taps saw of the flows, in the order of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) taps: Vec<TapSeries>,
+    pub taps: Vec<TapSeries>,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
@@ -376,75 +381,86 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Data and ACK stream of a flow as a link's tap saw them. Times count from the flow's first data.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TapSeries {
-    pub(crate) flow: String,
+pub struct TapSeries {
+    /// The name of the flow.
+    pub flow: String,
     /// The link whose tap it was, at the end that is nearer to the sender.
-    pub(crate) link: String,
+    pub link: String,
     /// Width of a bin, in milliseconds.
-    pub(crate) bin_ms: f64,
+    pub bin_ms: f64,
     /// Width of the fine bins that `low` and `high` are of, in milliseconds.
-    pub(crate) fine_ms: f64,
+    pub fine_ms: f64,
     /// Payload sent, bits a second.
-    pub(crate) data_bps: Spread,
+    pub data_bps: Spread,
     /// Payload newly acknowledged (AckDiff), bits a second.
-    pub(crate) acked_bps: Spread,
+    pub acked_bps: Spread,
     /// Pure ACKs in a fine bin.
-    pub(crate) acks: Spread,
-    pub(crate) phases: Vec<TapPhase>,
+    pub acks: Spread,
+    /// Phases, in order.
+    pub phases: Vec<TapPhase>,
 }
 
 /// Mean of each bin, and the 5th and 95th percentile of the fine bins within it. The vectors are equally long.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Spread {
-    pub(crate) mean: Vec<f64>,
-    pub(crate) low: Vec<f64>,
-    pub(crate) high: Vec<f64>,
+pub struct Spread {
+    /// The mean of each bin.
+    pub mean: Vec<f64>,
+    /// The least value of each bin.
+    pub low: Vec<f64>,
+    /// The largest value of each bin.
+    pub high: Vec<f64>,
 }
 
 /// A stretch of a flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TapPhase {
+pub struct TapPhase {
     /// `ramp-up`, `peak`, `steady`, `recovery` or `idle`.
-    pub(crate) name: String,
-    pub(crate) from_s: f64,
-    pub(crate) to_s: f64,
+    pub name: String,
+    /// Its begin, in seconds.
+    pub from_s: f64,
+    /// Its end, in seconds.
+    pub to_s: f64,
 }
 
 /// What the sender of one leg reported through TCP_INFO. The vectors are equally long.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LegSeries {
+pub struct LegSeries {
     /// "server–relay2".
-    pub(crate) name: String,
+    pub name: String,
     /// Seconds, ascending.
-    pub(crate) at_s: Vec<f64>,
+    pub at_s: Vec<f64>,
     /// Congestion window in bytes.
-    pub(crate) cwnd_bytes: Vec<f64>,
+    pub cwnd_bytes: Vec<f64>,
     /// Smoothed round-trip time in microseconds.
-    pub(crate) rtt_us: Vec<f64>,
+    pub rtt_us: Vec<f64>,
 }
 
 /// A moment worth a rule across the chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Event {
-    pub(crate) at_s: f64,
-    pub(crate) label: String,
+pub struct Event {
+    /// Time since the run began, in seconds.
+    pub at_s: f64,
+    /// The words for it.
+    pub label: String,
 }
 
 /// The emulated network, as drawn: a chain of hosts, `links[i]` between `hosts[i]` and
 /// `hosts[i + 1]`, in the direction of the data from left to right.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Testbed {
-    pub(crate) hosts: Vec<TestbedHost>,
-    pub(crate) links: Vec<TestbedLink>,
+pub struct Testbed {
+    /// The hosts.
+    pub hosts: Vec<TestbedHost>,
+    /// The links.
+    pub links: Vec<TestbedLink>,
     /// The ways of other flows, each from end to end. A host that two ways pass has one name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) beside: Vec<Testbed>,
+    pub beside: Vec<Testbed>,
 }
 
 impl Testbed {
     /// Index and rate of the slowest link; of equals the one with the longest round trip, which
     /// needs the largest window. `None` if no link is limited.
-    pub(crate) fn bottleneck(&self) -> Option<(usize, f64)> {
+    pub fn bottleneck(&self) -> Option<(usize, f64)> {
         let limited = self
             .links
             .iter()
@@ -459,60 +475,65 @@ impl Testbed {
 
 /// A network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TestbedHost {
-    pub(crate) name: String,
+pub struct TestbedHost {
+    /// The name of the host.
+    pub name: String,
     /// What runs there: "nginx", "curl, window 1.4 MB".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
 }
 
 /// A link as configured; `links` of the result says how it behaved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TestbedLink {
-    pub(crate) name: String,
+pub struct TestbedLink {
+    /// The name of the link.
+    pub name: String,
     /// In the direction of the data, bits a second; the least of all cells. Absent: not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rate_bps: Option<f64>,
+    pub rate_bps: Option<f64>,
     /// The greatest of all cells, where they differ; so with the other two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rate_bps_max: Option<f64>,
+    pub rate_bps_max: Option<f64>,
     /// Propagation delay of both directions together, microseconds.
-    pub(crate) rtt_us: f64,
+    pub rtt_us: f64,
+    /// The largest round-trip time, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rtt_us_max: Option<f64>,
+    pub rtt_us_max: Option<f64>,
     /// Share of packets lost in the direction of the data, 0 to 1.
     #[serde(default)]
-    pub(crate) loss: f64,
+    pub loss: f64,
+    /// The largest loss, as a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) loss_max: Option<f64>,
+    pub loss_max: Option<f64>,
     /// Queue limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) queue_bytes: Option<f64>,
+    pub queue_bytes: Option<f64>,
 }
 
 /// A claim that the run had to meet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Check {
-    pub(crate) name: String,
+pub struct Check {
+    /// The name.
+    pub name: String,
     /// Whether it holds; false of one that was not decided.
-    pub(crate) pass: bool,
+    pub pass: bool,
     /// Why it was not decided: a cell that it speaks of has no run but disturbed ones. `value` is what they gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) undecided: Option<String>,
+    pub undecided: Option<String>,
     /// What was found: a number or a text.
-    pub(crate) value: Value,
+    pub value: Value,
     /// What was wanted: ">= 6".
-    pub(crate) want: String,
+    pub want: String,
 }
 
 impl Check {
     /// Whether it was decided, and does not hold.
-    pub(crate) fn failed(&self) -> bool {
+    pub fn failed(&self) -> bool {
         !self.pass && self.undecided.is_none()
     }
 
     /// What was found: numbers with three digits, everything else as it stands.
-    pub(crate) fn found(&self) -> String {
+    pub fn found(&self) -> String {
         match self.value.as_f64() {
             Some(number) => Metric::of("x_ratio").print(number),
             None => plain(&self.value),
@@ -526,24 +547,40 @@ pub struct LinkAccount {
     /// The name of the link.
     pub name: String,
     /// `exact` or `bulk` delivery.
-    pub(crate) mode: String,
+    pub mode: String,
     /// Actual minus planned departure.
     pub delay_error_us: DelayError,
     /// Packets dropped by cause: `queue`, `loss`.
     #[serde(default)]
-    pub(crate) drops: BTreeMap<String, u64>,
+    pub drops: BTreeMap<String, u64>,
     /// Packets that went in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) packets: Option<u64>,
+    pub packets: Option<u64>,
 }
 
 /// Distribution of a link's delay error, microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayError {
-    pub(crate) median: f64,
+    /// The median.
+    pub median: f64,
     /// The 99th percentile.
     pub p99: f64,
-    pub(crate) max: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// Who provides what a scenario asked for, as `result.json` has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provided {
+    /// What the scenario says, `htcp` or `lh_bic:ack_shift=3`.
+    pub asked: String,
+    /// What sockets were told: `lh_htcp`, `lh_bic.2`.
+    pub name: String,
+    /// `kernel` or `longhaul`.
+    pub by: String,
+    /// All parameters of one of longhaul's, with what they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, u32>,
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ mod csv;
 mod curve;
 mod downloads;
 mod events;
-pub(crate) mod experiment;
+pub mod experiment;
 mod figures;
 mod grouped;
 mod heat;
@@ -38,7 +38,7 @@ mod values;
 use super::result::LabResult;
 use anyhow::Context;
 use downloads::Downloads;
-pub(crate) use index::OURS;
+pub use index::OURS;
 use longhaul_report::page;
 use maud::{DOCTYPE, Markup, html as markup};
 use script::Charts;
@@ -52,7 +52,7 @@ use std::{
 ///
 /// # Errors
 /// A usage refusal if a directory holds no readable result; a failure if a page cannot be written.
-pub(crate) fn pages(directories: &[PathBuf], index: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+pub fn pages(directories: &[PathBuf], index: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let results = index::results(directories)?;
     let alone = results.len() == 1 && results == directories;
     if alone && index.is_none() {
@@ -71,7 +71,7 @@ pub(crate) fn pages(directories: &[PathBuf], index: Option<&Path>) -> anyhow::Re
 ///
 /// # Errors
 /// A usage refusal if `dir` holds no readable result; a failure if the page cannot be written.
-pub(crate) fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
+pub fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(rebuild_result(dir)?.1)
 }
 

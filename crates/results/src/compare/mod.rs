@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul lab compare`: two results side by side, cell by cell, with what differs beyond noise marked.
 
+mod args;
 mod rule;
 mod text;
 
 pub(crate) use rule::{Change, Verdict, rule_of_noise};
 
 use super::{
-    args::Compare,
     report,
     result::{Cell, Check, LabResult, Metrics, Run, Vary},
     summary::Summary,
 };
 use anyhow::{Context, Result};
+pub use args::Compare;
 use indexmap::IndexSet;
 use longhaul_command::say;
 use longhaul_command::{console::escaped_lines, exit::Refusal};
@@ -150,7 +151,7 @@ impl Comparison {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Compare) -> Result<()> {
+pub fn run(args: &Compare) -> Result<()> {
     let [a, b] = [&args.first, &args.second].map(|path| read(path));
     let comparison = of(
         (&args.first.display().to_string(), &a?),

@@ -21,7 +21,7 @@ use std::{
 /// Folders in folders that are searched for results.
 const DEPTH_MAX: usize = 3;
 /// How a page of ours begins, so that no other `index.html` is replaced.
-pub(crate) const OURS: &str = "<meta name=\"generator\" content=\"longhaul ";
+pub const OURS: &str = "<meta name=\"generator\" content=\"longhaul ";
 
 /// The directories with a result among `given`: themselves, or those below them.
 pub(super) fn results(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
