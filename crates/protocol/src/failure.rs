@@ -122,7 +122,7 @@ impl Failure {
 
     /// RFC 8803 §6.2.8. Unreachable destinations carry the code of the ICMP message (RFC 792, RFC
     /// 1122 §3.2.2.1) that says the same; the protocol has no words for loops, time-outs and name servers that
-    /// fail, which only a [`super::fault::Fault`] tells.
+    /// fail, which only a `fault::Fault` tells.
     pub fn convert(self) -> Answer {
         let unreachable = |detail| Answer::Refused {
             code: ErrorCode::DestinationUnreachable,

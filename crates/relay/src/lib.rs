@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul relay`: TCP connections in legs.
 //!
-//! A listener turns a client into a [`route::Request`]; the route opens the outgoing leg; the
+//! A listener turns a client into a `route::Request`; the route opens the outgoing leg; the
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 //!

@@ -3,7 +3,7 @@
 //! whatever befell it.
 //!
 //! Three processes: the one that was called starts a source and a target, here, by ssh or at a site, and makes them known to each
-//! other ([`order`]). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
+//! other (`order`). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
 //! [`crate::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `longhaul_scheduling`.
 
 mod account;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul site`: directories for others to copy from and into, over TLS 1.3, with a token and without ssh.
 //!
-//! A site listens ([`daemon`]), lets in who has a token ([`visit`]), and starts an end of `longhaul copy` for each,
-//! confined to the directory that was asked for ([`crate::copy::Confinement`]); from then on it passes bytes on
-//! ([`bridge`]). `longhaul copy` comes in by [`client`]. The same directories are there for HTTP clients ([`http`]),
-//! and copied on to other sites ([`mirror`]).
+//! A site listens (`daemon`), lets in who has a token (`visit`), and starts an end of `longhaul copy` for each,
+//! confined to the directory that was asked for (`copy::Confinement`); from then on it passes bytes on
+//! (`bridge`). `longhaul copy` comes in by `client`. The same directories are there for HTTP clients (`http`),
+//! and copied on to other sites (`mirror`).
 
 mod address;
 mod args;
