@@ -127,8 +127,9 @@ fn wait_until_said(said: &mut Said, words: &str) {
     panic!("{words:?} was never said, but {before:#?}");
 }
 
-fn wait_until_there(path: &Path) {
-    while !path.exists() {
+/// Waits until the target has something in `directory`: then both ends are connected.
+fn wait_until_filled(directory: &Path) {
+    while !fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()) {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
@@ -191,7 +192,7 @@ fn a_port_that_an_old_far_end_still_has_is_waited_for() {
     let ssh = ground.ssh(&ground.plain());
     let options = ["--ports", "7000", "--limit", "40mbit"];
     let mut child = ground.push(&ssh, &options, "to");
-    wait_until_there(&ground.path("to"));
+    wait_until_filled(&ground.path("to"));
     // It hears nothing of the link's end.
     let old = ground.hosts.processes("far");
     for pid in &old {
