@@ -2,7 +2,7 @@
 //! `longhaul link`: a long path between two interfaces, in user space.
 //!
 //! ```
-//! let flags = ["--rate", "1gbit", "--rtt", "100ms"].map(str::to_owned);
+//! let flags = ["--left", "near:wan0:10.9.0.1/30", "--right", "far:wan0:10.9.0.2/30", "--rate", "1gbit", "--delay", "50ms"].map(str::to_owned);
 //! let [there, back] = longhaul_emulator::shapes(&flags).unwrap();
 //! assert_eq!(there.delay + back.delay, longhaul_units::Time::from_millis(100));
 //! ```

@@ -5,7 +5,7 @@
 //! ```
 //! use longhaul_results::summary::Summary;
 //!
-//! let summary = Summary::of(&[3.0, 1.0, 2.0]).unwrap();
+//! let summary = Summary::of([3.0, 1.0, 2.0]).unwrap();
 //! assert_eq!(summary.median, 2.0);
 //! ```
 
