@@ -18,28 +18,30 @@ AT_A_TIME = 2
 ALONE = {"lab_scenarios", "relay_shares"}
 
 
-def programs(list_file):
-    """Each test program, with the package that it is of."""
-    for line in Path(list_file).read_text().splitlines():
-        message = json.loads(line)
-        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
-            yield message
+def built(list_file):
+    """The test programs, and the path of the binary that they run."""
+    messages = [json.loads(line) for line in Path(list_file).read_text().splitlines()]
+    executables = [message for message in messages if message["reason"] == "compiler-artifact" and message["executable"]]
+    programs = [message for message in executables if message["profile"]["test"]]
+    binary = next(message["executable"] for message in executables
+                  if message["target"]["name"] == "longhaul" and not message["profile"]["test"])
+    return programs, binary
 
 
-def environment(package, beside):
-    """What cargo gives a test program, as far as one looks for it when it runs, and how many tests run at a time.
+def environment(package, binary, beside):
+    """The environment of a test program: as cargo gives it, the binary that it is to run, and how many tests run at a time.
 
     Most tests wait for what must not happen: two for each core keep the cores busy."""
     threads = 2 * os.cpu_count() // beside
-    return {"RUST_TEST_THREADS": str(threads), **os.environ, "CARGO_MANIFEST_DIR": str(package)}
+    return {"RUST_TEST_THREADS": str(threads), "LONGHAUL": binary, **os.environ, "CARGO_MANIFEST_DIR": str(package)}
 
 
-def run(program, beside=1):
+def run(program, binary, beside=1):
     """Runs it in its package's folder as one of `beside` programs, and whether it passed."""
     package = Path(program["manifest_path"]).parent
     target, executable = program["target"], program["executable"]
     source = Path(target["src_path"]).relative_to(package)
-    ran = subprocess.run([executable], cwd=package, env=environment(package, beside), stdin=subprocess.DEVNULL,
+    ran = subprocess.run([executable], cwd=package, env=environment(package, binary, beside), stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     shown = os.path.relpath(executable)
     said = f"     Running {source} ({shown})\n".encode() + ran.stdout
@@ -51,12 +53,12 @@ def run(program, beside=1):
 
 
 def main(list_file):
-    every = list(programs(list_file))
+    every, binary = built(list_file)
     alone = [program for program in every if program["target"]["name"] in ALONE]
     beside = [program for program in every if program not in alone]
-    passed = [run(program) for program in alone]
+    passed = [run(program, binary) for program in alone]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        passed += pool.map(lambda program: run(program, AT_A_TIME), beside)
+        passed += pool.map(lambda program: run(program, binary, AT_A_TIME), beside)
     failed = [program for program, good in zip(alone + beside, passed) if not good]
     for program in failed:
         package = Path(program["manifest_path"]).parent.name

@@ -7,6 +7,9 @@
 //! assert!(skip::unless(there, "/proc"));
 //! ```
 
+mod binary;
 pub mod browser;
 pub mod postgres;
 pub mod skip;
+
+pub use binary::longhaul;

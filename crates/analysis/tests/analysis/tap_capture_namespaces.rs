@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul tap capture` on a wire between two namespaces, held to what the kernel counts.
+
+use crate::tap_process::{Capture, Contents, Wire, figure, has, may_use_namespaces};
+use rustix::{mount, process::Signal};
+use std::{path::Path, process::Command, thread, time::Duration};
+
+#[test]
+fn packets_are_the_interfaces_and_segments_are_tcps() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("counts");
+    let mut capture = Capture::start(&wire, &[]);
+    let before = (wire.packets(), wire.segments_sent());
+    wire.transfer(8_000_000, 5201);
+    let (packets, segments) = (wire.packets() - before.0, wire.segments_sent() - before.1);
+    let file = capture.file();
+    let summary = capture.stop();
+    assert_eq!(figure(&summary, "packets"), packets, "{summary}");
+    assert_eq!(figure(&summary, "received"), packets, "{summary}");
+    assert_eq!(figure(&summary, "dropped"), 0, "{summary}");
+    assert_eq!(figure(&summary, "wire_segments"), segments, "{summary}");
+    assert!(segments > 2 * packets, "no super-packets: {summary}");
+
+    let contents = Contents::of(&file);
+    assert_eq!((contents.frames, contents.longest), (packets, 128));
+    assert!(
+        contents.supers > 0 && contents.damage.is_empty(),
+        "{contents:?}"
+    );
+    let [statistics] = contents.statistics[..] else {
+        panic!("{contents:?}");
+    };
+    assert_eq!(statistics.received, Some(packets));
+    assert_eq!(statistics.if_dropped, Some(0));
+}
+
+#[test]
+fn only_what_matches_is_there_and_no_longer_than_asked_for() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("filter");
+    let flags = ["--filter", "udp dst port 7777", "--snap", "64"];
+    let mut capture = Capture::start(&wire, &flags);
+    wire.datagrams(5, 7777);
+    wire.datagrams(5, 7778);
+    wire.transfer(100_000, 7777);
+    let file = capture.file();
+    let summary = capture.stop();
+    assert_eq!(figure(&summary, "packets"), 5, "{summary}");
+    let contents = Contents::of(&file);
+    assert_eq!((contents.frames, contents.longest), (5, 64));
+}
+
+#[test]
+fn a_count_ends_it() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("count");
+    let mut capture = Capture::start(&wire, &["--count", "7", "--filter", "udp"]);
+    wire.datagrams(20, 7777);
+    let file = capture.file();
+    let summary = capture.summary();
+    assert_eq!(figure(&summary, "packets"), 7, "{summary}");
+    assert_eq!(Contents::of(&file).frames, 7);
+}
+
+#[test]
+fn a_ring_that_is_too_small_says_how_much_it_dropped() {
+    if !may_use_namespaces() {
+        return;
+    }
+    const SENT: u64 = 20_000;
+    let wire = Wire::new("drops");
+    let flags = ["--ring", "512KiB", "--filter", "udp dst port 7777"];
+    let mut capture = Capture::start(&wire, &flags);
+    capture.signal(Signal::STOP);
+    wire.datagrams(SENT as usize, 7777);
+    capture.signal(Signal::CONT);
+    let file = capture.file();
+    let summary = capture.stop();
+    let [packets, received, dropped] =
+        ["packets", "received", "dropped"].map(|name| figure(&summary, name));
+    assert_eq!((received, packets + dropped), (SENT, SENT), "{summary}");
+    assert!(packets > 1_000 && dropped > 1_000, "{summary}");
+    assert!(figure(&summary, "ring_full") > 0, "{summary}");
+    let contents = Contents::of(&file);
+    assert_eq!(contents.frames, packets);
+    assert_eq!(contents.statistics[0].if_dropped, Some(dropped));
+}
+
+#[test]
+fn a_kill_leaves_a_file_that_can_be_read() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("kill");
+    let mut capture = Capture::start(&wire, &["--filter", "udp"]);
+    wire.datagrams(100, 7777);
+    let file = capture.file();
+    // Without being asked for, all is written within a second or so.
+    for _ in 0..300 {
+        if Contents::of(&file).frames == 100 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    capture.signal(Signal::KILL);
+    assert!(!capture.end().0);
+    let contents = Contents::of(&file);
+    assert_eq!(contents.frames, 100);
+    assert!(contents.damage.is_empty(), "{contents:?}");
+}
+
+#[test]
+fn files_rotate_complete_and_old_ones_go() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("rotate");
+    let flags = [
+        "--rotate",
+        "1MB",
+        "--files",
+        "2",
+        "--filter",
+        "udp dst port 7777",
+    ];
+    let mut capture = Capture::start(&wire, &flags);
+    wire.datagrams(20_000, 7777);
+    let directory = capture.directory.path().to_owned();
+    let summary = capture.stop();
+    assert_eq!(figure(&summary, "dropped"), 0, "{summary}");
+    let mut names: Vec<_> = std::fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    // 3.4 MB take four files, or five where what was written at once left more room at their ends.
+    let four = ["trace-00003.pcapng", "trace-00004.pcapng"];
+    let five = ["trace-00004.pcapng", "trace-00005.pcapng"];
+    assert!(names == four || names == five, "{names:?}");
+    for name in names {
+        let path = directory.join(name);
+        assert!(std::fs::metadata(&path).unwrap().len() <= 1_000_000);
+        let contents = Contents::of(&path);
+        assert!(
+            contents.frames > 0 && contents.damage.is_empty(),
+            "{contents:?}"
+        );
+        assert_eq!(contents.statistics.len(), 1);
+    }
+}
+
+#[test]
+fn a_full_disk_is_one_error_and_the_file_stays_sound() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let disk = SmallDisk::of("size=1m");
+    let wire = Wire::new("full");
+    let file = disk.path().join("trace.pcapng");
+    let spare = tempfile::tempdir().unwrap();
+    let mut capture = Capture::to(&file, spare, &wire, &["--filter", "udp dst port 7777"]);
+    wire.datagrams(20_000, 7777);
+    let (well, said) = capture.end();
+    assert!(!well);
+    let errors: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("longhaul:"))
+        .collect();
+    assert_eq!(errors.len(), 1, "{said}");
+    assert!(errors[0].contains("No space left"), "{said}");
+    let contents = Contents::of(&file);
+    assert!(
+        contents.frames > 1_000 && contents.damage.is_empty(),
+        "{contents:?}"
+    );
+}
+
+#[test]
+fn an_interface_that_goes_ends_it_with_a_complete_file() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("gone");
+    let mut capture = Capture::start(&wire, &["--filter", "udp"]);
+    wire.datagrams(10, 7777);
+    let delete = ["-n", wire.left_name(), "link", "delete", "v0"];
+    let deleted = Command::new("ip").args(delete).status().unwrap();
+    assert!(deleted.success());
+    let (well, said) = capture.end();
+    assert!(!well && said.contains("interface v0 is gone"), "{said}");
+    let contents = Contents::of(&capture.file());
+    assert_eq!((contents.frames, contents.statistics.len()), (10, 1));
+    assert!(contents.damage.is_empty(), "{contents:?}");
+}
+
+#[test]
+fn tshark_and_capinfos_read_what_it_wrote() {
+    if !may_use_namespaces() || !has("tshark") || !has("capinfos") {
+        return;
+    }
+    let wire = Wire::new("tshark");
+    let mut capture = Capture::start(&wire, &["--filter", "tcp"]);
+    wire.transfer(1_000_000, 5201);
+    let file = capture.file();
+    let packets = figure(&capture.stop(), "packets");
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program)
+            .args(args)
+            .arg(&file)
+            .output()
+            .unwrap();
+        let complaints = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{program}: {complaints}");
+        assert!(!complaints.contains("cut short"), "{program}: {complaints}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = run("capinfos", &["-T", "-M", "-r", "-m", "-c"]);
+    assert!(said.contains(&packets.to_string()), "{said}");
+    let said = run(
+        "tshark",
+        &[
+            "-Y",
+            "tcp.port == 5201",
+            "-T",
+            "fields",
+            "-e",
+            "tcp.len",
+            "-r",
+        ],
+    );
+    let payload: u64 = said.lines().map(|line| line.parse::<u64>().unwrap()).sum();
+    assert_eq!(said.lines().count() as u64, packets);
+    assert!(payload >= 1_000_000, "{payload}");
+}
+
+/// A file system with little room; gone on drop.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn of(size: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let size = std::ffi::CString::new(size).unwrap();
+        let flags = mount::MountFlags::empty();
+        mount::mount(
+            "tmpfs",
+            directory.path(),
+            "tmpfs",
+            flags,
+            Some(size.as_c_str()),
+        )
+        .unwrap();
+        Self(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // A directory that is still mounted is found by whoever cleans up.
+        let _ = mount::unmount(self.0.path(), mount::UnmountFlags::DETACH);
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bad input of `longhaul tap capture` and `live`: one clear line, exit code 2, and nothing touched.
+
+use std::process::{Command, Output};
+
+fn capture(args: &[&str]) -> Output {
+    Command::new(longhaul_testbed::longhaul())
+        .args(["tap", "capture"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+/// Refused with one line that holds all of `words`.
+fn refused(args: &[&str], words: &[&str]) {
+    let output = capture(args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+}
+
+#[test]
+fn what_can_not_be_captured_is_named() {
+    let to = ["-w", "/dev/null"];
+    let with = |flags: &[&'static str]| [flags, &to].concat();
+    refused(&with(&["-i", "lo", "-i", "lo"]), &["lo is there twice"]);
+    refused(
+        &with(&["-i", "lo", "--filter", "tcp prot 80"]),
+        &["\"prot\"", "tcp prot 80"],
+    );
+    refused(
+        &with(&["-i", "lo", "--filter-bpf", "4,6 0 0"]),
+        &["tcpdump -ddd"],
+    );
+    refused(&with(&["-i", "lo", "--snap", "10"]), &["10", "64"]);
+    refused(
+        &with(&["-i", "lo", "--ring", "1KB"]),
+        &["--ring 1 KB", "512KiB"],
+    );
+    refused(&with(&["-i", "lo", "--ring", "5GB"]), &["2GiB"]);
+    refused(
+        &with(&["-i", "lo", "--netns", "longhaul-no-such-place"]),
+        &["longhaul-no-such-place", "ip netns add"],
+    );
+    refused(&with(&["-i", "lo", "--files", "3"]), &["--rotate"]);
+    refused(&with(&["-i", "lo", "--rotate", "1KB"]), &["1MB or more"]);
+    refused(
+        &["-i", "lo", "--rotate", "1MB", "-w", "-"],
+        &["standard output"],
+    );
+    refused(&["-i", "lo", "--json", "-w", "-"], &["standard output"]);
+}
+
+#[test]
+fn a_file_that_is_there_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.pcapng");
+    std::fs::write(&file, "precious").unwrap();
+    let file_name = file.to_str().unwrap();
+    refused(&["-i", "lo", "-w", file_name], &["trace.pcapng", "--force"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn a_missing_interface_is_named_or_the_right_to_look() {
+    let output = capture(&["-i", "nosuch0", "-w", "/dev/null"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let (code, word) = match rustix::process::geteuid().is_root() {
+        true => (2, "nosuch0"),
+        false => (3, "CAP_NET_RAW"),
+    };
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(word), "{said}");
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul tap live` on a wire between two namespaces.
+
+use crate::tap_process::{Wire, may_use_namespaces};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+#[test]
+fn the_records_of_a_flow_add_up_to_what_it_carried() {
+    if !may_use_namespaces() {
+        return;
+    }
+    const BYTES: u64 = 4_000_000;
+    let wire = Wire::new("live");
+    let mut live = Command::new(longhaul_testbed::longhaul())
+        .args([
+            "tap",
+            "live",
+            "--json",
+            "-i",
+            "v0",
+            "--netns",
+            wire.left_name(),
+        ])
+        .args(["--filter", "tcp port 5201"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(live.stdout.take().unwrap()).lines();
+    // There is no word of its beginning in JSON: what it sees is what tells that it looks.
+    let mut carried = 0;
+    thread::scope(|scope| {
+        let transfer = scope.spawn(|| {
+            thread::sleep(Duration::from_secs(2));
+            wire.transfer(BYTES as usize, 5201);
+        });
+        for line in lines {
+            let record: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            assert_eq!(record["server"], "10.66.9.2:5201", "{record}");
+            assert_eq!(record["interface"], "v0", "{record}");
+            let upload = &record["upload"];
+            carried += upload["acked_bps"].as_u64().unwrap_or(0) / 8;
+            if carried >= BYTES {
+                assert!(upload["acks"].as_u64().unwrap() > 0, "{record}");
+                assert!(upload["rtt_ns"].as_u64().unwrap() > 0, "{record}");
+                break;
+            }
+        }
+        transfer.join().unwrap();
+    });
+    // SYN and FIN count as a byte each.
+    assert!((BYTES..=BYTES + 2).contains(&carried), "{carried}");
+    kill_process(Pid::from_child(&live), Signal::INT).unwrap();
+    assert!(live.wait().unwrap().success());
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul link` between two network namespaces, with real sockets at both ends.
+
+use longhaul_testnet::link_process::{
+    Testbed, may_use_namespaces,
+    traffic::{datagrams, transfer},
+};
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_byte_survives_every_trouble() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let troubles = [
+        "--delay",
+        "2ms",
+        "--rate",
+        "1gbit",
+        "--jitter",
+        "uniform:300us,reorder",
+        "--loss",
+        "0.3%",
+        "--duplicate",
+        "0.5%",
+        "--corrupt",
+        "0.1%",
+        "--reorder",
+        "0.5%:1ms",
+        "--ack-thin",
+        "1",
+    ];
+    for addresses in [
+        ["10.66.0.1/30", "10.66.0.2/30"],
+        ["fd66::1/64", "fd66::2/64"],
+    ] {
+        for delivery in ["bulk", "exact"] {
+            let flags = [troubles.as_slice(), &["--delivery", delivery]].concat();
+            let bed = Testbed::start("trouble", addresses, &flags);
+            transfer(&bed, 4 << 20);
+            let end = bed.stop();
+            assert!(end.contains("segments delivered"), "{end}");
+        }
+    }
+}
+
+#[test]
+fn large_packets_and_no_offload_carry_the_same_bytes() {
+    if !may_use_namespaces() {
+        return;
+    }
+    for flags in [
+        ["--mtu", "9000"].as_slice(),
+        &["--no-offload"],
+        &["--threads", "2"],
+    ] {
+        let bed = Testbed::start("mtu", ["10.66.1.1/30", "10.66.1.2/30"], flags);
+        transfer(&bed, 16 << 20);
+    }
+}
+
+/// The settings of one direction, as `show --json` has them.
+fn settings(bed: &Testbed, direction: usize) -> serde_json::Value {
+    let shown = bed.show(&["--json"]);
+    let line = shown.lines().nth(direction).unwrap();
+    serde_json::from_str::<serde_json::Value>(line).unwrap()["settings"].clone()
+}
+
+#[test]
+fn settings_in_force_are_shown_and_set_back() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let set = [
+        ("delay", "1ms"),
+        ("jitter", "uniform:1ms"),
+        ("order", "switch"),
+        ("rate", "100mbit"),
+        ("overhead", "38"),
+        ("queue", "500p"),
+        ("rule", "red"),
+        ("loss", "0.1%"),
+        ("duplicate", "0.1%"),
+        ("corrupt", "0.1%"),
+        ("reorder", "1%:1ms"),
+        ("ack-thin", "1"),
+        ("ack-hold", "20ms"),
+        ("ack-pace", "60000"),
+        ("ack-buffer", "500"),
+    ];
+    let bed = Testbed::start("shown", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
+    let defaults = settings(&bed, 0);
+    assert_eq!(
+        (&defaults["delay"], &defaults["loss"]),
+        (&"0ns".into(), &"none".into())
+    );
+    assert!(bed.set("rate", "100mbit").success() && bed.set("delay", "1ms").success());
+    for (key, value) in set {
+        assert!(bed.set(key, value).success(), "{key} {value}");
+    }
+    for direction in [0, 1] {
+        let now = settings(&bed, direction);
+        assert_eq!(now["rate"], "100Mbit/s");
+        assert_eq!(
+            (&now["queue"], &now["loss"]),
+            (&"500p".into(), &"0.1%".into())
+        );
+        assert_eq!(
+            (&now["order"], &now["ack-hold"]),
+            (&"switch".into(), &"20ms".into())
+        );
+    }
+    let text = bed.show(&[]);
+    for line in [
+        "shown",
+        "loss        0.1%",
+        "queue       500p",
+        "reorder     1%:1ms",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+    for key in ["rule", "queue", "trace"]
+        .into_iter()
+        .chain(set.map(|(key, _)| key))
+    {
+        assert!(bed.set(key, "default").success(), "{key}");
+    }
+    assert_eq!(settings(&bed, 0), defaults);
+    for (key, value) in [
+        ("reorder", "0"),
+        ("reorder", "none"),
+        ("duplicate", "none"),
+        ("corrupt", "none"),
+        ("trace", "none"),
+        ("loss", "0"),
+        ("loss", "none"),
+        ("jitter", "none"),
+        ("delay", "0"),
+    ] {
+        assert!(bed.set(key, value).success(), "{key} {value}");
+    }
+    for (key, value) in [
+        ("queue", "10"),
+        ("loss", "1"),
+        ("duplicate", "1"),
+        ("reorder", "1:5ms"),
+    ] {
+        assert_eq!(bed.set(key, value).code(), Some(2), "{key} {value}");
+    }
+    assert_eq!(settings(&bed, 1), defaults, "nothing was touched");
+}
+
+#[test]
+fn a_change_of_the_schedule_is_shown() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--delay", "1ms", "--at", "0.1s: delay 2ms"];
+    let bed = Testbed::start("scheduled", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
+    let end = Instant::now() + Duration::from_secs(60);
+    while settings(&bed, 0)["delay"] != "2ms" {
+        assert!(Instant::now() < end, "{}", bed.show(&[]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What waits is bounded by it, and on an idle line nothing waits.
+#[test]
+fn a_queue_shorter_than_a_packet_lets_an_idle_line_carry_it() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--rate", "100mbit", "--queue", "10B"];
+    let bed = Testbed::start("tiny", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
+    assert_eq!(datagrams(&bed, 1), [1]);
+}
+
+#[test]
+fn exactly_the_numbered_packets_are_lost() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
+    let bed = Testbed::start("numbered", ["10.66.2.1/30", "10.66.2.2/30"], &flags);
+    assert_eq!(datagrams(&bed, 10), [1, 3, 4, 8, 9, 10]);
+}
+
+#[test]
+fn the_same_seed_loses_the_same_packets() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let arrived = |seed| {
+        let flags = ["--loss", "20%", "--seed", seed];
+        let bed = Testbed::start("seed", ["10.66.3.1/30", "10.66.3.2/30"], &flags);
+        datagrams(&bed, 200)
+    };
+    assert_eq!(arrived("5"), arrived("5"));
+    assert_ne!(arrived("5"), arrived("6"));
+}
+
+#[test]
+fn nothing_arrives_early_and_a_change_takes_hold() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start(
+        "change",
+        ["10.66.4.1/30", "10.66.4.2/30"],
+        &["--delay", "20ms"],
+    );
+    let one_way = || {
+        let start = Instant::now();
+        assert_eq!(datagrams(&bed, 1), [1]);
+        // The receiver's own patience of 700 ms comes on top of the delay.
+        start.elapsed().saturating_sub(Duration::from_millis(700))
+    };
+    assert!(one_way() >= Duration::from_millis(20));
+    assert!(bed.set("delay", "60ms").success());
+    assert!(one_way() >= Duration::from_millis(60));
+    assert!(bed.set("loss", "100%").success());
+    assert!(datagrams(&bed, 5).is_empty());
+    assert_eq!(
+        bed.set("rate", "0gbit").code(),
+        Some(2),
+        "refused while it runs"
+    );
+}
+
+#[test]
+fn a_killed_link_leaves_nothing_behind() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start("killed", ["10.66.5.1/30", "10.66.5.2/30"], &[]);
+    assert!(bed.interfaces().contains("wan0"));
+    let bed = bed.kill();
+    assert!(!bed.interfaces().contains("wan0"));
+    assert_eq!(
+        bed.set("delay", "1ms").code(),
+        Some(2),
+        "its name is free again"
+    );
+}
+
+#[test]
+fn counters_add_up() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--forward", "loss=at:1-40", "--backward", "loss=at:9999"];
+    let bed = Testbed::start("counters", ["10.66.6.1/30", "10.66.6.2/30"], &flags);
+    assert_eq!(datagrams(&bed, 100).len(), 60);
+    let records = bed.records_after_stop();
+    let checks: Vec<_> = records
+        .iter()
+        .filter(|r| r["record"] == "selfcheck")
+        .collect();
+    assert_eq!(checks.len(), 2);
+    let forward = checks.iter().find(|r| r["direction"] == "forward").unwrap();
+    assert_eq!(forward["segments"], 100);
+    assert_eq!(forward["delivered_segments"], 60);
+    assert_eq!(forward["drops"]["loss"], 40);
+    assert_eq!(forward["device_overflow"], 0);
+}

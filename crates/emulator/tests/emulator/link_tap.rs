@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul link --tap`: what is in the file is what happened, to the segment and the nanosecond.
+
+use longhaul_packet::capture::Fate;
+use longhaul_testnet::link_process::{
+    Testbed, may_use_namespaces,
+    tap_file::{Segment, TapFile},
+    traffic::{datagrams, transfer},
+};
+use serde_json::Value;
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+const FORWARD: u32 = 0;
+const BACKWARD: u32 = 1;
+
+/// A link with a tap, and where its file is.
+struct Tapped {
+    bed: Testbed,
+    directory: tempfile::TempDir,
+}
+
+impl Tapped {
+    fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tap.pcapng");
+        let flags = [&["--tap", path.to_str().unwrap()], flags].concat();
+        Self {
+            bed: Testbed::start(name, addresses, &flags),
+            directory,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("tap.pcapng")
+    }
+
+    fn read(&self) -> TapFile {
+        TapFile::read(std::fs::read(self.path()).unwrap())
+    }
+
+    /// Ends the link; the file and the self-checks, forward first.
+    fn end(self) -> (TapFile, [Value; 2]) {
+        let Self { bed, directory } = self;
+        let records = bed.records_after_stop();
+        let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
+        assert_eq!(file.damage, [], "it ends with a whole block");
+        assert_eq!(file.interfaces, ["left", "right"]);
+        (file, self_checks(&records))
+    }
+}
+
+fn self_checks(records: &[Value]) -> [Value; 2] {
+    ["forward", "backward"].map(|direction| {
+        let mut checks = records.iter().filter(|r| r["record"] == "selfcheck");
+        checks
+            .find(|r| r["direction"] == direction)
+            .unwrap()
+            .clone()
+    })
+}
+
+fn fate(segment: &Segment) -> Fate {
+    segment.truth.unwrap().fate
+}
+
+/// Numbers, from 1, of the arrivals with that fate.
+fn numbers(arrivals: &[Segment], wanted: Fate) -> Vec<usize> {
+    let numbered = (1..).zip(arrivals);
+    let found = numbered.filter(|(_, record)| fate(record) == wanted);
+    found.map(|(number, _)| number).collect()
+}
+
+/// One direction of a link with a constant rate, as its flags say.
+struct Wire {
+    nanos_a_byte: u64,
+    delay_ns: u64,
+    queue_limit: u64,
+}
+
+/// When a segment left the queue for the transmitter, and how long it is.
+struct Sent {
+    begun: u64,
+    len: u64,
+}
+
+impl Wire {
+    /// Works out from the arrivals alone what each must have found and when it must have come out,
+    /// and holds the file to it.
+    fn check(&self, arrivals: &[Segment], departures: &[Segment]) {
+        let mut departures = departures.iter();
+        let mut sent: Vec<Sent> = Vec::new();
+        let mut free_at = 0;
+        for arrival in arrivals {
+            let (at, len) = (arrival.at_ns, u64::from(arrival.wire_len));
+            let waiting = sent.iter().rev().take_while(|earlier| earlier.begun > at);
+            let queue: u64 = waiting.map(|earlier| earlier.len).sum();
+            assert_eq!(arrival.truth.unwrap().queue_bytes, queue as u32);
+            match fate(arrival) {
+                Fate::Lost => continue,
+                Fate::Dropped => assert!(queue + len > self.queue_limit, "there was room"),
+                Fate::Passed => assert!(queue + len <= self.queue_limit, "there was none"),
+                Fate::Thinned => panic!("no rule for ACKs is set"),
+            }
+            if fate(arrival) == Fate::Passed {
+                let begun = at.max(free_at);
+                free_at = begun + len * self.nanos_a_byte;
+                sent.push(Sent { begun, len });
+                let Some(departure) = departures.next() else {
+                    continue;
+                };
+                assert_eq!(departure.at_ns, free_at + self.delay_ns);
+                assert_eq!(departure.wire_len, arrival.wire_len);
+                assert_eq!(departure.headers, arrival.headers);
+            }
+        }
+        assert!(
+            departures.next().is_none(),
+            "nothing came out that did not come"
+        );
+    }
+}
+
+#[test]
+fn a_transfer_is_recorded_to_the_nanosecond() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire {
+        nanos_a_byte: 80,
+        delay_ns: 5_000_000,
+        queue_limit: 30_000,
+    };
+    let shape = ["--rate", "100mbit", "--delay", "5ms", "--queue", "30KB"];
+    let loss = ["--backward", "loss=at:50,60-62,700"];
+    for flags in [
+        ["--threads", "1", "--delivery", "bulk"],
+        ["--threads", "2", "--delivery", "exact"],
+    ] {
+        let flags = [&shape[..], &loss, &flags].concat();
+        let tapped = Tapped::start("tap", ["10.66.20.1/30", "10.66.20.2/30"], &flags);
+        transfer(&tapped.bed, 4 << 20);
+        let (file, checks) = tapped.end();
+        for direction in [FORWARD, BACKWARD] {
+            let (arrivals, departures) = (file.arrivals(direction), file.departures(direction));
+            wire.check(&arrivals, &departures);
+            let check = &checks[direction as usize];
+            assert_eq!(check["segments"], arrivals.len());
+            assert_eq!(check["delivered_segments"], departures.len());
+            let dropped = numbers(&arrivals, Fate::Dropped).len();
+            assert_eq!(check["drops"]["overflow"], dropped);
+            assert_eq!(dropped > 0, direction == BACKWARD, "slow start overflows");
+            assert_eq!(check["tap_missed"]["arrivals"], 0);
+        }
+        let lost = numbers(&file.arrivals(BACKWARD), Fate::Lost);
+        assert_eq!(lost, [50, 60, 61, 62, 700]);
+        assert!(numbers(&file.arrivals(FORWARD), Fate::Lost).is_empty());
+        statistics_tell_all(&file, &checks);
+    }
+}
+
+/// At each interface: what came in there and what came out there, none missing.
+fn statistics_tell_all(file: &TapFile, checks: &[Value; 2]) {
+    for (interface, out) in [(0, &checks[1]), (1, &checks[0])] {
+        let statistics = &file.statistics[interface];
+        let here = |segment: &&Segment| segment.interface == interface as u32;
+        let segments = file.segments.iter().filter(here).count() as u64;
+        assert_eq!(statistics.received, Some(segments));
+        assert_eq!(statistics.if_dropped, Some(0));
+        let comment = format!("\"direction\":{}", out["direction"]);
+        assert!(file.contains(&comment), "its self-check is there");
+    }
+}
+
+#[test]
+fn each_segment_of_a_super_packet_has_headers_of_its_own() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let tapped = Tapped::start("headers", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
+    transfer(&tapped.bed, 1 << 20);
+    let (file, _) = tapped.end();
+    let sent = file.arrivals(BACKWARD);
+    let first = TcpSegment::of(&sent[0]).seq;
+    let mut next = first;
+    for segment in &sent {
+        let tcp = TcpSegment::of(segment);
+        let end = tcp.seq.wrapping_add(tcp.len);
+        // Whatever is sent again begins earlier.
+        assert!(tcp.seq.wrapping_sub(next) as i32 <= 0, "no gap");
+        if end.wrapping_sub(next) as i32 > 0 {
+            next = end;
+        }
+        assert!(segment.wire_len <= 1_500);
+    }
+    let syn_and_fin = 2;
+    assert_eq!(next.wrapping_sub(first), (1 << 20) + syn_and_fin);
+}
+
+/// What a segment takes of the sequence.
+struct TcpSegment {
+    seq: u32,
+    len: u32,
+}
+
+impl TcpSegment {
+    /// Of IPv4 headers that stand for themselves: complete, and with the right length.
+    fn of(segment: &Segment) -> Self {
+        let (ip, tcp) = segment.headers.split_at(20);
+        let total = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
+        assert_eq!(total, segment.wire_len);
+        let header = usize::from(tcp[12] >> 4) * 4;
+        assert_eq!(tcp.len(), header, "headers and nothing else");
+        let (syn, fin) = (u32::from(tcp[13] >> 1 & 1), u32::from(tcp[13] & 1));
+        Self {
+            seq: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
+            len: total - 20 - header as u32 + syn + fin,
+        }
+    }
+}
+
+#[test]
+fn numbered_losses_are_where_they_were() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
+    let tapped = Tapped::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
+    assert_eq!(datagrams(&tapped.bed, 10), [1, 3, 4, 8, 9, 10]);
+    let (file, _) = tapped.end();
+    let arrivals = file.arrivals(FORWARD);
+    assert_eq!(numbers(&arrivals, Fate::Lost), [2, 5, 6, 7]);
+    let delays = numbers(&arrivals, Fate::Passed)
+        .into_iter()
+        .zip(file.departures(FORWARD));
+    for (number, departure) in delays {
+        assert_eq!(departure.at_ns, arrivals[number - 1].at_ns + 1_000_000);
+    }
+}
+
+#[test]
+fn duplicates_and_damage_are_seen_where_they_come_out() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--forward", "duplicate=100%", "--forward", "corrupt=100%"];
+    let tapped = Tapped::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
+    assert_eq!(datagrams(&tapped.bed, 50).len(), 50, "the copies are sound");
+    let (file, _) = tapped.end();
+    let (arrivals, departures) = (file.arrivals(FORWARD), file.departures(FORWARD));
+    assert_eq!((arrivals.len(), departures.len()), (50, 100));
+    let wrong_bits = |pair: &[Segment], arrival: &Segment| -> u32 {
+        let ip = pair
+            .iter()
+            .flat_map(|record| record.headers.iter().zip(&arrival.headers).take(20));
+        ip.map(|(out, came)| (out ^ came).count_ones()).sum()
+    };
+    let pairs = departures.chunks(2).zip(&arrivals);
+    let wrong: Vec<_> = pairs
+        .map(|(pair, arrival)| wrong_bits(pair, arrival))
+        .collect();
+    assert!(wrong.iter().all(|bits| *bits <= 1), "{wrong:?}");
+    assert!(wrong.contains(&1), "some bits are of IP headers");
+}
+
+#[test]
+fn thinned_acks_are_told_from_lost_ones() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--forward", "ack-thin=2", "--delay", "2ms"];
+    let tapped = Tapped::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
+    transfer(&tapped.bed, 8 << 20);
+    let (file, checks) = tapped.end();
+    let thinned = numbers(&file.arrivals(FORWARD), Fate::Thinned).len();
+    assert!(thinned > 0);
+    assert_eq!(checks[0]["drops"]["ack_rule"], thinned);
+}
+
+#[test]
+fn a_killed_link_leaves_a_file_that_can_be_read() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let tapped = Tapped::start("tapkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
+    datagrams(&tapped.bed, 10);
+    let begun = Instant::now();
+    while tapped.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let Tapped { bed, directory } = tapped;
+    let _bed = bed.kill();
+    let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
+    assert_eq!(
+        (file.arrivals(FORWARD).len(), file.departures(FORWARD).len()),
+        (10, 10)
+    );
+}
+
+/// Both interfaces are taken, so the second link never begins.
+#[test]
+fn a_link_that_cannot_start_empties_no_file() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let old = directory.path().join("old.pcapng");
+    std::fs::write(&old, "what was recorded before").unwrap();
+    let _bed = Testbed::start("taken", ["10.66.29.1/30", "10.66.29.2/30"], &[]);
+    let first = format!("taken-{}", std::process::id());
+    let end = |end: &str| format!("link-{first}-{end}:wan0:10.66.29.1/30");
+    let second = Command::new(longhaul_testbed::longhaul())
+        .args(["link", "--name", &format!("{first}-again"), "--tap"])
+        .arg(&old)
+        .args(["--left", &end("l"), "--right", &end("r")])
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    assert_eq!(std::fs::read(&old).unwrap(), b"what was recorded before");
+}
+
+/// The file is a pipe that nobody empties until the link has ended.
+#[test]
+fn a_disk_that_stands_still_costs_records_and_no_traffic() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = fifo(directory.path());
+    let (go, wait) = mpsc::channel::<()>();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || read_later(&pipe, &wait)
+    });
+    let flags = ["--tap", pipe.to_str().unwrap(), "--tap-memory", "5MB"];
+    let bed = Testbed::start("stall", ["10.66.26.1/30", "10.66.26.2/30"], &flags);
+    transfer(&bed, 48 << 20);
+    go.send(()).unwrap();
+    let checks = self_checks(&bed.records_after_stop());
+    let file = TapFile::read(reader.join().unwrap());
+    for direction in [FORWARD, BACKWARD] {
+        let check = &checks[direction as usize];
+        let missed = |which: &str| check["tap_missed"][which].as_u64().unwrap();
+        let arrivals = file.arrivals(direction).len() as u64 + missed("arrivals");
+        let departures = file.departures(direction).len() as u64 + missed("departures");
+        assert_eq!(check["segments"], arrivals);
+        assert_eq!(check["delivered_segments"], departures);
+        assert_eq!(check["no_memory"], 0);
+    }
+    let missing =
+        |direction: usize, which| checks[direction]["tap_missed"][which].as_u64().unwrap();
+    assert!(
+        missing(1, "arrivals") > 0,
+        "48 MiB are more than 5 MB of notes"
+    );
+    let left = missing(0, "arrivals") + missing(1, "departures");
+    let right = missing(1, "arrivals") + missing(0, "departures");
+    let told: Vec<_> = file
+        .statistics
+        .iter()
+        .map(|statistics| statistics.if_dropped)
+        .collect();
+    assert_eq!(told, [Some(left), Some(right)]);
+}
+
+/// The file is a pipe whose reader goes away.
+#[test]
+fn a_disk_that_fails_ends_the_file_and_not_the_link() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = fifo(directory.path());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || {
+            File::open(pipe)
+                .unwrap()
+                .read_exact(&mut [0; 1000])
+                .unwrap();
+        }
+    });
+    let flags = ["--tap", pipe.to_str().unwrap()];
+    let bed = Testbed::start("broken", ["10.66.28.1/30", "10.66.28.2/30"], &flags);
+    transfer(&bed, 8 << 20);
+    reader.join().unwrap();
+    transfer(&bed, 1 << 20);
+    let (status, said) = bed.stop_anyhow();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the tap ends here: Broken pipe"), "{said}");
+    assert!(!said.contains(" 0 missing"), "{said}");
+}
+
+fn fifo(directory: &Path) -> PathBuf {
+    let pipe = directory.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    pipe
+}
+
+fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
+    let mut pipe = File::open(pipe).unwrap();
+    go.recv().unwrap();
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Whether `tshark` is here. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+fn have_tshark() -> bool {
+    let there = Command::new("tshark").arg("--version").output().is_ok();
+    longhaul_testbed::skip::unless(there, "tshark")
+}
+
+#[test]
+fn tshark_counts_the_same() {
+    if !may_use_namespaces() || !have_tshark() {
+        return;
+    }
+    let flags = ["--delay", "1ms", "--forward", "loss=at:3"];
+    let tapped = Tapped::start("tshark", ["10.66.27.1/30", "10.66.27.2/30"], &flags);
+    transfer(&tapped.bed, 1 << 20);
+    let Tapped { bed, directory } = tapped;
+    bed.stop();
+    let path = directory.path().join("tap.pcapng");
+    let file = TapFile::read(std::fs::read(&path).unwrap());
+    let said = Command::new("tshark")
+        .args(["-q", "-z", "io,stat,0", "-r"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let row = said.lines().find(|line| line.contains("<>")).unwrap();
+    let counts: Vec<u64> = row
+        .rsplit('|')
+        .filter_map(|cell| cell.trim().parse().ok())
+        .collect();
+    let bytes = file
+        .segments
+        .iter()
+        .map(|record| u64::from(record.wire_len));
+    let [seen_bytes, frames] = counts[..] else {
+        panic!("{said}");
+    };
+    assert_eq!(frames, file.segments.len() as u64, "{said}");
+    assert_eq!(seen_bytes, bytes.sum::<u64>(), "{said}");
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab run` of several scenarios: a folder each, a page over all, and what stands is kept.
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Simulated, so that it needs neither root nor time.
+const SCENARIO: &str = r#"
+title = "TITLE"
+question = "how fast?"
+repetitions = 1
+simulate = true
+
+[[cells]]
+vary = {}
+
+[[links]]
+name = "path"
+between = ["a", "b"]
+rate = "10mbit"
+delay = "5ms"
+
+[[flows]]
+name = "bulk"
+program = "iperf3"
+from = "a"
+to = "b"
+duration = "2s"
+
+[[check]]
+name = "fast enough"
+value = "goodput_bps"
+want = ">= WANT"
+"#;
+
+/// Writes `NAME.toml`; its check holds if at most 10 Mbit/s are wanted.
+fn scenario(folder: &Path, name: &str, want: &str) {
+    let text = SCENARIO.replace("TITLE", name).replace("WANT", want);
+    fs::write(folder.join(name).with_extension("toml"), text).unwrap();
+}
+
+fn lab(folder: &Path, arguments: &[&str]) -> Output {
+    lab_into(folder, "out", arguments)
+}
+
+fn lab_into(folder: &Path, out: &str, arguments: &[&str]) -> Output {
+    Command::new(longhaul_testbed::longhaul())
+        .current_dir(folder)
+        .args(["lab", "run", "--out", out])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn began(folder: &Path, name: &str) -> String {
+    let text = fs::read(folder.join("out").join(name).join("result.json")).unwrap();
+    let result: Value = serde_json::from_slice(&text).unwrap();
+    result["started"].as_str().unwrap().to_owned()
+}
+
+/// As if a program had been missing.
+fn fail(folder: &Path, name: &str) {
+    let file = folder.join("out").join(name).join("result.json");
+    let mut result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    result["cells"][0]["runs"][0]["failed"] = "no iperf3".into();
+    fs::write(file, result.to_string()).unwrap();
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn what_stands_is_kept_and_the_rest_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    scenario(at, "one", "1e6");
+    scenario(at, "two", "1e6");
+    let both = ["one.toml", "two.toml"];
+    let first = lab(at, &both);
+    let text = said(&first.stdout);
+    assert!(first.status.success(), "{}", said(&first.stderr));
+    assert!(
+        text.contains("2 of 2 scenarios pass all their checks"),
+        "{text}"
+    );
+    let index = fs::read_to_string(at.join("out/index.html")).unwrap();
+    assert!(index.contains("./one/report.html") && index.contains("./two/report.html"));
+
+    let (one, two) = (began(at, "one"), began(at, "two"));
+    fs::remove_dir_all(at.join("out/two")).unwrap();
+    let second = lab(at, &both);
+    assert!(said(&second.stderr).contains("(1/2) one: stands, kept"));
+    assert_eq!(began(at, "one"), one);
+    assert_ne!(began(at, "two"), two);
+
+    fail(at, "two");
+    let third = lab(at, &both);
+    assert!(said(&third.stderr).contains("(1/2) one: stands, kept"));
+    assert!(!said(&third.stderr).contains("(2/2) two: stands"));
+    assert!(third.status.success(), "{}", said(&third.stderr));
+
+    // Another seed is another lab.
+    lab(at, &[&both[..], &["--seed", "8"]].concat());
+    assert_ne!(began(at, "one"), one);
+    let one = began(at, "one");
+    lab(at, &[&both[..], &["--seed", "8", "--fresh"]].concat());
+    assert_ne!(began(at, "one"), one);
+}
+
+#[test]
+fn a_check_that_does_not_hold_is_told_at_the_end_and_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    scenario(folder.path(), "one", "1e9");
+    scenario(folder.path(), "two", "1e6");
+    for _ in 0..2 {
+        let output = lab(folder.path(), &["one.toml", "two.toml"]);
+        let text = said(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("1 of 1 not met"), "{text}");
+        assert!(text.contains("1 of 2 scenarios pass"), "{text}");
+    }
+}
+
+/// A machine without time for it, as the journal of an interrupted lab: the lab goes on with nothing left to do.
+fn busy(folder: &Path, name: &str, disturbed: &[bool]) {
+    let out = folder.join("out").join(name);
+    let file = out.join("result.json");
+    let result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let began = json!({ "began": { "at": result["started"], "identity": result["identity"] } });
+    let mut lines = vec![began];
+    for (turn, disturbed) in disturbed.iter().enumerate() {
+        let mut run = json!({ "goodput_bps": 7.6e6 });
+        if *disturbed {
+            run["disturbed"] = json!("half of path's segments left 3 ms late");
+        }
+        lines.push(json!({ "done": { "turn": turn, "spent_s": 1.0, "offloads": {}, "run": run } }));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(out.join("raw/.journal.jsonl"), text).unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_machine_that_is_too_busy_decides_no_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // 9 Mbit/s are wanted and, where it is busy, 7.6 measured.
+    for name in ["one", "two"] {
+        scenario(at, name, "9e6");
+        lab_into(at, &format!("out/{name}"), &[&format!("{name}.toml")]);
+    }
+    busy(at, "one", &[true]);
+    let alone = lab_into(at, "out/one", &["one.toml"]);
+    let (out, error) = (said(&alone.stdout), said(&alone.stderr));
+    assert_eq!(alone.status.code(), Some(4), "{out}{error}");
+    let line =
+        "not decided: fast enough: the machine was too busy; measured 7600000, wanted >= 9e6";
+    assert!(out.contains(line), "{out}");
+    assert!(error.contains("1 of 1 checks not decided"), "{error}");
+    let page = fs::read_to_string(at.join("out/one/report.html")).unwrap();
+    assert!(page.contains("1 of 1 checks not decided"));
+    let result: Value =
+        serde_json::from_slice(&fs::read(at.join("out/one/result.json")).unwrap()).unwrap();
+    assert_eq!(result["checks"][0]["pass"], false);
+    assert_eq!(result["checks"][0]["undecided"], "the machine was too busy");
+
+    // Kept as it stands, and told again.
+    let both = lab(at, &["one.toml", "two.toml"]);
+    let text = said(&both.stdout);
+    assert_eq!(both.status.code(), Some(4), "{text}{}", said(&both.stderr));
+    assert!(text.contains("1 of 1 not decided"), "{text}");
+    assert!(text.contains("1 of 2 scenarios pass all"), "{text}");
+
+    // What is broken for certain goes before.
+    busy(at, "two", &[false]);
+    let broken = lab(at, &["one.toml", "two.toml"]);
+    assert_eq!(broken.status.code(), Some(1), "{}", said(&broken.stdout));
+}
+
+#[test]
+fn nothing_begins_if_one_of_them_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    scenario(at, "one", "1e6");
+    fs::create_dir(at.join("other")).unwrap();
+    scenario(&at.join("other"), "one", "1e6");
+    for (arguments, reason) in [
+        (&["one.toml", "two.toml"][..], "two.toml"),
+        (
+            &["one.toml", "other/one.toml"],
+            "another scenario here is called one too",
+        ),
+        (&["one.toml", "one.toml", "--set", "x=1"], "x"),
+        (&["--all", "one.toml"], "--all"),
+        (&[], "SCENARIO"),
+    ] {
+        let output = lab(at, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            said(&output.stderr).contains(reason),
+            "{}",
+            said(&output.stderr)
+        );
+        assert!(!at.join("out").exists(), "{arguments:?}");
+    }
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What flows of a scenario can be: congestion control, pacing and window of one flow, FTP.
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, kill_process},
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Two hosts, but for what is between them.
+const HOSTS: &str = r#"
+title = "test"
+question = "does it work?"
+repetitions = 1
+[[cells]]
+vary = {}
+[[links]]
+name = "wire"
+between = ["server", "client"]
+"#;
+
+/// So near that a run is over at once.
+const WIRE: &str = "kind = 'veth'\n";
+
+/// With a rate that makes two seconds of 50 MB: a sample, ten of which are taken a second, sees who sends it.
+const LINE: &str = "rate = '200mbit'\n";
+
+/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+fn may_use_namespaces() -> bool {
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
+}
+
+/// The right to load, which takes root of the machine, not of a user namespace. Names of congestion
+/// controls are the machine's: one test at a time, those of `longhaul cc` included.
+fn may_load() -> Option<File> {
+    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
+    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root").then(|| {
+        let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        turn
+    })
+}
+
+fn registered() -> BTreeSet<String> {
+    let names = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = fs::read_to_string(names).unwrap();
+    names.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The scenario's result, and what was said.
+fn run(flows: &str, out: &Path) -> (Value, String) {
+    run_over(WIRE, flows, out)
+}
+
+fn run_over(link: &str, flows: &str, out: &Path) -> (Value, String) {
+    let file = out.join("test.toml");
+    fs::write(&file, [HOSTS, link, flows].concat()).unwrap();
+    let output = Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "run"])
+        .arg(&file)
+        .args(["--json", "--out"])
+        .arg(out)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (result, said)
+}
+
+fn flow(name: &str, program: &str, keys: &str) -> String {
+    format!(
+        "[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = 'server'\nto = 'client'\n{keys}\n"
+    )
+}
+
+/// Samples of senders of more than a megabyte.
+fn samples(result: &Value, out: &Path) -> Vec<Value> {
+    let files = result["raw"].as_array().unwrap().iter();
+    let mut files = files.filter_map(Value::as_str);
+    let file = files
+        .find(|file| file.ends_with("/tcp_info.jsonl"))
+        .unwrap();
+    let lines = fs::read_to_string(out.join(file)).unwrap();
+    let samples = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    samples
+        .filter(|sample: &Value| sample["bytes_acked"].as_u64() > Some(1_000_000))
+        .collect()
+}
+
+fn good(result: &Value, said: &str) {
+    assert_eq!(
+        result["cells"][0]["runs"][0]["failed"],
+        Value::Null,
+        "{said}"
+    );
+    assert!(result["cells"][0]["runs"][0].is_object(), "{said}");
+}
+
+#[test]
+fn each_flow_has_its_own_congestion_control_and_pace() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let flows = [
+        flow(
+            "down",
+            "iperf3",
+            "duration = '1s'\ncc = 'reno'\npace = '100mbit'",
+        ),
+        flow(
+            "up",
+            "iperf3",
+            "duration = '1s'\ndirection = 'upload'\ncc = 'cubic+pace'\nwindow = '64KB'",
+        ),
+        flow(
+            "get",
+            "curl",
+            "size = '20MB'\ncc = 'reno'\npace = '200mbit'",
+        ),
+        flow(
+            "other",
+            "curl",
+            "size = '20MB'\ncc = 'cubic'\npace = '150mbit'",
+        ),
+    ];
+    let (result, said) = run(&flows.concat(), out.path());
+    good(&result, &said);
+    let samples = samples(&result, out.path());
+    let seen = |port: u64| {
+        let of_port = |sample: &&Value| {
+            ["local", "remote"].iter().any(|end| {
+                let end = sample[*end].as_str().unwrap();
+                end.ends_with(&format!(":{port}"))
+            })
+        };
+        let sample = samples.iter().rfind(of_port);
+        let sample = sample.unwrap_or_else(|| panic!("no sample of port {port}"));
+        let name = sample["congestion"].as_str().unwrap().to_owned();
+        (name, sample["pacing_rate_bps"].as_f64().unwrap())
+    };
+    let close = |rate: f64, to: f64| (rate / to - 1.0).abs() < 0.01;
+    let (name, rate) = seen(5201);
+    assert!(name == "reno" && close(rate, 1e8), "{name} {rate}");
+    assert_eq!(seen(5202).0, "cubic");
+    let (name, rate) = seen(80);
+    assert!(name == "reno" && close(rate, 2e8), "{name} {rate}");
+    let (name, rate) = seen(8081);
+    assert!(name == "cubic" && close(rate, 1.5e8), "{name} {rate}");
+    let window = samples
+        .iter()
+        .filter(|sample| sample["remote"].as_str().unwrap().ends_with(":5202"));
+    let window = window
+        .filter_map(|sample| sample["send_window_bytes"].as_u64())
+        .max();
+    assert!(
+        window.is_some_and(|window| (32_000..=66_000).contains(&window)),
+        "{window:?}"
+    );
+    let carried = |name: &str| {
+        let metrics = &result["cells"][0]["metrics"];
+        metrics[format!("{name}_goodput_bps")]["median"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(
+        carried("get") < 2.05e8 && carried("down") < 1.05e8,
+        "{said}"
+    );
+}
+
+#[test]
+fn longhauls_controls_are_there_for_the_run_each_with_its_parameters() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    let flows = [
+        flow("plain", "iperf3", "duration = '1s'\ncc = 'lh_bic'"),
+        flow(
+            "three",
+            "iperf3",
+            "duration = '1s'\ncc = 'lh_bic:ack_shift=3'",
+        ),
+        flow(
+            "get",
+            "curl",
+            "size = '20MB'\ncc = 'lh_bic:ack_shift=3+pace'",
+        ),
+    ];
+    let (result, said) = run(&flows.concat(), out.path());
+    good(&result, &said);
+    let provided = result["congestion_controls"].as_array().unwrap();
+    assert_eq!(provided.len(), 2, "{provided:?}");
+    let name = |asked: &str| {
+        let found = provided.iter().find(|one| one["asked"] == asked).unwrap();
+        assert_eq!(found["by"], "longhaul");
+        found["name"].as_str().unwrap().to_owned()
+    };
+    let (plain, three) = (name("lh_bic"), name("lh_bic:ack_shift=3"));
+    assert!(plain.starts_with("lh_bic") && three.starts_with("lh_bic") && plain != three);
+    assert_eq!(provided[1]["parameters"]["ack_shift"], 3);
+    let used: std::collections::BTreeSet<String> = samples(&result, out.path())
+        .iter()
+        .map(|sample| sample["congestion"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(used, [plain.clone(), three.clone()].into());
+    assert!(!registered().contains(&three), "{:?}", registered());
+}
+
+#[test]
+fn a_relays_legs_have_longhauls_controls_too() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
+                 [relays.relay]\nhttp = '0.0.0.0:3128'\nallow_from = '10.9.0.0/16'\n\
+                 cc_near = 'lh_scalable:md_shift=2'\n";
+    let get = flow("get", "curl", "size = '50MB'\nproxy = 'http://relay:3128'");
+    let out = tempfile::tempdir().unwrap();
+    let (result, said) = run_over(LINE, &[relay, &get].concat(), out.path());
+    good(&result, &said);
+    let provided = &result["congestion_controls"][0];
+    assert_eq!(provided["asked"], "lh_scalable:md_shift=2");
+    let samples = samples(&result, out.path());
+    let seen = |host: &str| {
+        let of_host = samples.iter().filter(|sample| sample["host"] == host);
+        let names = of_host.map(|sample| sample["congestion"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert!(seen("relay").contains(&provided["name"]), "{samples:?}");
+    assert!(!seen("server").contains(&provided["name"]), "{samples:?}");
+}
+
+#[test]
+fn kill_9_takes_longhauls_controls_away() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("test.toml");
+    let flow = flow(
+        "bulk",
+        "iperf3",
+        "duration = '60s'\ncc = 'lh_scalable:ai=77'",
+    );
+    fs::write(&file, [HOSTS, WIRE, &flow].concat()).unwrap();
+    let before = registered();
+    let mut lab = Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "run"])
+        .arg(&file)
+        .arg("--out")
+        .arg(out.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let new = || {
+        let now = registered();
+        let mut new = now
+            .difference(&before)
+            .filter(|name| name.starts_with("lh_scalable"));
+        new.next().cloned()
+    };
+    let name = until(new).expect("it is registered");
+    kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
+    lab.wait().unwrap();
+    until(|| (!registered().contains(&name)).then_some(())).expect("it is gone");
+}
+
+/// What `look` finds, within a time that only a failure takes.
+fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() > give_up {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_ftp_server_sends_as_its_host_does() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    let host = "[hosts.server]\ncongestion_control = 'lh_scalable:md_shift=2'\n";
+    let flow = flow("get", "ftp", "size = '50MB'");
+    let (result, said) = run_over(LINE, &[host, &flow].concat(), out.path());
+    good(&result, &said);
+    let name = result["congestion_controls"][0]["name"].as_str().unwrap();
+    let samples = samples(&result, out.path());
+    assert!(!samples.is_empty());
+    assert!(
+        samples.iter().all(|sample| sample["congestion"] == name),
+        "{samples:?}"
+    );
+}
+
+#[test]
+fn a_flow_of_ftp_has_a_control_of_its_own() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = "[hosts.server]\ncongestion_control = 'cubic'\n";
+    for direction in ["download", "upload"] {
+        let out = tempfile::tempdir().unwrap();
+        let keys = format!("size = '50MB'\ncc = 'reno'\ndirection = '{direction}'");
+        let flow = flow("f", "ftp", &keys);
+        let (result, said) = run_over(LINE, &[host, &flow].concat(), out.path());
+        good(&result, &said);
+        let samples = samples(&result, out.path());
+        assert!(!samples.is_empty(), "{direction}");
+        assert!(
+            samples.iter().all(|sample| sample["congestion"] == "reno"),
+            "{direction}: {samples:?}"
+        );
+    }
+}
+
+#[test]
+fn ftp_carries_files_both_ways_and_their_content_is_checked() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let flows = [
+        flow("get", "ftp", "size = '3MB'"),
+        flow("active", "ftp", "size = '3MB'\nactive = true"),
+        flow("put", "ftp", "size = '3MB'\ndirection = 'upload'"),
+    ];
+    let (result, said) = run(&flows.concat(), out.path());
+    good(&result, &said);
+    let metrics = &result["cells"][0]["metrics"];
+    for name in ["get", "active", "put"] {
+        let seconds = &metrics[format!("{name}_download_s")]["median"];
+        assert!(
+            seconds.as_f64().is_some_and(|seconds| seconds > 0.0),
+            "{metrics}"
+        );
+    }
+    assert!(result["host"]["programs"]["vsftpd"].is_string());
+}
+
+#[test]
+fn ftp_goes_through_proxies() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
+                 [relays.relay]\nsocks5 = '0.0.0.0:1080'\nhttp = '0.0.0.0:3128'\n\
+                 allow_from = '10.9.0.0/16'\n";
+    let flows = [
+        relay.to_owned(),
+        flow(
+            "socks",
+            "ftp",
+            "size = '1MB'\nproxy = 'socks5h://relay:1080'",
+        ),
+        flow("http", "ftp", "size = '1MB'\nproxy = 'http://relay:3128'"),
+        flow(
+            "put",
+            "ftp",
+            "size = '1MB'\nproxy = 'socks5h://relay:1080'\ndirection = 'upload'",
+        ),
+    ];
+    let out = tempfile::tempdir().unwrap();
+    let (result, said) = run(&flows.concat(), out.path());
+    good(&result, &said);
+    let folder = fs::read_dir(out.path().join("raw")).unwrap();
+    let folder = folder
+        .flatten()
+        .find(|entry| entry.path().is_dir())
+        .unwrap();
+    let records = fs::read_to_string(folder.path().join("relay-relay.jsonl")).unwrap();
+    let connections = records.matches("\"record\":\"connection\"").count();
+    // A control and a data connection over SOCKS each way; HTTP is one.
+    assert!(connections >= 5, "{connections}: {records}");
+}
+
+#[test]
+fn what_a_flow_cannot_be_is_refused_before_anything_is_touched() {
+    let refusals = [
+        (
+            "program = 'copy'\nsize = '1MB'",
+            "unknown variant `copy`, expected one of `curl`",
+        ),
+        (
+            "program = 'udt'\nduration = '1s'\ncc = 'reno'",
+            "has a rate control of its own",
+        ),
+        (
+            "program = 'iperf3'\nduration = '1s'\ncc = 'reno:x=1'",
+            "reno has no parameters",
+        ),
+        (
+            "program = 'iperf3'\nduration = '1s'\ncc = 'bic:ack_shift=99'",
+            "whole number",
+        ),
+        (
+            "program = 'iperf3'\nduration = '1s'\npace = '1mbit'\ngap = '1ms'",
+            "exclude",
+        ),
+        (
+            "program = 'ftp'\nsize = '1MB'\npace = true",
+            "pace and gap are keys of",
+        ),
+        (
+            "program = 'curl'\nsize = '1MB'\nwindow = '64KB'",
+            "tcp_rmem",
+        ),
+    ];
+    for (keys, reason) in refusals {
+        let out = tempfile::tempdir().unwrap();
+        let flows = format!("[[flows]]\nname = 'f'\nfrom = 'server'\nto = 'client'\n{keys}\n");
+        let (_, said) = run(&flows, out.path());
+        assert!(said.contains(reason), "{keys}: {said}");
+        assert!(!out.path().join("raw").exists());
+    }
+}
+
+#[test]
+fn udt_runs_beside_tcp_and_is_measured_as_it_is() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let flows = [
+        flow(
+            "ours",
+            "udt",
+            "cc = 'udt'\nduration = '2s'\nomit = '1s'\ndirection = 'upload'",
+        ),
+        flow(
+            "down",
+            "udt",
+            "size = '2MB'\nparallel = 2\nstart = '3500ms'",
+        ),
+        flow(
+            "theirs",
+            "iperf3",
+            "cc = 'reno'\nduration = '2s'\nomit = '1s'",
+        ),
+        "[[measure]]\nname = 'late_bps'\nof = 'goodput_bps'\nflow = 'ours'\nfrom = '1s'\n"
+            .to_owned(),
+        "[[measure]]\nname = 'trip_us'\nof = 'srtt_us'\nflow = 'ours'\nfrom = '1s'\n".to_owned(),
+    ];
+    let (result, said) = run_over(LINE, &flows.concat(), out.path());
+    good(&result, &said);
+    let run = &result["cells"][0]["runs"][0];
+    for metric in [
+        "ours_goodput_bps",
+        "down_goodput_bps",
+        "theirs_goodput_bps",
+        "late_bps",
+        "trip_us",
+    ] {
+        assert!(run[metric].as_f64() > Some(1.0), "{metric}: {run}");
+    }
+    let both =
+        run["ours_goodput_bps"].as_f64().unwrap() + run["theirs_goodput_bps"].as_f64().unwrap();
+    assert!(both < 210e6, "{run}");
+}

@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab run` on plain veth wires: what it writes, what it refuses, and that nothing is
+//! left however it ends.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Client and server with a router between them.
+const WIRES: &str = r#"
+title = "test"
+question = "does it work?"
+seed = 3
+
+[parameters]
+size = "3MB"
+
+[quick]
+size = "1MB"
+
+[[links]]
+name = "near"
+kind = "veth"
+between = ["client", "router"]
+
+[[links]]
+name = "far"
+kind = "veth"
+between = ["router", "server"]
+"#;
+
+const DOWNLOAD: &str = r#"
+[[cells]]
+vary = { size = "3MB" }
+
+[[flows]]
+name = "get"
+program = "curl"
+from = "server"
+to = "client"
+size = "${size}"
+"#;
+
+const LONG: &str = r#"
+[[cells]]
+vary = { size = "3MB" }
+
+[[flows]]
+name = "flood"
+program = "iperf3"
+from = "server"
+to = "client"
+duration = "60s"
+"#;
+
+/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+fn may_use_namespaces() -> bool {
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+}
+
+/// A scenario in a directory of its own.
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(scenario: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        fs::write(directory.path().join("test.toml"), scenario.concat()).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["lab", "run"])
+            .arg(self.path("test.toml"))
+            .arg("--out")
+            .arg(self.path("out"));
+        command
+    }
+
+    fn run(&self, flags: &[&str]) -> Output {
+        self.command(longhaul()).args(flags).output().unwrap()
+    }
+
+    fn check(&self) -> Output {
+        let mut command = Command::new(longhaul());
+        command.args(["lab", "check"]).arg(self.path("test.toml"));
+        command.output().unwrap()
+    }
+
+    fn result(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.path("out/result.json")).unwrap()).unwrap()
+    }
+}
+
+fn longhaul() -> &'static Path {
+    Path::new(longhaul_testbed::longhaul())
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Needs /dev/net/tun beside root.
+#[test]
+fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = WIRES.replacen("kind = \"veth\"", "delay = \"1ms\"\ntap = true", 1);
+    let text = ["repetitions = 1\nwarmup = 0\n", &wire, DOWNLOAD].concat();
+    let bench = Bench::new(&[&text]);
+    let output = bench.run(&["--quick"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let raw = bench.result()["raw"].clone();
+    let files = raw
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|file| file.as_str());
+    let taps: Vec<_> = files.filter(|file| file.ends_with(".pcapng")).collect();
+    assert!(
+        matches!(taps[..], [tap] if tap.ends_with("/link-near.pcapng")),
+        "{raw}"
+    );
+    let bytes = fs::read(bench.path("out").join(taps[0])).unwrap();
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    // The cell's 3 MB, which `--quick` leaves, are 2072 segments and more, at both ends.
+    assert!(bytes.len() > 4_100 * 100, "{} bytes", bytes.len());
+
+    let run = &bench.result()["cells"][0]["runs"][0];
+    let figure = |name: &str| {
+        run[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("no {name}: {run}"))
+    };
+    assert!(figure("ack_diff_mean_bytes") >= 1448.0);
+    assert!(figure("packets_per_ack_ratio") >= 1.0);
+    assert!(figure("duplicate_acks") >= 0.0);
+    let course = &run["series"]["taps"][0];
+    // Data leaves the router for the client, whose end of this wire is the left one.
+    assert_eq!(
+        (&course["flow"], &course["link"]),
+        (&"get".into(), &"near".into())
+    );
+    for stream in ["data_bps", "acked_bps"] {
+        let rates = course[stream]["mean"].as_array().unwrap();
+        let sum: f64 = rates.iter().filter_map(serde_json::Value::as_f64).sum();
+        let bytes = sum * course["bin_ms"].as_f64().unwrap() / 8e3;
+        assert!(
+            (2.94e6..3.09e6).contains(&bytes),
+            "{stream}: {bytes} of 3 MB"
+        );
+    }
+    let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
+    assert!(page.contains("Data rate above, rate by AckDiff below"));
+
+    let gone = wire.replacen("tap = true", "tap = true\ntap_keep = false", 1);
+    let bench = Bench::new(&["repetitions = 1\n", &gone, DOWNLOAD]);
+    let output = bench.run(&["--quick"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let result = bench.result();
+    assert!(result["cells"][0]["runs"][0]["ack_diff_mean_bytes"].is_f64());
+    let raw = result["raw"].to_string();
+    assert!(!raw.contains("pcapng"), "{raw}");
+
+    let veth = WIRES.replacen("kind = \"veth\"", "kind = \"veth\"\ntap = true", 1);
+    let refused = Bench::new(&[&veth, DOWNLOAD]).run(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("only an emulated link has a tap"));
+}
+
+#[test]
+fn a_download_leaves_a_result_a_report_and_raw_records() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&[WIRES, "repetitions = 2\nwarmup = 1\n"]);
+    // Top-level keys stand before tables.
+    let text = ["repetitions = 2\nwarmup = 1\n", WIRES, DOWNLOAD].concat();
+    fs::write(bench.path("test.toml"), text).unwrap();
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("report.html"));
+
+    let result = bench.result();
+    let runs = result["cells"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2, "the warm-up run is not counted");
+    let run = &runs[0];
+    let (seconds, rate) = (
+        run["download_s"].as_f64().unwrap(),
+        run["goodput_bps"].as_f64().unwrap(),
+    );
+    assert!(
+        (rate * seconds / 8.0 - 3e6).abs() < 1.0,
+        "3 MB in {seconds} s is not {rate} bit/s"
+    );
+    assert_eq!(result["testbed"]["hosts"].as_array().unwrap().len(), 3);
+    assert!(bench.path("out/report.html").exists());
+    for raw in result["raw"].as_array().unwrap() {
+        assert!(
+            bench.path("out").join(raw.as_str().unwrap()).exists(),
+            "{raw}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_used_before_keeps_what_the_lab_did_not_write() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD]);
+    assert!(bench.run(&[]).status.success());
+    fs::write(bench.path("out/raw/notes.txt"), "mine").unwrap();
+    let other = DOWNLOAD.replacen("3MB", "2MB", 1);
+    let text = ["repetitions = 1\n", WIRES, &other].concat();
+    fs::write(bench.path("test.toml"), text).unwrap();
+    assert!(bench.run(&[]).status.success());
+    let mut left: Vec<_> = fs::read_dir(bench.path("out/raw"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, [".written", "01-size=2MB-1", "notes.txt"]);
+    fs::write(bench.path("out/raw/01-size=2MB-1/notes.txt"), "mine").unwrap();
+    let refused = bench.run(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(bench.path("out/raw/01-size=2MB-1/notes.txt").exists());
+}
+
+#[test]
+fn both_directions_of_iperf3_and_a_check_that_fails() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flow = |name: &str, from: &str, to: &str, direction: &str| {
+        format!(
+            "[[flows]]\nname = {name:?}\nprogram = \"iperf3\"\nfrom = {from:?}\nto = {to:?}\n\
+             direction = {direction:?}\nsize = \"2MB\"\nparallel = 2\n"
+        )
+    };
+    let check =
+        "[[check]]\nname = \"impossible\"\nvalue = \"goodput_bps{size=3MB}\"\nwant = \">= 1e18\"\n"
+            .replace("1e18", "1000000000000000000");
+    let cell = "[[cells]]\nvary = { size = \"3MB\" }\n";
+    let up = flow("up", "client", "server", "upload");
+    let down = flow("down", "server", "client", "download");
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, cell, &up, &down, &check]);
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("1 of 1 checks not met"),
+        "{}",
+        stderr(&output)
+    );
+    let result = bench.result();
+    let run = &result["cells"][0]["runs"][0];
+    assert!(run["up_goodput_bps"].as_f64().unwrap() > 0.0, "{run}");
+    assert!(run["down_goodput_bps"].as_f64().unwrap() > 0.0, "{run}");
+    assert_eq!(result["checks"][0]["pass"], false);
+}
+
+#[test]
+fn a_flow_beyond_its_limit_is_a_failed_run() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let endless = LONG.replace("duration = \"60s\"", "size = \"100TB\"");
+    let bench = Bench::new(&["repetitions = 1\nlimit = \"1s\"\n", WIRES, &endless]);
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
+    assert!(failed.contains("limit of 1 s"), "{failed}");
+}
+
+/// Needs /dev/net/tun beside root. Its flow would wait for the limit.
+#[test]
+fn a_link_that_dies_ends_its_run_at_once_and_is_named() {
+    let killed = "link-near ended with signal: 9";
+    a_link_that_gets(rustix::process::Signal::KILL, "500s", killed);
+}
+
+/// What it did is not known, whatever the flows say.
+#[test]
+fn a_link_that_stands_still_fails_its_run() {
+    let stopped = "link-near did not end when the run was over";
+    a_link_that_gets(rustix::process::Signal::STOP, "1s", stopped);
+}
+
+fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str) {
+    if !may_use_namespaces() {
+        return;
+    }
+    let probe = r#"
+        [[cells]]
+        vary = { size = "3MB" }
+        [[flows]]
+        name = "look"
+        program = "probe"
+        from = "router"
+        to = "client"
+    "#;
+    let bench = Bench::new(&[
+        "repetitions = 1\n",
+        &WIRES.replacen("kind = \"veth\"", "kind = \"emulated\"", 1),
+        probe,
+        &format!("duration = {lasts:?}\n"),
+    ]);
+    let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
+    let (name, value) = mark.split_once('=').unwrap();
+    let mut command = bench.command(longhaul());
+    let mut lab = command.env(name, value).spawn().unwrap();
+    let of = |pid: &u32, word: &str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0)
+            .any(|one| one == word.as_bytes())
+    };
+    let find = |word| marked(&mark).into_iter().find(|pid| of(pid, word));
+    wait_for(|| find("probe")).expect("the flow began");
+    let link = rustix::process::Pid::from_raw(find("link").unwrap() as i32).unwrap();
+    rustix::process::kill_process(link, signal).unwrap();
+    // A link that stands still is waited for.
+    let status = within(Duration::from_secs(60), || lab.try_wait().unwrap());
+    assert_eq!(status.expect("the lab still runs").code(), Some(1));
+    let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
+    assert!(failed.contains(failure), "{failed}");
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_touched() {
+    let wrong = [
+        (WIRES.replace("title", "titel"), "line 2, column 1"),
+        (WIRES.replace("kind = \"veth\"", "delay = \"-3ms\""), "-3ms"),
+        (
+            WIRES.replacen("kind = \"veth\"", "dealy = \"3ms\"", 1),
+            "line 14, column 1: unknown field `dealy`",
+        ),
+        (
+            WIRES.replace("\"router\"]", "\"client\"]"),
+            "joins a host with itself",
+        ),
+        (
+            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'godput_bps'\nwant = '>= 1'\n"),
+            "line 23, column 9: check \"c\": no run gives a metric \"godput_bps\"",
+        ),
+        (
+            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'upload_s'\nwant = '>= 1'\n"),
+            "line 23, column 9: check \"c\": no run gives a metric \"upload_s\"",
+        ),
+        (
+            format!("{WIRES}[hosts.client]\ncongestion_control = 'cubik'\n"),
+            "line 22, column 22: in the cell \"size=3MB\": no congestion control \"cubik\"",
+        ),
+        (
+            format!(
+                "{WIRES}[[flows]]\nname = 'x'\nprogram = 'iperf3'\nfrom = 'client'\nto = 'server'\nduration = '1500ms'\n"
+            ),
+            "line 26, column 12: in the cell \"size=3MB\": flow \"x\": duration is 1.5 s",
+        ),
+        (
+            format!("{WIRES}[sysctl]\n'kernel.panic' = 1\n"),
+            "is no setting of a host",
+        ),
+    ];
+    for (text, named) in wrong {
+        let bench = Bench::new(&[&text, DOWNLOAD]);
+        let output = bench.run(&[]);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{named}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{}", stderr(&output));
+        assert!(!bench.path("out").exists());
+        let checked = bench.check();
+        assert_eq!(checked.status.code(), Some(2));
+        assert_eq!(stderr(&checked), stderr(&output));
+    }
+    let bench = Bench::new(&[WIRES, DOWNLOAD]);
+    for flags in [
+        ["--set", "sise=1GB"],
+        ["--only", "size=7MB"],
+        ["--set", "size=much"],
+    ] {
+        assert_eq!(bench.run(&flags).status.code(), Some(2), "{flags:?}");
+    }
+}
+
+/// What only the machine can tell is refused by `lab check` as by a run.
+#[test]
+fn what_this_machine_lacks_is_refused_by_check_too() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let lacking = [
+        ("'net.ipv4.tcp_rmen' = 1", "net.ipv4.tcp_rmen"),
+        (
+            "'net.ipv4.tcp_congestion_control' = 'cubik'",
+            "net.ipv4.tcp_congestion_control = \"cubik\"",
+        ),
+        ("'net.ipv4.tcp_sack' = 'much'", "net.ipv4.tcp_sack"),
+        // One of the whole machine.
+        ("'net.ipv4.tcp_mem' = '1 2 3'", "net.ipv4.tcp_mem"),
+    ];
+    for (setting, named) in lacking {
+        let text = format!("{WIRES}[sysctl]\n{setting}\n");
+        let bench = Bench::new(&[&text, DOWNLOAD]);
+        let (ran, checked) = (bench.run(&[]), bench.check());
+        for output in [&ran, &checked] {
+            assert_eq!(output.status.code(), Some(3), "{}", stderr(output));
+            assert!(stderr(output).contains(named), "{}", stderr(output));
+        }
+        assert_eq!(stderr(&checked), stderr(&ran));
+        assert!(!bench.path("out").exists());
+    }
+    let bench = Bench::new(&[WIRES, DOWNLOAD]);
+    assert_eq!(bench.check().status.code(), Some(0));
+}
+
+/// A run that was killed goes on where it was, and what it did before counts.
+#[test]
+fn an_interrupted_run_goes_on() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flow = "[[flows]]\nname = \"get\"\nprogram = \"iperf3\"\nfrom = \"server\"\nto = \"client\"\nduration = \"1s\"\n";
+    let cells = "[vary]\nsize = [\"1MB\", \"2MB\", \"3MB\", \"4MB\"]\n";
+    let bench = Bench::new(&["repetitions = 2\n", WIRES, cells, flow]);
+    let mut lab = bench
+        .command(longhaul())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let journal = bench.path("out/raw/.journal.jsonl");
+    let done = || {
+        fs::read_to_string(&journal)
+            .unwrap_or_default()
+            .matches("\"done\"")
+            .count()
+    };
+    let before = wait_for(|| Some(done()).filter(|done| *done >= 2)).expect("two runs ended");
+    send(&lab, rustix::process::Signal::KILL);
+    lab.wait().unwrap();
+
+    let other = bench.run(&["--seed", "99"]);
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
+    assert!(stderr(&other).contains("--fresh"), "{}", stderr(&other));
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).starts_with("Going on: "),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        !stderr(&output).contains("[2/8]"),
+        "{before} were done: {}",
+        stderr(&output)
+    );
+    let result = bench.result();
+    for cell in result["cells"].as_array().unwrap() {
+        assert_eq!(cell["runs"].as_array().unwrap().len(), 2, "{cell}");
+    }
+    assert_eq!(result["resumed"].as_array().unwrap().len(), 1);
+    for raw in result["raw"].as_array().unwrap() {
+        assert!(
+            bench.path("out").join(raw.as_str().unwrap()).exists(),
+            "{raw}"
+        );
+    }
+    assert!(!journal.exists());
+}
+
+#[test]
+fn kill_9_leaves_nothing() {
+    ends_with_nothing_left(rustix::process::Signal::KILL, |status| {
+        status.code().is_none()
+    });
+}
+
+#[test]
+fn a_terminated_lab_leaves_nothing_and_says_how_it_ended() {
+    // 128 + SIGTERM.
+    ends_with_nothing_left(rustix::process::Signal::TERM, |status| {
+        status.code() == Some(143)
+    });
+}
+
+#[test]
+fn an_interrupted_lab_leaves_nothing_and_says_how_it_ended() {
+    // 128 + SIGINT.
+    ends_with_nothing_left(rustix::process::Signal::INT, |status| {
+        status.code() == Some(130)
+    });
+}
+
+/// Starts a long run, sends `signal` to the process that the user started, and looks for what is
+/// left of the run: processes with its mark in their environment.
+fn ends_with_nothing_left(signal: rustix::process::Signal, ended: fn(ExitStatus) -> bool) {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, LONG]);
+    let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
+    let (name, value) = mark.split_once('=').unwrap();
+    let mut command = bench.command(longhaul());
+    let mut lab = command
+        .env(name, value)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The lab, PID 1 and the worker of the sandbox, an iperf3 server and an iperf3 client.
+    let before =
+        wait_for(|| Some(marked(&mark)).filter(|found| found.len() >= 5)).expect("the run began");
+    assert!(before.contains(&lab.id()));
+
+    send(&lab, signal);
+    let status = lab.wait().unwrap();
+    assert!(ended(status), "{status}");
+    let left = wait_for(|| marked(&mark).is_empty().then_some(()));
+    assert!(left.is_some(), "left: {:?}", marked(&mark));
+}
+
+fn send(lab: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(lab);
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Every process that inherited the mark.
+fn marked(mark: &str) -> BTreeSet<u32> {
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let with_mark = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == mark.as_bytes())
+    };
+    processes
+        .filter_map(|name| name.parse().ok())
+        .filter(with_mark)
+        .collect()
+}
+
+/// What `look` finds within twenty seconds.
+fn wait_for<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
+    within(Duration::from_secs(20), look)
+}
+
+fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let give_up = Instant::now() + time;
+    while Instant::now() < give_up {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+#[test]
+fn an_ordinary_user_runs_it_in_a_user_namespace() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD]);
+    // The build directory may be closed to others. A copy that this process wrote itself could be inherited by
+    // what other tests start meanwhile, and a file that is open for writing is not executed (ETXTBSY).
+    let program = bench.path("longhaul");
+    let copied = Command::new("cp").arg(longhaul()).arg(&program).status();
+    assert!(copied.unwrap().success());
+    let output = bench
+        .command(&program)
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let off =
+        fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|n| n.trim() == "0");
+    match off {
+        true => {
+            assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+            assert!(
+                stderr(&output).contains("user.max_user_namespaces"),
+                "{}",
+                stderr(&output)
+            );
+        }
+        false => assert!(output.status.success(), "{}", stderr(&output)),
+    }
+}

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab run` under simulated time: without root, the same figures each time, and a line for
+//! what can't be simulated.
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const HEAD: &str = "title = 'test'\nquestion = 'how fast?'\nrepetitions = 1\n";
+
+/// Two senders behind links of their own, one bottleneck.
+const DUMBBELL: &str = r#"
+[vary]
+cc = ["reno", "cubic", "lh_bic", "lh_bic:ack_shift=3"]
+
+[[links]]
+name = "near"
+between = ["a", "router"]
+delay = "1ms"
+
+[[links]]
+name = "far"
+between = ["b", "router"]
+delay = "20ms"
+
+[[links]]
+name = "bottleneck"
+between = ["router", "sink"]
+rate = "200mbit"
+delay = "5ms"
+queue = "1bdp"
+
+[[flows]]
+name = "short"
+program = "iperf3"
+from = "a"
+to = "sink"
+duration = "20s"
+cc = "${cc}"
+
+[[flows]]
+name = "long"
+program = "iperf3"
+from = "b"
+to = "sink"
+duration = "20s"
+parallel = 2
+direction = "upload"
+cc = "${cc}"
+"#;
+
+/// A relay between a lossy leg and a long one.
+const RELAYED: &str = r#"
+simulate = true
+[vary]
+relay = [false, true]
+
+[[links]]
+name = "lan"
+between = ["client", "relay"]
+rate = "100mbit"
+delay = "5ms"
+loss = 0.005
+
+[[links]]
+name = "wan"
+between = ["relay", "server"]
+rate = "1gbit"
+delay = "50ms"
+
+[relays.relay]
+when = "${relay}"
+transparent = "0.0.0.0:3129"
+intercept = [5201]
+allow_from = "10.9.0.0/16"
+
+[[flows]]
+name = "get"
+program = "iperf3"
+from = "server"
+to = "client"
+size = "20MB"
+"#;
+
+fn lab(scenario: &str, flags: &[&str], out: &Path) -> Output {
+    let file = out.join("test.toml");
+    fs::write(&file, [HEAD, scenario].concat()).unwrap();
+    Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "run"])
+        .arg(&file)
+        .args(flags)
+        .args(["--json", "--out"])
+        .arg(out.join("out"))
+        .output()
+        .unwrap()
+}
+
+/// The result, and where it is.
+fn run(scenario: &str, flags: &[&str]) -> (Value, tempfile::TempDir) {
+    let out = tempfile::tempdir().unwrap();
+    let output = lab(scenario, flags, out.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    (serde_json::from_slice(&output.stdout).expect(&said), out)
+}
+
+fn refusal(scenario: &str, flags: &[&str]) -> String {
+    let out = tempfile::tempdir().unwrap();
+    let output = lab(scenario, flags, out.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!out.path().join("out").exists());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Cells with their metrics, megabits a second to three places, the rest as it is.
+fn figures(result: &Value) -> Vec<String> {
+    let cells = result["cells"].as_array().unwrap().iter();
+    cells
+        .map(|cell| {
+            assert_eq!(cell["simulated"], true);
+            let run = cell["runs"][0].as_object().unwrap();
+            let metrics = run.iter().filter(|(_, value)| value.is_number());
+            let text: Vec<String> = metrics
+                .map(|(name, value)| match name.strip_suffix("_bps") {
+                    Some(name) => format!("{name} {:.3} Mbit/s", value.as_f64().unwrap() / 1e6),
+                    None => format!("{name} {value:.4}"),
+                })
+                .collect();
+            format!("{} {}", cell["vary"], text.join(", "))
+        })
+        .collect()
+}
+
+#[test]
+fn flows_that_share_a_bottleneck() {
+    let (result, _) = run(DUMBBELL, &["--simulate"]);
+    insta::assert_snapshot!(figures(&result).join("\n"));
+    let (again, _) = run(DUMBBELL, &["--simulate"]);
+    assert_eq!(figures(&again), figures(&result));
+    let goodput = |cell: usize| result["cells"][cell]["runs"][0]["goodput_bps"].as_f64();
+    for cell in 0..4 {
+        let share = goodput(cell).unwrap() / 200e6;
+        assert!((0.8..=0.966).contains(&share), "{cell}: {share}");
+    }
+}
+
+#[test]
+fn a_relay_splits_the_path() {
+    let (result, out) = run(RELAYED, &[]);
+    insta::assert_snapshot!(figures(&result).join("\n"));
+    let goodput = |cell: usize| {
+        result["cells"][cell]["runs"][0]["goodput_bps"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(goodput(1) > 3.0 * goodput(0), "{:?}", figures(&result));
+    let legs = |cell: usize| &result["cells"][cell]["runs"][0]["series"]["legs"];
+    assert_eq!(legs(0).as_array().unwrap().len(), 1);
+    let names: Vec<&Value> = legs(1)
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|leg| &leg["name"])
+        .collect();
+    assert_eq!(names, [&json!("server–relay"), &json!("relay–client")]);
+    let mut raw = result["raw"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str);
+    let file = raw.rfind(|file| file.ends_with("tcp_info.jsonl")).unwrap();
+    let samples = fs::read_to_string(out.path().join("out").join(file)).unwrap();
+    let last: Value = serde_json::from_str(samples.lines().next_back().unwrap()).unwrap();
+    assert_eq!(last["host"], "client");
+    assert!(last["bytes_received"].as_u64().unwrap() >= 20_000_000);
+}
+
+#[test]
+fn a_hundred_gigabits_are_simulated_on_any_machine() {
+    let wide = r#"
+[[cells]]
+vary = {}
+[sysctl]
+"net.ipv4.tcp_rmem" = "4096 131072 500000000"
+"net.ipv4.tcp_wmem" = "4096 131072 500000000"
+[[links]]
+name = "wide"
+between = ["a", "b"]
+rate = "100gbit"
+delay = "2ms"
+[[flows]]
+name = "bulk"
+program = "iperf3"
+from = "a"
+to = "b"
+duration = "500ms"
+omit = "500ms"
+cc = "lh_scalable+pace"
+"#;
+    let (result, _) = run(wide, &["--simulate"]);
+    let goodput = result["cells"][0]["runs"][0]["goodput_bps"]
+        .as_f64()
+        .unwrap();
+    assert!((60e9..97e9).contains(&goodput), "{goodput}");
+    let note = result["about"]["notes"].as_array().unwrap().last().unwrap();
+    assert!(note.as_str().unwrap().contains("imulated"), "{note}");
+}
+
+/// A path that becomes longer, and an hour later would become short again.
+const SWITCHED: &str = r#"
+simulate = true
+[[links]]
+name = "path"
+between = ["a", "b"]
+rate = "20mbit"
+delay = "10ms"
+at = ["2s: delay 30ms", "1h: delay 10ms"]
+
+[[flows]]
+name = "bulk"
+program = "iperf3"
+from = "a"
+to = "b"
+duration = "3s"
+omit = "1s"
+
+[[figure]]
+name = "course"
+kind = "series"
+title = "A course"
+of = "srtt_us"
+"#;
+
+#[test]
+fn what_a_link_changes_is_in_the_result_and_on_the_page() {
+    let (result, out) = run(SWITCHED, &[]);
+    let series = &result["cells"][0]["runs"][0]["series"];
+    assert_eq!(
+        series["events"][0],
+        json!({"at_s": 2.0, "label": "delay 10 → 30 ms"})
+    );
+    assert_eq!(series["begin_s"], 1.0);
+    let page = fs::read_to_string(out.path().join("out/report.html")).unwrap();
+    assert!(page.contains("At 2 s: delay 10 → 30 ms."));
+}
+
+/// Losses at the edge, behind the bottleneck; relays at both ends of the line, one beside the server.
+const LOSSY_EDGE: &str = r#"
+simulate = true
+[vary]
+relays = [false, true]
+[[links]]
+name = "edge"
+between = ["client", "r1"]
+delay = "1ms"
+rate = "10gbit"
+loss = 0.0001
+[[links]]
+name = "line"
+between = ["r1", "r2"]
+delay = "49ms"
+rate = "10gbit"
+[[links]]
+name = "site"
+kind = "veth"
+between = ["r2", "server"]
+[sysctl]
+"net.ipv4.tcp_rmem" = "4096 131072 500000000"
+"net.ipv4.tcp_wmem" = "4096 131072 500000000"
+[relays.r1]
+when = "${relays}"
+transparent = "0.0.0.0:3129"
+allow_from = "10.9.0.0/16"
+intercept = [5201]
+[relays.r2]
+when = "${relays}"
+transparent = "0.0.0.0:3129"
+allow_from = "10.9.0.0/16"
+intercept = [5201]
+cc_near = "cubic"
+[[flows]]
+name = "get"
+program = "iperf3"
+from = "server"
+to = "client"
+duration = "10s"
+omit = "5s"
+cc = "reno"
+"#;
+
+#[test]
+fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
+    let (result, out) = run(LOSSY_EDGE, &[]);
+    insta::assert_snapshot!(figures(&result).join("\n"));
+    let legs = &result["cells"][1]["runs"][0]["series"]["legs"];
+    let legs: Vec<&Value> = legs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|leg| &leg["name"])
+        .collect();
+    assert_eq!(legs, ["r2–r1", "r1–client"]);
+    let raw = result["raw"].as_array().unwrap().iter();
+    let file = raw
+        .filter_map(Value::as_str)
+        .rfind(|file| file.ends_with("tcp_info.jsonl"))
+        .unwrap();
+    let samples = fs::read_to_string(out.path().join("out").join(file)).unwrap();
+    assert!(samples.contains("\"host\":\"r2\",\"local\":\"10.9.1.2:5201\""));
+    assert!(
+        samples
+            .lines()
+            .any(|line| line.contains("\"congestion\":\"cubic\""))
+    );
+}
+
+#[test]
+fn packets_are_spaced_one_by_one_or_in_trains() {
+    // A burst of a train meets a queue of 20 packets; single packets at half the rate never wait.
+    let spaced = |segments: &str| {
+        let scenario = format!(
+            "simulate = true\n[[cells]]\nvary = {{}}\n\
+             [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
+             queue = '20p'\n{segments}\n\
+             [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
+             omit = '3s'\ngap = '240us'\ncc = 'reno'\n"
+        );
+        let run = run(&scenario, &[]).0["cells"][0]["runs"][0].clone();
+        ["goodput_bps", "retransmits"].map(|name| run[name].as_f64().unwrap())
+    };
+    let [goodput, lost] = spaced("gso_max_segs = 1");
+    let gap = 1448.0 * 8.0 / 240e-6;
+    assert!(
+        (goodput / gap - 1.0).abs() < 0.001 && lost == 0.0,
+        "{goodput} {lost}"
+    );
+    let [trains, _] = spaced("");
+    assert!((trains / gap - 1.0).abs() < 0.01, "{trains}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_named() {
+    let said = |from: &str, to: &str| {
+        assert!(DUMBBELL.contains(from), "{from}");
+        refusal(&DUMBBELL.replacen(from, to, 1), &["--simulate"])
+    };
+    assert!(said("cc = \"${cc}\"", "cc = 'bbr'").contains("congestion control \"bbr\""));
+    assert!(
+        said("delay = \"20ms\"", "delay = '20ms'\nloss = 0.1").contains("link \"far\" has loss")
+    );
+    assert!(said("delay = \"20ms\"", "delay = '20ms'\nrate = '10mbit'").contains("queue at both"));
+    assert!(said("queue = \"1bdp\"", "tap = true").contains("has a tap"));
+    assert!(
+        said(
+            "rate = \"200mbit\"\ndelay = \"5ms\"\nqueue = \"1bdp\"",
+            "delay = '5ms'"
+        )
+        .contains("no emulated link with a rate")
+    );
+    let opposite = said("from = \"a\"\nto = \"sink\"", "from = 'sink'\nto = 'a'");
+    assert!(opposite.contains("in the same direction"), "{opposite}");
+    let curl = said(
+        "program = \"iperf3\"\nfrom = \"a\"\nto = \"sink\"\nduration = \"20s\"",
+        "program = 'curl'\nfrom = 'a'\nto = 'sink'\nsize = '1MB'",
+    );
+    assert!(
+        curl.contains("flow \"short\" is program \"curl\""),
+        "{curl}"
+    );
+    assert!(curl.contains("cell"), "{curl}");
+    let profile = "cc_near = \"cubic\"\nconfig.profile.wan.congestion_control = 'reno'";
+    let profile = refusal(&LOSSY_EDGE.replacen("cc_near = \"cubic\"", profile, 1), &[]);
+    assert!(profile.contains("has profiles of its own"), "{profile}");
+}
+
+/// Two congestion controls between the same two hosts, and nobody asks for a figure.
+#[test]
+fn the_page_draws_both_flows_and_says_that_they_are_simulated() {
+    let flow = |name: &str, control: &str| {
+        format!(
+            "[[flows]]\nname = '{name}'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '3s'\ncc = '{control}'\n"
+        )
+    };
+    let both = [flow("first", "reno"), flow("second", "lh_bic")].concat();
+    let scenario = format!(
+        "simulate = true\n[[cells]]\nvary = {{}}\n\
+         [[links]]\nname = 'path'\nbetween = ['a', 'b']\nrate = '20mbit'\ndelay = '10ms'\n{both}"
+    );
+    let (result, out) = run(&scenario, &[]);
+    let series = &result["cells"][0]["runs"][0]["series"];
+    let names = |key: &str, name: fn(&Value) -> &Value| -> Vec<String> {
+        let all = series[key].as_array().unwrap().iter();
+        all.map(|one| name(one).as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        names("legs", |leg| &leg["name"]),
+        ["first (reno) a–b", "second (lh_bic) a–b"]
+    );
+    assert_eq!(
+        names("courses", |course| &course["flow"]),
+        ["first", "second"]
+    );
+    let page = fs::read_to_string(out.path().join("out/report.html")).unwrap();
+    let head = page.split("<main").next().unwrap();
+    assert!(head.contains("Simulated, not run on sockets: all cells"));
+    assert!(page.contains("Goodput of each flow"));
+    // Comments of styles and scripts may have the word, sentences may not.
+    let body = page.split("<body").nth(1).unwrap();
+    let body = body.split("<script").next().unwrap();
+    for words in ["the paper", "paper’s", "The paper"] {
+        assert!(!body.contains(words), "{words}");
+    }
+}

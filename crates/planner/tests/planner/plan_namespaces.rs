@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul plan probe` across a running `longhaul link`. A busy machine makes packets late, never early,
+//! and never wins back what a link lost.
+
+use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+/// A responder in the right namespace; ends with this value.
+struct Responder(Child);
+
+impl Responder {
+    fn start(bed: &Testbed) -> Self {
+        let address = format!("{}:5990", bed.right_address());
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command.args(["plan", "probe", "--for", "10min", "--serve", &address]);
+        command.stdout(Stdio::piped());
+        let mut child = bed.right.run(|| command.spawn()).unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        assert!(line.starts_with("answering"), "{line}");
+        Self(child)
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// The only leg of what a probe from the left writes.
+fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(["plan", "probe", "--json", "--here", "left"]);
+    command.args(flags).arg(host);
+    let output = bed.left.run(|| command.output()).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let file: Value = serde_json::from_slice(&output.stdout).unwrap();
+    file["legs"][0].clone()
+}
+
+#[test]
+fn plan_probe_counts_loss_and_finds_round_trip_mtu_and_capacity() {
+    if !may_use_namespaces() {
+        return;
+    }
+    // The first packet asks for the cookie.
+    let link = [
+        "--delay",
+        "20ms",
+        "--rate",
+        "50mbit",
+        "--forward",
+        "loss=at:5,7-8",
+    ];
+    let bed = Testbed::start("plan-probe", ["10.66.9.1/30", "10.66.9.2/30"], &link);
+    black_hole(&bed);
+    let _responder = Responder::start(&bed);
+    let host = format!("right={}:5990", bed.right_address());
+    let leg = probe(&bed, &["--count", "40", "--interval", "5ms"], &host);
+    assert_eq!(
+        (&leg["from"], &leg["to"]),
+        (&"left".into(), &"right".into())
+    );
+    let measured = &leg["measured"];
+    assert_eq!(
+        (&measured["sent"], &measured["lost"]),
+        (&40.into(), &3.into()),
+        "{leg}"
+    );
+    assert!(measured["rtt_s"]["min"].as_f64().unwrap() >= 0.04, "{leg}");
+    assert_eq!(leg["mtu"], 1200, "{leg}");
+    // A stall makes a train too fast or too slow, but not all of them so.
+    let capacity = |figure: &str| measured["capacity"][figure].as_f64().unwrap() / 50e6;
+    assert!(
+        capacity("min_bps") < 1.25 && capacity("max_bps") > 0.75,
+        "{leg}"
+    );
+    assert_eq!(measured["capacity"]["at_least"], false, "{leg}");
+}
+
+/// Packets longer than 1,200 bytes don't arrive, and nobody says so.
+fn black_hole(bed: &Testbed) {
+    for rule in [
+        "add table inet plan",
+        "add chain inet plan input { type filter hook input priority 0 ; }",
+        "add rule inet plan input meta length > 1200 drop",
+    ] {
+        let nft = || Command::new("nft").arg(rule).status();
+        assert!(bed.right.run(nft).unwrap().success(), "{rule}");
+    }
+}
+
+#[test]
+fn plan_probe_falls_back_to_icmp_and_tcp() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start(
+        "plan-icmp",
+        ["10.66.9.1/30", "10.66.9.2/30"],
+        &["--delay", "10ms"],
+    );
+    let ping = "/proc/sys/net/ipv4/ping_group_range";
+    bed.left
+        .run(|| std::fs::write(ping, "0 2147483647"))
+        .unwrap();
+    let address = bed.right_address().to_string();
+    let icmp = probe(&bed, &["--count", "10"], &address);
+    assert_eq!(icmp["measured"]["by"], "icmp", "{icmp}");
+    assert_eq!(icmp["measured"]["lost"], 0, "{icmp}");
+    assert!(
+        icmp["measured"]["rtt_s"]["min"].as_f64().unwrap() >= 0.02,
+        "{icmp}"
+    );
+    assert_eq!(
+        (icmp["mtu"].clone(), icmp["rate"].clone()),
+        (1500.into(), Value::Null)
+    );
+    // Nothing listens there: a refusal takes a round trip too.
+    let tcp = probe(&bed, &["--count", "3"], &format!("{address}:9"));
+    assert_eq!(tcp["measured"]["by"], "tcp", "{tcp}");
+    assert!(
+        tcp["measured"]["rtt_s"]["min"].as_f64().unwrap() >= 0.02,
+        "{tcp}"
+    );
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who is not answered, and who can't keep others from being answered.
+
+use crate::{
+    relay_admin::ANY,
+    relay_admin::endpoint::{Endpoint, send},
+    relay_admin::forwarding,
+};
+use longhaul_testnet::relay_process::{connect, origin, patient};
+use rustix::process::Signal;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Command, Output},
+};
+
+fn refused(args: &[&str]) -> Output {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.arg("relay").args(args).output().unwrap()
+}
+
+#[test]
+fn off_loopback_it_is_refused_with_the_way_out() {
+    for address in ["0.0.0.0:9100", "192.0.2.1:9100", "[::]:9100"] {
+        let output = refused(&["--socks5", ANY, "--admin", address]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for word in [address, "loopback", "ssh -L", "reverse proxy"] {
+            assert!(said.contains(word), "{said}");
+        }
+    }
+}
+
+/// Nothing else has been opened by then: the first line is the only one.
+#[test]
+fn a_port_in_use_is_one_line() {
+    let taken = TcpListener::bind(ANY).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = refused(&["--socks5", ANY, "--admin", &address]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let line = said.lines().last().unwrap();
+    assert!(line.contains(&format!("--admin {address}")), "{said}");
+    assert!(line.contains("in use"), "{said}");
+    assert!(!said.contains("listening"), "{said}");
+}
+
+#[test]
+fn only_this_host_s_own_names_are_answered() {
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &[]);
+    let endpoint = Endpoint::of(&relay).0;
+    let ask = |request: String| send(endpoint, &request);
+    let get = |host: &str| {
+        ask(format!(
+            "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ))
+    };
+    assert_eq!(get(&endpoint.to_string()).status, 200);
+    assert_eq!(get("localhost").status, 200);
+    let evil = get("evil.example");
+    assert_eq!(evil.status, 421);
+    assert!(!evil.body.contains("longhaul_"), "{}", evil.body);
+    let absolute =
+        "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(absolute.to_owned()).status, 421);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let request = format!(
+            "{method} / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        let answer = ask(request);
+        assert_eq!(answer.status, 405, "{method}");
+        assert!(answer.head.contains("allow: get, head"), "{}", answer.head);
+    }
+    let head = ask("HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned());
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+#[test]
+fn answers_are_for_nobody_else_s_page() {
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &[]);
+    for path in [
+        "/",
+        "/healthz",
+        "/metrics",
+        "/api/v1/status",
+        "/no-such-page",
+    ] {
+        let head = Endpoint::of(&relay).get(path).head;
+        for line in [
+            "cache-control: no-store",
+            "content-security-policy: default-src 'none'",
+            "frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "cross-origin-resource-policy: same-origin",
+        ] {
+            assert!(head.contains(line), "{path}: {head}");
+        }
+        assert!(!head.contains("access-control"), "{path}: {head}");
+    }
+}
+
+/// Those who never finish a request are sent away, and meanwhile others are answered.
+#[test]
+fn slow_clients_keep_nobody_waiting() {
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &[]);
+    let endpoint = Endpoint::of(&relay);
+    let slow = |_| {
+        let mut stream = connect(endpoint.0);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
+        stream
+    };
+    let some: Vec<_> = (0..20).map(slow).collect();
+    assert_eq!(endpoint.get("/").status, 200);
+    // More than there are places: whoever comes then waits until the slow ones' time is up.
+    let many: Vec<_> = (0..60).map(slow).collect();
+    assert_eq!(endpoint.get("/").status, 200);
+    for stream in some.into_iter().chain(many) {
+        assert_ended(stream);
+    }
+}
+
+fn assert_ended(mut stream: TcpStream) {
+    patient(&stream);
+    let mut rest = Vec::new();
+    // A reset is as good an end as an answer.
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
+fn a_head_without_end_is_refused() {
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &[]);
+    let mut stream = connect(Endpoint::of(&relay).0);
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}",
+        "x".repeat(100_000)
+    );
+    // It may be cut before all of it is sent.
+    let _ = stream.write_all(long.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+    assert_eq!(Endpoint::of(&relay).get("/").status, 200);
+}
+
+#[test]
+fn another_address_takes_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.toml");
+    let write = |admin: &str| {
+        let text = format!(
+            "[[listener]]\nkind = 'socks5'\naddress = '{ANY}'\nname = 's'\n[admin]\naddress = '{admin}'"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write(ANY);
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(["relay", "--config"]).arg(&file);
+    let relay = longhaul_testnet::relay_process::Relay::spawn_waiting(command, 2);
+    write("127.0.0.1:9");
+    relay.signal(Signal::HUP);
+    let said = relay.says("configuration reloaded");
+    assert!(said.contains("admin.address takes a restart"), "{said}");
+    assert_eq!(Endpoint::of(&relay).get("/").status, 200);
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `/healthz` in each state that a test can bring about.
+
+use crate::{
+    relay_admin::endpoint::{Endpoint, send},
+    relay_admin::forwarding,
+};
+use longhaul_testnet::relay_process::{Relay, accept, connect, origin, refusing};
+use rustix::process::Signal;
+use std::{
+    io::{Read, Write},
+    process::Command,
+};
+
+#[test]
+fn serving_and_then_draining() {
+    let (listener, address) = origin();
+    let relay = forwarding(address, &["--grace", "20s"]);
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "serving").then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 200);
+
+    let client = connect(relay.address("forward"));
+    let server = accept(&listener);
+    relay.signal(Signal::TERM);
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "draining").then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 503);
+    assert_eq!(endpoint.json("/api/v1/connections")["total"], 1);
+    drop((client, server));
+    let (status, said) = relay.wait();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+}
+
+/// A process that drains is seen until the next one wants its place, and gives way then.
+#[test]
+fn the_next_process_takes_the_address_of_one_that_drains() {
+    let (listener, address) = origin();
+    let first = forwarding(address, &["--grace", "60s"]);
+    let endpoint = Endpoint::of(&first);
+    let at = endpoint.0.to_string();
+    let mut client = connect(first.address("forward"));
+    let mut server = accept(&listener);
+
+    let second = || {
+        Command::new(longhaul_testbed::longhaul())
+            .args(["relay", "--socks5", "127.0.0.1:0", "--admin", &at])
+            .output()
+            .unwrap()
+    };
+    let refused = second();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("in use"),
+        "{refused:?}"
+    );
+
+    first.signal(Signal::TERM);
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "draining").then_some(())
+    });
+    let next = Relay::start(&["--socks5", "127.0.0.1:0", "--admin", &at]);
+    assert_eq!(Endpoint::of(&next).0, endpoint.0);
+    // Only the next one answers from now on.
+    for _ in 0..20 {
+        assert_ne!(endpoint.json("/healthz")["status"], "draining");
+    }
+    assert_eq!(
+        second().status.code(),
+        Some(1),
+        "nobody shares with one that serves"
+    );
+    // The first one's connection goes on all the while.
+    client.write_all(b"still there").unwrap();
+    server.read_exact(&mut [0; 11]).unwrap();
+    drop((client, server));
+    let (status, said) = first.wait();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "serving").then_some(())
+    });
+}
+
+/// Only for a successor, and only while it drains.
+#[test]
+fn a_release_is_refused_to_others() {
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &[]);
+    let endpoint = Endpoint::of(&relay);
+    let ask = |field: &str, host: &str| {
+        let request = format!(
+            "POST /api/v1/release HTTP/1.1\r\nHost: {host}\r\n{field}Content-Length: 0\r\n\
+             Connection: close\r\n\r\n"
+        );
+        send(endpoint.0, &request).status
+    };
+    let successor = "Longhaul-Successor: 1\r\n";
+    assert_eq!(ask(successor, "localhost"), 409);
+    assert_eq!(ask("", "localhost"), 405);
+    assert_eq!(ask(successor, "evil.example"), 405);
+    assert_eq!(endpoint.get("/").status, 200);
+}
+
+/// New connections wait, old ones go on: that is no reason to take the relay out of service.
+#[test]
+fn a_memory_budget_that_is_used_up_is_said_and_is_healthy() {
+    let (listener, address) = origin();
+    let relay = forwarding(address, &["--memory", "256KiB"]);
+    let endpoint = Endpoint::of(&relay);
+    let client = connect(relay.address("forward"));
+    let mut server = accept(&listener);
+    // The client never reads: what does not fit waits in the relay's sockets.
+    let writer = std::thread::spawn(move || while server.write_all(&[0; 1 << 16]).is_ok() {});
+    endpoint.until("/healthz", |health| {
+        (health["memory_exhausted"] == true).then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 200);
+    let status = endpoint.json("/api/v1/status");
+    let bytes = |key: &str| status["relay"][key].as_u64().unwrap();
+    assert_eq!(bytes("memory_budget_bytes"), 256 << 10);
+    assert!(bytes("memory_bytes") > 256 << 10, "{status}");
+    drop(client);
+    writer.join().unwrap();
+}
+
+/// The only way on leads through a dead peer: nobody has to find out by a connection.
+#[test]
+fn cut_off_while_the_only_peer_is_down() {
+    let (socket, dead) = refusing();
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &["--peer", &dead.to_string()]);
+    let endpoint = Endpoint::of(&relay);
+    let health = endpoint.until("/healthz", |health| {
+        (health["status"] == "cut_off").then(|| health.clone())
+    });
+    assert_eq!(health["peers_down"][0], dead.to_string());
+    assert_eq!(endpoint.get("/healthz").status, 503);
+    // A relay rises at that address.
+    drop(socket);
+    let _far = Relay::start(&["--convert", &dead.to_string()]);
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "serving").then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 200);
+}
+
+/// With a fallback it serves, and says what is down.
+#[test]
+fn serving_by_the_fallback_while_a_peer_is_down() {
+    let (_socket, dead) = refusing();
+    let text = format!(
+        "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\n[admin]\naddress = '127.0.0.1:0'\n\
+         [peer.dead]\naddress = '{dead}'\n[[route]]\nvia = ['dead']\nfallback = [[]]\n"
+    );
+    let relay = Relay::configured(&text, 2);
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/healthz", |health| {
+        (health["peers_down"][0] == "dead" && health["status"] == "serving").then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 200);
+}

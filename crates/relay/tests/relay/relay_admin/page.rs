@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The status page in a real browser.
+
+use crate::{
+    relay_admin::ANY,
+    relay_admin::endpoint::{Answer, Endpoint},
+};
+use longhaul_testbed::{
+    browser::axe,
+    browser::frame,
+    browser::{self, Scheme, Shown},
+};
+use longhaul_testnet::relay_process::{Relay, accept, connect, origin};
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+};
+
+/// Names come from the file, and a file may be as odd as it likes.
+const ODD_NAME: &str = "<img src=x onerror=alert(1)>";
+
+fn configured(to: SocketAddr) -> Relay {
+    let text = format!(
+        "[[listener]]\nname = '{ODD_NAME}'\nkind = 'forward'\naddress = '{ANY}'\n\
+         destination = '{to}'\n[peer.tokyo]\naddress = '192.0.2.9'\n[admin]\naddress = '{ANY}'"
+    );
+    Relay::configured(&text, 2)
+}
+
+fn assert_quiet(shown: &Shown) {
+    assert!(shown.console.is_empty(), "{:#?}", shown.console);
+}
+
+/// A relay whose page has something in each of its tables, and both ends of the connection that is open.
+fn busy() -> (Relay, SocketAddr, [TcpStream; 2]) {
+    let (listener, address) = origin();
+    let relay = configured(address);
+    let mut client = connect(relay.address("forward"));
+    let mut server = accept(&listener);
+    client.write_all(&[0; 4000]).unwrap();
+    server.read_exact(&mut [0; 4000]).unwrap();
+    (relay, address, [client, server])
+}
+
+#[test]
+fn shows_listeners_peers_and_a_live_connection() {
+    let (relay, address, [client, _server]) = busy();
+    let url = format!("http://{}/", relay.address("admin"));
+    let Some(shown) = browser::open(&url, 1100) else {
+        return;
+    };
+    for text in [
+        ">serving<".to_owned(),
+        client.local_addr().unwrap().to_string(),
+        address.to_string(),
+        relay.address("forward").to_string(),
+        ">tokyo <small>192.0.2.9:5124<".to_owned(),
+        "nothing more to send".to_owned(),
+        "4 kB".to_owned(),
+        "1 of 1".to_owned(),
+        "<canvas".to_owned(),
+        "&lt;img src=x onerror=alert(1)&gt;".to_owned(),
+    ] {
+        assert!(shown.dom.contains(&text), "no {text} in {}", shown.dom);
+    }
+    assert!(!shown.dom.contains("<img"), "{}", shown.dom);
+    assert_quiet(&shown);
+}
+
+/// Tells what stands in each card of a connection, once there is one.
+const CARDS: &str = "<script>
+const look = () => {
+  const cells = [...document.querySelectorAll('#connections tbody tr > *')];
+  if (cells.length === 0) return setTimeout(look, 100);
+  for (const cell of cells) tell(`${cell.dataset.label ?? 'heading'} ${getComputedStyle(cell).display} ${cell.offsetWidth > 300}`);
+  tell(`drawn ${document.querySelectorAll('.plot canvas').length}`);
+};
+addEventListener('load', () => setTimeout(look, 300));
+</script>";
+
+#[test]
+fn a_phone_has_a_card_for_each_connection_and_nothing_beside_the_page() {
+    let (relay, _, _ends) = busy();
+    let scripts = [CARDS, frame::WIDE].concat();
+    let Some((mut told, console)) = told(Endpoint::of(&relay), &scripts, 390, Scheme::Light) else {
+        return;
+    };
+    told.sort();
+    let labels = [
+        "Age",
+        "Client",
+        "Down",
+        "To the client",
+        "To the destination",
+        "Up",
+        "heading",
+    ];
+    let cards = labels.map(|label| format!("{label} block true"));
+    let rest = ["drawn 1".to_owned(), "wide ".to_owned()];
+    let mut wanted = [&cards[..], &rest[..]].concat();
+    wanted.sort();
+    assert_eq!(told, wanted);
+    assert!(console.is_empty(), "{console:#?}");
+}
+
+/// Tells, just before the checker looks, whether the page has anything to look at.
+const COUNT: &str = "<script>
+addEventListener('load', () => setTimeout(() => tell(`${document.querySelectorAll('#connections tbody tr').length} connection to judge`), 290));
+</script>";
+
+#[test]
+fn the_page_fits_a_desk_and_keeps_the_rules_of_accessibility() {
+    let (relay, _, _ends) = busy();
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/api/v1/connections", |list| {
+        (list["total"] == 1).then_some(())
+    });
+    let Some((wide, _)) = told(endpoint, frame::WIDE, 1280, Scheme::Light) else {
+        return;
+    };
+    assert_eq!(wide, ["wide "]);
+    let Some(scripts) = axe::scripts() else {
+        return;
+    };
+    let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
+    for (width, scheme) in [390, 1280].into_iter().flat_map(schemes) {
+        let scripts = [COUNT, &scripts].concat();
+        let mut told = told(endpoint, &scripts, width, scheme).expect("the browser was there");
+        assert_eq!(told.0.remove(0), "1 connection to judge");
+        let found = axe::found(told);
+        assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
+    }
+}
+
+/// What the page tells in a frame with these scripts at its end, without the policy that forbids both.
+fn told(
+    endpoint: Endpoint,
+    scripts: &str,
+    width: u32,
+    scheme: Scheme,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let scripts = scripts.to_owned();
+    let server = passing(endpoint, move |path, answer| {
+        answer.body = match path {
+            "/" => frame::telling(&answer.body, &scripts),
+            "/frame" => frame::around("/", width),
+            _ => return,
+        };
+        answer.head = "HTTP/1.1 200 OK\r\ncontent-type: text/html".to_owned();
+    });
+    frame::heard(&format!("http://{server}/frame"), width, scheme)
+}
+
+#[test]
+fn shows_how_many_streams_a_leg_has() {
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let relay = crate::relay_admin::forwarding(address, &["--peer", &peer, "--streams", "3"]);
+    let _client = connect(relay.address("forward"));
+    let _server = accept(&listener);
+    Endpoint::of(&relay).until("/api/v1/connections", |list| {
+        let streams = list["connections"][0]["far"]["streams"].as_array()?;
+        (streams.len() == 3).then_some(())
+    });
+    let url = format!("http://{}/", relay.address("admin"));
+    let Some(shown) = browser::open(&url, 1100) else {
+        return;
+    };
+    assert!(shown.dom.contains("3 streams · RTT"), "{}", shown.dom);
+    assert_quiet(&shown);
+}
+
+/// Nothing that the interface may say becomes markup, wherever it stands.
+#[test]
+fn no_text_becomes_markup() {
+    let (listener, address) = origin();
+    let relay = configured(address);
+    let _client = connect(relay.address("forward"));
+    let _server = accept(&listener);
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/api/v1/connections", |list| {
+        (list["total"] == 1).then_some(())
+    });
+    let forger = passing(endpoint, |path, answer| {
+        if path.starts_with("/api/") {
+            let mut value = serde_json::from_str(&answer.body).unwrap();
+            poison(&mut value);
+            answer.body = value.to_string();
+        }
+    });
+    let Some(shown) = browser::open(&format!("http://{forger}/"), 1100) else {
+        return;
+    };
+    let hostile = shown.dom.matches("&lt;b id=\"owned\"&gt;").count();
+    assert!(hostile > 10, "{hostile} places in {}", shown.dom);
+    assert!(!shown.dom.contains("<b id"), "{}", shown.dom);
+    assert_quiet(&shown);
+}
+
+/// A server that passes on what the endpoint answers, changed.
+fn passing(
+    endpoint: Endpoint,
+    change: impl Fn(&str, &mut Answer) + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind(ANY).unwrap();
+    let address = listener.local_addr().unwrap();
+    let change = Arc::new(change);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let change = change.clone();
+            std::thread::spawn(move || pass(client.unwrap(), endpoint, &*change));
+        }
+    });
+    address
+}
+
+fn pass(mut client: TcpStream, endpoint: Endpoint, change: &dyn Fn(&str, &mut Answer)) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if client.read(&mut byte).unwrap_or(0) == 0 {
+            return;
+        }
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let path = head.split(' ').nth(1).unwrap();
+    let mut answer = endpoint.get(path);
+    change(path, &mut answer);
+    let kept = ["content-type", "content-security"];
+    let kept = answer
+        .head
+        .lines()
+        .filter(|line| kept.iter().any(|name| line.starts_with(name)));
+    let kept = kept.collect::<Vec<_>>().join("\r\n");
+    let length = answer.body.len();
+    let _ = write!(
+        client,
+        "HTTP/1.1 200 OK\r\n{kept}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{}",
+        answer.body
+    );
+}
+
+fn poison(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = "<b id=\"owned\">".to_owned(),
+        Value::Array(all) => all.iter_mut().for_each(poison),
+        Value::Object(all) => all.values_mut().for_each(poison),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_relay_that_is_gone_is_called_unreachable() {
+    let (_listener, address) = origin();
+    let relay = configured(address);
+    let endpoint = Endpoint::of(&relay);
+    let listener = TcpListener::bind(ANY).unwrap();
+    let forger = listener.local_addr().unwrap();
+    // Passes the page on and breaks off whatever asks for data.
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let read = client.read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or("/api");
+            if !path.starts_with("/api") {
+                let answer = endpoint.get(path);
+                let kind = answer
+                    .head
+                    .lines()
+                    .find(|line| line.starts_with("content-type"));
+                let _ = write!(
+                    client,
+                    "HTTP/1.1 200 OK\r\n{}\r\nconnection: close\r\n\r\n{}",
+                    kind.unwrap(),
+                    answer.body
+                );
+            }
+        }
+    });
+    let Some(shown) = browser::open(&format!("http://{forger}/"), 1100) else {
+        return;
+    };
+    assert!(shown.dom.contains(">unreachable<"), "{}", shown.dom);
+    assert!(shown.dom.contains("does not answer"), "{}", shown.dom);
+}

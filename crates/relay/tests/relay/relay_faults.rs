@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a client hears when a connection through a chain of relays does not come about: what failed,
+//! where, and which relay says so.
+
+use longhaul_protocol::{
+    convert::{Answer, Cause, ErrorCode, Request},
+    destination::Destination,
+};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status, origin,
+    refusing,
+};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+/// An answer of a proxy.
+struct Said {
+    status: u16,
+    /// The value of Proxy-Status.
+    field: String,
+    body: String,
+}
+
+/// Asks for a tunnel, and for a page, which fail the same way.
+fn ask(near: &Relay, to: &str) -> Said {
+    let tunnel = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
+    let page = format!("GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
+    let [tunnel, page] = [tunnel, page].map(|request| send(near.address("http"), &request));
+    assert_eq!((tunnel.status, &tunnel.field), (page.status, &page.field));
+    assert_eq!(tunnel.body, page.body);
+    page
+}
+
+fn send(proxy: SocketAddr, request: &str) -> Said {
+    let mut stream = connect(proxy);
+    stream.write_all(request.as_bytes()).unwrap();
+    let head = http_head(&mut stream);
+    let field = |name: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+        lines
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.to_owned())
+    };
+    let len = field("content-length").unwrap().parse().unwrap();
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body).unwrap();
+    Said {
+        status: http_status(&head),
+        field: field("proxy-status").unwrap_or_default(),
+        body: String::from_utf8(body).unwrap(),
+    }
+}
+
+/// A relay for clients, whose connections leave by these peers in turn, called b, c, d.
+fn near(peers: &[SocketAddr]) -> Relay {
+    let names = ["b", "c", "d"];
+    let mut text = String::new();
+    for kind in ["http", "socks5"] {
+        text += &format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n");
+    }
+    let via = &names[..peers.len()];
+    text += &format!("[limits]\nconnect_timeout = '3s'\n[[route]]\nvia = {via:?}\n");
+    for (name, peer) in names.into_iter().zip(peers) {
+        text += &format!("[peer.{name}]\naddress = '{peer}'\n");
+    }
+    Relay::configured(&text, 2)
+}
+
+fn far() -> (Relay, SocketAddr) {
+    let relay = Relay::start(&["--convert", ANY]);
+    let address = relay.address("convert");
+    (relay, address)
+}
+
+/// `own` stands for this relay's name, which is another each time.
+fn assert_says(said: &Said, status: u16, field: &str, body: &str) {
+    assert_eq!(said.status, status, "{}", said.body);
+    let own = said.field.find("longhaul-").expect("its own name");
+    let own = &said.field[own..own + "longhaul-".len() + 16];
+    assert_eq!(said.field, field.replace("own", own));
+    assert_eq!(said.body, format!("longhaul relay: {body}\n"));
+}
+
+fn socks5(near: &Relay, to: &str) -> Option<u16> {
+    dial("socks5", near.address("socks5"), &to.parse().unwrap()).err()
+}
+
+#[test]
+fn a_dead_destination() {
+    let ((_b, b), (_c, c), (_d, d)) = (far(), far(), far());
+    let (_socket, dead) = refusing();
+    let dead = dead.to_string();
+    for (peers, last) in [(&[b][..], "b"), (&[b, c], "c"), (&[b, c, d], "d")] {
+        let near = near(peers);
+        assert_says(
+            &ask(&near, &dead),
+            502,
+            &format!("\"{last}\"; error=connection_refused; next-hop=\"{dead}\", own"),
+            &format!("{dead}: connection refused, says relay {last}"),
+        );
+        assert_eq!(socks5(&near, &dead), Some(5));
+    }
+    let straight = near(&[]);
+    assert_says(
+        &ask(&straight, &dead),
+        502,
+        &format!("own; error=connection_refused; next-hop=\"{dead}\""),
+        &format!("{dead}: connection refused"),
+    );
+}
+
+#[test]
+fn a_dead_relay_at_each_place() {
+    let ((_b, b), (_c, c)) = (far(), far());
+    let (_socket, dead) = refusing();
+    let to = "192.0.2.7:7";
+    let first = near(&[dead, b]);
+    let field = "own; error=connection_refused; next-hop=\"b\"";
+    assert_says(&ask(&first, to), 502, field, "relay b: connection refused");
+    let second = near(&[b, dead]);
+    assert_says(
+        &ask(&second, to),
+        502,
+        "\"b\"; error=connection_refused; next-hop=\"c\", own",
+        "relay c: connection refused, says relay b",
+    );
+    let third = near(&[b, c, dead]);
+    assert_says(
+        &ask(&third, to),
+        502,
+        "\"c\"; error=connection_refused; next-hop=\"d\", own",
+        "relay d: connection refused, says relay c",
+    );
+    // No host that was asked for has refused.
+    for near in [first, second, third] {
+        assert_eq!(socks5(&near, to), Some(3));
+    }
+}
+
+/// The far relay's own peers are known by the names of its file.
+#[test]
+fn a_dead_relay_that_only_the_far_one_knows() {
+    let (_socket, dead) = refusing();
+    let text = format!(
+        "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[peer.osaka]\naddress = '{dead}'\n\
+         [[route]]\nvia = ['osaka']\n"
+    );
+    let far = Relay::configured(&text, 1);
+    let near = near(&[far.address("convert")]);
+    let said = ask(&near, "192.0.2.7:7");
+    let words = "relay osaka: connection refused, says relay b";
+    assert_says(
+        &said,
+        502,
+        "\"b\"; error=connection_refused; next-hop=\"osaka\", own",
+        words,
+    );
+}
+
+#[test]
+fn a_loop_of_relays() {
+    // Each has the other as its peer: the port is known before the relay is.
+    let (socket, later) = refusing();
+    let first = Relay::start(&["--convert", ANY, "--peer", &later.to_string()]);
+    drop(socket);
+    let peer = first.address("convert").to_string();
+    let _second = Relay::start(&["--convert", &later.to_string(), "--peer", &peer]);
+    let near = near(&[first.address("convert")]);
+    let said = ask(&near, "192.0.2.7:7");
+    assert_eq!(said.status, 508, "{}", said.body);
+    assert!(
+        said.field.contains("error=proxy_loop_detected"),
+        "{}",
+        said.field
+    );
+    assert!(
+        said.body.contains("relay loop, says relay"),
+        "{}",
+        said.body
+    );
+    assert_eq!(socks5(&near, "192.0.2.7:7"), Some(6));
+}
+
+#[test]
+fn what_a_rule_of_a_far_relay_denies() {
+    let text = format!(
+        "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[[route]]\nto = ['192.0.2.0/24']\n\
+         deny = true\n"
+    );
+    let far = Relay::configured(&text, 1);
+    let (_b, b) = crate::relay_faults::far();
+    let near = near(&[b, far.address("convert")]);
+    let said = ask(&near, "192.0.2.7:7");
+    assert_says(
+        &said,
+        403,
+        "\"c\"; error=http_request_denied; next-hop=\"192.0.2.7:7\", own",
+        "192.0.2.7:7: not allowed, says relay c",
+    );
+    assert_eq!(socks5(&near, "192.0.2.7:7"), Some(2));
+}
+
+/// A socket whose queue is full: the kernel drops what comes.
+fn silent() -> (SocketAddr, Vec<TcpStream>) {
+    let (socket, address) = refusing();
+    rustix::net::listen(&socket, 0).unwrap();
+    let limit = Duration::from_millis(300);
+    let queue = (0..4).filter_map(|_| TcpStream::connect_timeout(&address, limit).ok());
+    let mut held: Vec<_> = queue.collect();
+    held.push(socket);
+    (address, held)
+}
+
+/// All relays wait as long; the far one gives up before the near one does, and says what it is about.
+#[test]
+fn a_silent_destination() {
+    let (address, _held) = silent();
+    let to = address.to_string();
+    let ((_b, b), (_c, c)) = (far(), far());
+    let near = near(&[b, c]);
+    let said = send(
+        near.address("http"),
+        &format!("CONNECT {to} HTTP/1.1\r\nHost: x\r\n\r\n"),
+    );
+    assert_says(
+        &said,
+        504,
+        &format!("\"c\"; error=connection_timeout; next-hop=\"{to}\", own"),
+        &format!("{to}: timed out, says relay c"),
+    );
+}
+
+/// A relay that answers every request so.
+fn answering(answer: Vec<u8>) -> SocketAddr {
+    let (listener, address) = origin();
+    std::thread::spawn(move || {
+        loop {
+            let mut stream = accept(&listener);
+            if matches!(stream.read(&mut [0; 1024]), Ok(1..)) {
+                let _ = stream.write_all(&answer);
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        }
+    });
+    address
+}
+
+/// A refusal with this TLV behind it.
+fn refusal_with(tlv: &[u8]) -> Vec<u8> {
+    let mut answer = Answer::refused(ErrorCode::ConnectionReset).encode();
+    let words = (2 + tlv.len()).div_ceil(4);
+    answer.extend([0xC5, words as u8]);
+    answer.extend(tlv);
+    answer.resize(8 + words * 4, 0);
+    answer[1] = (answer.len() / 4) as u8;
+    answer
+}
+
+#[test]
+fn what_another_relay_calls_others_is_bounded_and_escaped() {
+    let evil = b"\x1b[2J\r\nSet-Cookie: a=b\r\n\r\n<\"\\>";
+    let name = |name: &[u8]| [&[name.len() as u8], name].concat();
+    let hostile = refusal_with(&[&[1][..], &name(evil), &name(&[b'x'; 250])].concat());
+    let near = near(&[answering(hostile)]);
+    let said = ask(&near, "192.0.2.7:7");
+    assert_eq!(said.status, 502);
+    let printable = |c: char| matches!(c, ' '..='~');
+    assert!(said.field.chars().all(printable), "{:?}", said.field);
+    assert!(
+        said.body.trim_end().chars().all(printable),
+        "{:?}",
+        said.body
+    );
+    assert!(
+        said.field.len() < 300 && said.body.len() < 300,
+        "{}",
+        said.field
+    );
+    assert!(
+        said.field
+            .starts_with("\"?[2J??Set-Cookie:?a=b????<\\\"\\\\>\"; "),
+        "{}",
+        said.field
+    );
+    // What can't be read, or is nobody's number, is as if it were not there.
+    for tlv in [&[1, 200][..], &[250, 0, 0], &[0]] {
+        let near = crate::relay_faults::near(&[answering(refusal_with(tlv))]);
+        let said = ask(&near, "192.0.2.7:7");
+        assert_eq!(
+            said.body,
+            "longhaul relay: 192.0.2.7:7: connection refused, says relay b\n"
+        );
+    }
+}
+
+#[test]
+fn a_relay_that_tells_no_cause() {
+    let near = near(&[answering(
+        Answer::refused(ErrorCode::NetworkFailure).encode(),
+    )]);
+    let said = ask(&near, "192.0.2.7:7");
+    assert_says(
+        &said,
+        504,
+        "\"b\"; error=connection_timeout; next-hop=\"192.0.2.7:7\", own",
+        "192.0.2.7:7: timed out, says relay b",
+    );
+}
+
+/// Older relays see what they have always seen, and accept requests with more in them.
+#[test]
+fn a_request_that_says_no_time_is_answered_as_ever() {
+    let (_far, address) = far();
+    let (_socket, dead) = refusing();
+    let mut stream = connect(address);
+    stream
+        .write_all(&Request::new(Destination::Address(dead), vec![]).encode())
+        .unwrap();
+    let refused = Answer::refused(ErrorCode::ConnectionReset);
+    assert_eq!(convert_answer(&mut stream), refused);
+    let mut stream = connect(address);
+    let (listener, good) = origin();
+    let request = Request {
+        time: Duration::from_secs(5),
+        ..Request::new(Destination::Address(good), vec![])
+    };
+    stream.write_all(&request.encode()).unwrap();
+    assert_eq!(convert_answer(&mut stream), Answer::Accepted);
+    exchange(&stream, &accept(&listener), 1);
+    assert_eq!(Cause::find(&Answer::Accepted.encode()), None);
+}

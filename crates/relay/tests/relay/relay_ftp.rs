@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ftp://` URLs over the HTTP listener, against a real FTP server (pyftpdlib) and curl.
+
+use longhaul_testnet::relay_process::{Relay, accept, connect, http_head, http_status, origin};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
+    process::{Child, Command, Output, Stdio},
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+/// The address that PASV names is nobody's, as behind a translator.
+const SERVER: &str = r#"
+import sys
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.servers import FTPServer
+home, epsv = sys.argv[1:]
+class Handler(FTPHandler):
+    authorizer = DummyAuthorizer()
+    masquerade_address = "192.0.2.1"
+    proto_cmds = {k: v for k, v in FTPHandler.proto_cmds.items() if epsv == "yes" or k != "EPSV"}
+Handler.authorizer.add_anonymous(home)
+Handler.authorizer.add_user("me", "secret", home)
+server = FTPServer(("127.0.0.1", 0), Handler)
+print(server.socket.getsockname()[1], flush=True)
+server.serve_forever()
+"#;
+
+struct Ftpd {
+    child: Child,
+    at: SocketAddr,
+    home: tempfile::TempDir,
+}
+
+impl Ftpd {
+    fn start(epsv: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        // The distribution's, which has the package, whatever else is first in the path.
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", SERVER, home.path().to_str().unwrap(), epsv]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("python3");
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        let port: u16 = port
+            .trim()
+            .parse()
+            .expect("pyftpdlib (scripts/setup installs it)");
+        let at = ([127, 0, 0, 1], port).into();
+        Self { child, at, home }
+    }
+
+    fn put(&self, name: &str, content: &[u8]) {
+        fs::write(self.home.path().join(name), content).unwrap();
+    }
+}
+
+impl Drop for Ftpd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn curl(relay: &Relay, args: &[&str]) -> Output {
+    let proxy = format!("http://{}", relay.address("http"));
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--max-time", "20", "-x", &proxy])
+        .args(args);
+    curl.output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn content() -> Vec<u8> {
+    (0..3_000_000u32).map(|n| (n * 7 / 3) as u8).collect()
+}
+
+#[test]
+fn files_come_whole_whichever_way() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    for (epsv, peers) in [
+        ("yes", vec![]),
+        ("no", vec![]),
+        ("yes", vec!["--peer", &peer]),
+        ("no", vec!["--peer", &peer]),
+    ] {
+        let server = Ftpd::start(epsv);
+        server.put("a b.gz", &content());
+        let relay = Relay::start(&[&["--http", ANY], &peers[..]].concat());
+        for host in ["127.0.0.1", "localhost"] {
+            let url = format!("ftp://{host}:{}/a%20b.gz", server.at.port());
+            let output = curl(&relay, &[&url]);
+            assert!(
+                output.stdout == content(),
+                "EPSV {epsv}, {peers:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn files_come_whole_through_a_peer_under_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut made = Command::new(longhaul_testbed::longhaul());
+    made.args(["relay", "--make-certificates"])
+        .arg(directory.path());
+    assert!(made.args(["near", "far"]).status().unwrap().success());
+    let tls = |owner: &str| {
+        let files = directory.path().display();
+        format!(
+            "tls = {{ ca = '{files}/ca.pem', certificate = '{files}/{owner}.pem', \
+             key = '{files}/{owner}-key.pem' }}\n"
+        )
+    };
+    let listener = |kind: &str| format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n");
+    let far = Relay::configured(&(listener("convert") + &tls("far")), 1);
+    let peer = far.address("convert");
+    let via = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n");
+    let relay = Relay::configured(&(listener("http") + &via + &tls("near")), 1);
+    let server = Ftpd::start("yes");
+    server.put("a.gz", &content());
+    let output = curl(&relay, &[&format!("ftp://{}/a.gz", server.at)]);
+    assert!(
+        output.stdout == content(),
+        "{:?}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_file_s_head_says_what_is_known_of_it() {
+    let server = Ftpd::start("yes");
+    server.put("notes.txt", b"0123456789");
+    let relay = Relay::start(&["--http", ANY]);
+    let url = format!("ftp://{}/notes.txt", server.at);
+    for how in [&["-I"][..], &["-i"]] {
+        let head = text(&curl(&relay, &[how, &[&url]].concat())).to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(head.contains("content-length: 10\r\n"), "{head}");
+        assert!(head.contains("content-type: text/plain\r\n"), "{head}");
+        assert!(
+            head.contains(" gmt\r\n") && head.contains("last-modified: "),
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn directories_are_pages_with_links_that_work() {
+    let server = Ftpd::start("yes");
+    fs::create_dir(server.home.path().join("sub")).unwrap();
+    server.put("sub/a<b", b"found");
+    let relay = Relay::start(&["--http", ANY]);
+    let root = format!("ftp://{}/", server.at);
+    assert!(text(&curl(&relay, &[&root])).contains("<a href=\"./sub/\">sub/</a>"));
+    let moved = text(&curl(
+        &relay,
+        &[
+            "-o/dev/null",
+            "-w%{http_code} %{redirect_url}",
+            &format!("{root}sub"),
+        ],
+    ));
+    assert_eq!(moved, format!("301 {root}sub/"));
+    let page = text(&curl(&relay, &[&format!("{root}sub/")]));
+    let link = "./a%3Cb";
+    assert!(
+        page.contains(&format!("<a href=\"{link}\">a&lt;b</a>")),
+        "{page}"
+    );
+    let found = text(&curl(&relay, &[&format!("{root}sub/{}", &link[2..])]));
+    assert_eq!(found, "found");
+}
+
+#[test]
+fn failures_are_said_in_http() {
+    let server = Ftpd::start("yes");
+    let relay = Relay::start(&["--http", ANY]);
+    server.put("a", b"mine");
+    let at = server.at;
+    let status = |args: &[&str]| {
+        text(&curl(
+            &relay,
+            &[&["-o/dev/null", "-w%{http_code}"], args].concat(),
+        ))
+    };
+    let url = format!("ftp://{at}/a");
+    // curl turns user and password of an ftp:// URL into an Authorization field for a proxy.
+    assert_eq!(status(&["-u", "me:secret", &url]), "200");
+    assert_eq!(status(&["-u", "me:wrong", &url]), "401");
+    assert_eq!(status(&[&format!("ftp://{at}/missing")]), "404");
+    assert_eq!(status(&[&format!("ftp://{at}/missing/")]), "404");
+    assert_eq!(status(&[&format!("ftp://{at}/a%0d%0aQUIT")]), "400");
+    assert_eq!(
+        status(&["-T", "/dev/null", &format!("ftp://{at}/up")]),
+        "400"
+    );
+    let (_socket, closed) = longhaul_testnet::relay_process::refusing();
+    assert_eq!(status(&[&format!("ftp://{closed}/a")]), "502");
+}
+
+#[test]
+fn users_in_the_url_count() {
+    let server = Ftpd::start("yes");
+    server.put("a", b"mine");
+    let relay = Relay::start(&["--http", ANY]);
+    for (user, status) in [("me:secret", 200), ("me:wrong", 401)] {
+        let mut client = connect(relay.address("http"));
+        let at = server.at;
+        write!(
+            client,
+            "GET ftp://{user}@{at}/a HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        .unwrap();
+        assert_eq!(http_status(&http_head(&mut client)), status, "{user}");
+    }
+}
+
+/// A server that says less than it promised: the client must not take it for the whole file.
+#[test]
+fn a_transfer_that_fails_is_no_complete_response() {
+    let (control, at) = origin();
+    let server = std::thread::spawn(move || {
+        let (data, data_at) = origin();
+        let mut server = accept(&control);
+        server.write_all(b"220 ready\r\n").unwrap();
+        let mut lines = BufReader::new(server.try_clone().unwrap());
+        let mut line = String::new();
+        while lines.read_line(&mut line).unwrap_or(0) > 0 {
+            let answer = match &line[..4] {
+                "USER" => "230 in",
+                "TYPE" => "200 binary",
+                "EPSV" => &format!("229 (|||{}|)", data_at.port()),
+                "RETR" => "150 here it comes",
+                _ => "502 what?",
+            };
+            server
+                .write_all(format!("{answer}\r\n").as_bytes())
+                .unwrap();
+            if line.starts_with("RETR") {
+                accept(&data).write_all(b"half").unwrap();
+                server.write_all(b"426 broken\r\n").unwrap();
+            }
+            line.clear();
+        }
+    });
+    let relay = Relay::start(&["--http", ANY]);
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET ftp://{at}/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(http_status(&http_head(&mut client)), 200);
+    let mut body = Vec::new();
+    let ended = client.read_to_end(&mut body);
+    // Without a length the body is chunked: its end is the last chunk, or there was none.
+    assert!(ended.is_err() || !body.ends_with(b"0\r\n\r\n"), "{body:?}");
+    drop(relay);
+    server.join().unwrap();
+}
+
+/// 40 Mbit/s are 5 MB/s: 3 MB take 0.6 s, of which 50 ms may come at once.
+#[test]
+fn rates_hold_for_files() {
+    let server = Ftpd::start("yes");
+    server.put("slow.gz", &content());
+    let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\nrate = '40mbit'\n");
+    let relay = Relay::configured(&text, 1);
+    let start = std::time::Instant::now();
+    let url = format!("ftp://127.0.0.1:{}/slow.gz", server.at.port());
+    assert!(curl(&relay, &[&url]).stdout == content());
+    let took = start.elapsed();
+    assert!(took > std::time::Duration::from_millis(500), "{took:?}");
+}
+
+/// A transfer has up to eight descriptors: four places.
+#[test]
+fn a_transfer_takes_the_places_of_its_sockets() {
+    let server = Ftpd::start("yes");
+    server.put("a.gz", &content());
+    let url = format!("ftp://127.0.0.1:{}/a.gz", server.at.port());
+    let with_places = |places| Relay::start(&["--http", ANY, "--max-connections", places]);
+    let status = |relay: &Relay| {
+        let code = ["-o", "/dev/null", "-w", "%{http_code}", &url];
+        text(&curl(relay, &code))
+    };
+    assert_eq!(status(&with_places("3")), "503");
+    let relay = with_places("4");
+    assert_eq!(status(&relay), "200");
+    // They are given back when the server has said goodbye, which may be after the last byte.
+    let start = std::time::Instant::now();
+    while status(&relay) != "200" {
+        assert!(
+            start.elapsed() < longhaul_testnet::relay_process::PATIENCE,
+            "never given back"
+        );
+    }
+}
+
+/// How a server's file or listing ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Never.
+    Silent,
+    /// The data connection closes, and nobody says that this was all.
+    Unconfirmed,
+    Confirmed,
+}
+
+/// A server that never answers one command, and sends these parts, each after a while, to the end.
+fn scripted(silent_at: &'static str, parts: Vec<Vec<u8>>, ending: Ending) -> SocketAddr {
+    let (control, at) = origin();
+    std::thread::spawn(move || {
+        let (data, data_at) = origin();
+        let mut server = accept(&control);
+        if silent_at != "greeting" {
+            server.write_all(b"220 ready\r\n").unwrap();
+        }
+        let mut lines = BufReader::new(server.try_clone().unwrap());
+        let mut line = String::new();
+        while lines.read_line(&mut line).unwrap_or(0) > 0 {
+            let verb = line[..4].to_owned();
+            line.clear();
+            let answer = match &verb[..] {
+                verb if verb == silent_at => continue,
+                "USER" => "230 in",
+                "TYPE" => "200 binary",
+                "CWD " => "250 there",
+                "EPSV" => &format!("229 (|||{}|)", data_at.port()),
+                "RETR" | "LIST" => "150 here it comes",
+                _ => "502 what?",
+            };
+            let _ = server.write_all(format!("{answer}\r\n").as_bytes());
+            if answer.starts_with("150") {
+                let mut to = accept(&data);
+                for part in &parts {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    let _ = to.write_all(part);
+                }
+                if ending == Ending::Silent {
+                    // Until the relay gives up.
+                    let _ = to.read(&mut [0]);
+                }
+                drop(to);
+                if ending == Ending::Confirmed {
+                    let _ = server.write_all(b"226 done\r\n");
+                }
+            }
+        }
+    });
+    at
+}
+
+fn ask_ftp(relay: &Relay, url: &str) -> std::net::TcpStream {
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET {url} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    client
+}
+
+#[test]
+fn a_server_that_says_nothing_is_504() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    for peers in [vec![], vec!["--peer", &peer]] {
+        for silent_at in ["greeting", "USER", "TYPE", "SIZE", "EPSV", "RETR", "LIST"] {
+            let args = ["--http", ANY, "--response-timeout", "200ms"];
+            let relay = Relay::start(&[&args[..], &peers].concat());
+            let at = scripted(silent_at, Vec::new(), Ending::Confirmed);
+            let path = if silent_at == "LIST" { "a/" } else { "a" };
+            let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
+            assert_eq!(http_status(&http_head(&mut client)), 504, "{silent_at}");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_falls_silent_is_no_complete_response() {
+    for ending in [Ending::Silent, Ending::Unconfirmed] {
+        let relay = Relay::start(&["--http", ANY, "--response-timeout", "300ms"]);
+        let at = scripted("nothing", vec![b"half".to_vec()], ending);
+        let mut client = ask_ftp(&relay, &format!("ftp://{at}/a"));
+        assert_eq!(http_status(&http_head(&mut client)), 200);
+        let mut body = Vec::new();
+        let ended = client.read_to_end(&mut body);
+        let kind = ended.expect_err("it ended well").kind();
+        assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "{body:?}");
+        assert!(body.windows(4).any(|w| w == b"half"), "{body:?}");
+    }
+}
+
+/// Longer than the time-out altogether, and never as long in silence.
+#[test]
+fn files_and_listings_that_come_in_drops_are_never_cut() {
+    let relay = Relay::start(&["--http", ANY, "--response-timeout", "1s"]);
+    let line = b"-rw-r--r-- 1 me me 1 Jan  1 00:00 drop\r\n".to_vec();
+    for path in ["a", "a/"] {
+        let at = scripted("nothing", vec![line.clone(); 25], Ending::Confirmed);
+        let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
+        assert_eq!(http_status(&http_head(&mut client)), 200, "{path}");
+        let mut body = String::new();
+        // Chunks, or a page that ends with its tag.
+        while !body.ends_with("0\r\n\r\n") && !body.ends_with("</html>") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            body.push(byte[0].into());
+        }
+        let drops = body.lines().filter(|line| line.contains("drop")).count();
+        assert_eq!(drops, 25, "{body}");
+    }
+}

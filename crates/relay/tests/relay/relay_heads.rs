@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Request heads that come slowly: what they cost, and that they count.
+
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, connect, dial, exchange, http_head, origin, patient,
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const ANY: &str = "127.0.0.1:0";
+/// No head is given up while a test runs.
+const ARGS: [&str; 6] = [
+    "--http",
+    ANY,
+    "--workers",
+    "1",
+    "--handshake-timeout",
+    "10m",
+];
+const CLIENTS: u64 = 300;
+/// What a head of so many bytes may cost beside its bytes: this connection's state.
+const STATE_BYTES: u64 = 10 << 10;
+
+/// So many bytes of a head that does not end.
+fn part_of_head(len: usize) -> Vec<u8> {
+    let mut head = b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n".to_vec();
+    while head.len() < len {
+        head.extend([b"X-Field: ", &[b'x'; 1000][..], b"\r\n"].concat());
+    }
+    head.truncate(len);
+    head
+}
+
+/// Memory of the process that is its own (proc_pid_status(5), RssAnon), once it has stayed the same
+/// for half a second.
+fn memory(relay: &Relay) -> u64 {
+    let path = format!("/proc/{}/status", relay.pid().as_raw_pid());
+    let read = || {
+        let status = std::fs::read_to_string(&path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse::<u64>().unwrap() << 10
+    };
+    let (mut last, mut since) = (read(), Instant::now());
+    while since.elapsed() < Duration::from_millis(500) {
+        sleep(Duration::from_millis(50));
+        let now = read();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}
+
+fn slow_heads(relay: &Relay, len: usize) -> Vec<TcpStream> {
+    let head = part_of_head(len);
+    let slow = |_| {
+        let mut client = connect(relay.address("http"));
+        client.write_all(&head).unwrap();
+        client
+    };
+    (0..CLIENTS).map(slow).collect()
+}
+
+#[test]
+fn a_slow_head_costs_no_more_than_the_docs_say() {
+    for (len, bound) in [(5, 4 << 10), (4000, 8 << 10), (63_000, 64 << 10)] {
+        let relay = Relay::start(&ARGS);
+        let before = memory(&relay);
+        let clients = slow_heads(&relay, len);
+        let each = (memory(&relay) - before) / CLIENTS;
+        assert!(each <= bound + STATE_BYTES, "{len} bytes cost {each}");
+        drop(clients);
+    }
+}
+
+#[test]
+fn slow_heads_are_in_the_memory_budget() {
+    let relay = Relay::start(&[&ARGS[..], &["--memory", "8MiB"]].concat());
+    let _greedy: Vec<_> = (0..CLIENTS)
+        .map_while(|_| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            let source = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 7), 0));
+            socket.bind(&source.into()).unwrap();
+            socket.connect(&relay.address("http").into()).ok()?;
+            let mut client = TcpStream::from(socket);
+            patient(&client);
+            // One that was accepted may have been reset for want of memory.
+            client.write_all(&part_of_head(63_000)).ok()?;
+            Some(client)
+        })
+        .collect();
+    let (listener, at) = origin();
+    let client = dial("http", relay.address("http"), &Destination::Address(at)).unwrap();
+    exchange(&client, &accept(&listener), 1);
+    relay.says("127.0.0.7 first");
+}
+
+/// However a head comes, the request is the same, and so is what follows it.
+#[test]
+fn heads_may_come_in_any_pieces() {
+    let relay = Relay::start(&ARGS);
+    let (listener, at) = origin();
+    for piece in [1, 7, 4096, 1 << 20] {
+        let mut client = connect(relay.address("http"));
+        let request = format!("\r\nCONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\nearly");
+        for part in request.as_bytes().chunks(piece) {
+            client.write_all(part).unwrap();
+        }
+        assert!(
+            http_head(&mut client).starts_with("HTTP/1.1 200"),
+            "{piece}"
+        );
+        let mut server = accept(&listener);
+        let mut early = [0; 5];
+        server.read_exact(&mut early).unwrap();
+        assert_eq!(&early, b"early");
+        exchange(&client, &server, 1);
+    }
+}
+
+/// Two requests at once, the second with a body, and then one more.
+#[test]
+fn requests_behind_the_first_head_are_served() {
+    let relay = Relay::start(&ARGS);
+    let (listener, at) = origin();
+    let mut client = connect(relay.address("http"));
+    let body = vec![b'b'; 300_000];
+    let first = format!("GET http://{at}/1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    let len = body.len();
+    let second = format!("POST http://{at}/2 HTTP/1.1\r\nHost: x\r\nContent-Length: {len}\r\n\r\n");
+    let mut sending = client.try_clone().unwrap();
+    let sent = [first.as_bytes(), second.as_bytes(), &body].concat();
+    let sender = std::thread::spawn(move || sending.write_all(&sent).unwrap());
+    let mut server = accept(&listener);
+    assert!(http_head(&mut server).starts_with("GET /1 "));
+    server
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .unwrap();
+    assert!(http_head(&mut client).starts_with("HTTP/1.1 204"));
+    assert!(http_head(&mut server).starts_with("POST /2 "));
+    let mut heard = vec![0; len];
+    server.read_exact(&mut heard).unwrap();
+    assert!(heard == body);
+    server
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .unwrap();
+    assert!(http_head(&mut client).starts_with("HTTP/1.1 204"));
+    sender.join().unwrap();
+    let third = format!("GET http://{at}/3 HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write_all(third.as_bytes()).unwrap();
+    assert!(http_head(&mut server).starts_with("GET /3 "));
+}
+
+#[test]
+fn a_head_that_is_too_large_or_cut_off_is_said() {
+    let relay = Relay::start(&ARGS);
+    let mut client = connect(relay.address("http"));
+    // The reset of what it still sends may come first.
+    let _ = client.write_all(&part_of_head(100_000));
+    let mut answer = String::new();
+    let _ = client.read_to_string(&mut answer);
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+    let mut client = connect(relay.address("http"));
+    client.write_all(b"GET http://x/ HTTP/1.1\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = Vec::new();
+    let ended = client.read_to_end(&mut answer);
+    assert!(ended.is_err() || answer.is_empty(), "{answer:?}");
+}

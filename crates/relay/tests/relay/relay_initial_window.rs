@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Initial windows: both kinds of legs begin with theirs, nobody else does, and a kill leaves
+//! nothing behind.
+
+use longhaul_linux::{cgroup, initial_window, netns::Netns, tcp_info::TcpInfo};
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
+};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpListener, TcpStream},
+    ops::RangeInclusive,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
+    time::Instant,
+};
+
+const ANY: &str = "127.0.0.1:0";
+/// With reno, which moves a window by no more than it must.
+const WINDOWS: [&str; 8] = [
+    "--initial-window-near",
+    "33",
+    "--initial-window-far",
+    "64",
+    "--cc-near",
+    "reno",
+    "--cc-far",
+    "reno",
+];
+
+fn window(leg: &TcpStream) -> u32 {
+    TcpInfo::of(leg).unwrap().cwnd_segments
+}
+
+/// The first answer's acknowledgement may have come.
+fn begun_with(segments: u32) -> RangeInclusive<u32> {
+    segments..=segments + 3
+}
+
+fn assert_window(leg: &TcpStream, segments: u32, whose: &str) {
+    let window = window(leg);
+    assert!(begun_with(segments).contains(&window), "{whose}: {window}");
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.arg("relay").args(args).args(WINDOWS);
+    command
+}
+
+/// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
+/// ALLOW_SKIP is 1.
+fn may_use_bpf() -> bool {
+    if !may_use_namespaces() {
+        return false;
+    }
+    let missing = initial_window::attach().err();
+    let missing = missing.map(|error| error.to_string());
+    longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+}
+
+#[test]
+fn accepted_and_outgoing_legs_begin_with_their_windows() {
+    if !may_use_bpf() {
+        return;
+    }
+    let (listener, address) = origin();
+    let far = Relay::spawn(command(&["--convert", ANY]));
+    let peer = far.address("convert").to_string();
+    let forward = format!("{ANY}={address}");
+    let all = [
+        "--socks5",
+        ANY,
+        "--http",
+        ANY,
+        "--convert",
+        ANY,
+        "--forward",
+        &forward,
+    ];
+    for peers in [&[][..], &["--peer", &peer]] {
+        let near = Relay::spawn(command(&[&all, peers].concat()));
+        for kind in ["socks5", "http", "convert", "forward"] {
+            let to = Destination::Address(address);
+            let client = dial(kind, near.address(kind), &to).unwrap();
+            let server = accept(&listener);
+            assert_window(&near.leg_to(client.local_addr().unwrap()), 33, kind);
+            let last = if peers.is_empty() { &near } else { &far };
+            assert_window(&last.leg_to(server.local_addr().unwrap()), 64, kind);
+            if !peers.is_empty() {
+                let long = near.leg_to(far.address("convert"));
+                assert_window(&long, 64, "to the peer");
+                let other = far.leg_to(long.local_addr().unwrap());
+                assert_window(&other, 33, "from the peer");
+            }
+            // Theirs are in the same cgroup; a handshake lets a window grow a little.
+            assert!(window(&client) < 33, "the client's: {}", window(&client));
+            assert_window(&server, 10, "the server's");
+            exchange(&client, &server, 1);
+        }
+    }
+}
+
+#[test]
+fn a_profile_without_one_leaves_the_kernel_s() {
+    if !may_use_bpf() {
+        return;
+    }
+    let (listener, address) = origin();
+    let forward = format!("{ANY}={address}");
+    let args = ["relay", "--forward", &forward, "--initial-window-far", "64"];
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(args);
+    let relay = Relay::spawn(command);
+    let client = connect(relay.address("forward"));
+    let server = accept(&listener);
+    assert_window(&relay.leg_to(client.local_addr().unwrap()), 10, "near");
+    assert_window(&relay.leg_to(server.local_addr().unwrap()), 64, "far");
+}
+
+/// A leg that stood ready for longer than a retransmission time-out (reno
+/// forgets its window by that): the kernel would begin with 10.
+#[test]
+fn a_leg_that_stood_ready_begins_with_its_window_too() {
+    if !may_use_bpf() {
+        return;
+    }
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let forward = format!("{ANY}={address}");
+    let ready = ["--peer", &peer, "--peer-pool", "1", "--workers", "1"];
+    let near = Relay::spawn(command(&[&["--forward", &forward], &ready[..]].concat()));
+    let long = near.leg_to(far.address("convert"));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let mut client = connect(near.address("forward"));
+    client.write_all(b"x").unwrap();
+    assert_eq!(read_array(&mut accept(&listener)), *b"x");
+    assert_window(&long, 64, "the ready leg");
+}
+
+/// A cgroup below this process's own, removed on drop.
+struct Nested {
+    parent: OwnedFd,
+    name: String,
+    directory: OwnedFd,
+}
+
+impl Nested {
+    fn new() -> Self {
+        let parent = cgroup::own().unwrap();
+        let name = format!("longhaul-test-{}", std::process::id());
+        mkdirat(&parent, &name, Mode::RWXU).unwrap();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(&parent, &name, flags, Mode::empty()).unwrap();
+        Self {
+            parent,
+            name,
+            directory,
+        }
+    }
+
+    /// A relay in it, and in a network and a mount namespace of its own where no cgroup is mounted
+    /// (as `ip netns exec` makes them), that listens on its loopback.
+    fn relay(&self, destination: SocketAddr) -> Relay {
+        let longhaul = longhaul_testbed::longhaul();
+        let here = format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.directory.as_raw_fd()
+        );
+        let script = format!(
+            "echo $$ >{here}/cgroup.procs; umount -l /sys; mount -t sysfs none /sys; \
+             ip link set lo up; exec {longhaul} relay \"$@\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--mount", "sh", "-ec", &script, "sh"]);
+        command.args(["--forward", &format!("{ANY}={destination}")]);
+        command.args(WINDOWS);
+        Relay::spawn(command)
+    }
+
+    fn programs(&self) -> usize {
+        initial_window::attached_to(&self.directory).unwrap()
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        let _ = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+#[test]
+fn serves_a_nested_cgroup_and_another_namespace_and_leaves_nothing_after_a_kill() {
+    if !may_use_bpf() {
+        return;
+    }
+    let nested = Nested::new();
+    let destination: SocketAddr = "127.0.0.1:8080".parse().unwrap();
+    let relay = nested.relay(destination);
+    assert_eq!(nested.programs(), 1);
+    let join = || {
+        let listener = TcpListener::bind(destination)?;
+        let client = connect(relay.address("forward"));
+        Ok((client, accept(&listener)))
+    };
+    let there = Netns::of_process(relay.pid().as_raw_pid() as u32).unwrap();
+    let (client, server) = there.run(join).unwrap();
+    assert_window(&relay.leg_to(client.local_addr().unwrap()), 33, "near");
+    assert_window(&relay.leg_to(server.local_addr().unwrap()), 64, "far");
+    relay.signal(rustix::process::Signal::KILL);
+    let _ = relay.wait();
+    let start = Instant::now();
+    while nested.programs() > 0 {
+        assert!(start.elapsed() < PATIENCE, "still attached");
+    }
+}
+
+#[test]
+fn whoever_may_not_is_told_so_only_if_a_profile_asks() {
+    if !may_use_bpf() {
+        return;
+    }
+    let check = |more: &[&str]| {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command
+            .args(["relay", "--check-config", "--socks5", ANY])
+            .args(more);
+        let output = command.uid(65534).gid(65534).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    assert_eq!(check(&[]).0, Some(0));
+    let (code, said) = check(&WINDOWS);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("initial_window") && said.contains("CAP_BPF"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let (code, said) = check(&["--initial-window-far", "1025"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("1 to 1024"), "{said}");
+}

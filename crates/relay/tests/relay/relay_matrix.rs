@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every listener, direct and through one and two peers, with splice and with copying, carries
+//! both directions at once, each byte in its place, each end passed on.
+
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::relay_process::{Relay, accept, dial, exchange, origin};
+use std::net::SocketAddr;
+
+const LISTENERS: [&str; 4] = ["socks5", "http", "forward", "convert"];
+
+/// A relay with every listener, in front of `peers` others.
+fn chain(mode: &str, peers: usize, origin: SocketAddr) -> Vec<Relay> {
+    let any = "127.0.0.1:0";
+    let convert = ["--convert", any, "--mode", mode];
+    let mut relays: Vec<_> = (0..peers).map(|_| Relay::start(&convert)).collect();
+    let forward = format!("{any}={origin}");
+    let listeners = ["--socks5", any, "--http", any, "--forward", &forward];
+    let mut args: Vec<String> = [listeners.as_slice(), &convert]
+        .concat()
+        .iter()
+        .map(|s| (*s).into())
+        .collect();
+    for relay in &relays {
+        args.extend(["--peer".to_owned(), relay.address("convert").to_string()]);
+    }
+    relays.insert(0, Relay::start(&args));
+    relays
+}
+
+#[test]
+fn every_way_in_by_every_way_out() {
+    let (listener, address) = origin();
+    for mode in ["splice", "copy"] {
+        for peers in 0..=2 {
+            let relays = chain(mode, peers, address);
+            for kind in LISTENERS {
+                eprintln!("{kind}, {peers} peers, {mode}");
+                let to = Destination::Address(address);
+                let client = dial(kind, relays[0].address(kind), &to).unwrap();
+                exchange(&client, &accept(&listener), 4);
+            }
+        }
+    }
+}
+
+#[test]
+fn sixty_four_mib_both_ways_at_once() {
+    let (listener, address) = origin();
+    for mode in ["splice", "copy"] {
+        let relays = chain(mode, 1, address);
+        let to = Destination::Address(address);
+        let client = dial("socks5", relays[0].address("socks5"), &to).unwrap();
+        exchange(&client, &accept(&listener), 64);
+    }
+}
+
+#[test]
+fn names_are_resolved_at_the_far_end() {
+    let (listener, address) = origin();
+    let to = Destination::from_host("localhost", address.port()).unwrap();
+    let relays = chain("splice", 2, address);
+    for kind in ["socks5", "http", "convert"] {
+        let client = dial(kind, relays[0].address(kind), &to).unwrap();
+        exchange(&client, &accept(&listener), 1);
+    }
+}
+
+#[test]
+fn pipes_smaller_than_a_segment_lose_nothing() {
+    let (listener, address) = origin();
+    let forward = format!("127.0.0.1:0={address}");
+    let relay = Relay::start(&["--forward", &forward, "--pipe-size", "4096B"]);
+    let client = dial(
+        "forward",
+        relay.address("forward"),
+        &Destination::Address(address),
+    )
+    .unwrap();
+    exchange(&client, &accept(&listener), 8);
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of destinations and peers: what they are resolved by, for whom, and which of their
+//! addresses is used.
+
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::name_server::{Files, NameServer};
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, patient,
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    time::Instant,
+};
+
+const ANY: &str = "127.0.0.1:0";
+/// No lookup and no connect is given up while a test runs.
+const PATIENT: [&str; 4] = ["--connect-timeout", "10m", "--handshake-timeout", "10m"];
+
+fn start(files: &Files, args: &[&str]) -> Relay {
+    Relay::spawn(files.relay(&[&PATIENT[..], args].concat()))
+}
+
+fn named(name: &str, port: u16) -> Destination {
+    format!("{name}:{port}").parse().unwrap()
+}
+
+/// Through each kind of listener that takes names.
+fn assert_reached(relay: &Relay, name: &str, listener: &TcpListener) {
+    let to = named(name, listener.local_addr().unwrap().port());
+    for kind in ["http", "socks5"] {
+        let client = dial(kind, relay.address(kind), &to);
+        let client = client.unwrap_or_else(|code| panic!("{kind} to {to}: {code}"));
+        exchange(&client, &accept(listener), 1);
+    }
+}
+
+/// A client at another address.
+fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let source: SocketAddr = (source.parse::<IpAddr>().unwrap(), 0).into();
+    socket.bind(&source.into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    patient(&stream);
+    stream
+}
+
+/// An address that answers no SYN, because its listen queue is full, for as long as this lives.
+struct Silent {
+    _listener: Socket,
+    _queue: Vec<Socket>,
+}
+
+impl Silent {
+    fn at(address: SocketAddr) -> Self {
+        let new = || Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+        let listener = new();
+        listener.bind(&address.into()).unwrap();
+        listener.listen(0).unwrap();
+        let mut queue = Vec::new();
+        // The first are taken; those that are not stay in SYN-SENT.
+        for _ in 0..4 {
+            let client = new();
+            client.set_nonblocking(true).unwrap();
+            let _ = client.connect(&address.into());
+            queue.push(client);
+        }
+        Self {
+            _listener: listener,
+            _queue: queue,
+        }
+    }
+}
+
+#[test]
+fn silent_name_servers_keep_no_other_client_s_names_out() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[("good.test", &["127.0.0.1"])]);
+    let files = server.files("", "");
+    let relay = start(&files, &["--http", ANY, "--workers", "1"]);
+    let greedy: Vec<_> = (0..100)
+        .map(|n| {
+            let mut client = connect(relay.address("http"));
+            write!(client, "CONNECT silent{n}.test:80 HTTP/1.1\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    let begun = Instant::now();
+    while server.asked_for("silent") < 64 {
+        assert!(begun.elapsed() < PATIENCE, "{}", server.asked_for("silent"));
+    }
+    let (listener, at) = origin();
+    for n in 0..20 {
+        let mut client = connect_from("127.0.0.9", relay.address("http"));
+        let port = at.port();
+        write!(client, "CONNECT good.test:{port} HTTP/1.1\r\n\r\n").unwrap();
+        let head = longhaul_testnet::relay_process::http_head(&mut client);
+        assert!(head.starts_with("HTTP/1.1 200"), "client {n}: {head}");
+        accept(&listener);
+    }
+    assert_eq!(server.asked_for("silent"), 64, "the bound for one client");
+    drop(greedy);
+}
+
+#[test]
+fn a_silent_family_holds_nobody_up() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let (listener, at) = origin();
+    let _silent = Silent::at(SocketAddr::new("::1".parse().unwrap(), at.port()));
+    let both: &[&str] = &["::1", "127.0.0.1"];
+    let server = NameServer::start(&[
+        ("both.test", both),
+        // Its name server does not answer questions for IPv6 addresses.
+        ("half.test", &["127.0.0.1"]),
+        ("dead-first.test", &["127.0.0.5", "::1", "127.0.0.1"]),
+    ]);
+    let files = server.files("", "");
+    let relay = start(&files, &["--http", ANY, "--socks5", ANY]);
+    for name in ["both.test", "half.test", "dead-first.test"] {
+        assert_reached(&relay, name, &listener);
+    }
+}
+
+#[test]
+fn a_silent_family_of_a_peer_holds_nobody_up() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let far = Relay::start(&["--convert", ANY]);
+    let at = far.address("convert");
+    let _silent = Silent::at(SocketAddr::new("::1".parse().unwrap(), at.port()));
+    let server = NameServer::start(&[("far.test", &["::1", "127.0.0.1"])]);
+    let files = server.files("", "");
+    let peer = format!("far.test:{}", at.port());
+    let near = start(&files, &["--http", ANY, "--socks5", ANY, "--peer", &peer]);
+    let (listener, _) = origin();
+    assert_reached(&near, "localhost", &listener);
+}
+
+/// A socket of one family reaches no address of the other.
+#[test]
+fn a_peer_over_udt_is_reached_by_either_family() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let files = tempfile::tempdir().unwrap();
+    let directory = files.path().display();
+    let made = Command::new(longhaul_testbed::longhaul())
+        .args(["relay", "--make-certificates"])
+        .arg(files.path())
+        .args(["near", "far"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let leg = |owner| {
+        format!(
+            "transport = 'udt'\ntls = {{ ca = '{directory}/ca.pem', certificate = \
+             '{directory}/{owner}.pem', key = '{directory}/{owner}-key.pem' }}\n"
+        )
+    };
+    let far = |at: &str| {
+        let listener = format!("[[listener]]\nkind = 'convert'\naddress = '{at}'\n");
+        Relay::configured(&(listener + &leg("far")), 1)
+    };
+    let server = NameServer::start(&[("far.test", &["::1", "127.0.0.1"])]);
+    let names = server.files("", "");
+    let ipv4 = far(ANY);
+    let port = ipv4.address("convert").port();
+    let config = files.path().join("near.toml");
+    let peer = format!("[peer.far]\naddress = 'far.test:{port}'\n{}", leg("near"));
+    std::fs::write(&config, format!("[[route]]\nvia = ['far']\n{peer}")).unwrap();
+    let config = ["--config", config.to_str().unwrap()];
+    let near = start(
+        &names,
+        &[&config[..], &["--http", ANY, "--socks5", ANY]].concat(),
+    );
+    let (listener, _) = origin();
+    assert_reached(&near, "localhost", &listener);
+    // The far relay moves to the other family under the same name.
+    ipv4.stop();
+    server.set("far.test", &["::1"]);
+    let _ipv6 = far(&format!("[::1]:{port}"));
+    assert_reached(&near, "localhost", &listener);
+}
+
+#[test]
+fn hosts_search_domains_and_dots_are_as_in_resolv_conf() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let (listener, at) = origin();
+    let server = NameServer::start(&[
+        ("short.one.test", &["127.0.0.1"]),
+        ("deep.name.two.test", &["127.0.0.1"]),
+        ("under_score.test", &["127.0.0.1"]),
+        // /etc/hosts comes first, and is all there is.
+        ("own.test", &["127.0.0.66"]),
+        ("own.one.test", &["127.0.0.66"]),
+        ("plain", &["127.0.0.1"]),
+    ]);
+    let files = server.files(
+        "search one.test two.test",
+        "127.0.0.1 own own.test # here\n",
+    );
+    let relay = start(&files, &["--http", ANY, "--socks5", ANY]);
+    for name in [
+        "short",
+        "SHORT.ONE.test",
+        "short.one.test.",
+        "deep.name",
+        "under_score.test",
+        "own",
+        "own.test",
+        "plain",
+        "localhost",
+    ] {
+        assert_reached(&relay, name, &listener);
+    }
+    for (name, code) in [("no-such", 502), ("short.", 502)] {
+        let refused = dial("http", relay.address("http"), &named(name, at.port()));
+        assert_eq!(refused.map(drop), Err(code), "{name}");
+    }
+}
+
+#[test]
+fn resolv_conf_is_read_again_when_it_changes() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let (listener, at) = origin();
+    let old = NameServer::start(&[]);
+    let new = NameServer::start(&[("moved.test", &["127.0.0.1"])]);
+    let files = old.files("", "");
+    let relay = start(&files, &["--http", ANY, "--socks5", ANY, "--workers", "1"]);
+    let to = named("moved.test", at.port());
+    assert_eq!(dial("http", relay.address("http"), &to).map(drop), Err(502));
+    files.ask(&new, "");
+    let begun = Instant::now();
+    while dial("http", relay.address("http"), &to).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    accept(&listener);
+    assert_reached(&relay, "moved.test", &listener);
+}
+
+#[test]
+fn each_address_of_a_name_passes_the_rules() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let (allowed, at) = origin();
+    let denied = TcpListener::bind(("127.0.0.2", at.port())).unwrap();
+    let server = NameServer::start(&[
+        ("mixed.test", &["127.0.0.2", "127.0.0.1"]),
+        ("mapped.test", &["::ffff:127.0.0.2"]),
+    ]);
+    let files = server.files("", "");
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    writeln!(config, "[[route]]\nto = ['127.0.0.2']\ndeny = true").unwrap();
+    let config = config.path().to_str().unwrap();
+    let relay = start(
+        &files,
+        &["--config", config, "--http", ANY, "--socks5", ANY],
+    );
+    assert_reached(&relay, "mixed.test", &allowed);
+    let to = named("mapped.test", at.port());
+    assert_eq!(dial("http", relay.address("http"), &to).map(drop), Err(403));
+    denied.set_nonblocking(true).unwrap();
+    assert_eq!(denied.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+/// The far relay moves to another address under the same name.
+#[test]
+fn a_peer_s_name_is_resolved_again() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[("far.test", &["127.0.0.2"])]);
+    let files = server.files("", "");
+    let far = Relay::start(&["--convert", "127.0.0.2:0"]);
+    let port = far.address("convert").port();
+    let middle = Relay::start(&["--convert", ANY]);
+    let peer = format!("far.test:{port}");
+    let listeners = ["--http", ANY, "--socks5", ANY];
+    let near = start(&files, &[&listeners[..], &["--peer", &peer]].concat());
+    let between = middle.address("convert").to_string();
+    let chain = ["--peer", &between, "--peer", &peer];
+    let chained = start(&files, &[&listeners[..], &chain].concat());
+    let (listener, _) = origin();
+    for relay in [&near, &chained] {
+        assert_reached(relay, "localhost", &listener);
+    }
+    far.stop();
+    server.set("far.test", &["127.0.0.3"]);
+    let moved = format!("127.0.0.3:{port}");
+    let _far = Relay::start(&["--convert", &moved]);
+    for relay in [&near, &chained] {
+        assert_reached(relay, "localhost", &listener);
+    }
+}
+
+/// What the relay says of a peer whose name nobody knows.
+#[test]
+fn a_peer_without_an_address_is_down() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[]);
+    let files = server.files("", "");
+    let near = start(&files, &["--http", ANY, "--peer", "nobody.test"]);
+    let mut client = connect(near.address("http"));
+    client
+        .write_all(b"CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    let _ = client.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    let said = near.says("is down");
+    assert!(said.contains("peer nobody.test:5124"), "{said}");
+}
+
+/// Nobody knows whether there is such a name: to say that there is none would send people to the wrong place.
+#[test]
+fn name_servers_that_fail_are_no_name_that_is_not_there() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[]);
+    let files = server.files("", "");
+    let far = Relay::spawn(files.relay(&["--convert", ANY]));
+    let peer = far.address("convert").to_string();
+    let near = start(&files, &["--http", ANY]);
+    let chained = Relay::start(&["--http", ANY, "--peer", &peer]);
+    for relay in [&near, &chained] {
+        for (name, word) in [
+            ("failing.test", "the name servers failed"),
+            ("nobody.test", "no such host"),
+        ] {
+            let mut client = connect(relay.address("http"));
+            write!(
+                client,
+                "CONNECT {name}:9 HTTP/1.1\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+            assert!(answer.contains("error=dns_error"), "{answer}");
+            assert!(answer.contains(&format!("{name}:9: {word}")), "{answer}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What takes more than loopback: TPROXY between a client, a relay and a server in network
+//! namespaces, and clients that are strangers.
+
+use longhaul_testnet::relay_process::{accept, assert_turned_away, exchange, may_use_namespaces};
+use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed};
+use std::{
+    net::{IpAddr, SocketAddr, TcpStream},
+    process::Command,
+};
+
+/// A transparent listener of each family.
+const LISTENERS: [&str; 4] = [
+    "--transparent",
+    "0.0.0.0:3129",
+    "--transparent",
+    "[::]:3129",
+];
+
+fn source(server: &TcpStream) -> IpAddr {
+    server.peer_addr().unwrap().ip()
+}
+
+#[test]
+fn diverted_connections_reach_where_they_were_going() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("tproxy");
+    bed.divert();
+    for mode in ["splice", "copy"] {
+        let _relay = bed.relay(&[&LISTENERS[..], &["--mode", mode]].concat());
+        for family in BOTH {
+            let listener = bed.listen(family.at(8080));
+            let client = bed.connect(family.at(8080)).unwrap();
+            let server = accept(&listener);
+            // The relay's own address: without --keep-source it is a party, not a wire.
+            assert_eq!(source(&server), family.far);
+            exchange(&client, &server, 4);
+        }
+    }
+}
+
+#[test]
+fn the_client_s_source_address_is_kept_on_demand() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("source");
+    bed.divert();
+    let _relay = bed.relay(&[&LISTENERS[..], &["--keep-source"]].concat());
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        let client = bed.connect(family.at(8080)).unwrap();
+        let server = accept(&listener);
+        assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
+        exchange(&client, &server, 4);
+    }
+}
+
+#[test]
+fn a_connection_to_the_listener_itself_is_no_loop() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("loop");
+    bed.divert();
+    let _relay = bed.relay(&LISTENERS);
+    for family in BOTH {
+        assert_turned_away(bed.connect((family.near, 3129).into()));
+    }
+}
+
+#[test]
+fn a_diverted_connection_through_a_peer() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("peer");
+    bed.divert();
+    let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
+    let _near = bed.relay(&[&LISTENERS[..], &["--peer", "127.0.0.1"]].concat());
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        let client = bed.connect(family.at(8080)).unwrap();
+        exchange(&client, &accept(&listener), 4);
+    }
+}
+
+#[test]
+fn strangers_are_turned_away_and_the_named_are_served() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("allow");
+    let listener = bed.listen(IPV4.at(8080));
+    let door = SocketAddr::from((IPV4.near, 80));
+    let forward = ["--forward", "10.77.1.2:80=10.77.2.1:8080", "--allow-from"];
+    let stranger = bed.relay(&[forward.as_slice(), &["192.0.2.0/24"]].concat());
+    assert_turned_away(bed.connect(door));
+    drop(stranger);
+    let _relay = bed.relay(&[forward.as_slice(), &["10.77.1.0/24"]].concat());
+    let client = bed.connect(door).unwrap();
+    exchange(&client, &accept(&listener), 1);
+}
+
+#[test]
+fn without_the_capability_it_says_which_and_exits_3() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let longhaul = longhaul_testbed::longhaul();
+    let output = Command::new("timeout")
+        .args([
+            "20",
+            "setpriv",
+            "--bounding-set",
+            "-net_admin,-net_raw",
+            "--inh-caps",
+            "-all",
+            longhaul,
+        ])
+        .args(["relay", "--transparent", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("CAP_NET_ADMIN"), "{said}");
+}

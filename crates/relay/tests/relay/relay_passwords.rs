@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Wrong passwords: they wait longer each time, whoever is right waits for nobody else's, and one line says it.
+
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, http_head, http_status, origin, patient, read_array,
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    time::{Duration, Instant},
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+/// `me:secret`, `you:secret` and `me:wrong` in Basic.
+const ME: &str = "bWU6c2VjcmV0";
+const YOU: &str = "eW91OnNlY3JldA==";
+const ME_WRONG: &str = "bWU6d3Jvbmc=";
+
+/// A relay with two users, and an origin that answers every request.
+struct Stage {
+    relay: Relay,
+    origin: SocketAddr,
+    _users: tempfile::NamedTempFile,
+}
+
+fn stage() -> Stage {
+    let users = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&users, "me:secret\nyou:secret\n").unwrap();
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = users.path().to_str().unwrap();
+    let relay = Relay::start(&["--http", ANY, "--socks5", ANY, "--users", file]);
+    let (listener, origin) = origin();
+    std::thread::spawn(move || answer_all(&listener));
+    Stage {
+        relay,
+        origin,
+        _users: users,
+    }
+}
+
+fn answer_all(listener: &TcpListener) {
+    loop {
+        let mut server = accept(listener);
+        std::thread::spawn(move || {
+            while server.peek(&mut [0]).is_ok_and(|read| read > 0) {
+                http_head(&mut server);
+                let _ = server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+            }
+        });
+    }
+}
+
+impl Stage {
+    /// The status that this client gets with these credentials.
+    fn ask(&self, client: &mut TcpStream, credentials: &str) -> u16 {
+        let origin = self.origin;
+        write!(
+            client,
+            "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic {credentials}\r\n\r\n"
+        )
+        .unwrap();
+        let head = http_head(client);
+        let body = head.to_ascii_lowercase();
+        let length = body.split("content-length: ").nth(1);
+        let length = length.and_then(|rest| rest.split("\r\n").next());
+        let length = length.map_or(0, |length| length.parse().unwrap());
+        client.read_exact(&mut vec![0; length]).unwrap();
+        http_status(&head)
+    }
+
+    fn socks5(&self, password: &[u8]) -> [u8; 2] {
+        let mut client = connect(self.relay.address("socks5"));
+        client.write_all(&[5, 1, 2]).unwrap();
+        assert_eq!(read_array(&mut client), [5, 2]);
+        let message = [&[1, 2][..], b"me", &[password.len() as u8], password].concat();
+        client.write_all(&message).unwrap();
+        read_array(&mut client)
+    }
+
+    /// Lines about wrong passwords.
+    fn said(self) -> Vec<String> {
+        let (_, said) = self.relay.stop();
+        let lines = said.lines().filter(|line| line.contains("password"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+fn http(stage: &Stage) -> TcpStream {
+    connect(stage.relay.address("http"))
+}
+
+/// The sum of the waits before `attempts` wrong ones are looked at: none, 100 ms, 200 ms …
+fn least_time(attempts: u32) -> Duration {
+    (0..attempts.saturating_sub(1))
+        .map(|n| Duration::from_millis(100 << n))
+        .sum()
+}
+
+#[test]
+fn connections_of_one_address_wait_together() {
+    let stage = stage();
+    let began = Instant::now();
+    for attempt in 0..5 {
+        assert_eq!(stage.socks5(b"wrong"), [1, 1], "{attempt}");
+    }
+    assert!(began.elapsed() >= least_time(5), "{:?}", began.elapsed());
+    // A right one has to wait as well, or it would be told by its haste.
+    let began_right = Instant::now();
+    assert_eq!(stage.socks5(b"secret"), [1, 0]);
+    assert!(began_right.elapsed() >= Duration::from_millis(800));
+    // It ends the burst.
+    assert_eq!(stage.socks5(b"secret"), [1, 0]);
+    let said = stage.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("127.0.0.1"), "{said:?}");
+}
+
+#[test]
+fn who_has_an_account_can_not_try_those_of_others_faster() {
+    let stage = stage();
+    let mut client = http(&stage);
+    let began = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(stage.ask(&mut client, ME_WRONG), 407);
+        assert_eq!(stage.ask(&mut client, YOU), 204);
+    }
+    assert!(began.elapsed() >= least_time(5), "{:?}", began.elapsed());
+    assert_eq!(stage.said().len(), 1);
+}
+
+#[test]
+fn a_connection_that_was_right_waits_for_no_other_s_wrong_one() {
+    let stage = stage();
+    let mut known = http(&stage);
+    assert_eq!(stage.ask(&mut known, ME), 204);
+    let mut other = http(&stage);
+    for _ in 0..7 {
+        assert_eq!(stage.ask(&mut other, ME_WRONG), 407);
+    }
+    // The next one of this address waits for 6.4 s.
+    let began = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(stage.ask(&mut known, ME), 204);
+    }
+    assert!(
+        began.elapsed() < Duration::from_millis(6400),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+/// Nobody looked whether they are right: they do not hear that they are wrong.
+#[test]
+fn passwords_that_nobody_looks_at_are_not_called_wrong() {
+    let stage = stage();
+    (0..6).for_each(|_| assert_eq!(stage.ask(&mut http(&stage), ME_WRONG), 407));
+    // The first of these waits for 3.2 s, the next for 6.4 s, and others would have to wait longer.
+    let asked = || {
+        let mut client = http(&stage);
+        let head = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n";
+        write!(
+            client,
+            "{head}Proxy-Authorization: Basic {ME_WRONG}\r\n\r\n"
+        )
+        .unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..8).map(|_| asked()).collect();
+    let heads: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| http_head(&mut client))
+        .collect();
+    let unseen = heads.iter().filter(|head| http_status(head) == 429);
+    let unseen: Vec<_> = unseen.collect();
+    assert!(!unseen.is_empty(), "{heads:?}");
+    assert!(unseen.iter().all(|head| head.contains("retry-after:")));
+}
+
+#[test]
+fn socks5_passwords_that_nobody_looks_at_get_no_answer() {
+    let stage = stage();
+    (0..6).for_each(|_| assert_eq!(stage.socks5(b"wrong"), [1, 1]));
+    let asked = || {
+        let mut client = connect(stage.relay.address("socks5"));
+        client.write_all(&[5, 1, 2]).unwrap();
+        assert_eq!(read_array(&mut client), [5, 2]);
+        client.write_all(b"\x01\x02me\x05wrong").unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..8).map(|_| asked()).collect();
+    let answers: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| client.read_exact(&mut [0; 2]).is_ok())
+        .collect();
+    assert!(answers.contains(&true), "some are looked at: {answers:?}");
+    assert!(answers.contains(&false), "all are answered: {answers:?}");
+}
+
+#[test]
+fn another_address_does_not_wait() {
+    let stage = stage();
+    let mut client = http(&stage);
+    for _ in 0..7 {
+        assert_eq!(stage.ask(&mut client, ME_WRONG), 407);
+    }
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let source: SocketAddr = ("127.0.0.9".parse::<IpAddr>().unwrap(), 0).into();
+    socket.bind(&source.into()).unwrap();
+    socket.connect(&stage.relay.address("http").into()).unwrap();
+    let mut other = TcpStream::from(socket);
+    patient(&other);
+    let began = Instant::now();
+    assert_eq!(stage.ask(&mut other, ME), 204);
+    assert!(
+        began.elapsed() < Duration::from_millis(6400),
+        "{:?}",
+        began.elapsed()
+    );
+}

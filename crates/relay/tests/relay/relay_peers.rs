@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From relay to relay: ready connections, peers that fail and come back.
+
+use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status,
+    origin, read_array, refusing,
+};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+/// A relay with one worker that keeps connections to a peer ready, and its counters.
+struct Near {
+    relay: Relay,
+    directory: tempfile::TempDir,
+}
+
+impl Near {
+    fn new(peer: SocketAddr, pool: u16) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let counters = directory.path().join("counters");
+        let (peer, pool) = (peer.to_string(), pool.to_string());
+        let forward = format!("{ANY}=192.0.2.7:7");
+        let ways = ["--forward", &forward, "--http", ANY, "--peer", &peer];
+        let how = ["--peer-pool", &pool, "--workers", "1"];
+        let counters = [
+            "--counters",
+            counters.to_str().unwrap(),
+            "--interval",
+            "5ms",
+        ];
+        let relay = Relay::start(&[&ways[..], &how, &counters].concat());
+        Self { relay, directory }
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(self.relay.address("forward"))
+    }
+
+    fn records(&self) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(self.directory.path().join("counters")).unwrap();
+        let whole = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let record = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let records = whole.map(record);
+        records.filter(|r| r["record"] == "relay").collect()
+    }
+
+    /// Waits until its counters say, from now on, that so many connections stand ready.
+    fn has_ready(&self, want: u64) {
+        let (start, before) = (Instant::now(), self.records().len());
+        loop {
+            let records = self.records();
+            // The first new one may have been on its way already.
+            let new = records.get(before + 1..).and_then(<[_]>::last);
+            if new.is_some_and(|record| record["peers"][0]["ready"] == want) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "never {want} ready");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The first of `streams` that something has come over; the clock only ends a failure.
+fn spoken_to(streams: &mut Vec<TcpStream>) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        let heard = |stream: &TcpStream| !is_silent(stream);
+        if let Some(index) = streams.iter().position(heard) {
+            return streams.remove(index);
+        }
+        assert!(start.elapsed() < PATIENCE, "nobody said anything");
+        std::thread::yield_now();
+    }
+}
+
+fn is_silent(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+fn read_request(stream: &mut TcpStream) -> Request {
+    let mut bytes = Vec::new();
+    loop {
+        bytes.extend(read_array::<1>(stream));
+        if let Some((request, _)) = Request::parse(&bytes).unwrap() {
+            return request;
+        }
+    }
+}
+
+fn assert_relays(client: &mut TcpStream, peer: &mut TcpStream) {
+    peer.write_all(&Answer::Accepted.encode()).unwrap();
+    peer.write_all(b"down").unwrap();
+    assert_eq!(read_array(client), *b"down");
+    client.write_all(b"up").unwrap();
+    assert_eq!(read_array(peer), *b"up");
+}
+
+#[test]
+fn a_request_leaves_over_a_connection_that_stands_already() {
+    let (listener, address) = origin();
+    let near = Near::new(address, 2);
+    let mut ready = vec![accept(&listener), accept(&listener)];
+    near.has_ready(2);
+    let mut client = near.connect();
+    let mut peer = spoken_to(&mut ready);
+    let destination = "192.0.2.7:7".parse::<Destination>().unwrap();
+    assert_eq!(read_request(&mut peer).destination, destination);
+    assert_relays(&mut client, &mut peer);
+    // And the stock is filled up again, while the other one is left alone.
+    assert!(is_silent(&accept(&listener)));
+    assert!(is_silent(&ready[0]));
+}
+
+#[test]
+fn a_connection_that_ended_while_it_was_ready_is_replaced_and_never_used() {
+    let (listener, address) = origin();
+    let near = Near::new(address, 1);
+    drop(accept(&listener));
+    let mut ready = vec![accept(&listener)];
+    near.has_ready(1);
+    let mut client = near.connect();
+    let mut peer = spoken_to(&mut ready);
+    read_request(&mut peer);
+    assert_relays(&mut client, &mut peer);
+}
+
+#[test]
+fn a_request_that_died_with_its_ready_connection_is_made_again_once() {
+    let (listener, address) = origin();
+    let near = Near::new(address, 1);
+    let mut stale = accept(&listener);
+    near.has_ready(1);
+    let mut client = near.connect();
+    let first = read_request(&mut stale);
+    reset_on_close(&stale).unwrap();
+    drop(stale);
+    // One fills the stock up, the other carries the request.
+    let mut streams = vec![accept(&listener), accept(&listener)];
+    let mut peer = spoken_to(&mut streams);
+    assert_eq!(read_request(&mut peer), first);
+    assert_relays(&mut client, &mut peer);
+}
+
+#[test]
+fn what_the_client_said_is_never_said_twice() {
+    let (listener, address) = origin();
+    let near = Near::new(address, 1);
+    let mut stale = accept(&listener);
+    near.has_ready(1);
+    let mut client = near.connect();
+    client.write_all(b"pay").unwrap();
+    read_request(&mut stale);
+    assert_eq!(read_array(&mut stale), *b"pay");
+    reset_on_close(&stale).unwrap();
+    drop(stale);
+    let error = client.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(is_silent(&accept(&listener)));
+}
+
+/// A request without a body that does no harm when it comes twice is made again; RFC 9110 §9.2.2.
+#[test]
+fn a_plain_request_that_died_with_its_ready_connection_is_made_again_if_it_may() {
+    for (method, again) in [("GET", true), ("DELETE", true), ("POST", false)] {
+        let (listener, address) = origin();
+        let near = Near::new(address, 1);
+        let mut stale = accept(&listener);
+        near.has_ready(1);
+        let mut client = connect(near.relay.address("http"));
+        let head = format!("{method} http://192.0.2.7:7/ HTTP/1.1\r\nHost: x\r\n");
+        write!(client, "{head}Content-Length: 0\r\n\r\n").unwrap();
+        let first = (read_request(&mut stale), http_head(&mut stale));
+        reset_on_close(&stale).unwrap();
+        drop(stale);
+        if !again {
+            assert_eq!(http_status(&http_head(&mut client)), 502);
+            continue;
+        }
+        let mut streams = vec![accept(&listener), accept(&listener)];
+        let mut peer = spoken_to(&mut streams);
+        assert_eq!((read_request(&mut peer), http_head(&mut peer)), first);
+        peer.write_all(&Answer::Accepted.encode()).unwrap();
+        write!(peer, "HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        assert_eq!(http_status(&http_head(&mut client)), 204);
+    }
+}
+
+#[test]
+fn a_ready_connection_outlives_the_handshake_timeout() {
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY, "--handshake-timeout", "20ms"]);
+    let mut early = connect(far.address("convert"));
+    std::thread::sleep(Duration::from_millis(200));
+    let request = Request::new(Destination::Address(address), vec![]);
+    early.write_all(&request.encode()).unwrap();
+    assert_eq!(convert_answer(&mut early), Answer::Accepted);
+    exchange(&early, &accept(&listener), 1);
+}
+
+#[test]
+fn a_relay_s_patience_with_silence_ends() {
+    let listener = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:0'\nidle_timeout = '50ms'";
+    let far = Relay::configured(listener, 1);
+    let mut silent = connect(far.address("convert"));
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn ready_connections_hold_up_no_exit() {
+    let far = Relay::start(&["--convert", ANY, "--workers", "1"]);
+    let mut ready = connect(far.address("convert"));
+    // A later one has been served: so this one is accepted.
+    let (_socket, closed) = refusing();
+    assert!(
+        dial(
+            "convert",
+            far.address("convert"),
+            &Destination::Address(closed)
+        )
+        .is_err()
+    );
+    let (status, said) = far.stop();
+    assert!(status.success());
+    assert!(said.contains("no connection cut"), "{said}");
+    assert_eq!(ready.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn real_relays_with_a_pool_carry_everything() {
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let forward = format!("{ANY}={address}");
+    let ways = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
+    let near = Relay::start(&[&ways[..], &["--peer", &peer, "--peer-pool", "2"]].concat());
+    let to = Destination::Address(address);
+    for kind in ["forward", "socks5", "http"] {
+        for _ in 0..8 {
+            let client = dial(kind, near.address(kind), &to).unwrap();
+            exchange(&client, &accept(&listener), 1);
+        }
+    }
+}
+
+/// A relay whose route has a first peer and one to fall back on.
+fn with_fallback(first: SocketAddr, second: SocketAddr) -> Relay {
+    let text = format!(
+        "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '192.0.2.7:7'\n\
+         [peer.first]\naddress = '{first}'\n[peer.second]\naddress = '{second}'\n\
+         [[route]]\nvia = ['first']\nfallback = [['second']]\n"
+    );
+    Relay::configured(&text, 1)
+}
+
+#[test]
+fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
+    let (socket, first) = refusing();
+    let (second, address) = origin();
+    let near = with_fallback(first, address);
+    for _ in 0..3 {
+        let mut client = connect(near.address("forward"));
+        let mut peer = accept(&second);
+        read_request(&mut peer);
+        assert_relays(&mut client, &mut peer);
+    }
+    // It rises, a check finds it, and it is asked again.
+    rustix::net::listen(&socket, 16).unwrap();
+    let first = TcpListener::from(OwnedFd::from(socket));
+    first.set_nonblocking(false).unwrap();
+    let mut check = accept(&first);
+    assert!(read_request(&mut check).is_check());
+    check.write_all(&Answer::Accepted.encode()).unwrap();
+    assert_eq!(check.read(&mut [0]).unwrap(), 0);
+    let mut client = connect(near.address("forward"));
+    let mut peer = accept(&first);
+    read_request(&mut peer);
+    assert_relays(&mut client, &mut peer);
+}
+
+/// Whoever may use a relay as a peer names hops at will; what becomes of them is no line for its operator.
+#[test]
+fn hops_that_a_client_names_are_no_news() {
+    let relay = Relay::start(&["--convert", ANY]);
+    for _ in 0..50 {
+        let (_socket, nobody) = refusing();
+        let request = Request::new("192.0.2.7:7".parse().unwrap(), vec![nobody]);
+        let mut client = connect(relay.address("convert"));
+        client.write_all(&request.encode()).unwrap();
+        assert!(matches!(
+            convert_answer(&mut client),
+            Answer::Refused { .. }
+        ));
+    }
+    let (_, said) = relay.stop();
+    let lines = said.lines().filter(|line| line.contains("peer"));
+    assert_eq!(lines.count(), 0, "{said}");
+}
+
+/// Clients go by the peer `a`, which is told to go on to `b`.
+fn with_chain(a: SocketAddr, b: SocketAddr, more: &str) -> Relay {
+    let listeners = ["http", "socks5"].map(|kind| listener(kind, "")).concat();
+    let peers = format!("[peer.a]\naddress = '{a}'\n[peer.b]\naddress = '{b}'\n");
+    let route = "[[route]]\nvia = ['a', 'b']\nfallback = [[]]\n";
+    let text = format!("{more}{listeners}{peers}{route}");
+    Relay::configured(&text, text.matches("[[listener]]").count())
+}
+
+fn listener(kind: &str, more: &str) -> String {
+    format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n{more}")
+}
+
+/// What the relay before it says of a further peer counts like a connection of this relay's own.
+#[test]
+fn a_chain_whose_further_peer_is_away_makes_room_for_the_next() {
+    let (origin, address) = origin();
+    let a = Relay::start(&["--convert", ANY]);
+    let (socket, away) = refusing();
+    let forward = listener("forward", &format!("destination = '{address}'\n"));
+    let near = with_chain(a.address("convert"), away, &forward);
+    let to = Destination::Address(address);
+    let dialled = |kind| {
+        let client = dial(kind, near.address(kind), &to).unwrap();
+        exchange(&client, &accept(&origin), 1);
+    };
+    // The first client, too.
+    dialled("socks5");
+    dialled("http");
+    // What this one sends leaves with its request, which can't be made twice.
+    exchange(&connect(near.address("forward")), &accept(&origin), 1);
+    let said = near.says("peer b is down");
+    let why = format!("connection refused at relay {away}, says relay a");
+    assert!(said.contains(&why), "{said}");
+    near.says("clients go straight to their destinations while peer b is down");
+    drop(socket);
+    let b = Relay::start(&["--convert", &away.to_string()]);
+    near.says("peer b is back");
+    dialled("socks5");
+    let (_, said) = b.stop();
+    assert!(!said.contains("turned away"), "{said}");
+}
+
+/// It may not be let in there, and the path that matters is another.
+#[test]
+fn a_peer_that_only_others_connect_to_is_asked_over_them() {
+    let (a, at_a) = origin();
+    let (b, at_b) = origin();
+    let admin = format!("[admin]\naddress = '{ANY}'\n");
+    let _near = with_chain(at_a, at_b, &admin);
+    let asked = [(); 2].map(|()| {
+        let mut stream = accept(&a);
+        let request = read_request(&mut stream);
+        stream.write_all(&Answer::Accepted.encode()).unwrap();
+        request.hops[0]
+    });
+    assert!(asked.contains(&at_b), "{asked:?}");
+    b.set_nonblocking(true).unwrap();
+    assert_eq!(b.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}

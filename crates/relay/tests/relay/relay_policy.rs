@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who may go where, which way, how fast, and in how much memory.
+
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, assert_turned_away, connect, dial, exchange, origin, receive,
+    refusing, send,
+};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+const SOCKS5: &str = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'in'\n";
+
+fn socks5(more: &str) -> Relay {
+    Relay::configured(&format!("{SOCKS5}{more}"), 1)
+}
+
+fn ask(relay: &Relay, to: &str) -> Result<std::net::TcpStream, u16> {
+    let to: Destination = to.parse().unwrap();
+    dial("socks5", relay.address("socks5"), &to)
+}
+
+/// RFC 1928 §6: not allowed by ruleset.
+const NOT_ALLOWED: Option<u16> = Some(2);
+
+#[test]
+fn what_a_rule_denies_is_not_reached_by_its_name_either() {
+    let (listener, address) = origin();
+    let relay = socks5("[[route]]\nto = ['127.0.0.0/8', '::1']\ndeny = true");
+    assert_eq!(ask(&relay, &address.to_string()).err(), NOT_ALLOWED);
+    let by_name = format!("localhost:{}", address.port());
+    assert_eq!(ask(&relay, &by_name).err(), NOT_ALLOWED);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "the destination was reached");
+}
+
+/// Translators and tunnels take an IPv4 address out of IPv6 ones; a rule may be written with a mapped one.
+#[test]
+fn a_denied_ipv4_address_is_denied_inside_of_ipv6_ones() {
+    for network in ["192.0.2.0/24", "::ffff:192.0.2.0/120"] {
+        let relay = socks5(&format!("[[route]]\nto = ['{network}']\ndeny = true"));
+        for host in [
+            "192.0.2.1",
+            "[::ffff:192.0.2.1]",
+            "[64:ff9b::192.0.2.1]",
+            "[64:ff9b:1::192.0.2.1]",
+            "[::192.0.2.1]",
+            "[::ffff:0:192.0.2.1]",
+            "[2002:c000:201::1]",
+        ] {
+            let refused = ask(&relay, &format!("{host}:80")).err();
+            assert_eq!(refused, NOT_ALLOWED, "{network} {host}");
+        }
+    }
+}
+
+#[test]
+fn ports_and_names_tell_destinations_apart() {
+    let (listener, address) = origin();
+    let port = address.port();
+    let relay = socks5(&format!(
+        "[[route]]\nto = ['LOCALHOST']\ndeny = true\n\
+         [[route]]\nports = [{port}]\n[[route]]\ndeny = true"
+    ));
+    let client = ask(&relay, &address.to_string()).unwrap();
+    exchange(&client, &accept(&listener), 1);
+    let localhost = format!("localhost:{port}");
+    assert_eq!(ask(&relay, &localhost).err(), NOT_ALLOWED);
+    let (_other_listener, other) = origin();
+    assert_eq!(ask(&relay, &other.to_string()).err(), NOT_ALLOWED);
+}
+
+#[test]
+fn a_client_that_is_denied_hears_nothing() {
+    let relay = socks5("deny_from = ['127.0.0.0/8']");
+    assert_turned_away(TcpStream::connect(relay.address("socks5")));
+}
+
+#[test]
+fn a_chain_whose_first_peer_is_away_makes_room_for_the_next() {
+    let (_socket, away) = refusing();
+    let far = Relay::start(&["--convert", "127.0.0.1:0"]);
+    let there = far.address("convert");
+    let peers = format!("[peer.a]\naddress = '{away}'\n[peer.b]\naddress = '{there}'\n");
+    for fallback in ["[['b']]", "[[]]", "[['a'], ['b']]"] {
+        let (listener, address) = origin();
+        let route = format!("[[route]]\nvia = ['a']\nfallback = {fallback}");
+        let relay = socks5(&format!("{peers}{route}"));
+        let client = ask(&relay, &address.to_string()).unwrap();
+        exchange(&client, &accept(&listener), 1);
+    }
+    let relay = socks5(&format!("{peers}[[route]]\nvia = ['a']"));
+    let answer = ask(&relay, "127.0.0.1:9").err();
+    assert_eq!(
+        answer,
+        Some(3),
+        "network unreachable: no destination was asked"
+    );
+}
+
+/// A refusal that comes from behind the peer is the answer, and no reason to try another way.
+#[test]
+fn a_peer_s_own_refusal_is_final() {
+    let (_socket, closed) = refusing();
+    let far = Relay::start(&["--convert", "127.0.0.1:0"]);
+    let there = far.address("convert");
+    let relay = socks5(&format!(
+        "[peer.a]\naddress = '{there}'\n[[route]]\nvia = ['a']\nfallback = [[]]"
+    ));
+    assert_eq!(ask(&relay, &closed.to_string()).err(), Some(5));
+}
+
+/// 3 MiB at 40 Mbit/s take 0.63 s less a burst: the limit is a floor for the time, whatever the
+/// machine does.
+#[test]
+fn rate_limits_hold_for_all_connections_together() {
+    for key in ["rate", "rate_per_client"] {
+        for mode in ["splice", "copy"] {
+            let (listener, address) = origin();
+            let relay = socks5(&format!("{key} = '40mbit'\n[profile.far]\nmode = '{mode}'"));
+            let pairs = [(); 3].map(|()| {
+                let client = ask(&relay, &address.to_string()).unwrap();
+                (client, accept(&listener))
+            });
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                for (client, server) in &pairs {
+                    scope.spawn(|| send(client, 7, 1));
+                    scope.spawn(|| receive(server, 7, 1));
+                }
+            });
+            let floor = Duration::from_millis(500);
+            assert!(
+                start.elapsed() > floor,
+                "{key} {mode}: {:?}",
+                start.elapsed()
+            );
+        }
+    }
+}
+
+/// A client that reads nothing makes the relay hold more than its budget; the next one waits
+/// until the first is gone.
+#[test]
+fn without_memory_new_connections_wait_and_old_ones_live() {
+    let (listener, address) = origin();
+    let relay = socks5("[limits]\nmemory = '300KB'\nworkers = 1");
+    let client = ask(&relay, &address.to_string()).unwrap();
+    let mut server = accept(&listener);
+    server.set_nonblocking(true).unwrap();
+    fill(&mut server);
+    let mut waiting = connect(relay.address("socks5"));
+    waiting.write_all(&[5, 1, 0]).unwrap();
+    waiting
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    assert!(waiting.read(&mut [0; 2]).is_err(), "served over the budget");
+    assert_eq!(client.peek(&mut [0; 4]).unwrap(), 4, "the old one lives");
+    drop(client);
+    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    waiting.read_exact(&mut [0; 2]).unwrap();
+    let (status, stderr) = relay.stop();
+    assert!(status.success());
+    assert!(stderr.contains("limits.memory"), "{stderr}");
+    assert!(stderr.contains("accepting again"), "{stderr}");
+}
+
+/// Writes until nothing has moved for a while.
+fn fill(stream: &mut std::net::TcpStream) {
+    let mut idle = 0;
+    while idle < 20 {
+        match stream.write(&[0; 1 << 16]) {
+            Ok(_) => idle = 0,
+            Err(_) => idle += 1,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_bad_file_is_refused_with_line_and_column() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "[limits]\nconections = 1\n").unwrap();
+    let output = std::process::Command::new(longhaul_testbed::longhaul())
+        .args(["relay", "--check-config", "--config"])
+        .arg(file.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(":2:1: unknown field"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1);
+}
+
+#[test]
+fn flags_add_to_the_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), SOCKS5).unwrap();
+    let check = |more: &[&str]| {
+        let output = std::process::Command::new(longhaul_testbed::longhaul())
+            .args(["relay", "--check-config", "--config"])
+            .arg(file.path())
+            .args(more)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let port: SocketAddr = "127.0.0.1:3128".parse().unwrap();
+    let (code, said) = check(&["--http", &port.to_string()]);
+    assert_eq!(code, Some(0));
+    let file_s_and_flag_s = ["in: socks5 127.0.0.1:0", "http 127.0.0.1:3128"];
+    assert!(file_s_and_flag_s.iter().all(|l| said.contains(l)), "{said}");
+    assert_eq!(check(&["--http", "10.0.0.1:3128"]).0, Some(2));
+}

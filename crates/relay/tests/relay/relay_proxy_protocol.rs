@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The PROXY protocol in and out of the relay.
+
+use longhaul_protocol::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
+use longhaul_testnet::relay_process::{Relay, accept, connect, exchange, origin, read_array};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::Command,
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn forward(to: SocketAddr, more: &[&str]) -> Relay {
+    let forward = format!("{ANY}={to}");
+    Relay::start(&[&["--forward", &forward], more].concat())
+}
+
+fn header(server: &mut TcpStream) -> Header {
+    let mut bytes = Vec::new();
+    while let more @ 1.. = missing(&bytes).unwrap() {
+        let mut read = vec![0; more];
+        server.read_exact(&mut read).unwrap();
+        bytes.extend(read);
+    }
+    parse(&bytes).unwrap().unwrap().0
+}
+
+#[test]
+fn the_announced_client_is_the_one_in_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.jsonl");
+    let (listener, to) = origin();
+    let relay = forward(
+        to,
+        &["--accept-proxy", "--counters", file.to_str().unwrap()],
+    );
+    let (client, entrance) = (address("192.0.2.7:777"), address("198.51.100.1:80"));
+    let six = address("[2001:db8::7]:777");
+    for head in [
+        encode_v1(client, entrance),
+        encode_v2(six, entrance),
+        b"PROXY UNKNOWN\r\n".into(),
+    ] {
+        let mut sender = connect(relay.address("forward"));
+        // In the same packet as what follows: not a byte of it may be lost.
+        sender.write_all(&[&head[..], b"x"].concat()).unwrap();
+        let mut server = accept(&listener);
+        assert_eq!(read_array(&mut server), *b"x");
+        exchange(&sender, &server, 1);
+    }
+    assert!(relay.stop().0.success());
+    let text = fs::read_to_string(file).unwrap();
+    let records = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let clients: Vec<String> = records
+        .filter(|record| record["record"] == "connection")
+        .map(|record| record["client"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(clients[..2], [client.to_string(), six.to_string()]);
+    assert!(clients[2].starts_with("127.0.0.1:"), "{clients:?}");
+}
+
+#[test]
+fn destinations_hear_who_the_client_is() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let (listener, to) = origin();
+    for version in ["v1", "v2"] {
+        for peers in [vec![], vec!["--peer", &peer]] {
+            let relay = forward(to, &[&["--send-proxy", version], &peers[..]].concat());
+            let client = connect(relay.address("forward"));
+            let mut server = accept(&listener);
+            let want = Header::Proxied {
+                source: client.local_addr().unwrap(),
+                destination: relay.address("forward"),
+            };
+            assert_eq!(header(&mut server), want, "{version} {peers:?}");
+            exchange(&client, &server, 1);
+        }
+    }
+}
+
+#[test]
+fn an_announcement_is_passed_on() {
+    let (listener, to) = origin();
+    let relay = forward(to, &["--accept-proxy", "--send-proxy", "v2"]);
+    let (source, destination) = (address("192.0.2.7:777"), address("198.51.100.1:80"));
+    let mut sender = connect(relay.address("forward"));
+    sender.write_all(&encode_v1(source, destination)).unwrap();
+    let want = Header::Proxied {
+        source,
+        destination,
+    };
+    assert_eq!(header(&mut accept(&listener)), want);
+}
+
+fn is_reset(mut client: TcpStream) {
+    let error = client.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn no_header_a_broken_one_and_a_slow_one_are_reset() {
+    let (listener, to) = origin();
+    let relay = forward(to, &["--accept-proxy", "--handshake-timeout", "300ms"]);
+    for said in [
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"PROXY TCP4 1 2 3 4\r\n",
+        b"",
+        b"PROXY TCP4 10.0.",
+    ] {
+        let mut client = connect(relay.address("forward"));
+        client.write_all(said).unwrap();
+        is_reset(client);
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+}
+
+#[test]
+fn a_denied_client_is_denied_whoever_speaks_for_it() {
+    let (_listener, to) = origin();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:0'\ndestination = '{to}'\n\
+         accept_proxy = true\ndeny_from = ['192.0.2.0/24']\n"
+    );
+    fs::write(&file, text).unwrap();
+    // The flag is what the harness counts; the file's listener says its line first.
+    let relay = Relay::start(&["--config", file.path().to_str().unwrap(), "--socks5", ANY]);
+    let mut sender = connect(relay.address("forward"));
+    let head = encode_v2(address("192.0.2.7:777"), address("198.51.100.1:80"));
+    sender.write_all(&head).unwrap();
+    is_reset(sender);
+}
+
+#[test]
+fn http_origins_are_told_too() {
+    let (listener, to) = origin();
+    let relay = Relay::start(&["--http", ANY, "--send-proxy", "v1"]);
+    let proxy = format!("http://{}", relay.address("http"));
+    let server = std::thread::spawn(move || {
+        let mut server = accept(&listener);
+        let head = header(&mut server);
+        longhaul_testnet::relay_process::http_head(&mut server);
+        let page = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+        server.write_all(page).unwrap();
+        head
+    });
+    let url = format!("http://{to}/");
+    let mut curl = Command::new("curl");
+    let output = curl
+        .args(["-sS", "--max-time", "20", "-x", &proxy, &url])
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"hi", "{output:?}");
+    let Header::Proxied { destination, .. } = server.join().unwrap() else {
+        panic!("no client named");
+    };
+    assert_eq!(destination, relay.address("http"));
+}

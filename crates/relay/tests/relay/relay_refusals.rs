@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is refused, and in whose words.
+
+use longhaul_protocol::{
+    convert::{Answer, ErrorCode, Request},
+    destination::Destination,
+};
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, convert_answer, dial, http_head, http_status, origin, read_array,
+    refusing,
+};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::Command,
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+fn all_listeners(forward_to: SocketAddr, more: &[&str]) -> Relay {
+    let forward = format!("{ANY}={forward_to}");
+    let all = [
+        "--socks5",
+        ANY,
+        "--http",
+        ANY,
+        "--convert",
+        ANY,
+        "--forward",
+        &forward,
+    ];
+    Relay::start(&[&all, more].concat())
+}
+
+#[test]
+fn a_refused_destination_is_said_in_each_protocol_s_words() {
+    let (_socket, closed) = refusing();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    for peers in [vec![], vec!["--peer", &peer]] {
+        let relay = all_listeners(closed, &peers);
+        let to = Destination::Address(closed);
+        for (kind, code) in [("socks5", 5), ("http", 502), ("convert", 96)] {
+            let outcome = dial(kind, relay.address(kind), &to);
+            assert_eq!(outcome.err(), Some(code), "{kind} {peers:?}");
+        }
+        assert_ends_without_data(connect(relay.address("forward")), true);
+    }
+}
+
+#[test]
+fn an_unknown_name_is_said_too() {
+    let relay = all_listeners(([127, 0, 0, 1], 9).into(), &[]);
+    let to = "no-such-host.invalid:80".parse().unwrap();
+    for (kind, code) in [("socks5", 4), ("http", 502), ("convert", 97)] {
+        assert_eq!(
+            dial(kind, relay.address(kind), &to).err(),
+            Some(code),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn a_plain_request_to_a_refused_origin_is_502() {
+    let (_socket, closed) = refusing();
+    let relay = all_listeners(closed, &[]);
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET http://{closed}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(http_status(&http_head(&mut client)), 502);
+}
+
+/// The stream ends; with RST if `reset`.
+fn assert_ends_without_data(mut stream: TcpStream, reset: bool) {
+    match stream.read(&mut [0; 100]) {
+        Ok(0) => assert!(!reset, "FIN instead of RST"),
+        Ok(n) => panic!("{n} bytes"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
+fn unknown_socks_commands_have_their_reply() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    for command in [0, 4, 99] {
+        let mut client = connect(relay.address("socks5"));
+        client.write_all(&[5, 1, 0]).unwrap();
+        assert_eq!(read_array(&mut client), [5, 0]);
+        client
+            .write_all(&[5, command, 0, 1, 127, 0, 0, 1, 0, 80])
+            .unwrap();
+        assert_eq!(read_array(&mut client), [5, 7, 0, 1, 0, 0, 0, 0, 0, 0]);
+        assert_ends_without_data(client, false);
+    }
+}
+
+#[test]
+fn socks_without_a_common_method_is_refused() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    let mut client = connect(relay.address("socks5"));
+    client.write_all(&[5, 1, 2]).unwrap();
+    assert_eq!(read_array(&mut client), [5, 0xFF]);
+    assert_ends_without_data(client, false);
+}
+
+#[test]
+fn what_is_no_convert_is_answered_as_the_rfc_says() {
+    let relay = Relay::start(&["--convert", ANY]);
+    for (bytes, code) in [
+        (
+            b"GET / HTTP/1.1\r\n\r\n".as_slice(),
+            ErrorCode::MalformedMessage,
+        ),
+        (&[2, 1, 0x22, 0x63], ErrorCode::UnsupportedVersion),
+        (
+            &[1, 2, 0x22, 0x63, 0x77, 1, 0, 0],
+            ErrorCode::UnsupportedMessage,
+        ),
+    ] {
+        let mut client = connect(relay.address("convert"));
+        client.write_all(bytes).unwrap();
+        assert_eq!(convert_answer(&mut client), Answer::refused(code));
+    }
+}
+
+#[test]
+fn relays_that_point_at_each_other_end_the_chase() {
+    // Each must know the other's address before it starts: loopback addresses of this process.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let (first, second) = (
+        format!("127.77.{high}.{low}"),
+        format!("127.78.{high}.{low}"),
+    );
+    let relay = Relay::start(&["--convert", &first, "--peer", &second]);
+    let _other = Relay::start(&["--convert", &second, "--peer", &first]);
+    let to = "192.0.2.1:80".parse().unwrap();
+    let outcome = dial("convert", relay.address("convert"), &to);
+    assert_eq!(outcome.err(), Some(ErrorCode::NetworkFailure.code().into()));
+}
+
+#[test]
+fn early_bytes_travel_with_the_preamble() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--convert", ANY]);
+    let mut client = connect(relay.address("convert"));
+    let mut first = Request::new(Destination::Address(address), vec![]).encode();
+    first.extend(b"early");
+    client.write_all(&first).unwrap();
+    // The server has them before the client reads the answer.
+    let mut server = accept(&listener);
+    assert_eq!(read_array(&mut server), *b"early");
+    assert_eq!(convert_answer(&mut client), Answer::Accepted);
+}
+
+#[test]
+fn who_says_nothing_is_sent_away() {
+    let (_listener, address) = origin();
+    let relay = all_listeners(address, &["--handshake-timeout", "200ms"]);
+    for kind in ["socks5", "http", "convert"] {
+        let mut slow = connect(relay.address(kind));
+        // One byte begins a message of each protocol.
+        slow.write_all(if kind == "http" { b"G" } else { b"\x05" })
+            .unwrap();
+        let mut rest = Vec::new();
+        match slow.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{kind}"),
+        }
+    }
+}
+
+fn exit_code(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(longhaul_testbed::longhaul())
+        .arg("relay")
+        .args(args)
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn bad_input_is_one_line_and_code_2() {
+    for (args, word) in [
+        (vec![], "no listener"),
+        (vec!["--socks5", "0.0.0.0:1"], "--allow-from"),
+        (vec!["--socks5", ANY, "--cc-near", "no-such"], "cubic"),
+        (vec!["--forward", "127.0.0.1:1"], "LISTEN=DESTINATION"),
+        (
+            vec!["--socks5", ANY, "--peer", "no host"],
+            "host name or an IP address",
+        ),
+        (
+            vec!["--socks5", ANY, "--allow-from", "10.0.0.0/33"],
+            "no network",
+        ),
+        (vec!["--socks5", ANY, "--grace", "10"], "unit"),
+    ] {
+        let (code, said) = exit_code(&args);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_code_1() {
+    let (_listener, address) = origin();
+    let (code, said) = exit_code(&["--socks5", &address.to_string()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&address.to_string()), "{said}");
+}
+
+#[test]
+fn loopback_needs_no_permission() {
+    let (_listener, address) = origin();
+    let args = ["--socks5", "0.0.0.0:0", "--allow-from", "192.0.2.0/24"];
+    let relay = Relay::start(&args);
+    let port = relay.address("socks5").port();
+    let to = Destination::Address(address);
+    assert!(dial("socks5", ([127, 0, 0, 1], port).into(), &to).is_ok());
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SIGHUP: a new configuration, and nobody's connection ends.
+
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, exchange, origin, read_array, receive, send,
+};
+use rustix::process::Signal;
+use std::{
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+struct Reloadable {
+    relay: Relay,
+    directory: tempfile::TempDir,
+}
+
+fn file_in(directory: &Path) -> PathBuf {
+    directory.join("relay.toml")
+}
+
+impl Reloadable {
+    fn start(text: &str, listeners: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(file_in(directory.path()), text).unwrap();
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command.args(["relay", "--workers", &WORKERS.to_string()]);
+        // The default wants more descriptors than some machines allow, and the relay says so.
+        command.args(["--max-connections", "64", "--config"]);
+        command.arg(file_in(directory.path()));
+        let relay = Relay::spawn_waiting(command, listeners);
+        Self { relay, directory }
+    }
+
+    /// Reloads; returns what the relay said until `word`.
+    fn reload(&self, text: &str, word: &str) -> String {
+        std::fs::write(file_in(self.directory.path()), text).unwrap();
+        self.relay.signal(Signal::HUP);
+        self.relay.says(word)
+    }
+}
+
+const DONE: &str = "configuration reloaded";
+
+/// A port that was free a moment ago.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+fn forward(from: SocketAddr, to: SocketAddr, more: &str) -> String {
+    format!("[[listener]]\nkind = 'forward'\naddress = '{from}'\ndestination = '{to}'\n{more}\n")
+}
+
+fn refuses(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[test]
+fn listeners_come_and_go_and_connections_stay() {
+    let (listener, to) = origin();
+    // Its own origin: looking whether it is gone may get through while it is not.
+    let (gone_listener, gone_to) = origin();
+    let (stays, goes, comes) = (free(), free(), free());
+    let before = forward(stays, to, "") + &forward(goes, gone_to, "");
+    let relay = Reloadable::start(&before, 2);
+    let over_staying = (connect(stays), accept(&listener));
+    let over_going = (connect(goes), accept(&gone_listener));
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&over_going.0, 7, 64));
+        let half = scope.spawn(|| read_array::<4096>(&mut over_going.1.try_clone().unwrap()));
+        half.join().unwrap();
+        let said = relay.reload(&(forward(comes, to, "") + &forward(stays, to, "")), DONE);
+        assert!(
+            said.contains(&format!("listening forward {comes}")),
+            "{said}"
+        );
+        assert!(!said.contains(&stays.to_string()), "{said}");
+        // Workers close their sockets when they come to it.
+        while !refuses(goes) {
+            std::thread::yield_now();
+        }
+        drain(&over_going.1, (64 << 20) - 4096);
+    });
+    for address in [stays, comes] {
+        let client = connect(address);
+        exchange(&client, &accept(&listener), 1);
+    }
+    exchange(&over_staying.0, &over_staying.1, 1);
+    send(&over_going.1, 8, 1);
+    receive(&over_going.0, 8, 1);
+    // Ends what got through by looking.
+    drop(gone_listener);
+    let (status, said) = relay.relay.stop();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+}
+
+fn drain(mut stream: &TcpStream, want: u64) {
+    let len = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    assert_eq!(len, want);
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let (listener, to) = origin();
+    let (stays, never) = (free(), free());
+    let good = forward(stays, to, "");
+    let relay = Reloadable::start(&good, 1);
+    let (taken, occupied) = origin();
+    let refused = "not reloaded";
+    for (bad, word) in [
+        (
+            "[[listener]]\nkind = 'sock5'\n".to_owned(),
+            "relay.toml:2:8",
+        ),
+        (forward(never, to, "") + "[limit]\n", "limit"),
+        (String::new(), "no listener"),
+        (
+            forward(never, to, "") + &forward(occupied, to, ""),
+            "in use",
+        ),
+        (
+            forward(never, to, "profile = 'x'"),
+            "no profile is called x",
+        ),
+    ] {
+        let said = relay.reload(&bad, refused);
+        assert!(said.contains(word) && said.lines().count() == 1, "{said}");
+        assert!(refuses(never));
+        let client = connect(stays);
+        exchange(&client, &accept(&listener), 1);
+    }
+    drop(taken);
+    relay.reload(&good, DONE);
+}
+
+#[test]
+fn later_connections_have_the_new_settings() {
+    let (old, old_to) = origin();
+    let (new, new_to) = origin();
+    let at = free();
+    let relay = Reloadable::start(&forward(at, old_to, ""), 1);
+    let first = (connect(at), accept(&old));
+    relay.reload(&forward(at, new_to, ""), DONE);
+    let second = (connect(at), accept(&new));
+    exchange(&first.0, &first.1, 1);
+    exchange(&second.0, &second.1, 1);
+    // Another profile takes other sockets.
+    for profile in ["tight", "near", "tight"] {
+        let named = format!("profile = '{profile}'");
+        let tight = "[profile.tight]\nnotsent_lowat = '16KiB'\n";
+        let held = (connect(at), accept(&new));
+        relay.reload(&(forward(at, new_to, &named) + tight), DONE);
+        while listening_sockets(at) > WORKERS {
+            std::thread::yield_now();
+        }
+        let client = connect(at);
+        exchange(&client, &accept(&new), 1);
+        exchange(&held.0, &held.1, 1);
+    }
+}
+
+const WORKERS: usize = 2;
+
+/// Sockets that listen on an IPv4 address (proc(5), /proc/net/tcp; state 0A is TCP_LISTEN).
+fn listening_sockets(address: SocketAddr) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!(":{:04X}", address.port());
+    let listens = |line: &&str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields[1].ends_with(&port) && fields[3] == "0A"
+    };
+    table.lines().skip(1).filter(listens).count()
+}
+
+#[test]
+fn what_is_fixed_is_named_and_the_rest_applies() {
+    let (listener, to) = origin();
+    let (stays, comes) = (free(), free());
+    let relay = Reloadable::start(&forward(stays, to, ""), 1);
+    let more = forward(comes, to, "") + "[limits]\npipe_size = '64KiB'\n";
+    let said = relay.reload(&(forward(stays, to, "") + &more), DONE);
+    assert!(said.contains("limits.pipe_size takes a restart"), "{said}");
+    let client = connect(comes);
+    exchange(&client, &accept(&listener), 1);
+}
+
+#[test]
+fn without_a_file_the_flags_are_applied_again() {
+    let (listener, to) = origin();
+    let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={to}")]);
+    let first = (connect(relay.address("forward")), accept(&listener));
+    relay.signal(Signal::HUP);
+    let said = relay.says(DONE);
+    assert!(!said.contains("listening"), "{said}");
+    exchange(&first.0, &first.1, 1);
+    let second = connect(relay.address("forward"));
+    exchange(&second, &accept(&listener), 1);
+}
+
+/// 128 descriptors, one worker: ready connections take the places of others, as far as these are
+/// free.
+#[test]
+fn more_ready_connections_are_counted_against_the_descriptors() {
+    let (listener, to) = origin();
+    let (_peer, peer) = origin();
+    let directory = tempfile::tempdir().unwrap();
+    let file = file_in(directory.path());
+    let at = free();
+    let with_pool = |pool: u16| {
+        forward(at, to, "") + &format!("[peer.tokyo]\naddress = '{peer}'\npool = {pool}\n")
+    };
+    std::fs::write(&file, with_pool(0)).unwrap();
+    let line = format!(
+        "ulimit -n 128; exec '{}' relay --workers 1 --config '{}'",
+        longhaul_testbed::longhaul(),
+        file.display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]);
+    let relay = Relay::spawn_waiting(command, 1);
+    let reload = |text: &str, word: &str| {
+        std::fs::write(&file, text).unwrap();
+        relay.signal(Signal::HUP);
+        relay.says(word)
+    };
+    // 128 less 34 that are always needed and 16 for lookups: 39 for pipes, 19 connections.
+    let said = reload(&with_pool(20), DONE);
+    assert!(
+        said.contains("room for 9 connections at once now"),
+        "{said}"
+    );
+    let said = reload(&with_pool(100), "not reloaded");
+    assert!(said.contains("100 ready connections (pool)"), "{said}");
+    let said = reload(&with_pool(0), DONE);
+    assert!(
+        said.contains("room for 19 connections at once now"),
+        "{said}"
+    );
+    exchange(&connect(at), &accept(&listener), 1);
+    let (status, said) = relay.stop();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+}

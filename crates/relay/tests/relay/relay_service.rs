@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The relay as a service: counters, records, draining, and what happens without descriptors.
+
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array, refusing,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::Shutdown,
+    process::Command,
+    time::Duration,
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+fn records(path: &std::path::Path, kind: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let all = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|record| record["record"] == kind).collect()
+}
+
+#[test]
+fn counters_and_records_tell_what_passed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.jsonl");
+    let (listener, address) = origin();
+    let counters = file.to_str().unwrap();
+    let relay = Relay::start(&[
+        "--socks5",
+        ANY,
+        "--counters",
+        counters,
+        "--interval",
+        "50ms",
+    ]);
+    let to = Destination::Address(address);
+    let client = dial("socks5", relay.address("socks5"), &to).unwrap();
+    let server = accept(&listener);
+    exchange(&client, &server, 3);
+    drop((client, server, listener));
+    let (_held, closed) = refusing();
+    let to = Destination::Address(closed);
+    assert!(dial("socks5", relay.address("socks5"), &to).is_err());
+    assert!(relay.stop().0.success());
+
+    let connections = records(&file, "connection");
+    assert_eq!(connections.len(), 2);
+    let done = &connections[0];
+    assert_eq!(done["ended"], "finished");
+    assert_eq!(done["destination"], address.to_string());
+    assert_eq!(done["bytes_up"], 3 << 20);
+    assert_eq!(done["bytes_down"], 3 << 20);
+    assert!(done["near"]["rtt_us"].as_u64().unwrap() > 0);
+    assert!(done["far"]["received_bytes"].as_u64().unwrap() >= 3 << 20);
+    assert_eq!(connections[1]["cause"], "connection refused");
+
+    let last = records(&file, "relay").pop().unwrap();
+    assert_eq!(last["total"]["accepted"], 2);
+    assert_eq!(last["total"]["active"], 0);
+    assert_eq!(last["total"]["bytes_up"], 3 << 20);
+    assert_eq!(last["total"]["bytes_buffered"], 0);
+    assert_eq!(last["listeners"][0]["failed"]["connection refused"], 1);
+}
+
+#[test]
+fn sigterm_lets_connections_finish() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--forward", &format!("{ANY}={address}")]);
+    let client = connect(relay.address("forward"));
+    let server = accept(&listener);
+    relay.signal(Signal::TERM);
+    exchange(&client, &server, 16);
+    let (status, said) = relay.wait();
+    assert!(status.success());
+    assert!(said.contains("no connection cut"), "{said}");
+}
+
+#[test]
+fn after_the_grace_period_connections_are_reset_and_counted() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--forward", &format!("{ANY}={address}"), "--grace", "100ms"]);
+    let mut client = connect(relay.address("forward"));
+    let mut server = accept(&listener);
+    let (status, said) = relay.stop();
+    assert!(status.success());
+    assert!(said.contains("1 connections cut"), "{said}");
+    for end in [&mut client, &mut server] {
+        let error = end.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn the_connection_limit_makes_others_wait() {
+    let (listener, address) = origin();
+    let forward = format!("{ANY}={address}");
+    let relay = Relay::start(&[
+        "--forward",
+        &forward,
+        "--max-connections",
+        "1",
+        "--workers",
+        "1",
+    ]);
+    let first = connect(relay.address("forward"));
+    let server = accept(&listener);
+    let mut second = connect(relay.address("forward"));
+    second.write_all(b"x").unwrap();
+    // The first goes on, and only its end lets the second through.
+    listener.set_nonblocking(true).unwrap();
+    exchange(&first, &server, 1);
+    listener.set_nonblocking(false).unwrap();
+    assert_eq!(read_array(&mut accept(&listener)), *b"x");
+}
+
+#[test]
+fn few_descriptors_make_connections_wait_and_lose_none() {
+    const CLIENTS: u8 = 100;
+    let (listener, address) = origin();
+    let mut command = Command::new("sh");
+    let script = r#"ulimit -n 128; exec "$@""#;
+    command.args([
+        "-c",
+        script,
+        "sh",
+        longhaul_testbed::longhaul(),
+        "relay",
+        "--workers",
+        "1",
+    ]);
+    command.args(["--forward", &format!("{ANY}={address}")]);
+    let relay = Relay::spawn(command);
+    let mut clients: Vec<_> = (0..CLIENTS)
+        .map(|_| connect(relay.address("forward")))
+        .collect();
+    for (client, number) in clients.iter_mut().zip(0..) {
+        client.write_all(&[number]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    let mut seen: Vec<u8> = (0..CLIENTS)
+        .map(|_| read_array::<1>(&mut accept(&listener))[0])
+        .collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..CLIENTS));
+}
+
+fn reply(server: &mut std::net::TcpStream, response: &str) -> String {
+    let head = http_head(server);
+    server.write_all(response.as_bytes()).unwrap();
+    head
+}
+
+#[test]
+fn http_clients_are_kept_alive_over_several_requests() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--http", ANY]);
+    let mut client = connect(relay.address("http"));
+    let get = format!("GET http://{address}/a HTTP/1.1\r\nHost: x\r\nKeep-Alive: 5\r\n\r\n");
+    client.write_all(get.as_bytes()).unwrap();
+    let mut server = accept(&listener);
+    for _ in 0..3 {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+        let seen = reply(&mut server, chunked).to_ascii_lowercase();
+        assert!(seen.starts_with("get /a http/1.1\r\n"), "{seen}");
+        assert!(
+            seen.contains("via: 1.1 longhaul-") && !seen.contains("keep-alive"),
+            "{seen}"
+        );
+        assert_eq!(http_status(&http_head(&mut client)), 200);
+        assert_eq!(read_array(&mut client), *b"2\r\nhi\r\n0\r\n\r\n");
+        client.write_all(get.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn an_idle_http_client_is_let_go_without_rst() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET http://{address}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut server = accept(&listener);
+    reply(&mut server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(http_status(&http_head(&mut client)), 200);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn http_proxies_in_a_circle_are_found_out() {
+    let relay = Relay::start(&["--http", ANY]);
+    let itself = relay.address("http");
+    let mut client = connect(itself);
+    // The inner request asks the relay for itself: the outer one arrives with its own Via, as an
+    // absolute-form request would on a circular route.
+    let (listener, origin) = origin();
+    write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let seen = reply(
+        &mut accept(&listener),
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    );
+    let via = seen
+        .lines()
+        .find(|l| l.to_ascii_lowercase().starts_with("via:"))
+        .unwrap();
+    let mut again = connect(itself);
+    write!(
+        again,
+        "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n{via}\r\n\r\n"
+    )
+    .unwrap();
+    assert_eq!(http_status(&http_head(&mut again)), 508);
+}
+
+#[test]
+fn an_origin_that_dies_mid_body_is_no_complete_response() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--http", ANY]);
+    let mut client = connect(relay.address("http"));
+    // HTTP/1.0 and no length: the end of the stream is the end of the body.
+    write!(client, "GET http://{address}/ HTTP/1.0\r\n\r\n").unwrap();
+    let mut server = accept(&listener);
+    reply(&mut server, "HTTP/1.0 200 OK\r\n\r\nhalf");
+    let head = http_head(&mut client);
+    assert_eq!(http_status(&head), 200);
+    assert_eq!(read_array(&mut client), *b"half");
+    longhaul_linux::socket::reset_on_close(&server).unwrap();
+    drop(server);
+    let error = client.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn bytes_right_behind_connect_are_not_lost() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--http", ANY]);
+    let mut client = connect(relay.address("http"));
+    write!(client, "CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\neager").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut server = accept(&listener);
+    let mut got = Vec::new();
+    server.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"eager");
+}
+
+#[test]
+fn curl_uses_every_kind_of_proxy() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--socks5", ANY, "--http", ANY]);
+    let (socks5, http) = (relay.address("socks5"), relay.address("http"));
+    let by_name = format!("http://localhost:{}/", address.port());
+    let by_address = format!("http://{address}/");
+    let server = std::thread::spawn(move || serve_pages(&listener, 4));
+    for (proxy, url, tunnel) in [
+        (format!("socks5://{socks5}"), &by_address, false),
+        (format!("socks5h://{socks5}"), &by_name, false),
+        (format!("http://{http}"), &by_address, false),
+        (format!("http://{http}"), &by_name, true),
+    ] {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "20", "-x", &proxy, url]);
+        if tunnel {
+            curl.arg("--proxytunnel");
+        }
+        let output = curl.output().unwrap();
+        assert!(output.stdout == page(), "{proxy} {url}: {output:?}");
+    }
+    server.join().unwrap();
+}
+
+fn page() -> Vec<u8> {
+    (0..1_000_000u32).map(|n| (n * 7 / 3) as u8).collect()
+}
+
+fn serve_pages(listener: &std::net::TcpListener, count: usize) {
+    for _ in 0..count {
+        let mut server = accept(listener);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nConnection: close\r\n\r\n";
+        reply(&mut server, head);
+        server.write_all(&page()).unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+    }
+}
+
+/// The limit leaves so few descriptors that one thread or another can't start; whichever it is, the
+/// relay either keeps its worker, or ends by itself and says why.
+#[test]
+fn a_relay_without_its_worker_ends_at_once() {
+    let mut ended = 0;
+    for held in 60..70 {
+        // Descriptors that the shell holds are the relay's from its birth.
+        let line = format!(
+            "ulimit -n 70; for fd in $(seq 10 {held}); do eval \"exec $fd</dev/null\"; done; \
+             exec '{}' relay --workers 1 --forward {ANY}=127.0.0.1:9",
+            longhaul_testbed::longhaul()
+        );
+        let output = tempfile::NamedTempFile::new().unwrap();
+        let mut command = Command::new("bash");
+        command.args(["-c", &line]).stderr(output.reopen().unwrap());
+        let mut child = Killed(command.spawn().unwrap());
+        let said = || std::fs::read_to_string(output.path()).unwrap();
+        let start = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = child.0.try_wait().unwrap() {
+                break Some(status);
+            }
+            // A thread that fails at its start is gone by then; if not, it is only missed.
+            std::thread::sleep(Duration::from_millis(50));
+            let settled = start.elapsed() > Duration::from_millis(300);
+            if settled && said().contains("listening") && has_worker(child.0.id()) {
+                break None;
+            }
+            let patient = start.elapsed() < longhaul_testnet::relay_process::PATIENCE;
+            assert!(patient, "{held}: neither serves nor ends: {}", said());
+        };
+        if let Some(status) = status {
+            assert_eq!(status.code(), Some(1), "{held}: {}", said());
+            let why = said().contains("Too many open files");
+            assert!(why, "{held}: {}", said());
+            ended += 1;
+        }
+    }
+    assert!(ended > 0, "no limit was low enough");
+}
+
+/// Outlives no test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a worker is among the threads of a process.
+fn has_worker(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let mut names = threads.flat_map(|thread| std::fs::read_to_string(thread.path().join("comm")));
+    names.any(|name| name.trim() == "relay-0")
+}

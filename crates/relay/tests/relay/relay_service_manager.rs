@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The relay under a service manager: what it tells, and the sockets that it is given. The tests
+//! play the manager; `systemd-socket-activate` plays it too where it is installed.
+
+use longhaul_testnet::relay_process::{PATIENCE, Relay, accept, connect, exchange, origin};
+use rustix::process::Signal;
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixDatagram},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// Hears what the relay tells.
+struct Manager {
+    socket: UnixDatagram,
+    directory: tempfile::TempDir,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { socket, directory }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("relay.toml")
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.file(), text).unwrap();
+    }
+
+    fn start(&self, text: &str, environment: &[(&str, &str)]) -> Relay {
+        self.write(text);
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command
+            .args(["relay", "--config"])
+            .arg(self.file())
+            .env("NOTIFY_SOCKET", self.directory.path().join("notify"))
+            .envs(environment.iter().copied());
+        Relay::spawn_waiting(command, 1)
+    }
+
+    /// The next message, as its lines.
+    fn hears(&self) -> Vec<String> {
+        let mut bytes = [0; 4096];
+        let len = self.socket.recv(&mut bytes).expect("a message");
+        let text = std::str::from_utf8(&bytes[..len]).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn forward(from: SocketAddr, to: SocketAddr, more: &str) -> String {
+    format!("[[listener]]\nkind = 'forward'\naddress = '{from}'\ndestination = '{to}'\n{more}\n")
+}
+
+fn local(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+fn has(message: &[String], line: &str) -> bool {
+    message.iter().any(|l| l.starts_with(line))
+}
+
+#[test]
+fn the_manager_hears_of_start_reload_and_stop() {
+    let manager = Manager::new();
+    let (listener, to) = origin();
+    let good = forward(local(0), to, "name = 'a'");
+    let relay = manager.start(&good, &[]);
+    let ready = manager.hears();
+    assert!(has(&ready, "READY=1"), "{ready:?}");
+    assert!(
+        has(&ready, "STATUS=1 listeners, 0 connections"),
+        "{ready:?}"
+    );
+    let client = connect(relay.address("forward"));
+    exchange(&client, &accept(&listener), 1);
+
+    for (text, outcome) in [
+        (&*good, "STATUS=1 listeners"),
+        ("[limit]\n", "STATUS=not reloaded: "),
+    ] {
+        manager.write(text);
+        relay.signal(Signal::HUP);
+        let reloading = manager.hears();
+        assert!(has(&reloading, "RELOADING=1"), "{reloading:?}");
+        assert!(has(&reloading, "MONOTONIC_USEC="), "{reloading:?}");
+        let ready = manager.hears();
+        assert!(has(&ready, "READY=1") && has(&ready, outcome), "{ready:?}");
+    }
+    relay.signal(Signal::TERM);
+    assert!(has(&manager.hears(), "STOPPING=1"));
+    assert!(relay.wait().0.success());
+}
+
+#[test]
+fn signs_of_life_go_on_until_the_very_end() {
+    let manager = Manager::new();
+    let (listener, to) = origin();
+    let relay = manager.start(&forward(local(0), to, ""), &[("WATCHDOG_USEC", "200000")]);
+    assert!(has(&manager.hears(), "READY=1"));
+    let client = connect(relay.address("forward"));
+    let server = accept(&listener);
+    for _ in 0..5 {
+        assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+    }
+    // A connection holds up the end; the relay is alive meanwhile.
+    relay.signal(Signal::TERM);
+    while !has(&manager.hears(), "STOPPING=1") {}
+    for _ in 0..5 {
+        assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+    }
+    exchange(&client, &server, 1);
+    assert!(relay.wait().0.success());
+}
+
+#[test]
+fn another_process_s_watchdog_is_none_of_ours() {
+    let manager = Manager::new();
+    let (_listener, to) = origin();
+    let environment = [("WATCHDOG_USEC", "20000"), ("WATCHDOG_PID", "1")];
+    let relay = manager.start(&forward(local(0), to, ""), &environment);
+    assert!(has(&manager.hears(), "READY=1"));
+    relay.signal(Signal::TERM);
+    assert!(has(&manager.hears(), "STOPPING=1"));
+}
+
+/// A command that is passed `sockets` (two at the most) under `names`, and becomes a relay.
+fn activated(sockets: &[&TcpListener], names: Option<&str>, config: &Path) -> Command {
+    let names = names.map_or(String::new(), |names| format!("LISTEN_FDNAMES={names}"));
+    let (count, binary) = (sockets.len(), longhaul_testbed::longhaul());
+    // The process id is known only to the process itself.
+    let line = format!(
+        "exec 3<&0 4<&1 </dev/null >/dev/null; [ {count} = 2 ] || exec 4<&-; \
+         exec env LISTEN_PID=$$ LISTEN_FDS={count} {names} \
+         '{binary}' relay --workers 2 --config '{}'",
+        config.display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]);
+    let handle = |socket: &TcpListener| Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+    command.stdin(handle(sockets[0]));
+    command.stdout(
+        sockets
+            .get(1)
+            .map_or_else(Stdio::null, |socket| handle(socket)),
+    );
+    command
+}
+
+fn socket() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A configuration file, and the directory that it lives in.
+fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("relay.toml");
+    fs::write(&path, text).unwrap();
+    (directory, path)
+}
+
+fn refused(sockets: &[&TcpListener], names: Option<&str>, text: &str) -> String {
+    let (_directory, path) = file(text);
+    let Output { status, stderr, .. } = activated(sockets, names, &path).output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn listeners_take_the_sockets_of_their_address_or_name() {
+    let (origin, to) = origin();
+    let (by_address, at) = socket();
+    let (by_name, named_at) = socket();
+    let text = forward(at, to, "") + &forward(local(9), to, "name = 'web'");
+    let (_directory, path) = file(&text);
+    let command = activated(&[&by_address, &by_name], Some("any:web"), &path);
+    let relay = Relay::spawn_waiting(command, 2);
+    // More clients than workers: both accept on the one socket.
+    for address in [at, named_at, at, named_at, at] {
+        let client = connect(address);
+        exchange(&client, &accept(&origin), 1);
+    }
+    assert!(relay.stop().0.success());
+}
+
+#[test]
+fn clients_that_come_during_a_restart_are_served_by_the_next_relay() {
+    let (origin, to) = origin();
+    let (listener, at) = socket();
+    let (_directory, path) = file(&forward(at, to, ""));
+    let first = Relay::spawn_waiting(activated(&[&listener], None, &path), 1);
+    exchange(&connect(at), &accept(&origin), 1);
+    assert!(first.stop().0.success());
+    let waiting = connect(at);
+    let _second = Relay::spawn_waiting(activated(&[&listener], None, &path), 1);
+    exchange(&waiting, &accept(&origin), 1);
+}
+
+#[test]
+fn a_reload_keeps_passed_sockets_and_refuses_what_would_lose_them() {
+    let (origin, to) = origin();
+    let (listener, at) = socket();
+    let good = forward(at, to, "name = 'web'");
+    let (_directory, path) = file(&good);
+    let relay = Relay::spawn_waiting(activated(&[&listener], None, &path), 1);
+    let reload = |text: &str, word: &str| {
+        fs::write(&path, text).unwrap();
+        relay.signal(Signal::HUP);
+        relay.says(word)
+    };
+    let slow = good.clone() + "profile = 'slow'\n[profile.slow]\nmss = 1000\n";
+    for (bad, word) in [
+        (slow, "other socket options"),
+        (forward(local(0), to, ""), "to end it"),
+    ] {
+        let said = reload(&bad, "not reloaded");
+        assert!(
+            said.contains("listener web") && said.contains(word),
+            "{said}"
+        );
+        exchange(&connect(at), &accept(&origin), 1);
+    }
+    let more = good.clone() + "rate = '10gbit'\n" + &forward(local(0), to, "");
+    reload(&more, "configuration reloaded");
+    exchange(&connect(at), &accept(&origin), 1);
+}
+
+#[test]
+fn what_no_listener_wants_is_refused_by_name() {
+    let (_origin, to) = origin();
+    let (listener, at) = socket();
+    let said = refused(&[&listener], Some("web"), &forward(local(0), to, ""));
+    assert!(
+        said.contains("socket web") && said.contains(&at.to_string()),
+        "{said}"
+    );
+
+    let client = TcpStream::connect(at).unwrap();
+    let connection = TcpListener::from(OwnedFd::from(client));
+    let text = forward(local(0), to, "name = 'web'");
+    let said = refused(&[&connection], Some("web"), &text);
+    assert!(
+        said.contains("web, which is not a TCP socket that listens"),
+        "{said}"
+    );
+    // One socket, two names.
+    let said = refused(&[&listener], Some("a:b"), &text);
+    assert!(said.contains("LISTEN_FDNAMES"), "{said}");
+}
+
+/// Whoever opens the socket, nothing listens off loopback for strangers.
+#[test]
+fn a_passed_socket_is_held_to_the_same_rule() {
+    let (_origin, to) = origin();
+    let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+    let text = forward(local(1), to, "name = 'web'");
+    let said = refused(&[&everywhere], Some("web"), &text);
+    assert!(said.contains("allow_from"), "{said}");
+}
+
+#[test]
+fn systemd_s_own_launcher_is_understood() {
+    let launcher = "systemd-socket-activate";
+    // An opinion more than the tests above have, and no reason to install systemd.
+    if Command::new(launcher).arg("--version").output().is_err() {
+        longhaul_testbed::skip::because(format!("{launcher} is not installed"));
+        return;
+    }
+    let (origin, to) = origin();
+    let (free, at) = socket();
+    drop(free);
+    let (_directory, path) = file(&forward(at, to, ""));
+    let mut command = Command::new(launcher);
+    command.args(["--listen", &at.to_string(), longhaul_testbed::longhaul()]);
+    command.args(["relay", "--config"]).arg(&path);
+    // It becomes the relay when the first client comes.
+    let first = std::thread::spawn(move || {
+        loop {
+            match TcpStream::connect(at) {
+                Ok(client) => return client,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    });
+    let relay = Relay::spawn_waiting(command, 1);
+    let client = first.join().unwrap();
+    longhaul_testnet::relay_process::patient(&client);
+    exchange(&client, &accept(&origin), 1);
+    assert!(relay.stop().0.success());
+}

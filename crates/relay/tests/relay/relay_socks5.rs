@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SOCKS5 beyond CONNECT: users, BIND, UDP ASSOCIATE, and the reply codes.
+
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, assert_turned_away, connect, dial, exchange, origin, read_array,
+};
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    time::Duration,
+};
+
+const ANY: &str = "127.0.0.1:0";
+const CONNECT: u8 = 1;
+const BIND: u8 = 2;
+const UDP_ASSOCIATE: u8 = 3;
+
+fn users(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+fn greeted(relay: &Relay) -> TcpStream {
+    let mut client = connect(relay.address("socks5"));
+    client.write_all(&[5, 1, 0]).unwrap();
+    assert_eq!(read_array(&mut client), [5, 0]);
+    client
+}
+
+fn address(to: SocketAddr) -> Vec<u8> {
+    let IpAddr::V4(ip) = to.ip() else {
+        panic!("{to} is not IPv4");
+    };
+    [&[1], &ip.octets()[..], &to.port().to_be_bytes()].concat()
+}
+
+fn name(name: &str, port: u16) -> Vec<u8> {
+    let len = [3, name.len() as u8];
+    [&len, name.as_bytes(), &port.to_be_bytes()].concat()
+}
+
+fn request(client: &mut TcpStream, command: u8, to: &[u8]) {
+    client.write_all(&[&[5, command, 0], to].concat()).unwrap();
+}
+
+fn reply(client: &mut TcpStream) -> (u8, SocketAddr) {
+    let [5, code, 0, 1, a, b, c, d, high, low] = read_array(client) else {
+        panic!("no SOCKS5 reply with an IPv4 address");
+    };
+    let port = u16::from_be_bytes([high, low]);
+    (code, (Ipv4Addr::new(a, b, c, d), port).into())
+}
+
+const NOWHERE: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn users_are_asked_for_their_password() {
+    let file = users("me:secret\n");
+    let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
+    let (listener, to) = origin();
+
+    let mut silent = connect(relay.address("socks5"));
+    silent.write_all(&[5, 1, 0]).unwrap();
+    assert_eq!(read_array(&mut silent), [5, 0xFF]);
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+
+    for (password, answer) in [("secret", 0), ("secre", 1), ("secrets", 1)] {
+        let mut client = connect(relay.address("socks5"));
+        client.write_all(&[5, 2, 0, 2]).unwrap();
+        assert_eq!(read_array(&mut client), [5, 2]);
+        let len = password.len() as u8;
+        let message = [&[1, 2, b'm', b'e', len], password.as_bytes()].concat();
+        client.write_all(&message).unwrap();
+        assert_eq!(read_array(&mut client), [1, answer], "{password}");
+        if answer == 0 {
+            request(&mut client, CONNECT, &address(to));
+            assert_eq!(reply(&mut client).0, 0);
+            exchange(&client, &accept(&listener), 1);
+        } else {
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn curl_says_who_it_is() {
+    let file = users("me:secret\n");
+    let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
+    let (listener, to) = origin();
+    let server = std::thread::spawn(move || {
+        let mut server = accept(&listener);
+        longhaul_testnet::relay_process::http_head(&mut server);
+        let page = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+        server.write_all(page).unwrap();
+    });
+    let curl = |user: &str| {
+        let proxy = format!("socks5h://{user}@{}", relay.address("socks5"));
+        let url = format!("http://{to}/");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "20", "-x", &proxy, &url]);
+        curl.output().unwrap()
+    };
+    assert_eq!(curl("me:wrong").status.code(), Some(97));
+    assert_eq!(curl("me:secret").stdout, b"hi");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_users_file_that_others_can_read_is_refused() {
+    let file = users("me:secret\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    let path = file.path().to_str().unwrap();
+    let output = command
+        .args(["relay", "--http", ANY, "--users", path])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("chmod 600"), "{said}");
+}
+
+#[test]
+fn bind_tells_where_it_listens_and_who_came() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    for expected in [address((Ipv4Addr::LOCALHOST, 20).into()), NOWHERE.to_vec()] {
+        let mut client = greeted(&relay);
+        request(&mut client, BIND, &expected);
+        let (code, bound) = reply(&mut client);
+        assert_eq!(code, 0);
+        let peer = connect(bound);
+        assert_eq!(reply(&mut client), (0, peer.local_addr().unwrap()));
+        exchange(&client, &peer, 3);
+        // One connection a BIND.
+        assert!(TcpStream::connect(bound).is_err());
+    }
+}
+
+#[test]
+fn bind_resets_strangers_and_goes_on_waiting() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    let mut client = greeted(&relay);
+    request(&mut client, BIND, &address(([127, 0, 0, 2], 1).into()));
+    let (code, bound) = reply(&mut client);
+    assert_eq!(code, 0);
+    assert_turned_away(TcpStream::connect(bound));
+    let from = SocketAddr::from(([127, 0, 0, 2], 0));
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&bound.into()).unwrap();
+    let peer = TcpStream::from(socket);
+    assert_eq!(reply(&mut client), (0, peer.local_addr().unwrap()));
+    exchange(&client, &peer, 1);
+}
+
+#[test]
+fn bind_ends_when_nobody_comes_and_when_the_client_leaves() {
+    let relay = Relay::start(&["--socks5", ANY, "--connect-timeout", "300ms"]);
+    let mut client = greeted(&relay);
+    request(&mut client, BIND, &NOWHERE);
+    assert_eq!(reply(&mut client).0, 0);
+    assert_eq!(reply(&mut client).0, 4);
+
+    let relay = Relay::start(&["--socks5", ANY]);
+    let mut client = greeted(&relay);
+    request(&mut client, BIND, &NOWHERE);
+    let (_, bound) = reply(&mut client);
+    drop(client);
+    refuses_soon(bound);
+}
+
+fn refuses_soon(bound: SocketAddr) {
+    let start = std::time::Instant::now();
+    while TcpStream::connect(bound).is_ok() {
+        assert!(start.elapsed() < PATIENCE, "{bound} still listens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn commands_that_a_way_out_does_not_know_are_7() {
+    let straight = Relay::start(&["--socks5", ANY]);
+    let through = Relay::start(&["--socks5", ANY, "--peer", "127.0.0.1:9"]);
+    for (relay, command) in [(&straight, 9), (&through, BIND), (&through, UDP_ASSOCIATE)] {
+        let mut client = greeted(relay);
+        request(&mut client, command, &NOWHERE);
+        assert_eq!(reply(&mut client).0, 7, "{command}");
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+    let mut client = greeted(&straight);
+    request(&mut client, CONNECT, &[2, 0, 0]);
+    assert_eq!(reply(&mut client).0, 8);
+}
+
+#[test]
+fn what_the_rules_forbid_is_2() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let rules = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\n\
+                 [[route]]\nto = ['127.0.0.2/32']\ndeny = true\n";
+    fs::write(&file, rules).unwrap();
+    // The flag only lets the harness count one listener more.
+    let relay = Relay::start(&["--config", file.path().to_str().unwrap(), "--socks5", ANY]);
+    for command in [CONNECT, BIND] {
+        let mut client = greeted(&relay);
+        request(&mut client, command, &address(([127, 0, 0, 2], 9).into()));
+        assert_eq!(reply(&mut client).0, 2, "{command}");
+    }
+}
+
+fn udp() -> UdpSocket {
+    let socket = UdpSocket::bind(ANY).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn associate(relay: &Relay) -> (TcpStream, SocketAddr) {
+    let mut control = greeted(relay);
+    request(&mut control, UDP_ASSOCIATE, &NOWHERE);
+    let (code, bound) = reply(&mut control);
+    assert_eq!(code, 0);
+    (control, bound)
+}
+
+fn datagram(fragment: u8, to: &[u8], data: &[u8]) -> Vec<u8> {
+    [&[0, 0, fragment], to, data].concat()
+}
+
+fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let mut buffer = [0; 65535];
+    let (len, from) = socket.recv_from(&mut buffer).unwrap();
+    (buffer[..len].to_vec(), from)
+}
+
+#[test]
+fn datagrams_go_both_ways_with_their_addresses() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    let (_control, bound) = associate(&relay);
+    let (client, server) = (udp(), udp());
+    let at = server.local_addr().unwrap();
+    for to in [
+        address(at),
+        name("127.0.0.1", at.port()),
+        name("localhost", at.port()),
+    ] {
+        client.send_to(&datagram(0, &to, b"ask"), bound).unwrap();
+        let (data, relay_side) = received(&server);
+        assert_eq!(data, b"ask");
+        server.send_to(b"answer", relay_side).unwrap();
+        let (data, _) = received(&client);
+        assert_eq!(data, datagram(0, &address(at), b"answer"));
+    }
+    let large = vec![7; 60_000];
+    client
+        .send_to(&datagram(0, &address(at), &large), bound)
+        .unwrap();
+    assert_eq!(received(&server).0, large);
+}
+
+#[test]
+fn fragments_strangers_and_nonsense_are_dropped() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    let (_control, bound) = associate(&relay);
+    let (client, server, stranger) = (udp(), udp(), udp());
+    let at = server.local_addr().unwrap();
+    let send = |from: &UdpSocket, message: &[u8]| from.send_to(message, bound).unwrap();
+    // The first one that comes fixes the client's port; loopback keeps the order.
+    send(&client, &datagram(1, &address(at), b"fragment"));
+    send(&stranger, &datagram(0, &address(at), b"stranger"));
+    send(&client, b"");
+    send(&client, &[0, 0, 0, 2, 1]);
+    send(&client, &datagram(0, &address(at), b"good"));
+    let (data, relay_side) = received(&server);
+    assert_eq!(data, b"good");
+    // Who was never asked is not heard.
+    let unasked = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
+    unasked.bind(&elsewhere.into()).unwrap();
+    UdpSocket::from(unasked)
+        .send_to(b"spam", relay_side)
+        .unwrap();
+    server.send_to(b"ham", relay_side).unwrap();
+    assert_eq!(received(&client).0, datagram(0, &address(at), b"ham"));
+}
+
+#[test]
+fn an_association_dies_with_its_tcp_connection() {
+    let relay = Relay::start(&["--socks5", ANY]);
+    let (control, bound) = associate(&relay);
+    drop(control);
+    // A port without a socket answers with ICMP, which a connected socket reports.
+    let client = udp();
+    client.connect(bound).unwrap();
+    let start = std::time::Instant::now();
+    while client.send(b"x").is_ok() {
+        assert!(start.elapsed() < PATIENCE, "{bound} still takes datagrams");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn slow_and_silent_clients_are_let_go() {
+    let file = users("me:secret\n");
+    let path = file.path().to_str().unwrap();
+    let limit = ["--handshake-timeout", "300ms"];
+    let relay = Relay::start(&[&["--socks5", ANY, "--users", path], &limit[..]].concat());
+    // Silent; in the middle of the greeting; before the password; in the middle of it.
+    for (said, heard) in [
+        (&b""[..], &b""[..]),
+        (&[5, 3, 2], b""),
+        (&[5, 1, 2], &[5, 2]),
+        (&[5, 1, 2, 1, 2, b'm'], &[5, 2]),
+    ] {
+        let mut client = connect(relay.address("socks5"));
+        client.write_all(said).unwrap();
+        let mut answer = vec![0; heard.len()];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, heard);
+        let error = client.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn names_are_resolved_by_the_last_relay() {
+    let (listener, to) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let near = Relay::start(&["--socks5", ANY, "--peer", &peer]);
+    let to = format!("localhost:{}", to.port()).parse().unwrap();
+    let client = dial("socks5", near.address("socks5"), &to).unwrap();
+    exchange(&client, &accept(&listener), 1);
+}
+
+/// Whoever has more sockets than two takes another place, or is refused: the descriptors last.
+#[test]
+fn associations_and_bind_take_the_places_of_their_sockets() {
+    let with_places = |places| Relay::start(&["--socks5", ANY, "--max-connections", places]);
+    let (one, two) = (with_places("1"), with_places("2"));
+    for command in [UDP_ASSOCIATE, BIND] {
+        let mut client = greeted(&one);
+        request(&mut client, command, &NOWHERE);
+        assert_eq!(reply(&mut client).0, 1, "{command}");
+        // One after the other: the places are given back, a moment after the client has left.
+        let start = std::time::Instant::now();
+        for _ in 0..3 {
+            loop {
+                let mut client = greeted(&two);
+                request(&mut client, command, &NOWHERE);
+                match reply(&mut client).0 {
+                    0 => break,
+                    code => assert_eq!(code, 1, "{command}"),
+                }
+                assert!(start.elapsed() < PATIENCE, "{command}: never given back");
+            }
+        }
+    }
+}

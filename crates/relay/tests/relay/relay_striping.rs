@@ -1,0 +1,785 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One client's connection over several legs between two relays: the bytes, every kind of end, what
+//! is refused, and peers that know nothing of it.
+
+use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::{
+    convert::{Answer, ErrorCode, GroupId, Join, Opening, Request, Stripes},
+    destination::Destination,
+    stripe::Frame,
+};
+use longhaul_testnet::link_process::Testbed;
+use longhaul_testnet::relay_process::{
+    Relay, accept, connect, convert_answer, dial, exchange, origin, read_array, receive, send,
+};
+use std::{
+    fmt::Write as _,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    sync::mpsc::{Receiver, channel},
+};
+
+const ANY: &str = "127.0.0.1:0";
+const STREAMS: usize = 4;
+
+/// Two relays with several legs between them, and where the near one writes its records.
+struct Through {
+    near: Relay,
+    far: Relay,
+    listener: TcpListener,
+    directory: tempfile::TempDir,
+}
+
+impl Through {
+    fn new(more_near: &[&str], more_far: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let far = Relay::start(&[&["--convert", ANY][..], more_far].concat());
+        let (listener, address) = origin();
+        let counters = directory.path().join("near").display().to_string();
+        let near = near_relay(far.address("convert"), address, more_near, &counters);
+        Self {
+            near,
+            far,
+            listener,
+            directory,
+        }
+    }
+
+    fn pair(&self) -> (TcpStream, TcpStream) {
+        let client = connect(self.near.address("forward"));
+        (client, accept(&self.listener))
+    }
+
+    /// Stops both relays and returns the near one's record of its only connection.
+    fn record(self) -> serde_json::Value {
+        let (status, said) = self.near.stop();
+        assert!(status.success(), "{said}");
+        assert!(self.far.stop().0.success());
+        let text = std::fs::read_to_string(self.directory.path().join("near")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let mut records: Vec<serde_json::Value> = lines.collect();
+        records.retain(|record| record["record"] == "connection");
+        assert_eq!(records.len(), 1, "{records:?}");
+        records.remove(0)
+    }
+}
+
+fn near_relay(peer: SocketAddr, to: SocketAddr, more: &[&str], counters: &str) -> Relay {
+    let forward = format!("{ANY}={to}");
+    let (peer, streams) = (peer.to_string(), STREAMS.to_string());
+    let ways = [
+        "--forward",
+        &forward,
+        "--peer",
+        &peer,
+        "--streams",
+        &streams,
+    ];
+    Relay::start(&[&ways[..], &["--counters", counters], more].concat())
+}
+
+/// Bytes on a leg that its opening, even with TLS, can't account for: it has carried data.
+const AT_WORK: u64 = 64 << 10;
+
+/// How many legs carried data. Which shares they have is up to the scheduler here, where no leg is slower
+/// than another: one had a fourteenth of an even share once.
+fn legs_at_work(record: &serde_json::Value) -> usize {
+    let legs = record["far_streams"].as_array().unwrap();
+    let carried = |leg: &&serde_json::Value| {
+        let both = leg["acked_bytes"].as_u64().unwrap() + leg["received_bytes"].as_u64().unwrap();
+        both > AT_WORK
+    };
+    legs.iter().filter(carried).count()
+}
+
+#[test]
+fn every_leg_carries_its_part_and_the_bytes_are_the_same() {
+    for mode in ["splice", "copy"] {
+        let through = Through::new(&["--mode", mode], &["--mode", mode]);
+        let (client, server) = through.pair();
+        exchange(&client, &server, 64);
+        drop((client, server));
+        let record = through.record();
+        let bytes = 64 << 20;
+        assert_eq!(record["ended"], "finished", "{mode}: {record}");
+        assert_eq!(record["bytes_up"], bytes, "{mode}");
+        assert_eq!(record["bytes_down"], bytes, "{mode}");
+        assert_eq!(legs_at_work(&record), STREAMS, "{mode}: {record}");
+    }
+}
+
+#[test]
+fn tls_protects_every_leg() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display();
+    let made = Command::new(longhaul_testbed::longhaul())
+        .args(["relay", "--make-certificates"])
+        .arg(directory.path())
+        .args(["near", "far"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let tls = |owner: &str| {
+        format!(
+            "tls = {{ ca = '{path}/ca.pem', certificate = '{path}/{owner}.pem', \
+             key = '{path}/{owner}-key.pem' }}\n"
+        )
+    };
+    let (listener, address) = origin();
+    let mut text = format!(
+        "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n{}",
+        tls("far")
+    );
+    let far = Relay::configured(&text, 1);
+    text.clear();
+    write!(
+        text,
+        "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '{address}'\n\
+         [[route]]\nvia = ['far']\n[counters]\nfile = '{path}/near'\n\
+         [peer.far]\nstreams = {STREAMS}\naddress = '{}'\n{}",
+        far.address("convert"),
+        tls("near")
+    )
+    .unwrap();
+    let near = Relay::configured(&text, 1);
+    let through = Through {
+        near,
+        far,
+        listener,
+        directory,
+    };
+    let (client, server) = through.pair();
+    exchange(&client, &server, 16);
+    drop((client, server));
+    let record = through.record();
+    assert_eq!(record["ended"], "finished", "{record}");
+    assert_eq!(legs_at_work(&record), STREAMS, "{record}");
+}
+
+#[test]
+fn several_hops_may_be_striped_each_by_itself() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let middle = Relay::start(&["--convert", ANY, "--peer", &peer, "--streams", "3"]);
+    let (listener, address) = origin();
+    let near = near_relay(middle.address("convert"), address, &[], "/dev/null");
+    let client = connect(near.address("forward"));
+    exchange(&client, &accept(&listener), 32);
+}
+
+#[test]
+fn connections_that_stand_ready_join_too() {
+    let through = Through::new(&["--peer-pool", "8", "--workers", "1"], &[]);
+    let (client, server) = through.pair();
+    exchange(&client, &server, 16);
+    drop((client, server));
+    let record = through.record();
+    assert_eq!(legs_at_work(&record), STREAMS, "{record}");
+}
+
+#[test]
+fn each_direction_ends_by_itself() {
+    let through = Through::new(&[], &[]);
+    // The client is done first, the server has much to say afterwards, and the other way round.
+    for client_first in [true, false] {
+        let (client, server) = through.pair();
+        let (first, second) = match client_first {
+            true => (&client, &server),
+            false => (&server, &client),
+        };
+        send(first, 1, 1);
+        receive(second, 1, 1);
+        send(second, 2, 8);
+        receive(first, 2, 8);
+    }
+    // Nobody says anything.
+    let (client, mut server) = through.pair();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    server.write_all(b"late").unwrap();
+    let mut client = client;
+    assert_eq!(read_array(&mut client), *b"late");
+}
+
+/// What a read of either end says of the connection.
+fn end_of(mut stream: &TcpStream) -> ErrorKind {
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => panic!("a clean end"),
+            Ok(_) => {}
+            Err(error) => return error.kind(),
+        }
+    }
+}
+
+/// Both directions have carried enough for every leg to be in use.
+fn warm_up(client: &TcpStream, server: &TcpStream) {
+    for (mut from, mut to) in [(client, server), (server, client)] {
+        std::thread::scope(|scope| {
+            scope.spawn(move || from.write_all(&vec![1; 4 << 20]).unwrap());
+            to.read_exact(&mut vec![0; 4 << 20]).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_reset_is_passed_on_as_a_reset() {
+    let through = Through::new(&[], &[]);
+    for client_resets in [true, false] {
+        for warm in [true, false] {
+            let (client, server) = through.pair();
+            if warm {
+                warm_up(&client, &server);
+            }
+            let (who, other) = match client_resets {
+                true => (client, server),
+                false => (server, client),
+            };
+            reset_on_close(&who).unwrap();
+            drop(who);
+            assert_eq!(end_of(&other), ErrorKind::ConnectionReset);
+        }
+    }
+}
+
+/// Stands between two relays, and can cut single connections.
+struct Wires {
+    address: SocketAddr,
+    cut: std::sync::Arc<std::sync::Mutex<Vec<[TcpStream; 2]>>>,
+}
+
+impl Wires {
+    /// Lets `most` connections through; others are closed at once.
+    fn to(peer: SocketAddr, most: usize) -> Self {
+        let (listener, address) = origin();
+        let cut = std::sync::Arc::<std::sync::Mutex<Vec<[TcpStream; 2]>>>::default();
+        let all = cut.clone();
+        // It ends with the test's process: the listener has no end of its own.
+        std::thread::spawn(move || {
+            while let Ok((near, _)) = listener.accept() {
+                if all.lock().unwrap().len() == most {
+                    continue;
+                }
+                let far = TcpStream::connect(peer).unwrap();
+                tie(&near, &far);
+                all.lock().unwrap().push([near, far]);
+            }
+        });
+        Self { address, cut }
+    }
+
+    fn count(&self) -> usize {
+        self.cut.lock().unwrap().len()
+    }
+
+    /// Ends one connection on both sides, cleanly as far as TCP can tell.
+    fn cut(&self, n: usize) {
+        for end in &self.cut.lock().unwrap()[n] {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// What one of them says, the other hears, until both have ended.
+fn tie(near: &TcpStream, far: &TcpStream) {
+    for (from, to) in [(near, far), (far, near)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        std::thread::spawn(move || {
+            // An error is an end as well, which the test looks at elsewhere.
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    }
+}
+
+/// Lets one connection through, and nobody listens any more before that has said a word.
+fn once_to(peer: SocketAddr) -> SocketAddr {
+    let (listener, address) = origin();
+    std::thread::spawn(move || {
+        let near = accept(&listener);
+        drop(listener);
+        tie(&near, &TcpStream::connect(peer).unwrap());
+    });
+    address
+}
+
+fn through_wires(most: usize) -> (Through, Wires) {
+    let directory = tempfile::tempdir().unwrap();
+    let far = Relay::start(&["--convert", ANY]);
+    let wires = Wires::to(far.address("convert"), most);
+    let (listener, address) = origin();
+    let counters = directory.path().join("near").display().to_string();
+    let near = near_relay(wires.address, address, &[], &counters);
+    let through = Through {
+        near,
+        far,
+        listener,
+        directory,
+    };
+    (through, wires)
+}
+
+#[test]
+fn a_leg_that_is_cut_resets_both_ends() {
+    for n in 0..STREAMS {
+        let (through, wires) = through_wires(STREAMS);
+        let (client, server) = through.pair();
+        while wires.count() < STREAMS {
+            warm_up(&client, &server);
+        }
+        warm_up(&client, &server);
+        wires.cut(n);
+        assert_eq!(end_of(&client), ErrorKind::ConnectionReset, "leg {n}");
+        assert_eq!(end_of(&server), ErrorKind::ConnectionReset, "leg {n}");
+    }
+}
+
+#[test]
+fn legs_that_cannot_join_are_done_without() {
+    for most in [1, 2] {
+        let (through, _wires) = through_wires(most);
+        let (client, server) = through.pair();
+        exchange(&client, &server, 8);
+        drop((client, server));
+        let record = through.record();
+        assert_eq!(record["ended"], "finished", "{record}");
+        assert_eq!(record["far_streams"].as_array().unwrap().len(), most);
+    }
+}
+
+/// The last line of all counters.
+fn counters(text: &str) -> serde_json::Value {
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let of_all = |record: &serde_json::Value| record["record"] == "relay";
+    lines.rfind(of_all).unwrap()
+}
+
+/// HTTP CONNECT waits for the peer's answer before further legs are opened, so that the first one
+/// stands when they are refused.
+#[test]
+fn a_peer_whose_first_leg_stands_is_not_down_for_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let path = directory.path().join("near").display().to_string();
+    let peer = once_to(far.address("convert")).to_string();
+    let ways = ["--http", ANY, "--peer", &peer, "--streams", "4"];
+    let near = Relay::start(&[&ways[..], &["--counters", &path]].concat());
+    let to = Destination::Address(address);
+    let client = dial("http", near.address("http"), &to).unwrap();
+    near.says("could not join");
+    exchange(&client, &accept(&listener), 8);
+    drop(client);
+    let (status, said) = near.stop();
+    assert!(status.success() && !said.contains("is down"), "{said}");
+    let news = "3 of 4 streams could not join: connection refused";
+    assert_eq!(said.matches(news).count(), 1, "{said}");
+    let counted = counters(&std::fs::read_to_string(&path).unwrap());
+    let peer = &counted["peers"][0];
+    assert!(peer["down_s"].is_null(), "{peer}");
+    assert_eq!(
+        (&peer["failures"], &peer["streams_missing"]),
+        (&0.into(), &3.into())
+    );
+}
+
+/// Reads what every connection to a peer is opened with.
+fn openings(peer: TcpListener) -> Receiver<(Opening, TcpStream)> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for mut stream in peer.incoming().flatten() {
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                // One that is never asked for anything ends with the relay.
+                if stream.peek(&mut [0]).is_ok_and(|len| len > 0) {
+                    let opening = read_opening(&mut stream);
+                    let _ = tell.send((opening, stream));
+                }
+            });
+        }
+    });
+    told
+}
+
+/// Waits until a relay that writes its counters often has so many connections ready.
+fn until_ready(counters_file: &std::path::Path, count: u64) {
+    let begun = std::time::Instant::now();
+    loop {
+        let text = std::fs::read_to_string(counters_file).unwrap_or_default();
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        if !whole.is_empty() && counters(whole)["peers"][0]["ready"] == count {
+            return;
+        }
+        assert!(
+            begun.elapsed() < longhaul_testnet::relay_process::PATIENCE,
+            "{text}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// It had died while it stood ready, and nobody could know.
+#[test]
+fn a_ready_leg_that_cannot_join_is_replaced() {
+    let (listener, peer) = origin();
+    let openings = openings(listener);
+    let peer = peer.to_string();
+    let ways = ["--http", ANY, "--peer", &peer, "--streams", "2"];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("near");
+    let counted = ["--counters", file.to_str().unwrap(), "--interval", "20ms"];
+    let pool = ["--peer-pool", "2", "--workers", "1"];
+    let near = Relay::start(&[&ways[..], &pool, &counted].concat());
+    until_ready(&file, 2);
+    let client = std::thread::spawn({
+        let (to, relay) = ("192.0.2.7:7".parse().unwrap(), near.address("http"));
+        move || dial("http", relay, &to).unwrap()
+    });
+    let next = || {
+        openings
+            .recv_timeout(longhaul_testnet::relay_process::PATIENCE)
+            .unwrap()
+    };
+    let (Opening::Request(_), mut first) = next() else {
+        panic!("no request");
+    };
+    first.write_all(&Answer::Accepted.encode()).unwrap();
+    let (Opening::Join(once), stale) = next() else {
+        panic!("no join");
+    };
+    drop(stale);
+    let (Opening::Join(again), mut second) = next() else {
+        panic!("no other join");
+    };
+    assert_eq!(once, again);
+    second.write_all(&Answer::Accepted.encode()).unwrap();
+    drop((client.join().unwrap(), first, second));
+    let (_, said) = near.stop();
+    assert!(!said.contains("could not join"), "{said}");
+}
+
+#[test]
+fn a_slow_reader_is_waited_for_within_bounds() {
+    let through = Through::new(&["--interval", "20ms"], &[]);
+    let (client, server) = through.pair();
+    client.set_nonblocking(true).unwrap();
+    let chunk: Vec<u8> = (0..1 << 16).map(|i| (i * 7 + i / 256) as u8).collect();
+    let (mut sent, mut idle) = (0usize, 0);
+    // Until nothing has moved for a while; a client that is never held up ends here too.
+    while idle < 50 {
+        let at = sent % chunk.len();
+        match (&client).write(&chunk[at..]) {
+            Ok(bytes) => (sent, idle) = (sent + bytes, 0),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                idle += 1;
+            }
+        }
+        assert!(sent < 1 << 30, "nothing holds the client up");
+    }
+    let text = std::fs::read_to_string(through.directory.path().join("near")).unwrap();
+    let last = text.lines().rfind(|line| line.ends_with('}')).unwrap();
+    let record: serde_json::Value = serde_json::from_str(last).unwrap();
+    let held = record["total"]["bytes_buffered"].as_u64().unwrap();
+    assert!(held <= (STREAMS << 16) as u64, "{held}");
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut got = vec![0; 1 << 16];
+    let mut received = 0;
+    while let len @ 1.. = (&server).read(&mut got).unwrap() {
+        for (i, byte) in got[..len].iter().enumerate() {
+            assert_eq!(*byte, chunk[(received + i) % chunk.len()]);
+        }
+        received += len;
+    }
+    assert_eq!(received, sent);
+}
+
+fn read_opening(stream: &mut TcpStream) -> Opening {
+    let mut bytes = Vec::new();
+    loop {
+        bytes.extend(read_array::<1>(stream));
+        if let Some((opening, _)) = Opening::parse(&bytes).unwrap() {
+            return opening;
+        }
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> Request {
+    match read_opening(stream) {
+        Opening::Request(request) => request,
+        Opening::Join(join) => panic!("{join:?}"),
+    }
+}
+
+#[test]
+fn a_peer_that_knows_no_groups_gets_one_leg() {
+    let (listener, peer) = origin();
+    let near = near_relay(
+        peer,
+        "192.0.2.7:7".parse().unwrap(),
+        &["--workers", "1"],
+        "/dev/null",
+    );
+    let mut client = connect(near.address("forward"));
+    client.write_all(b"before").unwrap();
+    let mut first = accept(&listener);
+    assert_eq!(
+        read_request(&mut first).stripes.map(|s| s.count),
+        Some(STREAMS as u8)
+    );
+    // What the client has said is on its way already.
+    let header = Frame::parse(read_array(&mut first)).unwrap();
+    assert_eq!(header, Frame::Data { offset: 0, len: 6 });
+    assert_eq!(read_array(&mut first), *b"before");
+    first
+        .write_all(&Answer::refused(ErrorCode::UnsupportedMessage).encode())
+        .unwrap();
+    // The others that were opened meanwhile end without a word.
+    let mut second = std::iter::from_fn(|| Some(accept(&listener)))
+        .find_map(|stream| {
+            let asked = matches!(stream.peek(&mut [0]), Ok(1));
+            asked.then_some(stream)
+        })
+        .unwrap();
+    assert_eq!(read_request(&mut second).stripes, None);
+    assert_eq!(read_array(&mut second), *b"before");
+    second.write_all(&Answer::Accepted.encode()).unwrap();
+    client.write_all(b"after").unwrap();
+    assert_eq!(read_array(&mut second), *b"after");
+    second.write_all(b"answer").unwrap();
+    assert_eq!(read_array(&mut client), *b"answer");
+    near.says("takes one stream only");
+    // And the next one is not asked for several.
+    let _client = connect(near.address("forward"));
+    let mut third = accept(&listener);
+    assert_eq!(read_request(&mut third).stripes, None);
+}
+
+/// Asks a relay for several legs, as a relay does.
+fn ask(relay: SocketAddr, to: SocketAddr, group: GroupId, count: u8) -> (TcpStream, Answer) {
+    let request = Request {
+        stripes: Some(Stripes { group, count }),
+        ..Request::new(Destination::Address(to), vec![])
+    };
+    let mut stream = connect(relay);
+    stream.write_all(&request.encode()).unwrap();
+    let answer = convert_answer(&mut stream);
+    (stream, answer)
+}
+
+fn join(mut stream: TcpStream, group: GroupId) -> (TcpStream, Answer) {
+    stream
+        .write_all(&Join { group, index: 1 }.encode())
+        .unwrap();
+    let answer = convert_answer(&mut stream);
+    (stream, answer)
+}
+
+const GROUP: GroupId = GroupId(*b"sixteen letters!");
+
+#[test]
+fn nobody_joins_a_group_uninvited() {
+    let far = Relay::start(&["--convert", ANY, "--convert", "127.0.0.1:0"]);
+    let relay = far.address("convert");
+    let (listener, address) = origin();
+    let refused = Answer::refused(ErrorCode::NotAuthorized);
+    assert_eq!(join(connect(relay), GROUP).1, refused, "no group yet");
+    let (first, accepted) = ask(relay, address, GROUP, 2);
+    assert_eq!(accepted, Answer::Accepted);
+    let server = accept(&listener);
+    let wrong = GroupId(*b"sixteen lettersX");
+    assert_eq!(join(connect(relay), wrong).1, refused, "another id");
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
+    let other =
+        longhaul_linux::socket::outgoing(relay, Some(elsewhere), &Default::default()).unwrap();
+    let other = socket2::Socket::from(other);
+    other.set_nonblocking(false).unwrap();
+    other.connect(&relay.into()).unwrap();
+    let other = TcpStream::from(other);
+    longhaul_testnet::relay_process::patient(&other);
+    assert_eq!(join(other, GROUP).1, refused, "another host");
+    let (second, answer) = join(connect(relay), GROUP);
+    assert_eq!(answer, Answer::Accepted);
+    assert_eq!(join(connect(relay), GROUP).1, refused, "the group is full");
+    let again = ask(relay, address, GROUP, 2).1;
+    assert_eq!(
+        again,
+        Answer::refused(ErrorCode::MalformedMessage),
+        "its name is taken"
+    );
+    drop((first, second, server));
+}
+
+/// A far relay with a group of two legs, hand-made from the near side, and the server behind it.
+fn hand_made() -> (Relay, [TcpStream; 2], TcpStream) {
+    let far = Relay::start(&["--convert", ANY]);
+    let (listener, address) = origin();
+    let (first, answer) = ask(far.address("convert"), address, GROUP, 2);
+    assert_eq!(answer, Answer::Accepted);
+    let server = accept(&listener);
+    let (second, answer) = join(connect(far.address("convert")), GROUP);
+    assert_eq!(answer, Answer::Accepted);
+    (far, [first, second], server)
+}
+
+fn say(mut leg: &TcpStream, frame: Frame, bytes: &[u8]) {
+    leg.write_all(&[&frame.encode(), bytes].concat()).unwrap();
+}
+
+fn data(offset: u64, len: u32) -> Frame {
+    Frame::Data { offset, len }
+}
+
+fn end(total: u64, connections: u32) -> Frame {
+    Frame::End { total, connections }
+}
+
+#[test]
+fn pieces_are_put_in_order_and_ends_awaited() {
+    let (_far, [first, second], mut server) = hand_made();
+    say(&second, data(2, 2), b"cd");
+    say(&second, end(6, 2), b"");
+    say(&first, data(0, 2), b"ab");
+    assert_eq!(read_array(&mut server), *b"abcd");
+    say(&first, data(4, 2), b"ef");
+    assert_eq!(read_array(&mut server), *b"ef");
+    say(&first, end(6, 2), b"");
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+}
+
+/// A leg that were closed at its END would answer what follows it, TLS's close_notify, with RST.
+#[test]
+fn a_leg_stays_open_until_the_other_relay_closes_it() {
+    let (_far, [first, second], mut server) = hand_made();
+    say(&first, data(0, 2), b"ab");
+    say(&second, end(2, 2), b"");
+    say(&first, end(2, 2), b"");
+    assert_eq!(read_array(&mut server), *b"ab");
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    drop(server);
+    // All that the far relay says: its end, and FIN.
+    (&first).read_to_end(&mut Vec::new()).unwrap();
+    for _ in 0..50 {
+        (&first).write_all(b"late").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Whatever a relay says wrong, the server sees a reset and not one byte that is not in its place.
+#[test]
+fn a_peer_that_lies_is_reset() {
+    type Lie = fn(&TcpStream, &TcpStream);
+    let lies: [(&str, Lie); 8] = [
+        ("no header", |first, _| {
+            (&mut &*first).write_all(&[0xff; 16]).unwrap();
+        }),
+        ("twice", |first, second| {
+            say(first, data(0, 2), b"ab");
+            say(second, data(1, 2), b"bc");
+        }),
+        ("beyond the end", |first, second| {
+            say(second, end(1, 2), b"");
+            say(first, data(0, 2), b"ab");
+        }),
+        ("two ends", |first, second| {
+            say(second, end(5, 2), b"");
+            say(first, end(6, 2), b"");
+        }),
+        ("a gap", |first, second| {
+            say(first, data(5, 1), b"f");
+            say(second, data(9, 1), b"j");
+        }),
+        ("an end that nobody can bring", |first, _| {
+            say(first, end(0, 3), b"");
+        }),
+        ("cut off in a piece", |first, second| {
+            say(second, data(0, 5), b"ab");
+            second.shutdown(Shutdown::Write).unwrap();
+            let _ = first;
+        }),
+        ("closed without an end", |first, _| {
+            say(first, data(0, 2), b"ab");
+            first.shutdown(Shutdown::Write).unwrap();
+        }),
+    ];
+    for (what, lie) in lies {
+        let (_far, [first, second], server) = hand_made();
+        lie(&first, &second);
+        assert_eq!(end_of(&server), ErrorKind::ConnectionReset, "{what}");
+        assert_eq!(end_of(&first), ErrorKind::ConnectionReset, "{what}");
+        assert_eq!(end_of(&second), ErrorKind::ConnectionReset, "{what}");
+    }
+}
+
+#[test]
+fn other_ways_in_are_striped_too() {
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let ways = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
+    let out = ["--peer", &peer, "--streams", "4"];
+    let near = Relay::start(&[&ways[..], &out].concat());
+    for kind in ["socks5", "http", "convert"] {
+        let client = dial(kind, near.address(kind), &Destination::Address(address)).unwrap();
+        exchange(&client, &accept(&listener), 8);
+    }
+    let (_held, refusing) = longhaul_testnet::relay_process::refusing();
+    for (kind, code) in [("socks5", 5), ("http", 502), ("convert", 96)] {
+        let refused = dial(kind, near.address(kind), &Destination::Address(refusing));
+        assert_eq!(refused.unwrap_err(), code, "{kind}");
+    }
+}
+
+/// Both relays at the ends of a link that loses packets; how long `mib` MiB take up and down.
+fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
+    let (left, right) = (bed.left_address(), bed.right_address());
+    let up = || {
+        Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status()
+    };
+    bed.left.run(up).unwrap();
+    bed.right.run(up).unwrap();
+    let [near_any, far_any] = [left, right].map(|ip| SocketAddr::from((ip, 0)).to_string());
+    let reno = [
+        "--cc-near",
+        "reno",
+        "--cc-far",
+        "reno",
+        "--allow-from",
+        "10.0.0.0/8",
+    ];
+    let far = [&["--convert", &far_any][..], &reno].concat();
+    let far = bed.right.run(|| Ok(Relay::start(&far))).unwrap();
+    let listener = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
+    let forward = format!("{near_any}={}", listener.local_addr().unwrap());
+    let peer = far.address("convert").to_string();
+    let ways = ["--forward", &forward, "--peer", &peer, "--streams", streams];
+    let near = [&ways[..], &reno].concat();
+    let near = bed.left.run(|| Ok(Relay::start(&near))).unwrap();
+    let begun = std::time::Instant::now();
+    let to = near.address("forward");
+    let client = bed.left.run(|| Ok(connect(to))).unwrap();
+    exchange(&client, &accept(&listener), mib);
+    begun.elapsed()
+}
+
+/// The times are for whoever reads them; that every byte arrives is what is tested.
+#[test]
+fn lost_packets_cost_no_bytes() {
+    if !longhaul_testnet::link_process::may_use_namespaces() {
+        return;
+    }
+    let shape = [
+        "--delay", "25ms", "--rate", "400mbit", "--queue", "1bdp", "--loss", "0.1%",
+    ];
+    let bed = Testbed::start("stripe", ["10.88.0.1/30", "10.88.0.2/30"], &shape);
+    let times = ["1", "4"].map(|streams| lossy(&bed, streams, 8));
+    println!(
+        "8 MiB both ways, 50 ms, 0.1 % loss: {:?} by 1 leg, {:?} by 4",
+        times[0], times[1]
+    );
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TLS between relays, over TCP and over UDT: both must show a certificate, and every kind of end is what it is without.
+
+use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::destination::Destination;
+use longhaul_testnet::relay_process::{
+    Relay, accept, assert_reset, connect, dial, exchange, half_close, origin, read_array,
+};
+use std::{
+    fmt::Write as _,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+};
+
+const ANY: &str = "127.0.0.1:0";
+const TRANSPORTS: [&str; 2] = ["transport = 'tcp'\n", "transport = 'udt'\n"];
+
+fn make_certificates(directory: &Path, names: &[&str]) -> Output {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(["relay", "--make-certificates"]);
+    command.arg(directory).args(names).output().unwrap()
+}
+
+/// A directory with an authority and certificates for `near`, `far` and `other`.
+fn authority() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let made = make_certificates(directory.path(), &["near", "far", "other"]);
+    assert!(made.status.success(), "{made:?}");
+    directory
+}
+
+fn tls(directory: &Path, owner: &str, more: &str) -> String {
+    let directory = directory.display();
+    format!(
+        "tls = {{ ca = '{directory}/ca.pem', certificate = '{directory}/{owner}.pem', \
+         key = '{directory}/{owner}-key.pem'{more} }}\n"
+    )
+}
+
+fn listener(kind: &str, more: &str) -> String {
+    format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n{more}")
+}
+
+fn forward_to(to: SocketAddr) -> String {
+    listener("forward", &format!("destination = '{to}'\n"))
+}
+
+fn far(directory: &Path, more: &str) -> Relay {
+    far_over(TRANSPORTS[0], directory, more)
+}
+
+fn far_over(transport: &str, directory: &Path, more: &str) -> Relay {
+    let more = transport.to_owned() + &tls(directory, "far", more);
+    Relay::configured(&listener("convert", &more), 1)
+}
+
+/// A relay with three ways in, whose connections leave by `peer`.
+fn near(directory: &Path, owner: &str, peer: SocketAddr, more: &str, to: SocketAddr) -> Relay {
+    let forward = forward_to(to);
+    let others = listener("socks5", "") + &listener("http", "");
+    let peer = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n{more}");
+    let text = [forward, others, peer].concat();
+    // A name among the additions comes with its own files.
+    let tls = if more.contains("tls") {
+        String::new()
+    } else {
+        tls(directory, owner, "")
+    };
+    Relay::configured(&(text + &tls), 3)
+}
+
+/// A client and its server, two relays between them, and what must live as long.
+struct Through {
+    client: TcpStream,
+    server: TcpStream,
+    _rest: (tempfile::TempDir, [Relay; 2]),
+}
+
+fn path(transport: &str) -> Through {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far_over(transport, directory.path(), ", allow = ['near']");
+    let near = near(
+        directory.path(),
+        "near",
+        far.address("convert"),
+        transport,
+        address,
+    );
+    let client = connect(near.address("forward"));
+    let server = accept(&listener);
+    Through {
+        client,
+        server,
+        _rest: (directory, [near, far]),
+    }
+}
+
+#[test]
+fn every_way_in_carries_both_directions() {
+    let directory = authority();
+    let (listener, address) = origin();
+    for transport in TRANSPORTS {
+        let far = far_over(transport, directory.path(), "");
+        for more in ["", "pool = 2\n", "streams = 3\n"] {
+            let more = transport.to_owned() + more;
+            let peer = far.address("convert");
+            let near = near(directory.path(), "near", peer, &more, address);
+            for kind in ["forward", "socks5", "http"] {
+                eprintln!("{kind} {more}");
+                let to = Destination::Address(address);
+                let client = dial(kind, near.address(kind), &to).unwrap();
+                exchange(&client, &accept(&listener), 8);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_proxied_http_request_goes_through_tls_too() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let near = near(
+        directory.path(),
+        "near",
+        far.address("convert"),
+        "",
+        address,
+    );
+    let mut client = connect(near.address("http"));
+    write!(
+        client,
+        "GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n"
+    )
+    .unwrap();
+    let mut server = accept(&listener);
+    let head = longhaul_testnet::relay_process::http_head(&mut server);
+    assert!(head.starts_with("GET / HTTP/1.1\r\n"), "{head}");
+    let body = "x".repeat(100_000);
+    let mut response = String::new();
+    write!(
+        response,
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{body}"
+    )
+    .unwrap();
+    server.write_all(response.as_bytes()).unwrap();
+    assert_eq!(
+        longhaul_testnet::relay_process::http_status(&longhaul_testnet::relay_process::http_head(
+            &mut client
+        )),
+        200
+    );
+    let mut got = vec![0; 100_000];
+    client.read_exact(&mut got).unwrap();
+    assert!(got == body.as_bytes());
+}
+
+#[test]
+fn either_end_s_fin_leaves_the_other_direction_open() {
+    for transport in TRANSPORTS {
+        let by_client = path(transport);
+        half_close(&by_client.client, &by_client.server);
+        let by_server = path(transport);
+        half_close(&by_server.server, &by_server.client);
+    }
+}
+
+#[test]
+fn a_fin_right_behind_the_data_overtakes_nothing() {
+    for transport in TRANSPORTS {
+        let Through {
+            mut client,
+            mut server,
+            _rest,
+        } = path(transport);
+        client.write_all(&[7; 64 << 10]).unwrap();
+        drop(client);
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).unwrap();
+        assert!(got == [7; 64 << 10], "{} bytes", got.len());
+    }
+}
+
+#[test]
+fn a_rst_from_either_end_is_a_rst_at_the_other() {
+    for transport in TRANSPORTS {
+        for client_resets in [true, false] {
+            let Through {
+                client,
+                server,
+                _rest,
+            } = path(transport);
+            let (mut one, mut other) = match client_resets {
+                true => (client, server),
+                false => (server, client),
+            };
+            one.write_all(b"x").unwrap();
+            assert_eq!(read_array(&mut other), *b"x");
+            reset_on_close(&one).unwrap();
+            drop(one);
+            assert_reset(&mut other);
+        }
+    }
+}
+
+#[test]
+fn single_bytes_pass_at_once() {
+    for transport in TRANSPORTS {
+        bounce(path(transport));
+    }
+}
+
+fn bounce(through: Through) {
+    let Through {
+        mut client,
+        mut server,
+        _rest,
+    } = through;
+    for n in 0..1000u32 {
+        client.write_all(&[n as u8]).unwrap();
+        assert_eq!(read_array(&mut server), [n as u8]);
+        server.write_all(&[!n as u8]).unwrap();
+        assert_eq!(read_array(&mut client), [!n as u8]);
+    }
+}
+
+/// One that carries a connection's bytes until its last FIN can be forged.
+fn middle(listener: &TcpListener, onward: SocketAddr) -> [TcpStream; 2] {
+    let near = accept(listener);
+    let far = connect(onward);
+    for (from, to) in [(&near, &far), (&far, &near)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+    }
+    [near, far]
+}
+
+/// Invariant 3: without close_notify, a FIN may be anybody's.
+#[test]
+fn a_fin_without_close_notify_is_no_clean_end() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let (between, peer) = origin();
+    let near = near(directory.path(), "near", peer, "", address);
+    let mut client = connect(near.address("forward"));
+    let [to_near, to_far] = middle(&between, far.address("convert"));
+    let mut server = accept(&listener);
+    server.write_all(b"half of").unwrap();
+    assert_eq!(read_array(&mut client), *b"half of");
+    to_near.shutdown(Shutdown::Write).unwrap();
+    assert_reset(&mut client);
+    to_far.shutdown(Shutdown::Write).unwrap();
+    assert_reset(&mut server);
+}
+
+#[test]
+fn whoever_has_no_right_certificate_gets_nothing() {
+    let directory = authority();
+    let strangers = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), ", allow = ['near']");
+    let peer = far.address("convert");
+    // Without TLS at all.
+    let mut plain = connect(peer);
+    let request = longhaul_protocol::convert::Request::new(Destination::Address(address), vec![]);
+    plain.write_all(&request.encode()).unwrap();
+    let mut answer = Vec::new();
+    // At most an alert (RFC 8446 §6: content type 21), and then the end.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(answer.first().is_none_or(|kind| *kind == 21), "{answer:?}");
+    // Of another authority, and of this one but under another name.
+    for (authority, owner) in [(&strangers, "near"), (&directory, "other")] {
+        let near = near(authority.path(), owner, peer, "", address);
+        let to = Destination::Address(address);
+        let refused = dial("socks5", near.address("socks5"), &to);
+        assert!(refused.is_err(), "{owner}");
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_peer_must_be_who_it_is_called() {
+    let directory = authority();
+    let (_listener, address) = origin();
+    for transport in TRANSPORTS {
+        let far = far_over(transport, directory.path(), "");
+        let peer = far.address("convert");
+        let wrong = transport.to_owned() + &tls(directory.path(), "near", ", name = 'other'");
+        let near = near(directory.path(), "near", peer, &wrong, address);
+        let to = Destination::Address(address);
+        assert_eq!(dial("socks5", near.address("socks5"), &to).err(), Some(1));
+    }
+}
+
+#[test]
+fn a_peer_that_is_someone_else_makes_room_for_the_next_chain() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let text = [
+        forward_to(address),
+        "[[route]]\nvia = ['far']\nfallback = [[]]\n".to_owned(),
+        format!("[peer.far]\naddress = '{}'\n", far.address("convert")),
+        tls(directory.path(), "near", ", name = 'other'"),
+    ];
+    let near = Relay::configured(&text.concat(), 1);
+    exchange(&connect(near.address("forward")), &accept(&listener), 1);
+}
+
+fn refusal(text: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(["relay", "--check-config", "--socks5", ANY, "--config"]);
+    let output = command.arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn bad_files_are_named_before_anything_is_opened() {
+    let directory = authority();
+    let good = directory.path().display();
+    let tls = |ca: &str, key: &str, more: &str| {
+        format!("tls = {{ ca = '{ca}', certificate = '{good}/near.pem', key = '{key}'{more} }}\n")
+    };
+    let (ca, key) = (format!("{good}/ca.pem"), format!("{good}/near-key.pem"));
+    let peer = "[peer.far]\naddress = '127.0.0.1'\n";
+    let http = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\n");
+    for (owner, tls, word) in [
+        (peer, tls("/no/such/ca.pem", &key, ""), "/no/such/ca.pem"),
+        (peer, tls(&ca, &ca, ""), "ca.pem"),
+        (
+            peer,
+            tls(&ca, &format!("{good}/far-key.pem"), ""),
+            "peer far",
+        ),
+        (peer, tls(&ca, &key, ", name = 'no name'"), "no name"),
+        (peer, tls(&ca, &key, ", allow = ['near']"), "tls.allow"),
+        (&http, tls(&ca, &key, ""), "convert listeners"),
+        (peer, TRANSPORTS[1].to_owned(), "wants tls"),
+        (&http, TRANSPORTS[1].to_owned(), "convert listeners"),
+        (
+            peer,
+            format!(
+                "{}profile = 'p'\n{}[profile.p]\ndscp = 1\n",
+                TRANSPORTS[1],
+                tls(&ca, &key, "")
+            ),
+            "profile p: dscp",
+        ),
+    ] {
+        let said = refusal(&format!("{owner}{tls}"));
+        assert!(said.contains(word), "{word}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn refuses_a_key_that_others_may_read() {
+    let directory = authority();
+    let at = |name: &str| directory.path().join(name);
+    let tls = format!(
+        "tls = {{ ca = '{0}/ca.pem', certificate = '{0}/near.pem', key = '{0}/near-key.pem' }}\n",
+        directory.path().display()
+    );
+    let readable = |name: &str| {
+        let mode = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(at(name), mode).unwrap();
+    };
+    readable("near-key.pem");
+    for owner in [
+        "[peer.far]\naddress = '127.0.0.1'\n".to_owned(),
+        format!("[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n"),
+    ] {
+        let said = refusal(&format!("{owner}{tls}"));
+        assert!(
+            said.contains("near-key.pem") && said.contains("chmod 600"),
+            "{said}"
+        );
+    }
+    readable("ca-key.pem");
+    let made = make_certificates(directory.path(), &["third"]);
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert_eq!(made.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("ca-key.pem") && said.contains("chmod 600"),
+        "{said}"
+    );
+}
+
+#[test]
+fn certificates_are_made_once_and_added_to() {
+    let directory = authority();
+    let path = directory.path();
+    let mode = |name: &str| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("ca-key.pem"), mode("far-key.pem")), (0o600, 0o600));
+    assert_eq!(make_certificates(path, &["far"]).status.code(), Some(2));
+    assert_eq!(make_certificates(path, &["../x"]).status.code(), Some(2));
+    let ca = std::fs::read(path.join("ca.pem")).unwrap();
+    assert!(make_certificates(path, &["192.0.2.9"]).status.success());
+    assert_eq!(std::fs::read(path.join("ca.pem")).unwrap(), ca);
+    // The later one is believed by those who have the earlier ones.
+    let (listener, address) = origin();
+    let far = far(path, ", allow = ['192.0.2.9']");
+    let near = near(path, "192.0.2.9", far.address("convert"), "", address);
+    exchange(&connect(near.address("forward")), &accept(&listener), 1);
+}

@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections that the relay diverts to itself, between a client, a router with the relay, and a
+//! server in network namespaces, over both IPv4 and IPv6. Whether a connection was relayed is seen
+//! by its source: the router's address, or the client's.
+
+use longhaul_linux::netns::Netns;
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, assert_turned_away, exchange, may_use_namespaces,
+};
+use longhaul_testnet::relay_testbed::{BOTH, Family, IPV4, Testbed, feed, set};
+use rustix::process::Signal;
+use std::{
+    io::{self, ErrorKind, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
+
+/// Listeners and targets of both families.
+const INTERCEPT: [&str; 8] = [
+    "--transparent",
+    "127.0.0.1:3129",
+    "--transparent",
+    "[::1]:3129",
+    "--intercept",
+    "10.77.2.0/24,10.77.9.0/24:8080-8089",
+    "--intercept",
+    "[fd77:2::/64],[fd77:9::/64]:8080-8089",
+];
+
+/// One family's listener on this port, and what it intercepts.
+fn alone(family: &Family, port: u16) -> [String; 4] {
+    let (listener, targets) = match family.server {
+        IpAddr::V4(_) => (format!("127.0.0.1:{port}"), INTERCEPT[5]),
+        IpAddr::V6(_) => (format!("[::1]:{port}"), INTERCEPT[7]),
+    };
+    [
+        "--transparent".into(),
+        listener,
+        "--intercept".into(),
+        targets.into(),
+    ]
+}
+
+/// A testbed whose router filters reverse paths strictly, as some distributions have it.
+fn testbed(name: &str) -> Testbed {
+    let bed = Testbed::new(name);
+    set(&bed.router, "net.ipv4.conf.all.rp_filter", "1");
+    bed
+}
+
+/// Where a connection seems to come from tells who made it.
+trait Observed {
+    fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream);
+    fn source(&self, listener: &TcpListener) -> IpAddr;
+    fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration;
+    fn remains(&self) -> String;
+    fn said(&self, command: &[&str]) -> String;
+}
+
+impl Observed for Testbed {
+    /// A connection from `ns` and what the server sees of it.
+    fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let to = listener.local_addr().unwrap();
+        let client = netns
+            .run(|| TcpStream::connect_timeout(&to, PATIENCE))
+            .unwrap();
+        (client, accept(listener))
+    }
+
+    /// The address that a new connection of the client's arrives from.
+    fn source(&self, listener: &TcpListener) -> IpAddr {
+        let (_client, server) = self.pair(&self.client, listener);
+        server.peer_addr().unwrap().ip()
+    }
+
+    /// Connects until the source is `wanted`; returns how long it took.
+    fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration {
+        let began = Instant::now();
+        let to = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        while began.elapsed() < PATIENCE {
+            // A stopped relay's kernel still answers for it, for a while: nothing may arrive.
+            let limit = Duration::from_millis(100);
+            let client = self.client.run(|| TcpStream::connect_timeout(&to, limit));
+            std::thread::sleep(Duration::from_millis(20));
+            while let Ok((_, from)) = listener.accept() {
+                if client.is_ok() && from.ip() == wanted {
+                    let took = began.elapsed();
+                    // Connections of a relay that woke up may still come in.
+                    std::thread::sleep(Duration::from_millis(100));
+                    while listener.accept().is_ok() {}
+                    listener.set_nonblocking(false).unwrap();
+                    return took;
+                }
+            }
+        }
+        panic!("no connection from {wanted} after {PATIENCE:?}");
+    }
+
+    /// Tables, policy rules and routes that a relay left on the router.
+    fn remains(&self) -> String {
+        let mut all = self.said(&["nft", "list", "tables"]);
+        for family in ["-4", "-6"] {
+            let rules = self.said(&["ip", family, "rule"]);
+            let ours = |l: &&str| l.contains("fwmark");
+            all.extend(rules.lines().filter(ours).map(str::to_owned));
+            let routes = self.said(&["ip", family, "route", "show", "table", "all"]);
+            let ours = |l: &&str| l.starts_with("local default");
+            all.extend(routes.lines().filter(ours).map(str::to_owned));
+        }
+        all
+    }
+
+    fn said(&self, command: &[&str]) -> String {
+        let (program, args) = command.split_first().unwrap();
+        let output = self.within(program).args(args).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    }
+}
+
+#[test]
+fn both_families_are_relayed_whole_and_nothing_is_left() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("whole");
+    for more in [
+        &[][..],
+        &["--verify-connect"],
+        &["--verify-connect", "--mode", "copy"],
+    ] {
+        let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+        for family in BOTH {
+            let inside = bed.listen(family.at(8080));
+            let (client, server) = bed.pair(&bed.client, &inside);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{more:?}");
+            exchange(&client, &server, 8);
+        }
+        let (status, said) = relay.stop();
+        assert!(status.success(), "{said}");
+        assert_eq!(bed.remains(), "", "{said}");
+    }
+}
+
+#[test]
+fn ports_and_networks_that_are_not_named_pass_by() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("pass");
+    let _relay = bed.relay(&[
+        "--transparent",
+        "127.0.0.1:3129",
+        "--intercept",
+        "10.77.2.1:8080-8081,9000",
+        "--intercept",
+        "10.77.2.0/24:8081",
+    ]);
+    let [v4, v6] = BOTH;
+    for (to, wanted) in [
+        (v4.at(8080), v4.far),
+        (v4.at(8081), v4.far),
+        (v4.at(9000), v4.far),
+        (v4.at(8082), v4.client),
+        // The listener's own port, on another host.
+        (v4.at(3129), v4.client),
+        (v6.at(8080), v6.client),
+    ] {
+        assert_eq!(bed.source(&bed.listen(to)), wanted, "{to}");
+    }
+}
+
+#[test]
+fn the_client_s_address_and_port_are_kept_in_both_families() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("keep");
+    for more in [&[][..], &["--verify-connect"]] {
+        let args = [&INTERCEPT[..], &["--keep-source", "--counters", "-"], more].concat();
+        let mut command = bed.command(&args);
+        let records = tempfile::NamedTempFile::new().unwrap();
+        command.stdout(records.reopen().unwrap());
+        let relay = Relay::spawn(command);
+        for family in BOTH {
+            let listener = bed.listen(family.at(8080));
+            let (client, server) = bed.pair(&bed.client, &listener);
+            assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
+            exchange(&client, &server, 4);
+        }
+        relay.stop();
+        assert_eq!(
+            relayed(records.path()),
+            2,
+            "the connections were not relayed"
+        );
+    }
+}
+
+/// Connections that the records tell of.
+fn relayed(records: &std::path::Path) -> usize {
+    let text = std::fs::read_to_string(records).unwrap();
+    text.matches(r#""record":"connection""#).count()
+}
+
+#[test]
+fn connections_from_before_the_relay_go_on_beside_and_after_it() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("before");
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        let (client, server) = bed.pair(&bed.client, &listener);
+        let (later_client, later_server) = bed.pair(&bed.client, &listener);
+        let relay = bed.relay(&INTERCEPT);
+        assert_eq!(bed.source(&listener), family.far);
+        exchange(&client, &server, 2);
+        relay.stop();
+        exchange(&later_client, &later_server, 2);
+    }
+}
+
+#[test]
+fn a_killed_relay_lets_connections_pass_and_the_next_start_clears_up() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("kill");
+    for more in [&[][..], &["--verify-connect"]] {
+        for family in BOTH {
+            let listener = bed.listen(family.at(8080));
+            let other = alone(&family, 3130);
+            let other: Vec<_> = other.iter().map(String::as_str).collect();
+            let relay = bed.relay(&[&other[..], more].concat());
+            assert_eq!(bed.source(&listener), family.far);
+            relay.signal(Signal::KILL);
+            let took = bed.until_source_is(family.client, &listener);
+            println!("kill -9 {}: direct after {took:?}", family.client);
+            relay.wait();
+            assert!(
+                bed.remains().contains("longhaul-3130"),
+                "nothing to clear up"
+            );
+
+            let relay = bed.relay(&INTERCEPT);
+            assert!(
+                !bed.remains().contains("longhaul-3130"),
+                "{}",
+                bed.remains()
+            );
+            assert_eq!(bed.source(&listener), family.far);
+            relay.stop();
+            assert_eq!(bed.remains(), "");
+        }
+    }
+}
+
+#[test]
+fn a_stopped_relay_lets_connections_pass_and_takes_over_again() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("stall");
+    for more in [&[][..], &["--verify-connect"]] {
+        let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+        for family in BOTH {
+            let listener = bed.listen(family.at(8080));
+            let (client, server) = bed.pair(&bed.client, &listener);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            relay.signal(Signal::STOP);
+            let took = bed.until_source_is(family.client, &listener);
+            println!("SIGSTOP {} {more:?}: direct after {took:?}", family.client);
+            let (direct_client, direct_server) = bed.pair(&bed.client, &listener);
+            relay.signal(Signal::CONT);
+            let took = bed.until_source_is(family.far, &listener);
+            println!("SIGCONT {} {more:?}: relayed after {took:?}", family.client);
+            exchange(&direct_client, &direct_server, 1);
+            exchange(&client, &server, 1);
+        }
+    }
+}
+
+#[test]
+fn rules_that_somebody_flushed_come_back() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("flush");
+    let relay = bed.relay(&INTERCEPT);
+    bed.said(&["nft", "flush", "ruleset"]);
+    for family in BOTH {
+        bed.until_source_is(family.far, &bed.listen(family.at(8080)));
+    }
+    let (_, said) = relay.stop();
+    assert!(said.contains("installing them again"), "{said}");
+    assert_eq!(bed.remains(), "");
+}
+
+#[test]
+fn a_verified_connect_says_what_the_destination_says() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("verify");
+    let verify = ["--verify-connect", "--connect-timeout", "8s"];
+    let _relay = bed.relay(&[&INTERCEPT[..], &verify].concat());
+    // A port of the server's that swallows what it gets.
+    feed(
+        &bed.server,
+        "nft",
+        &["-f", "-"],
+        "table inet test {
+            chain c {
+                type filter hook input priority 0
+                tcp dport 8088 drop
+            }
+        }",
+    );
+    for family in BOTH {
+        let kind = |to: SocketAddr| bed.connect(to).unwrap_err().kind();
+        assert_eq!(kind(family.at(8081)), ErrorKind::ConnectionRefused);
+        assert_eq!(
+            kind((family.nobody, 8080).into()),
+            ErrorKind::HostUnreachable
+        );
+        assert_eq!(
+            kind((family.nowhere, 8080).into()),
+            ErrorKind::NetworkUnreachable
+        );
+        let silent = bed
+            .client
+            .run(|| TcpStream::connect_timeout(&family.at(8088), Duration::from_secs(2)));
+        assert_eq!(silent.unwrap_err().kind(), ErrorKind::TimedOut);
+
+        let listener = bed.listen(family.at(8080));
+        let (client, server) = bed.pair(&bed.client, &listener);
+        assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+        exchange(&client, &server, 2);
+    }
+}
+
+/// The kernel sends no ICMP to its own sockets in a foreign host's name: RST is what they get.
+#[test]
+fn this_host_s_own_verified_connects_fail_at_once_too() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("ownverify");
+    let own = ["--verify-connect", "--intercept-local"];
+    let _relay = bed.relay(&[&INTERCEPT[..], &own].concat());
+    for family in BOTH {
+        for to in [family.at(8081), (family.nobody, 8080).into()] {
+            let connect = || TcpStream::connect_timeout(&to, PATIENCE);
+            let error = bed.router.run(connect).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{to}");
+        }
+    }
+}
+
+#[test]
+fn many_verified_connects_at_once_each_reach_their_own_destination() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("many");
+    let _relay = bed.relay(&[&INTERCEPT[..], &["--verify-connect", "--keep-source"]].concat());
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        let clients = bed.client.run(|| {
+            let connect = |_| TcpStream::connect_timeout(&family.at(8080), PATIENCE);
+            std::thread::scope(|scope| {
+                let all: Vec<_> = (0..50).map(|n| scope.spawn(move || connect(n))).collect();
+                all.into_iter().map(|c| c.join().unwrap()).collect()
+            })
+        });
+        let clients: Vec<TcpStream> = clients.unwrap();
+        for _ in 0..clients.len() {
+            // The kept source port says which client it is.
+            let server = accept(&listener);
+            let from = server.peer_addr().unwrap();
+            let mut theirs = clients.iter().filter(|c| c.local_addr().unwrap() == from);
+            let mut client = theirs.next().expect("the port is kept");
+            (&server).write_all(&from.port().to_be_bytes()).unwrap();
+            let mut said = [0; 2];
+            io::Read::read_exact(&mut client, &mut said).unwrap();
+            assert_eq!(u16::from_be_bytes(said), from.port());
+        }
+    }
+}
+
+#[test]
+fn a_verified_connect_through_a_peer() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("chain");
+    let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
+    for streams in ["1", "4"] {
+        let peer = ["--verify-connect", "--peer", "127.0.0.1"];
+        let near = bed.relay(&[&INTERCEPT[..], &peer, &["--streams", streams]].concat());
+        for family in BOTH {
+            let refused = bed.connect(family.at(8081)).unwrap_err().kind();
+            assert_eq!(refused, ErrorKind::ConnectionRefused);
+            let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            exchange(&client, &server, 2);
+        }
+        assert!(near.stop().0.success());
+    }
+}
+
+/// Clients know nothing of the relay, and of none behind it: a dead one does not cut them off.
+#[test]
+fn without_a_far_relay_clients_go_straight_on() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("direct");
+    let peer = ["--peer", "127.0.0.1"];
+    for verify in [&[][..], &["--verify-connect"]] {
+        let near = bed.relay(&[&INTERCEPT[..], &peer, verify].concat());
+        for family in BOTH {
+            for _ in 0..2 {
+                let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
+                assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+                exchange(&client, &server, 1);
+            }
+        }
+        let (_, said) = near.stop();
+        let word = "clients go straight to their destinations while peer 127.0.0.1:5124 is down";
+        assert_eq!(said.matches(word).count(), 1, "{said}");
+    }
+}
+
+/// Where nothing may leave but through a peer.
+#[test]
+fn without_a_far_relay_clients_are_refused_if_that_is_wanted() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("strict");
+    let strict = ["--peer", "127.0.0.1", "--no-direct-fallback"];
+    let near = bed.relay(&[&INTERCEPT[..], &strict].concat());
+    for family in BOTH {
+        let _listener = bed.listen(family.at(8080));
+        assert_turned_away(bed.connect(family.at(8080)));
+    }
+    drop(near);
+    let near = bed.relay(&[&INTERCEPT[..], &strict, &["--verify-connect"]].concat());
+    for family in BOTH {
+        let _listener = bed.listen(family.at(8080));
+        assert!(bed.connect(family.at(8080)).is_err());
+    }
+    let (_, said) = near.stop();
+    assert!(!said.contains("go straight"), "{said}");
+}
+
+#[test]
+fn without_verifying_a_refusal_comes_late() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("late");
+    let _relay = bed.relay(&INTERCEPT);
+    for family in BOTH {
+        assert_turned_away(bed.connect(family.at(8081)));
+    }
+}
+
+#[test]
+fn this_host_s_own_connections_are_relayed_once() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("own");
+    for more in [&[][..], &["--verify-connect"]] {
+        let records = tempfile::NamedTempFile::new().unwrap();
+        let mut command = bed.command(
+            &[
+                &INTERCEPT[..],
+                &["--intercept-local", "--counters", "-"],
+                more,
+            ]
+            .concat(),
+        );
+        command.stdout(records.reopen().unwrap());
+        let relay = Relay::spawn(command);
+        for family in BOTH {
+            let listener = bed.listen(family.at(8080));
+            let (client, server) = bed.pair(&bed.router, &listener);
+            exchange(&client, &server, 2);
+            // Forwarded ones as before.
+            let (client, server) = bed.pair(&bed.client, &listener);
+            exchange(&client, &server, 2);
+        }
+        relay.stop();
+        assert_eq!(relayed(records.path()), 4, "{more:?}");
+        assert_eq!(bed.remains(), "");
+    }
+}
+
+#[test]
+fn own_connections_pass_by_a_killed_relay() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("ownkill");
+    let relay = bed.relay(&[&INTERCEPT[..], &["--intercept-local"]].concat());
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        let (client, server) = bed.pair(&bed.router, &listener);
+        exchange(&client, &server, 1);
+    }
+    relay.signal(Signal::KILL);
+    relay.wait();
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        let to = family.at(8080);
+        let began = Instant::now();
+        let direct = loop {
+            match bed.router.run(|| TcpStream::connect_timeout(&to, PATIENCE)) {
+                Ok(client) => break client,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        println!(
+            "own connections after kill -9: direct after {:?}",
+            began.elapsed()
+        );
+        exchange(&direct, &accept(&listener), 1);
+    }
+}
+
+#[test]
+fn two_relays_share_a_host() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("two");
+    let v4 = IPV4;
+    let relay = |port: &str, target: &str| {
+        bed.relay(&[
+            "--transparent",
+            port,
+            "--intercept",
+            target,
+            "--intercept-local",
+        ])
+    };
+    let first = relay("127.0.0.1:3129", "10.77.2.0/24:8080,8082");
+    let _second = relay("127.0.0.1:3130", "10.77.2.0/24:8081,8082");
+    for port in [8080, 8081, 8082] {
+        let listener = bed.listen(v4.at(port));
+        for ns in [&bed.client, &bed.router] {
+            let (client, server) = bed.pair(ns, &listener);
+            assert_eq!(server.peer_addr().unwrap().ip(), v4.far, "{port}");
+            exchange(&client, &server, 1);
+        }
+    }
+    first.stop();
+    let sources = [8080, 8081, 8082].map(|port| bed.source(&bed.listen(v4.at(port))));
+    assert_eq!(sources, [v4.client, v4.far, v4.far]);
+}
+
+/// With the same port the next process has rules of its own, which the end of the first must leave alone. With another
+/// one it must leave alone the rules that the first one's connections need.
+#[test]
+fn a_draining_relay_and_the_next_one_leave_each_other_s_rules_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("handover");
+    for family in BOTH {
+        let inside = bed.listen(family.at(8080));
+        for port in [3129, 3130] {
+            let [first, next] = [3129, port].map(|port| alone(&family, port));
+            let [first, next] = [&first, &next].map(|args| args.each_ref().map(String::as_str));
+            let first = bed.relay(&first);
+            let (client, server) = bed.pair(&bed.client, &inside);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            first.signal(Signal::TERM);
+            bed.until_source_is(family.client, &inside);
+
+            let next = bed.relay(&next);
+            assert_eq!(bed.source(&inside), family.far);
+            exchange(&client, &server, 8);
+            drop((client, server));
+            let (status, said) = first.wait();
+            assert!(status.success(), "{said}");
+            assert_eq!(bed.source(&inside), family.far, "{port}");
+            let (status, said) = next.stop();
+            assert!(
+                status.success() && !said.contains("rules are gone"),
+                "{said}"
+            );
+            assert_eq!(bed.remains(), "");
+        }
+    }
+}
+
+#[test]
+fn without_ipv6_the_rest_is_relayed() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("nosix");
+    set(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
+    let v4 = IPV4;
+    let relay = Relay::spawn_waiting(
+        bed.command(&[&INTERCEPT[..], &["--verify-connect"]].concat()),
+        1,
+    );
+    assert_eq!(bed.source(&bed.listen(v4.at(8080))), v4.far);
+    assert!(!bed.said(&["nft", "list", "tables"]).contains("ip6"));
+    relay.stop();
+    assert_eq!(bed.remains(), "");
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Legs over UDT where they are for: through a link that loses packets. What they have in common with those over TCP is in
+//! `relay_tls.rs`.
+
+use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use longhaul_testnet::relay_process::{
+    Relay, accept, assert_reset, connect, exchange, read_array, receive, send,
+};
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Two relays at the ends of a link, a server behind one of them.
+struct Hosts {
+    bed: Testbed,
+    near: Relay,
+    far: Relay,
+    server: TcpListener,
+    directory: tempfile::TempDir,
+}
+
+/// `near` and `far` are more of their configurations.
+fn hosts(name: &str, shape: &[&str], near: &str, far: &str) -> Hosts {
+    let bed = Testbed::start(name, ["10.89.0.1/30", "10.89.0.2/30"], shape);
+    let (left, right) = (bed.left_address(), bed.right_address());
+    let directory = tempfile::tempdir().unwrap();
+    let made = Command::new(longhaul_testbed::longhaul())
+        .args(["relay", "--make-certificates"])
+        .arg(directory.path())
+        .args(["near", "far"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let leg = |owner| format!("transport = 'udt'\n{}", tls(directory.path(), owner));
+    let server = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
+    let text = format!("{}{}{far}", listener("convert", right, ""), leg("far"));
+    let far = bed.right.run(|| Ok(Relay::configured(&text, 1))).unwrap();
+    let destination = format!("destination = '{}'\n", server.local_addr().unwrap());
+    let text = format!(
+        "{}[counters]\nfile = '{}'\n[[route]]\nvia = ['far']\n[peer.far]\naddress = '{}'\n{}{near}",
+        listener("forward", left, &destination),
+        counters(&directory).display(),
+        far.address("convert"),
+        leg("near"),
+    );
+    let near = bed.left.run(|| Ok(Relay::configured(&text, 1))).unwrap();
+    Hosts {
+        bed,
+        near,
+        far,
+        server,
+        directory,
+    }
+}
+
+fn listener(kind: &str, at: IpAddr, more: &str) -> String {
+    let at = SocketAddr::from((at, 0));
+    format!("[[listener]]\nkind = '{kind}'\naddress = '{at}'\nallow_from = ['10.0.0.0/8']\n{more}")
+}
+
+fn tls(directory: &Path, owner: &str) -> String {
+    let directory = directory.display();
+    format!(
+        "tls = {{ ca = '{directory}/ca.pem', certificate = '{directory}/{owner}.pem', \
+         key = '{directory}/{owner}-key.pem' }}\n"
+    )
+}
+
+fn counters(directory: &tempfile::TempDir) -> PathBuf {
+    directory.path().join("counters")
+}
+
+impl Hosts {
+    fn pair(&self) -> [std::net::TcpStream; 2] {
+        // `lo` is off in a new namespace, and addresses of its own are reached over it.
+        let up = || {
+            Command::new("ip")
+                .args(["link", "set", "lo", "up"])
+                .status()
+        };
+        self.bed.left.run(up).unwrap();
+        self.bed.right.run(up).unwrap();
+        let to = self.near.address("forward");
+        let client = self.bed.left.run(|| Ok(connect(to))).unwrap();
+        [client, accept(&self.server)]
+    }
+
+    /// Stops the near relay and returns its record of its only connection.
+    fn record(self) -> Value {
+        let (status, said) = self.near.stop();
+        assert!(status.success(), "{said}");
+        let text = std::fs::read_to_string(counters(&self.directory)).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let mut records: Vec<Value> = lines.collect();
+        records.retain(|record| record["record"] == "connection");
+        assert_eq!(records.len(), 1, "{records:?}");
+        records.remove(0)
+    }
+}
+
+const LOSSY: [&str; 8] = [
+    "--delay", "10ms", "--rate", "200mbit", "--loss", "0.3%", "--queue", "200p",
+];
+
+#[test]
+fn lost_packets_cost_no_bytes() {
+    if !may_use_namespaces() {
+        return;
+    }
+    for streams in ["", "streams = 3\n"] {
+        let hosts = hosts("ru-loss", &LOSSY, streams, "");
+        let [client, server] = hosts.pair();
+        exchange(&client, &server, 8);
+        drop((client, server));
+        let record = hosts.record();
+        assert_eq!(record["ended"], "finished", "{record}");
+        // In the terms of TCP, as other legs.
+        let far = &record["far"];
+        assert!(far["retransmits"].as_u64().unwrap() > 0, "{record}");
+        assert!(far["rtt_us"].as_u64().unwrap() >= 20_000, "{record}");
+        assert_eq!(record["bytes_up"], 8 << 20);
+    }
+}
+
+/// A relay that stops lets what it has be delivered: with UDT the kernel would not do that for a process that is gone.
+#[test]
+fn what_is_under_way_when_a_relay_stops_arrives() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let hosts = hosts("ru-stop", &LOSSY, "", "");
+    let [client, mut server] = hosts.pair();
+    send(&client, 1, 4);
+    hosts.near.signal(rustix::process::Signal::TERM);
+    receive(&server, 1, 4);
+    server.write_all(b"and back").unwrap();
+    drop(server);
+    let mut said = String::new();
+    (&client).read_to_string(&mut said).unwrap();
+    assert_eq!(said, "and back");
+    let (status, said) = hosts.near.wait();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_relay_that_is_gone_is_missed() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let patient = "profile = 'long'\n[profile.long]\nuser_timeout = '2s'\n";
+    let hosts = hosts("ru-gone", &LOSSY, patient, "");
+    let [mut client, mut server] = hosts.pair();
+    client.write_all(b"x").unwrap();
+    assert_eq!(read_array(&mut server), *b"x");
+    hosts.far.signal(rustix::process::Signal::KILL);
+    assert_reset(&mut client);
+}
+
+#[test]
+fn a_reload_leaves_connections_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let hosts = hosts("ru-hup", &LOSSY, "", "");
+    let [client, server] = hosts.pair();
+    hosts.far.signal(rustix::process::Signal::HUP);
+    hosts.far.says("reloaded");
+    exchange(&client, &server, 1);
+    let [client, server] = hosts.pair();
+    exchange(&client, &server, 1);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For tests: links, relays and name servers as processes, in network namespaces where a test wants some.
+//!
+//! ```no_run
+//! use longhaul_testnet::relay_process::Relay;
+//!
+//! let relay = Relay::start(&["--socks5", "127.0.0.1:0"]);
+//! ```
+
+pub mod link_process;
+pub mod name_server;
+pub mod relay_process;
+pub mod relay_testbed;

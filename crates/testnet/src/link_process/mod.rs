@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A running `longhaul link` between two namespaces of its own.
+pub mod tap_file;
+pub mod traffic;
+
+use longhaul_linux::netns::Netns;
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::IpAddr,
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+};
+
+/// Two namespaces and the link between them; all gone on drop.
+pub struct Testbed {
+    /// The namespace at the left end.
+    pub left: Netns,
+    /// The namespace at the right end.
+    pub right: Netns,
+    names: [String; 2],
+    addresses: [IpAddr; 2],
+    link: String,
+    child: Child,
+    output: BufReader<ChildStderr>,
+    directory: tempfile::TempDir,
+}
+
+impl Testbed {
+    /// Starts a link `name` between interfaces `wan0` with the given addresses.
+    pub fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
+        let link = format!("{name}-{}", std::process::id());
+        let names = ["l", "r"].map(|end| format!("link-{link}-{end}"));
+        let [left, right] = names.each_ref().map(|name| Netns::create(name).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let ends = [0, 1].map(|i| format!("{}:wan0:{}", names[i], addresses[i]));
+        let mut child = Command::new(longhaul_testbed::longhaul())
+            .args([
+                "link", "--name", &link, "--left", &ends[0], "--right", &ends[1],
+            ])
+            .args(["--interval", "100ms", "--counters"])
+            .arg(directory.path().join("counters.jsonl"))
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stderr.take().unwrap());
+        wait_until_ready(&mut output);
+        let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
+        Self {
+            left,
+            right,
+            names,
+            addresses,
+            link,
+            child,
+            output,
+            directory,
+        }
+    }
+
+    /// The address of the left end.
+    pub fn left_address(&self) -> IpAddr {
+        self.addresses[0]
+    }
+
+    /// The address of the right end.
+    pub fn right_address(&self) -> IpAddr {
+        self.addresses[1]
+    }
+
+    /// `longhaul link set`.
+    pub fn set(&self, key: &str, value: &str) -> ExitStatus {
+        Command::new(longhaul_testbed::longhaul())
+            .args(["link", "set", &self.link, key, value])
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+    }
+
+    /// `longhaul link show`.
+    pub fn show(&self, flags: &[&str]) -> String {
+        let output = Command::new(longhaul_testbed::longhaul())
+            .args(["link", "show", &self.link])
+            .args(flags)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The left namespace's interfaces, as the kernel lists them.
+    pub fn interfaces(&self) -> String {
+        self.left
+            .run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))
+            .unwrap()
+    }
+
+    /// Ends the link as Ctrl-C does; what it said.
+    pub fn stop(mut self) -> String {
+        self.interrupt()
+    }
+
+    /// Ends the link and reads its records.
+    pub fn records_after_stop(mut self) -> Vec<serde_json::Value> {
+        self.interrupt();
+        let text = std::fs::read_to_string(self.directory.path().join("counters.jsonl")).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Ends the link as Ctrl-C does; with which status, and what it said.
+    pub fn stop_anyhow(mut self) -> (ExitStatus, String) {
+        self.end()
+    }
+
+    fn interrupt(&mut self) -> String {
+        let (status, said) = self.end();
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+
+    fn end(&mut self) -> (ExitStatus, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap(), said)
+    }
+
+    /// Ends the link with SIGKILL.
+    pub fn kill(mut self) -> Self {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        // Already dead is as good.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        for name in &self.names {
+            drop(Netns::delete(name));
+        }
+    }
+}
+
+fn wait_until_ready(output: &mut BufReader<ChildStderr>) {
+    let mut said = String::new();
+    while !said.ends_with("ready\n") {
+        let read = output.read_line(&mut said).unwrap();
+        assert!(read > 0, "longhaul link ended: {said}");
+    }
+}
+
+/// Whether this process may make namespaces and TUN devices. If not, the test fails, or says so and
+/// is skipped with ALLOW_SKIP=1.
+pub fn may_use_namespaces() -> bool {
+    let uid = rustix::process::geteuid();
+    let tun = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    longhaul_testbed::skip::unless(
+        uid.is_root() && tun.is_ok(),
+        "root (CAP_NET_ADMIN) and /dev/net/tun",
+    )
+}

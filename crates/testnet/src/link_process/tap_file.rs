@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul link --tap` wrote.
+
+use longhaul_packet::capture::{Damage, Reader, Record, Statistics, Step, Truth};
+
+/// A file as far as it can be read.
+#[derive(Default)]
+pub struct TapFile {
+    /// The names of the interfaces.
+    pub interfaces: Vec<String>,
+    /// The segments, in the order of the file.
+    pub segments: Vec<Segment>,
+    /// In the order of the file.
+    pub statistics: Vec<Statistics>,
+    /// Damage that the reader found.
+    pub damage: Vec<Damage>,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// A segment at one tap point.
+#[derive(Clone)]
+pub struct Segment {
+    /// The number of the interface.
+    pub interface: u32,
+    /// Time, in nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Length on the wire, in bytes.
+    pub wire_len: u32,
+    /// The headers.
+    pub headers: Vec<u8>,
+    /// Before the queue only.
+    pub truth: Option<Truth>,
+}
+
+impl TapFile {
+    /// Reads a capture file.
+    pub fn read(bytes: Vec<u8>) -> Self {
+        let mut file = Self::default();
+        let mut reader = Reader::new();
+        let mut rest = &bytes[..];
+        loop {
+            let step = reader.step(rest, true).unwrap();
+            match &step {
+                Step::Run(run) => run.records(&rest[..run.len]).for_each(|r| file.add(r)),
+                Step::Damage(_, damage) => file.damage.push(*damage),
+                Step::Skip(_) => {}
+                Step::More(_) => panic!("all of it is there"),
+                Step::End => break,
+            }
+            rest = &rest[step.taken()..];
+        }
+        let names = reader.interfaces().iter().map(|i| i.name.as_deref());
+        file.interfaces = names.map(|name| name.unwrap().to_owned()).collect();
+        file.bytes = bytes;
+        file
+    }
+
+    fn add(&mut self, record: Record<'_>) {
+        match record {
+            Record::Frame(frame) => self.segments.push(Segment {
+                interface: frame.interface,
+                at_ns: frame.at_ns,
+                wire_len: frame.wire_len,
+                headers: frame.bytes.to_vec(),
+                truth: frame.truth,
+            }),
+            Record::Statistics(statistics) => self.statistics.push(statistics),
+            Record::Damage(damage) => self.damage.push(damage),
+        }
+    }
+
+    /// What came to the queue of a direction (0 forward, 1 backward), in order of time.
+    pub fn arrivals(&self, direction: u32) -> Vec<Segment> {
+        self.select(direction, true)
+    }
+
+    /// What came out of it.
+    pub fn departures(&self, direction: u32) -> Vec<Segment> {
+        self.select(1 - direction, false)
+    }
+
+    fn select(&self, interface: u32, with_truth: bool) -> Vec<Segment> {
+        let here = |segment: &&Segment| {
+            segment.interface == interface && segment.truth.is_some() == with_truth
+        };
+        let mut segments: Vec<_> = self.segments.iter().filter(here).cloned().collect();
+        segments.sort_by_key(|segment| segment.at_ns);
+        segments
+    }
+
+    /// Whether `text` stands in it.
+    pub fn contains(&self, text: &str) -> bool {
+        let mut places = self.bytes.windows(text.len());
+        places.any(|place| place == text.as_bytes())
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A name server that knows what a test tells it, and the files that name it.
+use std::{
+    collections::HashMap,
+    io::Write as _,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+};
+use tempfile::NamedTempFile;
+
+type Records = Arc<Mutex<HashMap<String, Vec<IpAddr>>>>;
+
+/// A name server on an address of its own. It answers nothing to questions for names that begin with
+/// `silent`, nor to those for IPv6 addresses of names that begin with `half`, and SERVFAIL to those for names that begin
+/// with `failing`. What it does not know does not exist. Nothing may be cached.
+pub struct NameServer {
+    address: IpAddr,
+    records: Records,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl NameServer {
+    /// Starts a server that knows these names.
+    pub fn start(records: &[(&str, &[&str])]) -> Self {
+        static NUMBER: AtomicU8 = AtomicU8::new(1);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = Ipv4Addr::new(127, 128 | high, low, NUMBER.fetch_add(1, Relaxed));
+        let socket = UdpSocket::bind((address, 53)).unwrap();
+        let server = Self {
+            address: address.into(),
+            records: Records::default(),
+            asked: Arc::default(),
+        };
+        for (name, addresses) in records {
+            server.set(name, addresses);
+        }
+        let (records, asked) = (server.records.clone(), server.asked.clone());
+        std::thread::spawn(move || serve(&socket, &records, &asked));
+        server
+    }
+
+    /// From now on `name` has these addresses.
+    pub fn set(&self, name: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        let mut records = self.records.lock().unwrap();
+        records.insert(name.to_owned(), addresses);
+    }
+
+    /// How many different names that begin with `prefix` it was asked for.
+    pub fn asked_for(&self, prefix: &str) -> usize {
+        let mut names = self.asked.lock().unwrap().clone();
+        names.sort();
+        names.dedup();
+        names.iter().filter(|name| name.starts_with(prefix)).count()
+    }
+
+    /// Files for a program that shall ask this server, which is never given up.
+    pub fn files(&self, more: &str, hosts: &str) -> Files {
+        let files = Files {
+            resolv: NamedTempFile::new().unwrap(),
+            hosts: NamedTempFile::new().unwrap(),
+        };
+        files.ask(self, more);
+        std::fs::write(&files.hosts, hosts).unwrap();
+        files
+    }
+}
+
+/// What takes the place of /etc/resolv.conf and /etc/hosts.
+pub struct Files {
+    resolv: NamedTempFile,
+    hosts: NamedTempFile,
+}
+
+impl Files {
+    /// Names this server, and what else belongs into resolv.conf.
+    pub fn ask(&self, server: &NameServer, more: &str) {
+        let mut file = std::fs::File::create(&self.resolv).unwrap();
+        let address = server.address;
+        writeln!(
+            file,
+            "nameserver {address}\noptions timeout:30 attempts:5\n{more}"
+        )
+        .unwrap();
+    }
+
+    /// `longhaul relay ARGS` in a mount namespace in which these are the files.
+    pub fn relay(&self, args: &[&str]) -> Command {
+        let script = "mount --bind \"$1\" /etc/resolv.conf && mount --bind \"$2\" /etc/hosts && \
+                      shift 2 && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .args([self.resolv.path(), self.hosts.path()])
+            .args([longhaul_testbed::longhaul(), "relay"])
+            .args(args);
+        command
+    }
+}
+
+const A: u16 = 1;
+const AAAA: u16 = 28;
+
+fn serve(socket: &UdpSocket, records: &Records, asked: &Mutex<Vec<String>>) {
+    let mut buffer = [0; 1024];
+    while let Ok((len, client)) = socket.recv_from(&mut buffer) {
+        let query = &buffer[..len];
+        let Some((name, kind, end)) = question(query) else {
+            continue;
+        };
+        asked.lock().unwrap().push(name.clone());
+        let unanswered = name.starts_with("half") && kind == AAAA;
+        if name.starts_with("silent") || unanswered {
+            continue;
+        }
+        let known = records.lock().unwrap().get(&name).cloned();
+        socket
+            .send_to(&answer(query, end, kind, (&name, known)), client)
+            .unwrap();
+    }
+}
+
+/// The name without its final dot, the type, and where the question ends (RFC 1035 §4.1.2).
+fn question(query: &[u8]) -> Option<(String, u16, usize)> {
+    let (mut at, mut labels) = (12, Vec::new());
+    loop {
+        let len = usize::from(*query.get(at)?);
+        at += 1;
+        if len == 0 {
+            break;
+        }
+        let label = query.get(at..at + len)?;
+        labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
+        at += len;
+    }
+    let kind = u16::from_be_bytes(query.get(at..at + 2)?.try_into().ok()?);
+    Some((labels.join("."), kind, at + 4))
+}
+
+fn answer(
+    query: &[u8],
+    end: usize,
+    kind: u16,
+    (name, known): (&str, Option<Vec<IpAddr>>),
+) -> Vec<u8> {
+    let code = match known {
+        _ if name.starts_with("failing") => 2,
+        Some(_) => 0,
+        None => 3,
+    };
+    let of_kind = known
+        .into_iter()
+        .flatten()
+        .filter_map(|ip| match (ip, kind) {
+            (IpAddr::V4(ip), A) => Some(ip.octets().to_vec()),
+            (IpAddr::V6(ip), AAAA) => Some(ip.octets().to_vec()),
+            _ => None,
+        });
+    let found: Vec<_> = of_kind.collect();
+    // The same identifier; a response, recursion desired and available; one question.
+    let mut message = query[..2].to_vec();
+    message.extend([0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]);
+    message.extend(&query[12..end]);
+    for data in found {
+        // The question's name, class IN, a TTL of zero.
+        message.extend([0xc0, 12]);
+        message.extend(kind.to_be_bytes());
+        message.extend([0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
+        message.extend(data);
+    }
+    message
+}

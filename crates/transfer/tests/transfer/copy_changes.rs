@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul copy` while somebody writes what it reads.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+const LENGTH: usize = 96 << 20;
+
+fn command(from: &Path, to: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["120", longhaul_testbed::longhaul(), "copy", "--json"]);
+    command.arg(from).arg(to);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Other bytes, one after the other, for as long as it shall; then until it ends.
+fn copy_while_writing(from: &Path, to: &Path, writes: impl Fn() -> bool) -> Output {
+    let mut child = command(from, to).spawn().unwrap();
+    let file = File::options().write(true).open(from).unwrap();
+    let mut byte = 0_u8;
+    while child.try_wait().unwrap().is_none() && writes() {
+        byte = byte.wrapping_add(1);
+        // The first and the last block.
+        file.write_all_at(&[byte], 0).unwrap();
+        file.write_all_at(&[byte], LENGTH as u64 - 1).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_file_that_is_written_for_a_moment_is_copied_as_it_is_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![7; LENGTH]).unwrap();
+    // From its announcement on, the target has something.
+    let begun = || {
+        let names = fs::read_dir(folder.path()).unwrap().flatten();
+        let mut names = names.map(|entry| entry.file_name().into_string().unwrap());
+        names.any(|name| name.ends_with(".part"))
+    };
+    let output = copy_while_writing(&from, &to, || !begun());
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
+}
+
+#[test]
+fn a_file_that_is_always_written_is_named_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![7; LENGTH]).unwrap();
+    fs::create_dir(&to).unwrap();
+    let output = copy_while_writing(&from, &to, || true);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let said = said(&output);
+    assert!(
+        said.contains("from: it changed each time that it was read"),
+        "{said}"
+    );
+    let left = fs::read_dir(&to).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(!to.join("from").exists(), "{left:?}");
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().ends_with(".part")),
+        "{left:?}"
+    );
+}

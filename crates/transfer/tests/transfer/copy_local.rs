@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul copy` from here to here: what arrives is what was there, a second run does nothing, and what a kill
+//! interrupted goes on.
+
+use longhaul_store::{
+    entry::Version,
+    medium::Dir,
+    part::{Opened, Origin, Part},
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+const BLOCK: u64 = 4 << 20;
+
+fn command(arguments: &[&str], from: &Path, to: &Path) -> Command {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(["copy", "--json"]).args(arguments);
+    command.args([from, to]);
+    command
+}
+
+fn copy(arguments: &[&str], from: &Path, to: &Path) -> Value {
+    let wanted = command(arguments, from, to);
+    // What hangs has failed.
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(wanted.get_program());
+    let output = command.args(wanted.get_args()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said, "");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Bytes that no other seed gives.
+fn bytes(seed: u64, length: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(length as usize).collect()
+}
+
+/// What a tree is, by path: kind, mode, time, owner, links and contents.
+fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    list(top, top, &mut all);
+    all
+}
+
+fn list(top: &Path, at: &Path, all: &mut BTreeMap<PathBuf, String>) {
+    for entry in fs::read_dir(at).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(top).unwrap().to_owned();
+        if name.to_string_lossy().contains(".longhaul-") {
+            continue;
+        }
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let kind = match meta.file_type() {
+            kind if kind.is_symlink() => format!("-> {:?}", fs::read_link(&path).unwrap()),
+            kind if kind.is_file() => format!("{:x?}", Sha256::digest(fs::read(&path).unwrap())),
+            kind => format!("{kind:?}"),
+        };
+        let (mode, links) = (meta.mode(), meta.nlink());
+        let time = (meta.mtime(), meta.mtime_nsec());
+        let owner = (meta.uid(), meta.gid());
+        let links = if meta.is_dir() { 0 } else { links };
+        all.insert(name, format!("{kind} {mode:o} {time:?} {owner:?} {links}"));
+        if meta.is_dir() {
+            list(top, &path, all);
+        }
+    }
+}
+
+fn leftovers(top: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut directories = vec![top.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                directories.push(path);
+            } else if path.to_string_lossy().contains(".longhaul-")
+                && !path.ends_with(".longhaul-manifest")
+            {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Files on both sides of every boundary, links of both kinds, a sparse file, modes and times.
+fn make_tree(top: &Path) {
+    fs::create_dir_all(top.join("a/deep/er")).unwrap();
+    fs::create_dir(top.join("closed")).unwrap();
+    let sizes = [0, 1, 1024, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17];
+    for (seed, size) in (1..).zip(sizes) {
+        fs::write(top.join(format!("a/{size}")), bytes(seed, size)).unwrap();
+    }
+    for number in 0..300 {
+        let path = top.join(format!("a/deep/er/{number}"));
+        fs::write(path, bytes(1000 + number, number * 37)).unwrap();
+    }
+    fs::write(top.join("closed/secret"), "secret").unwrap();
+    fs::hard_link(top.join("a/1024"), top.join("a/deep/again")).unwrap();
+    symlink("../a/1", top.join("closed/link")).unwrap();
+    symlink("/nowhere", top.join("dangling")).unwrap();
+    let sparse = File::create(top.join("sparse")).unwrap();
+    sparse.set_len(10 * BLOCK).unwrap();
+    sparse.write_all_at(b"in the middle", 5 * BLOCK).unwrap();
+    let mode = |path: &str, mode| {
+        fs::set_permissions(top.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("a/1", 0o4711);
+    mode("closed/secret", 0o400);
+    mode("closed", 0o500);
+}
+
+/// Larger and smaller than a block, with some data, little, and none.
+#[test]
+fn holes_stay_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let sizes = [100, 1 << 20, BLOCK, 3 * BLOCK, 5 * BLOCK + 100];
+    for (size, data) in sizes.iter().flat_map(|size| [(*size, 0), (*size, 100)]) {
+        let file = File::create(from.join(format!("{size} {data}"))).unwrap();
+        file.set_len(size).unwrap();
+        file.write_all_at(&vec![7; data], size / 2).unwrap();
+    }
+    for hash in ["on", "off"] {
+        let to = folder.path().join(hash);
+        let done = copy(&["--hash", hash], &from.join(""), &to);
+        assert_eq!(done["failed"], 0, "{done}");
+        assert_eq!(listing(&from), listing(&to));
+        for file in fs::read_dir(&from).unwrap().map(Result::unwrap) {
+            let space = |path: PathBuf| fs::metadata(path).unwrap().blocks() * 512;
+            let (there, here) = (space(to.join(file.file_name())), space(file.path()));
+            assert!(there <= here + 4096, "{:?}: {there}", file.file_name());
+        }
+    }
+}
+
+#[test]
+fn the_last_pattern_that_matches_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir_all(from.join("old")).unwrap();
+    for name in ["a.dat", "b.tmp", "keep.tmp", "old/c.dat"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    let copied = |patterns: &[&str]| {
+        copy(patterns, &from.join(""), &to);
+        let files = listing(&to).into_keys();
+        let files: Vec<_> = files.filter(|path| to.join(path).is_file()).collect();
+        fs::remove_dir_all(&to).unwrap();
+        files
+    };
+    let exception = copied(&["--exclude", "*.tmp", "--include", "keep.tmp"]);
+    assert_eq!(
+        exception,
+        ["a.dat", "keep.tmp", "old/c.dat"].map(PathBuf::from)
+    );
+    let only = copied(&["--include", "*.dat", "--exclude", "old/"]);
+    assert_eq!(only, [PathBuf::from("a.dat")]);
+}
+
+#[test]
+fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    make_tree(&from);
+    let first = copy(&[], &from, &to);
+    assert_eq!(listing(&from), listing(&to));
+    assert_eq!(first["failed"], 0);
+    assert_eq!(leftovers(&to), Vec::<PathBuf>::new());
+    let blocks = fs::metadata(to.join("sparse")).unwrap().blocks();
+    assert!(
+        blocks * 512 <= 2 * BLOCK,
+        "{blocks} blocks of a sparse file"
+    );
+    let second = copy(&[], &from.join(""), &to);
+    assert_eq!(second["made"], 0, "{second}");
+    assert_eq!(second["sent_bytes"], 0);
+    assert_eq!(listing(&from), listing(&to));
+}
+
+/// What is mounted in the tree stays there, and what lies at the target in its place, too.
+#[test]
+fn another_file_system_is_left_out_on_request() {
+    if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root, to mount") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    for (file, text) in [("from/file", "one"), ("to/mounted/own", "two")] {
+        let file = folder.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    fs::create_dir(from.join("mounted")).unwrap();
+    let script = "mount -t tmpfs tmpfs from/mounted && echo three > from/mounted/file && exec \"$0\" copy -q --delete \"$@\" from/ to";
+    let copy = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, longhaul_testbed::longhaul()]);
+        let done = command
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    copy(&["--one-file-system"]);
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"one");
+    assert_eq!(fs::read(to.join("mounted/own")).unwrap(), b"two");
+    assert!(!to.join("mounted/file").exists());
+    copy(&[]);
+    assert_eq!(fs::read(to.join("mounted/file")).unwrap(), b"three\n");
+    assert!(!to.join("mounted/own").exists());
+}
+
+/// Every way to carry data brings the same tree, and knows the hash of every file, unless it shall not.
+#[test]
+fn whatever_carries_it_the_tree_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let ways: [&[&str]; 6] = [
+        &["--encrypt", "on", "--pace", "off"],
+        &["--encrypt", "off", "--hash", "off"],
+        &["--streams", "auto", "--pace", "800mbit"],
+        &["--streams", "7"],
+        &["--cc", "reno", "--encrypt", "on", "--hash", "off"],
+        &["--limit", "2gbit"],
+    ];
+    for (number, way) in ways.iter().enumerate() {
+        let to = folder.path().join(number.to_string());
+        let said = copy(way, &from.join(""), &to);
+        assert_eq!(listing(&from), listing(&to), "{way:?}");
+        let streams = said["streams"].as_array().unwrap();
+        let carried: u64 = streams
+            .iter()
+            .map(|one| one["acked_bytes"].as_u64().unwrap())
+            .sum();
+        let known = fs::read_to_string(to.join(".longhaul-manifest")).unwrap_or_default();
+        let hashed = known.lines().count();
+        match way.contains(&"--hash") {
+            // Nothing needs to be read to know the hash of an empty file.
+            true => assert!(hashed < 10, "{way:?}: {known}"),
+            false => assert!(hashed > 300, "{way:?}: {hashed}"),
+        }
+        assert!(
+            carried <= 2 * said["sent_bytes"].as_u64().unwrap(),
+            "{way:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn names_are_cp_s() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("one"), "1").unwrap();
+    fs::write(at("two"), "2").unwrap();
+    fs::create_dir(at("there")).unwrap();
+    copy(&[], &at("one"), &at("renamed"));
+    copy(&[], &at("one"), &at("there"));
+    fs::create_dir_all(at("dir/sub")).unwrap();
+    fs::write(at("dir/three"), "3").unwrap();
+    fs::write(at("dir/sub/four"), "4").unwrap();
+    fs::set_permissions(at("dir"), fs::Permissions::from_mode(0o711)).unwrap();
+    let mode = || fs::metadata(folder.path()).unwrap().mode();
+    let around = (listing(folder.path()), mode());
+    for contents in ["dir/.", "dir/", "dir/sub/.."] {
+        let made = copy(&["--delete"], &at(contents), &at("made"));
+        assert_eq!(made["removed"], 0, "{contents}: {made}");
+        assert_eq!(listing(&at("dir")), listing(&at("made")), "{contents}");
+        fs::remove_dir_all(at("made")).unwrap();
+        assert_eq!((listing(folder.path()), mode()), around, "{contents}");
+    }
+    let mut both = command(&[], &at("one"), &at("two"));
+    assert!(both.arg(at("new")).output().unwrap().status.success());
+    for (name, wanted) in [
+        ("renamed", "1"),
+        ("there/one", "1"),
+        ("new/one", "1"),
+        ("new/two", "2"),
+    ] {
+        assert_eq!(fs::read_to_string(at(name)).unwrap(), wanted, "{name}");
+    }
+}
+
+#[test]
+fn what_the_source_has_not_is_removed_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir_all(from.join("kept")).unwrap();
+    fs::write(from.join("kept/file"), "x").unwrap();
+    copy(&[], &from.join(""), &to);
+    fs::create_dir_all(to.join("gone/deep")).unwrap();
+    fs::write(to.join("gone/deep/file"), "x").unwrap();
+    fs::write(to.join("kept/log"), "x").unwrap();
+    copy(&[], &from.join(""), &to);
+    assert!(
+        to.join("gone/deep/file").exists(),
+        "without --delete nothing goes"
+    );
+    let kept = copy(&["--delete", "--exclude", "log"], &from.join(""), &to);
+    assert_eq!(kept["removed"], 3, "{kept}");
+    assert!(to.join("kept/log").exists(), "what is excluded is spared");
+    copy(&["--delete"], &from.join(""), &to);
+    assert_eq!(listing(&from), listing(&to));
+}
+
+/// A pattern that begins with a slash begins at what is copied, under whatever name.
+#[test]
+fn an_anchored_pattern_spares_what_it_excludes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("from/build")).unwrap();
+    fs::write(at("from/build/new"), "x").unwrap();
+    fs::write(at("from/file"), "x").unwrap();
+    for name in ["there/from", "renamed"] {
+        fs::create_dir_all(at(name).join("build")).unwrap();
+        fs::write(at(name).join("build/old"), "x").unwrap();
+        fs::write(at(name).join("extra"), "x").unwrap();
+    }
+    let options = ["--delete", "--exclude", "/build"];
+    copy(&options, &at("from"), &at("there"));
+    copy(&options, &at("from/"), &at("renamed"));
+    for name in ["there/from", "renamed"] {
+        let all: Vec<_> = listing(&at(name)).into_keys().collect();
+        let wanted = ["build", "build/old", "file"].map(PathBuf::from);
+        assert_eq!(all, wanted, "{name}");
+    }
+}
+
+/// The two processes that the driver has started.
+fn ends(driver: u32) -> Vec<u32> {
+    let path = format!("/proc/{driver}/task/{driver}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+fn kill(pid: u32) {
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).output();
+    assert!(killed.is_ok());
+}
+
+fn wait(child: std::process::Child) -> Output {
+    child.wait_with_output().unwrap()
+}
+
+/// Whoever is killed, and whenever: the next run makes it whole, and what was durable is not sent again.
+#[test]
+fn a_kill_at_any_moment_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    fs::write(from.join("large"), bytes(77, 24 * BLOCK)).unwrap();
+    let wanted = listing(&from);
+    for round in 0..12_u64 {
+        let to = folder.path().join(format!("to{round}"));
+        let mut child = command(&["--streams", "3"], &from.join(""), &to);
+        child.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = child.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(20 + round * 37 % 400));
+        match (round % 3, &ends(child.id())[..]) {
+            (0, _) => kill(child.id()),
+            (1, [source, _]) => kill(*source),
+            (2, [_, target]) => kill(*target),
+            _ => {}
+        }
+        let output = wait(child);
+        if round % 3 != 0 {
+            // The driver starts what was killed again.
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "round {round}: {said}");
+        }
+        copy(&[], &from.join(""), &to);
+        assert_eq!(listing(&to), wanted, "round {round}");
+        assert_eq!(leftovers(&to), Vec::<PathBuf>::new(), "round {round}");
+        fs::remove_dir_all(&to).ok();
+    }
+}
+
+/// As a kill leaves it between the last block and the name.
+#[test]
+fn a_file_that_lacks_only_its_name_gets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let contents = bytes(5, 2 * BLOCK + 9);
+    fs::write(&from, &contents).unwrap();
+    let version = Version::of_file(&File::open(&from).unwrap()).unwrap();
+    let origin = Origin {
+        version: (&version).into(),
+        length: version.size,
+        sparse: false,
+    };
+    let dir = Dir::new(File::open(folder.path()).unwrap().as_fd()).unwrap();
+    let Opened::Fresh(part) = Part::open(&dir, b"to", &origin).unwrap() else {
+        panic!("something is there");
+    };
+    for (index, block) in (0..).zip(contents.chunks(BLOCK as usize)) {
+        let hash = part.blocks().hash(index, block).unwrap();
+        part.write(index, block, Some(hash)).unwrap();
+    }
+    part.commit().unwrap();
+    drop(part);
+    let done = copy(&[], &from, &to);
+    assert_eq!((&done["made"], &done["sent_bytes"]), (&1.into(), &0.into()));
+    assert_eq!(fs::read(&to).unwrap(), contents);
+    assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
+}
+
+/// As another copy has it that writes another version.
+fn hold(folder: &Path, name: &str) -> Part {
+    let other = Origin {
+        version: longhaul_store::journal::Version::default(),
+        length: 3 * BLOCK,
+        sparse: false,
+    };
+    let dir = Dir::new(File::open(folder).unwrap().as_fd()).unwrap();
+    let Opened::Fresh(part) = Part::open(&dir, name.as_bytes(), &other).unwrap() else {
+        panic!("something is there");
+    };
+    part
+}
+
+#[test]
+fn a_file_that_another_copy_writes_is_left_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    for name in ["a", "b"] {
+        fs::write(from.join(name), bytes(6, BLOCK + 1)).unwrap();
+    }
+    let at_it = hold(&to, "a");
+    let partly = command(&[], &from.join(""), &to).output().unwrap();
+    let said = String::from_utf8_lossy(&partly.stderr);
+    assert!(said.contains("a: another copy is writing it"), "{said}");
+    assert_eq!(partly.status.code(), Some(1));
+    assert!(to.join("b").exists() && !to.join("a").exists());
+    drop(at_it);
+    copy(&[], &from.join(""), &to);
+    assert_eq!(listing(&from), listing(&to));
+}
+
+/// It keeps its journal until it has noted what it copied.
+#[test]
+fn a_file_that_is_there_is_no_failure_while_another_copy_is_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, bytes(6, BLOCK + 1)).unwrap();
+    copy(&[], &from, &to);
+    let at_it = hold(folder.path(), "to");
+    let again = copy(&[], &from, &to);
+    assert_eq!((&again["same"], &again["failed"]), (&1.into(), &0.into()));
+    drop(at_it);
+    copy(&[], &from, &to);
+    assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
+}
+
+/// What stands for ssh: it forgets the host and runs the rest here, after a login's chatter.
+fn chatty_ssh(folder: &Path) -> String {
+    let script = folder.join("ssh");
+    let text = "#!/bin/sh\necho Welcome!\nshift 2\n\
+                SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn either_side_may_be_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let there = |path: &Path| PathBuf::from(format!("far:{}/", path.display()));
+    let (pushed, pulled) = (folder.path().join("pushed"), folder.path().join("pulled"));
+    let ssh = chatty_ssh(folder.path());
+    let program = longhaul_testbed::longhaul();
+    let options = [
+        "--ssh",
+        &ssh,
+        "--remote-program",
+        program,
+        "--ports",
+        "20000-29999",
+    ];
+    copy(&options, &from.join(""), &there(&pushed));
+    copy(&options, &there(&from), &pulled);
+    assert_eq!(listing(&pushed), listing(&from));
+    assert_eq!(listing(&pulled), listing(&from));
+}
+
+fn refused(arguments: &[&str], code: i32) -> String {
+    let output = Command::new(longhaul_testbed::longhaul())
+        .arg("copy")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+#[test]
+fn what_cannot_be_copied_is_said_and_touches_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("file"), "x").unwrap();
+    let said = refused(&[&at("nothing"), &at("new")], 2);
+    assert!(
+        said.contains("nothing") && said.contains("No such file"),
+        "{said}"
+    );
+    refused(&[&at("nothing/"), &at("new")], 2);
+    let said = refused(&["near:a", "far:b", "c"], 2);
+    assert!(said.contains("sources are on near and on far"), "{said}");
+    assert!(refused(&[&at("file")], 2).contains("SRC"));
+    let said = refused(&["--ssh", "/nonexistent/ssh", &at("file"), "far:new"], 1);
+    assert!(said.contains("/nonexistent/ssh"), "{said}");
+    let said = refused(&["--ssh", "false", &at("file"), "far:new"], 1);
+    assert!(said.contains("no longhaul answers on far"), "{said}");
+    assert!(!folder.path().join("new").exists());
+}
+
+/// Their length is 0 until they are read: they would arrive empty, and nobody would hear of it.
+#[test]
+fn files_that_do_not_say_how_long_they_are_are_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(&[], Path::new("/proc/self/status"), folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("status: it has data, and says that its length is 0"),
+        "{said}"
+    );
+    assert!(!folder.path().join("status").exists());
+    fs::write(folder.path().join("empty"), "").unwrap();
+    copy(
+        &[],
+        &folder.path().join("empty"),
+        &folder.path().join("too"),
+    );
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul copy verify`: a copy against its own hashes, without its source.
+
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::{FileExt, symlink},
+    path::Path,
+    process::{Command, Output},
+};
+
+const BLOCK: usize = 4 << 20;
+
+fn run(arguments: &[&str], paths: &[&Path]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["120", longhaul_testbed::longhaul(), "copy"]);
+    command.args(arguments).args(paths).output().unwrap()
+}
+
+fn copy(arguments: &[&str], from: &Path, to: &Path) {
+    let output = run(arguments, &[from, to]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// What is found of each path, the totals, and the exit code.
+fn verify(top: &Path) -> (BTreeMap<String, String>, Value, i32) {
+    let output = run(&["verify", "--json"], &[top]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (totals, findings) = lines.split_last().unwrap();
+    let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
+    let found = |line: &Value| {
+        let why = text(line, "why");
+        (
+            text(line, "path"),
+            format!("{} {why}", text(line, "found")).trim().to_owned(),
+        )
+    };
+    let findings = findings.iter().map(found).collect();
+    (findings, totals.clone(), output.status.code().unwrap())
+}
+
+fn make(top: &Path) {
+    fs::create_dir_all(top.join("dir")).unwrap();
+    let lengths = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 17];
+    for length in lengths {
+        let contents: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        fs::write(top.join(format!("dir/{length}")), contents).unwrap();
+    }
+    fs::write(top.join("odd \\ name\n"), "odd").unwrap();
+    fs::write(top.join("kept"), "kept").unwrap();
+    fs::hard_link(top.join("dir/1"), top.join("link")).unwrap();
+    symlink("dir/1", top.join("symlink")).unwrap();
+}
+
+#[test]
+fn what_is_not_as_it_was_copied_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    make(&from);
+    copy(&[], &from.join(""), &to);
+    fs::remove_dir_all(&from).unwrap();
+    let (findings, totals, code) = verify(&to);
+    assert_eq!((findings.len(), code), (0, 0), "{findings:?}");
+    assert_eq!(totals["same"], 8);
+    assert_eq!(totals["bytes"], 1 + 3 * BLOCK + 5 * BLOCK + 17 + 7);
+
+    let large = format!("dir/{}", 5 * BLOCK + 17);
+    let file = File::options().write(true).open(to.join(&large)).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"!", 3 * BLOCK as u64 + 5).unwrap();
+    file.set_modified(time).unwrap();
+    fs::write(to.join("dir/1"), "x").unwrap();
+    fs::write(to.join("dir/0"), "longer").unwrap();
+    fs::remove_file(to.join("odd \\ name\n")).unwrap();
+    fs::write(to.join("new"), "nobody copied it").unwrap();
+    let (findings, totals, code) = verify(&to);
+    let wanted = [
+        ("dir/0", "differs another size"),
+        ("dir/1", "differs other contents, written since"),
+        (
+            &large,
+            "differs other contents, though size and time are the same: damaged",
+        ),
+        ("new", "unknown"),
+        ("odd \\ name\n", "missing"),
+    ];
+    let wanted = wanted.map(|(path, found)| (path.to_owned(), found.to_owned()));
+    assert_eq!(findings, BTreeMap::from(wanted));
+    assert_eq!(code, 1);
+    assert_eq!(
+        (&totals["differ"], &totals["missing"]),
+        (&3.into(), &1.into())
+    );
+}
+
+#[test]
+fn what_is_gone_on_purpose_is_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    make(&from);
+    copy(&[], &from.join(""), &to);
+    fs::remove_dir_all(from.join("dir")).unwrap();
+    copy(&["--delete"], &from.join(""), &to);
+    let (findings, _, code) = verify(&to);
+    assert_eq!(code, 0, "{findings:?}");
+    // Nobody knows what is in a file that came without a hash, whatever was known before.
+    fs::write(from.join("odd \\ name\n"), "another").unwrap();
+    copy(&["--hash", "off"], &from.join(""), &to);
+    let (findings, _, code) = verify(&to);
+    let unknown = findings
+        .values()
+        .filter(|found| *found == "unknown")
+        .count();
+    assert_eq!((code, unknown), (0, findings.len()), "{findings:?}");
+}
+
+/// Its hashes lie beside what was copied under a new name, and further up for a directory of it.
+#[test]
+fn any_directory_of_a_copy_can_be_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    make(&from);
+    copy(&[], &from, &to);
+    for (dir, same) in [
+        (to.clone(), 8),
+        (to.join("dir"), 6),
+        (folder.path().to_owned(), 8),
+    ] {
+        let (findings, totals, code) = verify(&dir);
+        assert_eq!((&totals["same"], code), (&same.into(), 0), "{findings:?}");
+        assert_eq!(totals["missing"], 0);
+    }
+    fs::write(to.join("dir/1"), "x").unwrap();
+    fs::remove_file(to.join("dir/0")).unwrap();
+    let (findings, _, code) = verify(&to.join("dir"));
+    let named: Vec<&str> = findings.keys().map(String::as_str).collect();
+    assert_eq!((named, code), (vec!["0", "1"], 1));
+}
+
+#[test]
+fn without_hashes_there_is_nothing_to_verify() {
+    let folder = tempfile::tempdir().unwrap();
+    for top in [folder.path().to_owned(), folder.path().join("nothing")] {
+        let output = run(&["verify"], &[&top]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(top.to_str().unwrap()), "{said}");
+    }
+    fs::write(folder.path().join("verify"), "a file of that name").unwrap();
+    let file = folder.path().join("verify");
+    copy(&[], &file, &folder.path().join("copied"));
+}
+
+/// Links, fifos and devices have no hash, whichever of their names a scan comes to first.
+#[test]
+fn says_nothing_of_further_names_of_what_is_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("file"), "x").unwrap();
+    std::os::unix::fs::symlink("file", from.join("link")).unwrap();
+    let made = Command::new("mkfifo").arg(from.join("fifo")).status();
+    assert!(made.unwrap().success());
+    for name in ["file", "link", "fifo"] {
+        fs::hard_link(from.join(name), from.join(format!("other-{name}"))).unwrap();
+    }
+    copy(&[], &from.join(""), &to);
+    let (found, totals, code) = verify(&to);
+    assert_eq!((found, code), (BTreeMap::new(), 0), "{totals}");
+    // A file that became one is another thing.
+    fs::remove_file(to.join("other-file")).unwrap();
+    fs::remove_file(to.join("file")).unwrap();
+    fs::hard_link(to.join("fifo"), to.join("file")).unwrap();
+    let (found, _, code) = verify(&to);
+    assert_eq!(code, 1, "{found:?}");
+    assert!(found["file"].contains("no file any more"), "{found:?}");
+}

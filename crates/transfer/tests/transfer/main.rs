@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The binary and its commands of this crate, with real sockets, files and processes.
+
+mod copy_apart;
+mod copy_bad_disks;
+mod copy_changes;
+mod copy_checksum;
+mod copy_crashes;
+mod copy_dry_run;
+mod copy_faults;
+mod copy_limits;
+mod copy_links;
+mod copy_local;
+mod copy_movers;
+mod copy_reached;
+mod copy_reports;
+mod copy_targets;
+mod copy_testbed;
+mod copy_turmoil;
+mod copy_verify;
+mod site;
+mod site_audit;
+mod site_http;
+mod site_http_bounds;
+mod site_mirror;
+mod site_namespaces;
+mod site_process;
+mod site_webdav;

@@ -1,0 +1,638 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul site` on loopback: copies in, out and across; who is let in and how far; what strangers can't do; how it
+//! ends.
+
+use crate::site_process::{
+    Client, Home, PATIENCE, Site, listing, make_tree, wait_for_the_end_of, web::until,
+};
+use rustix::process::Signal;
+use socket2::{Domain, Socket, Type};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Instant,
+};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_goes_to_a_site_comes_back_and_goes_on_to_another() {
+    let (near, far) = (Home::new(), Home::new());
+    let tokens = [near.token(&["new", "me"]), far.token(&["new", "me"])];
+    let (a, b) = (near.site(&[]), far.site(&[]));
+    let client = Client::knowing(&[(&a, &tokens[0]), (&b, &tokens[1])]);
+    let folder = tempfile::tempdir().unwrap();
+    let (from, back) = (folder.path().join("from"), folder.path().join("back"));
+    make_tree(&from);
+    client.copy(&[text(&from), &a.at("")]);
+    assert_eq!(listing(&near.data().join("from")), listing(&from));
+    client.copy(&[&a.at("/from/"), &b.at("/renamed")]);
+    assert_eq!(listing(&far.data().join("renamed")), listing(&from));
+    client.copy(&[&b.at("/renamed/"), text(&back)]);
+    assert_eq!(listing(&back), listing(&from));
+    let again = client.copy(&[&a.at("/from/"), &b.at("/renamed")]);
+    assert_eq!(
+        (&again["made"], &again["sent_bytes"]),
+        (&0.into(), &0.into())
+    );
+    // The whole export, under its name.
+    client.copy(&[&b.at(""), text(folder.path())]);
+    assert_eq!(listing(&folder.path().join("data/renamed")), listing(&from));
+}
+
+/// What stands for ssh forgets the host and runs the rest here.
+#[test]
+fn one_side_may_be_reached_by_ssh() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let (from, ssh) = (folder.path().join("from"), folder.path().join("ssh"));
+    make_tree(&from);
+    let script = "#!/bin/sh\nshift 2\nSSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
+    fs::write(&ssh, script).unwrap();
+    fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let client = Client::knowing(&[(&site, &token)]);
+    let by_ssh = |path: &str| format!("host:{}/{path}", text(folder.path()));
+    let options = [
+        "--ssh",
+        text(&ssh),
+        "--remote-program",
+        longhaul_testbed::longhaul(),
+    ];
+    client.copy(&[&options[..], &[&by_ssh("from"), &site.at("")]].concat());
+    client.copy(&[&options[..], &[&site.at("/from/"), &by_ssh("back")]].concat());
+    assert_eq!(listing(&home.data().join("from")), listing(&from));
+    assert_eq!(listing(&folder.path().join("back")), listing(&from));
+}
+
+#[test]
+fn makes_the_directories_that_a_target_is_in() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let client = Client::knowing(&[(&site, &token)]);
+    let mut dry = client.command(&["--dry-run", text(&from), &site.at("/a/b/c")]);
+    assert!(dry.status().unwrap().success());
+    assert!(!home.data().join("a").exists());
+    client.copy(&[text(&from), &site.at("/a/b/c")]);
+    client.copy(&[&site.at("/a/b/c/"), &site.at("/d/e/f/")]);
+    for made in ["a/b/c", "d/e/f"] {
+        assert_eq!(listing(&home.data().join(made)), listing(&from), "{made}");
+    }
+    symlink(folder.path(), home.data().join("out")).unwrap();
+    client.fails(2, &[text(&from), &site.at("/out/x/y")]);
+    assert!(!folder.path().join("x").exists(), "beyond the export");
+}
+
+#[test]
+fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    make_tree(&home.data().join("dir"));
+    let client = Client::knowing(&[(&site, &token)]);
+    let before = listing(&home.data());
+    let (all, dir) = (home.data(), home.data().join("dir"));
+    let new = dir.join("new");
+    for (source, target) in [
+        (text(&all), site.at("/dir/new")),
+        (text(&dir), site.at("/dir")),
+        (&site.at("/dir"), text(&new).to_owned()),
+        (&site.at(""), text(&new).to_owned()),
+        (&site.at("/dir"), site.at("/dir/new")),
+        (&site.at("/dir"), site.at("")),
+    ] {
+        let said = client.fails(2, &[source, &target]);
+        assert!(
+            said.contains("itself") || said.contains("the same"),
+            "{said}"
+        );
+        assert_eq!(listing(&home.data()), before, "{source} {target}");
+    }
+    client.fails(2, &["--delete", &site.at("/dir/"), text(&all)]);
+    assert_eq!(listing(&home.data()), before);
+}
+
+#[test]
+fn only_who_has_a_token_for_it_is_let_in() {
+    let home = Home::new();
+    let all = home.token(&["new", "all"]);
+    let [other, reader] = [
+        home.token(&["new", "other", "--export", "elsewhere"]),
+        home.token(&["new", "reader", "--read-only"]),
+    ];
+    let read_only = format!("closed={}", home.data().display());
+    let site = home.site(&["--export-ro", &read_only]);
+    fs::write(home.data().join("file"), "x").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let here = text(folder.path());
+    let source = folder.path().join("source");
+    fs::write(&source, "y").unwrap();
+    let with = |token: &str| Client::knowing(&[(&site, token)]);
+
+    let said = with(&other).fails(2, &[&site.at("/file"), here]);
+    assert!(said.contains("no such export for other"), "{said}");
+    let closed = format!("longhaul://{}/closed", site.address);
+    for (token, place) in [(&reader, site.at("")), (&all, closed.clone())] {
+        let said = with(token).fails(2, &[text(&source), &place]);
+        assert!(said.contains("may only be read"), "{said}");
+        with(token).copy(&[&format!("{place}/file"), here]);
+        fs::remove_file(folder.path().join("file")).unwrap();
+    }
+    // A token that is made up, one of another site, one that was removed.
+    let (key, _) = all.rsplit_once('.').unwrap();
+    let (_, secret) = Home::new()
+        .token(&["new", "x"])
+        .rsplit_once('.')
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    let said = with(&format!("{key}.{secret}")).fails(2, &[&site.at("/file"), here]);
+    assert!(said.contains("not one of its"), "{said}");
+    let stranger = Home::new().token(&["new", "all"]);
+    let said = with(&stranger).fails(2, &[&site.at("/file"), here]);
+    assert!(said.contains("another key"), "{said}");
+    home.token(&["remove", "all"]);
+    with(&all).fails(2, &[&site.at("/file"), here]);
+    assert!(
+        home.token(&["list"])
+            .starts_with("other: read and write elsewhere, since ")
+    );
+    let names = |of: &Path| listing(of).into_keys().collect::<Vec<_>>();
+    assert_eq!(names(folder.path()), [Path::new("source")]);
+    assert_eq!(names(&home.data()), [Path::new("file")]);
+}
+
+#[test]
+fn the_secret_is_nowhere_but_in_the_token() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let secret = token.rsplit('.').next().unwrap();
+    for entry in fs::read_dir(home.state()).unwrap() {
+        let kept = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(!kept.contains(secret));
+    }
+    let site = home.site(&[]);
+    assert!(token.contains(&site.fingerprint));
+    let again = site.fingerprint.clone();
+    site.end(Signal::TERM);
+    assert_eq!(home.site(&[]).fingerprint, again, "the key stays");
+}
+
+#[test]
+fn nothing_beyond_an_export_is_read_or_written() {
+    let home = Home::new();
+    let outside = home.data().parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    symlink("../outside", home.data().join("link")).unwrap();
+    symlink("..", home.data().join("up")).unwrap();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let client = Client::knowing(&[(&site, &token)]);
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    fs::write(&source, "x").unwrap();
+    for path in [
+        "/../outside",
+        "/link/secret",
+        "/up/outside/secret",
+        "/./link",
+        "//",
+        "/.longhaul-x",
+    ] {
+        let said = client.fails(2, &[&site.at(path), text(folder.path())]);
+        assert!(
+            !said.contains(text(&outside)),
+            "it says where things are: {said}"
+        );
+        client.fails(2, &[text(&source), &site.at(&format!("{path}/"))]);
+    }
+    let said = client.fails(
+        2,
+        &["--encrypt", "off", &site.at("/link"), text(folder.path())],
+    );
+    assert!(said.contains("a site encrypts"), "{said}");
+    // Links are copied as what they are; a file in the place of one takes its place.
+    client.copy(&[&site.at("/link"), text(folder.path())]);
+    assert_eq!(
+        fs::read_link(folder.path().join("link")).unwrap(),
+        Path::new("../outside")
+    );
+    client.copy(&[text(&source), &site.at("/link")]);
+    assert_eq!(fs::read_to_string(home.data().join("link")).unwrap(), "x");
+    let there: Vec<_> = fs::read_dir(&outside).unwrap().collect();
+    assert_eq!(there.len(), 1, "{there:?}");
+    assert_eq!(
+        fs::read_to_string(outside.join("secret")).unwrap(),
+        "secret"
+    );
+}
+
+/// A client that speaks TLS to whatever key, and then what it likes.
+struct Raw(rustls::StreamOwned<rustls::ClientConnection, TcpStream>);
+
+impl Raw {
+    fn open(site: &Site, protocol: &[u8]) -> std::io::Result<Self> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anyone))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let name = "longhaul".try_into().unwrap();
+        let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let socket = TcpStream::connect(site.address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = rustls::StreamOwned::new(tls, socket);
+        stream.conn.complete_io(&mut stream.sock)?;
+        Ok(Self(stream))
+    }
+
+    /// Asks for the export `data` as a client does: postcard behind a length.
+    fn asking(site: &Site, token: &str) -> Self {
+        use base64::Engine as _;
+        let secret = token.rsplit('.').next().unwrap();
+        let secret = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret);
+        let mut raw = Self::open(site, b"longhaul-site/1").unwrap();
+        let ask = [&secret.unwrap()[..], b"\x04data"].concat();
+        raw.0.write_all(&(ask.len() as u32).to_be_bytes()).unwrap();
+        raw.0.write_all(&ask).unwrap();
+        raw
+    }
+
+    /// The answer's kind: 0 is welcome, 2 is busy.
+    fn answer(&mut self) -> u8 {
+        let mut answer = [0; 5];
+        self.0.read_exact(&mut answer).unwrap();
+        answer[4]
+    }
+
+    /// All that still comes.
+    fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        // It may be cut off.
+        let _ = self.0.read_to_end(&mut rest);
+        rest
+    }
+}
+
+#[derive(Debug)]
+struct Anyone;
+
+impl rustls::client::danger::ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.3 only".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        let provider = rustls::crypto::ring::default_provider();
+        provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[test]
+fn strangers_get_nothing_and_harm_nobody() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    // No TLS, another protocol in it, a question that is too long, none, and garbage for one.
+    let mut plain = TcpStream::connect(site.address).unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert!(
+        site.says("refused")["why"]
+            .as_str()
+            .unwrap()
+            .contains("no TLS")
+    );
+    assert!(Raw::open(&site, b"h2").is_err());
+    for question in [&[0xff_u8; 4][..], &[0, 0, 0, 3, 9, 9, 9], &[0, 0, 0, 0]] {
+        let mut raw = Raw::open(&site, b"longhaul-site/1").unwrap();
+        raw.0.write_all(question).unwrap();
+        assert_eq!(raw.rest(), b"");
+    }
+    drop(Raw::open(&site, b"longhaul-site/1"));
+    assert_eq!(
+        site.ends(),
+        Vec::<u32>::new(),
+        "nothing was started for them"
+    );
+    // With a token, and nonsense for the end behind it.
+    let mut raw = Raw::asking(&site, &token);
+    assert_eq!(raw.answer(), 0);
+    raw.0.write_all(&[0xff; 100]).unwrap();
+    raw.rest();
+    assert_eq!(site.next()["event"], "began", "a burst is one line");
+    site.says("ended");
+    let folder = tempfile::tempdir().unwrap();
+    make_tree(&folder.path().join("from"));
+    Client::knowing(&[(&site, &token)]).copy(&[text(&folder.path().join("from")), &site.at("")]);
+}
+
+/// Connections that say nothing hold no more than they may: beyond that, newcomers are closed at once. One address does not keep the
+/// others out.
+#[test]
+fn the_silent_are_few() {
+    let home = Home::new();
+    let site = home.site(&[]);
+    let connect = |from: [u8; 4]| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        socket.connect(&site.address.into()).unwrap();
+        TcpStream::from(socket)
+    };
+    let is_closed = |mut stream: TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    };
+    let silent: Vec<_> = (0..32).map(|_| connect([127, 0, 0, 2])).collect();
+    is_closed(connect([127, 0, 0, 2]));
+    let crowd = site.says("refused");
+    assert!(crowd["client"].as_str().unwrap().starts_with("127.0.0.2:"));
+    assert!(Raw::open(&site, b"longhaul-site/1").is_ok());
+    site.says("refused");
+    let others: Vec<_> = (0..32).map(|_| connect([127, 0, 0, 3])).collect();
+    is_closed(connect([127, 0, 0, 4]));
+    drop((silent, others));
+    until(|| Raw::open(&site, b"longhaul-site/1").is_ok());
+}
+
+#[test]
+fn no_more_copies_at_once_than_it_may() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&["--copies-max", "1"]);
+    let mut first = Raw::asking(&site, &token);
+    assert_eq!(first.answer(), 0);
+    assert_eq!(Raw::asking(&site, &token).answer(), 2);
+    let folder = tempfile::tempdir().unwrap();
+    let said = Client::knowing(&[(&site, &token)]).fails(1, &[&site.at(""), text(folder.path())]);
+    assert!(said.contains("busy with 1 copies"), "{said}");
+    drop(first);
+    site.says("ended");
+    assert_eq!(Raw::asking(&site, &token).answer(), 0);
+}
+
+#[test]
+fn a_site_that_ends_takes_its_ends_with_it() {
+    for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
+        let home = Home::new();
+        let token = home.token(&["new", "me"]);
+        let site = home.site(&[]);
+        let mut client = Raw::asking(&site, &token);
+        assert_eq!(client.answer(), 0);
+        // The end's greeting: it runs.
+        client.0.read_exact(&mut [0; 16]).unwrap();
+        let ends = site.ends();
+        assert_eq!(ends.len(), 1);
+        let status = site.end(signal);
+        match signal {
+            Signal::KILL => {}
+            _ => assert_eq!(status.code(), Some(0)),
+        }
+        wait_for_the_end_of(ends[0]);
+    }
+}
+
+#[test]
+fn an_end_ends_with_its_client() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let mut client = Raw::asking(&site, &token);
+    assert_eq!(client.answer(), 0);
+    site.says("began");
+    drop(client);
+    site.says("ended");
+    assert_eq!(site.ends(), Vec::<u32>::new());
+}
+
+/// Whoever of the site is killed, at whatever moment: the copy goes on.
+#[test]
+fn a_copy_survives_the_site_s_death() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    fs::write(from.join("more"), vec![7; 60 << 20]).unwrap();
+    let mut site = home.site(&[]);
+    let client = Client::knowing(&[(&site, &token)]);
+    let mut copy = client.command(&["--streams", "2", text(&from), &site.at("")]);
+    let copy = copy
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let address = site.address.to_string();
+    // A site that can't be reached at first is none; one that was is waited for.
+    let (begin, there) = (Instant::now(), home.data().join("from"));
+    while !there.exists() {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    for kill_the_site in [true, false, true] {
+        site.says("began");
+        match site.ends().first() {
+            Some(end) if !kill_the_site => {
+                let killed = Command::new("kill").args(["-9", &end.to_string()]).status();
+                assert!(killed.unwrap().success());
+            }
+            _ => {
+                site.end(Signal::KILL);
+                site = Site::spawn(home.command(&["--listen", &address]));
+            }
+        }
+    }
+    let output = copy.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("going on in"), "{said}");
+    assert_eq!(listing(&home.data().join("from")), listing(&from));
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = Command::new("timeout")
+        .args(["20", longhaul_testbed::longhaul(), "site"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.stdout, b"");
+    said
+}
+
+#[test]
+fn a_bad_site_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let state = at("state");
+    fs::create_dir(at("dir")).unwrap();
+    fs::write(at("file"), "").unwrap();
+    let export = format!("data={}", at("dir"));
+    let site = |rest: &[&str]| refused(&[&["--state", &state, "--as-root"], rest].concat());
+    assert!(site(&["--export", &format!("data={}", at("none"))]).contains("none: No such file"));
+    assert!(site(&["--export", &format!("data={}", at("file"))]).contains("no directory"));
+    assert!(
+        site(&["--export", &export, "--export-ro", &export])
+            .contains("two exports are called data")
+    );
+    assert!(site(&["--export", "../x=/"]).contains("no name for an export"));
+    assert!(site(&[]).contains("--export"));
+    if rustix::process::geteuid().is_root() {
+        let said = refused(&["--state", &state, "--export", &export]);
+        assert!(said.contains("--as-root"), "{said}");
+    }
+    assert!(!Path::new(&state).exists());
+    let said = refused(&["token", "new", "a/b", "--state", &state]);
+    assert!(said.contains("no name for a token"), "{said}");
+    let home = Home::new();
+    home.token(&["new", "me"]);
+    let said = refused(&["token", "new", "me", "--state", &home.state()]);
+    assert!(said.contains("there is a token of me"), "{said}");
+    refused(&["token", "remove", "you", "--state", &home.state()]);
+    fs::set_permissions(
+        home.state(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let said = refused(&["--export", &export, "--as-root", "--state", &home.state()]);
+    assert!(said.contains("chmod 700"), "{said}");
+}
+
+/// What a stranger's site sends gets no owner, no rights and no devices here, unless the user says so.
+#[test]
+fn sends_no_privileges_unless_the_source_is_trusted() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root for owners and devices");
+        return;
+    }
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let client = Client::knowing(&[(&site, &token)]);
+    let tree = home.data().join("tree");
+    make_privileged_tree(&tree);
+    let folder = tempfile::tempdir().unwrap();
+    let to = |name: &str| folder.path().join(name);
+    let copy = |arguments: &[&str], from: &str, name: &str| {
+        let mut command = client.command(arguments);
+        command.args([from, text(&to(name))]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let (site_tree, own) = (site.at("/tree/"), format!("{}/", text(&tree)));
+    for (name, arguments, from) in [
+        ("of-site", &[][..], site_tree.as_str()),
+        ("safe", &["--safe"], &own),
+    ] {
+        let said = copy(arguments, from, name);
+        assert!(said.contains("2 devices and fifos were left out"), "{said}");
+        assert_eq!(facts(&to(name), "program"), (0o755, 0, None));
+        assert_eq!(facts(&to(name), "user"), (0o644, 0, None));
+        assert!(!to(name).join("null").exists() && !to(name).join("fifo").exists());
+        // A second run finds nothing to change.
+        let again = client.copy(&[arguments, &[from, text(&to(name))]].concat());
+        assert_eq!(again["made"], 0, "{again}");
+    }
+    for (name, arguments, from) in [
+        ("trusted", &["--trust-source"][..], site_tree.as_str()),
+        ("own", &[], &own),
+    ] {
+        assert_eq!(copy(arguments, from, name), "");
+        let (mode, owner, capability) = facts(&to(name), "program");
+        assert_eq!((mode, owner), (0o4755, 1234));
+        assert!(facts(&to(name), "user").2.is_none() && capability.is_none());
+        assert!(facts(&to(name), "capable").2.is_some());
+        assert!(to(name).join("null").exists() && to(name).join("fifo").exists());
+    }
+    copy(
+        &["--chmod", "D700,F600", "--no-devices", "--no-special"],
+        &own,
+        "private",
+    );
+    assert_eq!(facts(&to("private"), "user").0, 0o600);
+    assert_eq!(facts(&to("private"), ".").0, 0o700);
+}
+
+/// Mode, owner and capability.
+fn facts(tree: &Path, name: &str) -> (u32, u32, Option<Vec<u8>>) {
+    let path = tree.join(name);
+    let stat = fs::metadata(&path).unwrap();
+    let mut value = [0; 64];
+    let length = rustix::fs::getxattr(&path, "security.capability", &mut value[..]);
+    let capability = length.ok().map(|length| value[..length].to_vec());
+    (stat.mode() & 0o7777, stat.uid(), capability)
+}
+
+fn make_privileged_tree(tree: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
+    fs::create_dir(tree).unwrap();
+    for (name, mode) in [("program", 0o4755), ("user", 0o644), ("capable", 0o755)] {
+        let path = tree.join(name);
+        fs::write(&path, name).unwrap();
+        std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // Version 2, with CAP_NET_RAW permitted and effective (linux/capability.h).
+    let capability = [&[1u8, 0, 0, 2, 0, 0x20, 0, 0][..], &[0; 12]].concat();
+    setxattr(
+        tree.join("capable"),
+        "security.capability",
+        &capability,
+        XattrFlags::empty(),
+    )
+    .unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(
+        CWD,
+        tree.join("null"),
+        FileType::CharacterDevice,
+        mode,
+        makedev(1, 3),
+    )
+    .unwrap();
+    mknodat(CWD, tree.join("fifo"), FileType::Fifo, mode, 0).unwrap();
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a site says of those who change something, and of those who may not.
+
+use crate::site_process::{
+    Client, Home, make_tree,
+    web::{Web, curl, until},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Child, ChildStdout, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The next line about a request, without who asked and from where.
+fn line(web: &Web) -> (String, u64, u64, Option<u64>) {
+    let said = web.site.says("request");
+    assert_eq!(
+        (&said["token"], &said["export"]),
+        (&"me".into(), &"data".into())
+    );
+    assert!(said["client"].as_str().unwrap().starts_with("127.0.0.1:"));
+    let text = |key: &str| said[key].as_str().map(str::to_owned);
+    let what = [text("method"), text("path"), text("to")];
+    let what: Vec<_> = what.into_iter().flatten().collect();
+    let number = |key: &str| said[key].as_u64();
+    (
+        what.join(" "),
+        number("entries").unwrap(),
+        number("bytes").unwrap(),
+        number("status"),
+    )
+}
+
+#[test]
+fn says_who_changed_what_and_what_came_of_it() {
+    let web = Web::new();
+    let here = web.home.data().parent().unwrap().join("here");
+    fs::write(&here, vec![b'x'; 1000]).unwrap();
+    let put = ["-T", here.to_str().unwrap()];
+    let reads = || {
+        web.status(&[], "/data/");
+        web.status(&["-X", "PROPFIND", "-H", "Depth: 1"], "/data/");
+    };
+    let ask = |arguments: &[&str], path: &str| web.status(arguments, path);
+    ask(&["-X", "MKCOL"], "/data/dir");
+    assert_eq!(line(&web), ("MKCOL /data/dir".into(), 1, 0, Some(201)));
+    ask(&put, "/data/dir/a%20b");
+    assert_eq!(
+        line(&web),
+        ("PUT /data/dir/a%20b".into(), 1, 1000, Some(201))
+    );
+    reads();
+    ask(
+        &["-X", "COPY", "-H", "Destination: /data/dir/c"],
+        "/data/dir/a%20b",
+    );
+    let copied = "COPY /data/dir/a%20b /data/dir/c";
+    assert_eq!(line(&web), (copied.into(), 1, 1000, Some(201)));
+    ask(&["-X", "MOVE", "-H", "Destination: /data/new"], "/data/dir");
+    assert_eq!(
+        line(&web),
+        ("MOVE /data/dir /data/new".into(), 1, 0, Some(201))
+    );
+    ask(&["-X", "DELETE"], "/data/new");
+    assert_eq!(line(&web), ("DELETE /data/new".into(), 3, 2000, Some(204)));
+    ask(&["-X", "DELETE"], "/data/new");
+    assert_eq!(line(&web), ("DELETE /data/new".into(), 0, 0, Some(404)));
+    ask(&["-X", "DELETE"], "/data");
+    assert_eq!(line(&web), ("DELETE /data".into(), 0, 0, Some(403)));
+    ask(&["-X", "PATCH", "-d", "x"], "/data/x");
+    assert_eq!(line(&web), ("PATCH /data/x".into(), 0, 0, Some(400)));
+}
+
+#[test]
+fn says_what_was_refused_to_a_reader() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let reader = web.home.token(&["new", "reader", "--read-only"]);
+    let bearer = format!("Authorization: Bearer {reader}");
+    curl(&["-H", &bearer, "-X", "DELETE"], &web.url("/data/file"));
+    let said = web.site.says("request");
+    assert_eq!(said["token"], "reader");
+    assert_eq!(said["status"], 403);
+    assert_eq!(said["entries"], 0);
+}
+
+#[test]
+fn says_that_a_request_was_cut_off() {
+    let web = Web::new();
+    let mut socket = TcpStream::connect(web.url("").replace("http://", "")).unwrap();
+    write!(
+        socket,
+        "PUT /data/file HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+         Content-Length: 1000\r\n\r\nhalf",
+        web.token
+    )
+    .unwrap();
+    until(|| fs::read_dir(web.home.data()).unwrap().count() == 1);
+    drop(socket);
+    let (what, entries, bytes, status) = line(&web);
+    assert_eq!((what.as_str(), entries, bytes), ("PUT /data/file", 0, 4));
+    assert!(status.is_none_or(|status| status >= 400), "{status:?}");
+}
+
+/// One line, and longer and longer waits, for whoever shows wrong tokens; others notice nothing.
+#[test]
+fn says_wrong_tokens_once_and_slows_them_down() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let stranger = Home::new().token(&["new", "me"]);
+    let begin = Instant::now();
+    for token in [&stranger, "x", &stranger, "", &stranger] {
+        let user = format!("me:{token}");
+        assert_eq!(curl(&["-u", &user], &web.url("/data/file")).0, 401);
+    }
+    // 0.1 s and four times the double.
+    assert!(begin.elapsed() >= Duration::from_millis(3100));
+    let said = web.site.next();
+    assert_eq!(said["event"], "refused");
+    assert!(said["client"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(said["why"], "the token is not one of its");
+    // Without any token one is asked for it, at once, and that is no line.
+    assert_eq!(curl(&[], &web.url("/data/file")).0, 401);
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/file"), 204);
+    assert_eq!(web.site.next()["event"], "request", "one line a burst");
+}
+
+/// The same where copies come in.
+#[test]
+fn says_wrong_tokens_of_copies_once_and_slows_them_down() {
+    let home = Home::new();
+    let good = home.token(&["new", "me"]);
+    let (key, _) = good.rsplit_once('.').unwrap();
+    let other = Home::new().token(&["new", "x"]);
+    let (_, secret) = other.rsplit_once('.').unwrap();
+    let site = home.site(&[]);
+    fs::write(home.data().join("file"), "x").unwrap();
+    let wrong = Client::knowing(&[(&site, &format!("{key}.{secret}"))]);
+    let begin = Instant::now();
+    for _ in 0..4 {
+        wrong.fails(2, &[&site.at("/file"), "/nonexistent/x"]);
+    }
+    assert!(begin.elapsed() >= Duration::from_millis(1500));
+    let folder = tempfile::tempdir().unwrap();
+    let right = Client::knowing(&[(&site, &good)]);
+    right.copy(&[&site.at("/file"), folder.path().to_str().unwrap()]);
+    let events: Vec<Value> = (0..2).map(|_| site.next()).collect();
+    assert_eq!(events[0]["event"], "refused");
+    assert_eq!(events[1]["event"], "began", "one line a burst");
+}
+
+/// Escapes of a terminal, line ends and lengths: a line is a line.
+#[test]
+fn shows_nothing_that_a_terminal_obeys() {
+    let web = Web::new();
+    for path in ["/data/%1b[31mred", "/data/%0aline", "/data/%c2%9b2J"] {
+        web.status(&["--globoff", "-X", "DELETE"], path);
+        assert_eq!(web.site.says("request")["path"], path);
+    }
+}
+
+/// Which end of a copy did what, and what came of it.
+#[test]
+fn says_what_became_of_copies() {
+    let home = Home::new();
+    let all = home.token(&["new", "all"]);
+    let reader = home.token(&["new", "reader", "--read-only"]);
+    let site = home.site(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let (here, there) = (from.to_str().unwrap(), site.at("/new"));
+    let bytes: u64 = 1000 + (9 << 20); // A file with two names is sent once.
+    let client = Client::knowing(&[(&site, &all)]);
+    client.copy(&[here, &there]);
+    let said = site.says("ended");
+    for (key, wanted) in [("role", "target"), ("outcome", "over")] {
+        assert_eq!(said[key], wanted, "{said}");
+    }
+    assert_eq!(said["paths"], serde_json::json!(["/data/new"]), "{said}");
+    assert_eq!(
+        (&said["bytes"], &said["failed"]),
+        (&bytes.into(), &0.into())
+    );
+    assert!(said["made"].as_u64().unwrap() >= 7, "{said}");
+
+    let back = folder.path().join("back");
+    client.copy(&[&there, back.to_str().unwrap()]);
+    let said = site.says("ended");
+    assert_eq!(
+        (&said["role"], &said["outcome"]),
+        (&"source".into(), &"over".into())
+    );
+    assert!(said["bytes"].as_u64().unwrap() >= bytes, "{said}");
+
+    fs::remove_file(from.join("empty")).unwrap();
+    client.copy(&["--delete", &format!("{here}/"), &there]);
+    assert_eq!(site.says("ended")["removed"], 1);
+
+    Client::knowing(&[(&site, &reader)]).fails(2, &[here, &there]);
+    let said = site.says("ended");
+    assert_eq!(said["outcome"], "refused", "{said}");
+    assert!(said["why"].as_str().unwrap().contains("may only be read"));
+}
+
+/// Who tries what is not his is seen, too.
+#[test]
+fn says_what_is_asked_of_exports_that_a_token_is_not_for() {
+    let home = Home::new();
+    let token = home.token(&["new", "me", "--export", "data"]);
+    let other = format!("other={}", home.data().display());
+    let site = home.site(&["--export", &other, "--http", "127.0.0.1:0"]);
+    let web = Web { home, site, token };
+    fs::write(web.data("file"), "x").unwrap();
+    let to = ["-X", "MOVE", "-H", "Destination: /other/%1b[31m"];
+    for (arguments, path, export, status) in [
+        (&["-X", "DELETE"][..], "/other/file", "other", 404),
+        (&["-X", "PUT", "-d", "x"], "/nowhere/file", "nowhere", 404),
+        (&["-X", "MKCOL"], "/", "", 404),
+        (&to, "/data/file", "data", 502),
+    ] {
+        assert_eq!(web.status(arguments, path), status, "{arguments:?}");
+        let said = web.site.says("request");
+        assert_eq!(
+            (&said["export"], &said["status"]),
+            (&export.into(), &status.into())
+        );
+        assert_eq!(said["path"], path);
+        let wanted = (status == 502).then_some("/other/%1b[31m");
+        assert_eq!(said["to"].as_str(), wanted, "{said}");
+    }
+}
+
+/// A site whose lines nobody has read since it was ready, and more of them than are kept.
+fn unread() -> (Child, BufReader<ChildStdout>, String, String, Home) {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let mut site = home.command(&["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let mut site = site.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(site.stdout.take().unwrap());
+    let mut ready = String::new();
+    lines.read_line(&mut ready).unwrap();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let address = ready["http"].as_str().unwrap().to_owned();
+    let path = vec!["a".repeat(200); 19].join("/");
+    for _ in 0..1000 {
+        let mut client = TcpStream::connect(&address).unwrap();
+        client
+            .set_read_timeout(Some(crate::site_process::PATIENCE))
+            .unwrap();
+        let ask = format!(
+            "DELETE /data/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
+        client.write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+    (site, lines, address, token, home)
+}
+
+#[test]
+fn a_site_whose_lines_nobody_reads_serves_and_ends() {
+    let (mut site, lines, address, token, _home) = unread();
+    let bearer = format!("Authorization: Bearer {token}");
+    assert_eq!(
+        curl(&["-H", &bearer], &format!("http://{address}/data/")).0,
+        200
+    );
+    let pid = rustix::process::Pid::from_child(&site);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(site.wait().unwrap().success());
+    drop(lines);
+}
+
+#[test]
+fn says_how_many_lines_are_missing() {
+    let (mut site, lines, ..) = unread();
+    let mut said = 0;
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["event"].as_str().unwrap() {
+            "request" => said += 1,
+            "lost" => {
+                said += line["count"].as_u64().unwrap();
+                break;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(said <= 1000, "{said}");
+    site.kill().unwrap();
+    site.wait().unwrap();
+}

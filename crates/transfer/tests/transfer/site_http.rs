@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The exports of `longhaul site` over HTTP and WebDAV, as curl sees them.
+
+use crate::site_process::{
+    Home, PATIENCE, make_tree,
+    web::{Web, curl, names, until},
+};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+};
+
+#[test]
+fn files_are_read_whole_and_in_parts() {
+    let web = Web::new();
+    make_tree(&web.data("tree"));
+    let large = fs::read(web.data("tree/a/b/large")).unwrap();
+    assert_eq!(web.curl(&[], "/data/tree/a/b/large"), (200, large.clone()));
+    assert_eq!(
+        web.curl(&["-r", "5-999"], "/data/tree/a/b/large"),
+        (206, large[5..1000].to_vec())
+    );
+    let end = large.len() - 9;
+    for (range, from) in [
+        ("0-18446744073709551615".to_owned(), 0),
+        ("1-18446744073709551615".to_owned(), 1),
+        (format!("{end}-18446744073709551615"), end),
+        ("3-99999999999999999999".to_owned(), 3),
+        ("-18446744073709551615".to_owned(), 0),
+    ] {
+        let (status, bytes) = web.curl(&["-r", &range], "/data/tree/a/b/large");
+        assert!(status == 206 && bytes == large[from..], "{range}: {status}");
+    }
+    assert_eq!(
+        web.curl(&["-r", "-7"], "/data/tree/a/b/large").1,
+        large[large.len() - 7..]
+    );
+    assert_eq!(
+        web.status(&["-r", "99999999-"], "/data/tree/a/b/large"),
+        416
+    );
+    assert_eq!(web.curl(&[], "/data/tree/empty"), (200, Vec::new()));
+    let (status, head) = web.curl(&["--head"], "/closed/tree/a/b/large");
+    let head = String::from_utf8(head).unwrap();
+    assert_eq!(status, 200);
+    assert!(
+        head.contains("content-length: 9437184") && head.contains("accept-ranges: bytes"),
+        "{head}"
+    );
+    assert!(head.contains("content-security-policy: sandbox"), "{head}");
+    // What was interrupted goes on, and what has changed is not glued together.
+    let here = web.home.data().parent().unwrap().join("here");
+    fs::write(&here, &large[..1234]).unwrap();
+    web.curl(
+        &["-C", "-", "-o", here.to_str().unwrap()],
+        "/data/tree/a/b/large",
+    );
+    assert_eq!(fs::read(&here).unwrap(), large);
+    let etag = head
+        .lines()
+        .find_map(|line| line.strip_prefix("etag: "))
+        .unwrap();
+    let same = format!("If-None-Match: {etag}");
+    assert_eq!(web.status(&["-H", &same], "/data/tree/a/b/large"), 304);
+    fs::write(web.data("tree/a/b/new"), &large).unwrap();
+    fs::rename(web.data("tree/a/b/new"), web.data("tree/a/b/large")).unwrap();
+    let part = format!("If-Range: {etag}");
+    assert_eq!(
+        web.status(&["-H", &part, "-r", "5-9"], "/data/tree/a/b/large"),
+        200
+    );
+}
+
+#[test]
+fn directories_are_listed_for_people_and_for_programs() {
+    let web = Web::new();
+    make_tree(&web.data("tree"));
+    fs::write(web.data("tree/a/<b>"), "x").unwrap();
+    fs::write(web.data("tree/a/.longhaul-x.part"), "x").unwrap();
+    let page = String::from_utf8(web.curl(&[], "/data/tree/a/").1).unwrap();
+    assert!(
+        page.contains("small") && page.contains("&lt;b&gt;"),
+        "{page}"
+    );
+    assert!(
+        !page.contains("longhaul-") && !page.contains("link"),
+        "{page}"
+    );
+    let ask = ["-X", "PROPFIND", "-H", "Depth: 1"];
+    let (status, list) = web.curl(&ask, "/data/tree/a/");
+    let list = String::from_utf8(list).unwrap();
+    assert_eq!(status, 207);
+    assert_eq!(list.matches("<D:href>").count(), 4, "{list}");
+    assert!(list.contains("<D:getcontentlength>1000<"), "{list}");
+    let all = [
+        "-X",
+        "PROPFIND",
+        "-H",
+        "Depth: infinity",
+        "-H",
+        "X-Litmus: x",
+    ];
+    assert_eq!(web.status(&all, "/data/"), 501);
+}
+
+#[test]
+fn exports_are_listed_at_the_top_for_those_who_may_see_them() {
+    let web = Web::new();
+    let (status, page) = web.curl(&[], "/");
+    let page = String::from_utf8(page).unwrap();
+    assert_eq!(status, 200);
+    for link in ["href=\"/data/\"", "href=\"/closed/\""] {
+        assert!(page.contains(link), "{page}");
+    }
+    let one = web.home.token(&["new", "one", "--export", "closed"]);
+    let (_, page) = curl(
+        &["-H", &format!("Authorization: Bearer {one}")],
+        &web.url("/"),
+    );
+    let page = String::from_utf8(page).unwrap();
+    assert!(
+        page.contains("/closed/") && !page.contains("/data/"),
+        "{page}"
+    );
+    assert_eq!(curl(&[], &web.url("/")).0, 401);
+    for other in [
+        &["-X", "PROPFIND"][..],
+        &["-X", "DELETE"],
+        &["-X", "PUT", "-d", "x"],
+    ] {
+        assert!(web.status(other, "/") >= 400, "{other:?}");
+    }
+}
+
+#[test]
+fn what_is_put_is_there_whole_or_not_at_all() {
+    let web = Web::new();
+    let here = web.home.data().parent().unwrap().join("here");
+    let contents: Vec<u8> = (0..3 << 20).map(|at: u32| (at % 251) as u8).collect();
+    fs::write(&here, &contents).unwrap();
+    let put = ["-T", here.to_str().unwrap()];
+    assert_eq!(web.status(&put, "/data/file"), 201);
+    fs::set_permissions(
+        web.data("file"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o640),
+    )
+    .unwrap();
+    assert_eq!(web.status(&put, "/data/file"), 204);
+    assert_eq!(fs::read(web.data("file")).unwrap(), contents);
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(web.data("file")).unwrap());
+    assert_eq!(mode & 0o777, 0o640);
+    // Without a length, too.
+    let chunked = [&put[..], &["-H", "Transfer-Encoding: chunked"]].concat();
+    assert_eq!(web.status(&chunked, "/data/chunked"), 201);
+    assert_eq!(fs::read(web.data("chunked")).unwrap(), contents);
+    assert_eq!(web.status(&put, "/data/no/such/file"), 409);
+    let part = [&put[..], &["-H", "Content-Range: bytes 5-3145732/9999999"]].concat();
+    assert_eq!(web.status(&part, "/data/file"), 400);
+    let lengths = [
+        "Content-Length: 1000\r\n\r\nhalf",
+        "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ];
+    for rest in lengths {
+        cut_short(&web, rest);
+        assert_eq!(fs::read(web.data("file")).unwrap(), contents);
+    }
+    assert_eq!(names(&web.home.data()), ["chunked", "file"]);
+}
+
+/// Puts half of a file, waits until it is on its way, and goes.
+fn cut_short(web: &Web, rest: &str) {
+    let address = web.url("").replace("http://", "");
+    let mut socket = TcpStream::connect(&address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let token = &web.token;
+    write!(
+        socket,
+        "PUT /data/file HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{rest}"
+    )
+    .unwrap();
+    until(|| {
+        names(&web.home.data())
+            .iter()
+            .any(|name| name.ends_with(".put"))
+    });
+    socket.shutdown(Shutdown::Write).unwrap();
+    let _ = socket.read_to_end(&mut Vec::new());
+    until(|| {
+        !names(&web.home.data())
+            .iter()
+            .any(|name| name.ends_with(".put"))
+    });
+}
+
+#[test]
+fn directories_are_made_moved_copied_and_removed() {
+    let web = Web::new();
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/dir"), 201);
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/dir"), 405);
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/no/dir"), 409);
+    fs::write(web.data("dir/file"), "x").unwrap();
+    // What a copy into it leaves.
+    fs::write(web.data("dir/.longhaul-manifest"), "").unwrap();
+    symlink("../nowhere", web.data("dir/link")).unwrap();
+    let to = |path: &str| format!("Destination: {}", web.url(path));
+    assert_eq!(
+        web.status(&["-X", "COPY", "-H", &to("/data/copied")], "/data/dir/file"),
+        201
+    );
+    assert_eq!(fs::read_to_string(web.data("copied")).unwrap(), "x");
+    assert_eq!(
+        web.status(&["-X", "MOVE", "-H", &to("/data/moved")], "/data/dir"),
+        201
+    );
+    assert_eq!(names(&web.home.data()), ["copied", "moved"]);
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/moved"), 204);
+    assert_eq!(names(&web.home.data()), ["copied"]);
+    // A directory that a copy is under way in stays.
+    fs::create_dir(web.data("busy")).unwrap();
+    fs::write(web.data("busy/.longhaul-x.part"), "").unwrap();
+    assert!(web.status(&["-X", "DELETE"], "/data/busy") >= 400);
+    assert_eq!(names(&web.data("busy")), [".longhaul-x.part"]);
+}
+
+#[test]
+fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
+    let web = Web::new();
+    let outside = web.home.data().parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    symlink("../outside", web.data("link")).unwrap();
+    symlink("../outside/secret", web.data("file")).unwrap();
+    fs::write(web.data(".longhaul-x.part"), "secret").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        web.data("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let here = outside.join("here");
+    fs::write(&here, "x").unwrap();
+    let put = ["-T", here.to_str().unwrap()];
+    for path in [
+        "/data/link/secret",
+        "/data/file",
+        "/data/.longhaul-x.part",
+        "/data/fifo",
+        "/data/../outside/secret",
+        "/data/%2e%2e/outside/secret",
+        "/data/..%2foutside/secret",
+        "/data/%2fetc/passwd",
+        "//etc/passwd",
+        "/../data",
+        "/none/x",
+    ] {
+        for arguments in [
+            &[][..],
+            &["--head"],
+            &put,
+            &["-X", "DELETE"],
+            &["-X", "MKCOL"],
+            &["-X", "PROPFIND"],
+        ] {
+            // MKCOL of what is there is 405, PROPFIND of a tree 501; nothing is 2xx.
+            let (status, said) = web.curl(arguments, path);
+            assert!(status >= 400, "{arguments:?} {path}: {status}");
+            assert!(
+                !String::from_utf8_lossy(&said).contains("secret\n"),
+                "{path}"
+            );
+        }
+        let to = format!("Destination: {}", web.url(path));
+        fs::write(web.data("plain"), "x").unwrap();
+        let moved = web.status(&["-X", "MOVE", "-H", &to], "/data/plain");
+        assert!(moved >= 400, "MOVE to {path}: {moved}");
+    }
+    assert_eq!(
+        fs::read_to_string(outside.join("secret")).unwrap(),
+        "secret"
+    );
+    assert_eq!(names(&outside), ["here", "secret"]);
+    assert_eq!(
+        names(&web.home.data()),
+        [".longhaul-x.part", "fifo", "file", "link", "plain"]
+    );
+}
+
+/// What a library makes of nonsense does not keep the site from answering.
+#[test]
+fn nonsense_is_answered() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let to = |to: &str| format!("Destination: {to}");
+    for (destination, status) in [
+        ("/data", 403),
+        ("/data/", 403),
+        ("/data//", 403),
+        ("/", 403),
+        ("*", 400),
+        ("x", 400),
+        ("/closed/x", 502),
+        ("/data/%2e%2e/x", 400),
+    ] {
+        for method in ["MOVE", "COPY"] {
+            let arguments = ["-X", method, "-H", &to(destination)];
+            assert_eq!(
+                web.status(&arguments, "/data/file"),
+                status,
+                "{destination}"
+            );
+        }
+    }
+    for header in [
+        "If-Match: \"",
+        "If: ((",
+        "Range: x",
+        "Depth: 7",
+        "Timeout: x",
+    ] {
+        for method in [
+            "GET",
+            "PROPFIND",
+            "LOCK",
+            "UNLOCK",
+            "PROPPATCH",
+            "REPORT",
+            "DELETE",
+        ] {
+            let arguments = ["-X", method, "-H", header, "-d", "<a"];
+            let (status, _) = web.curl(&arguments, "/data/nothing");
+            assert!(
+                status >= 400 && status != 500,
+                "{method} {header}: {status}"
+            );
+        }
+    }
+    assert_eq!(web.curl(&[], "/data/file"), (200, b"x".to_vec()));
+    assert_eq!(names(&web.home.data()), ["file"]);
+}
+
+#[test]
+fn who_may_only_read_changes_nothing() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let reader = web.home.token(&["new", "reader", "--read-only"]);
+    let bearer = format!("Authorization: Bearer {reader}");
+    let file = web.data("file");
+    let to = ["Destination: /data/other", "Destination: /closed/other"];
+    let requests = [
+        &["-T", file.to_str().unwrap()][..],
+        &["-X", "DELETE"],
+        &["-X", "MOVE", "-H", to[0]],
+        &["-X", "MOVE", "-H", to[1]],
+        &["-X", "COPY", "-H", to[0]],
+        &["-X", "COPY", "-H", to[1]],
+    ];
+    for arguments in requests {
+        let status = web.status(arguments, "/closed/file");
+        assert!(status >= 400, "{arguments:?}: {status}");
+        let arguments = [&["-H", &bearer], arguments].concat();
+        let (status, _) = curl(&arguments, &web.url("/data/file"));
+        assert!(status >= 400, "{arguments:?}: {status}");
+    }
+    assert_eq!(web.status(&["-X", "MKCOL"], "/closed/dir"), 403);
+    assert_eq!(
+        curl(&["-H", &bearer], &web.url("/data/file")),
+        (200, b"x".to_vec())
+    );
+    assert_eq!(names(&web.home.data()), ["file"]);
+}
+
+#[test]
+fn a_token_is_asked_for() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let other = web.home.token(&["new", "other", "--export", "closed"]);
+    let stranger = Home::new().token(&["new", "me"]);
+    let (key, _) = web.token.rsplit_once('.').unwrap();
+    let (_, secret) = stranger.rsplit_once('.').unwrap();
+    let basic = |token: &str| curl(&["-u", &format!("me:{token}")], &web.url("/data/file")).0;
+    assert_eq!(curl(&[], &web.url("/data/file")).0, 401);
+    assert_eq!(basic(&web.token), 200);
+    assert_eq!(basic(&other), 404);
+    assert_eq!(basic(&stranger), 401);
+    assert_eq!(basic(&format!("{key}.{secret}")), 401);
+    assert_eq!(basic("x"), 401);
+    web.home.token(&["remove", "me"]);
+    assert_eq!(web.status(&[], "/data/file"), 401);
+}
+
+#[test]
+fn over_https_the_site_s_key_is_known() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let url = format!("{}/data/file", web.site.https.as_ref().unwrap());
+    let user = format!("me:{}", web.token);
+    let pin = format!(
+        "sha256//{}=",
+        web.site.fingerprint.replace('-', "+").replace('_', "/")
+    );
+    let with = |pin: &str| curl(&["--insecure", "--pinnedpubkey", pin, "-u", &user], &url);
+    assert_eq!(with(&pin), (200, b"x".to_vec()));
+    assert_eq!(
+        with("sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").0,
+        0
+    );
+    assert_eq!(curl(&["-u", &user], &url).0, 0, "nobody vouches for it");
+}
+
+#[test]
+fn a_certificate_of_one_s_own_is_shown() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let home = Home::new();
+    let file = home.data().parent().unwrap().join("cert.pem");
+    fs::write(&file, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+    for mode in [0o644, 0o640, 0o604, 0o600] {
+        let private = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&file, private).unwrap();
+        if mode != 0o600 {
+            let text = file.to_str().unwrap();
+            let mut command = home.command(&["--https", "127.0.0.1:0", "--certificate", text]);
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{mode:o}: {said}");
+            assert!(said.contains("others may read it"), "{mode:o}: {said}");
+        }
+    }
+    let file = file.to_str().unwrap();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&["--https", "127.0.0.1:0", "--certificate", file]);
+    let url = site
+        .https
+        .clone()
+        .unwrap()
+        .replace("127.0.0.1", "localhost")
+        + "/data/";
+    let user = format!("me:{token}");
+    assert_eq!(curl(&["-4", "--cacert", file, "-u", &user], &url).0, 200);
+}
+
+/// What a site says that refuses to start.
+fn refusal(home: &Home, arguments: &[&str]) -> String {
+    let mut command = Command::new("timeout");
+    let site = home.command(arguments);
+    command
+        .arg("60")
+        .arg(site.get_program())
+        .args(site.get_args());
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    said
+}
+
+#[test]
+fn a_key_that_others_may_read_or_that_would_be_offered_is_refused() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let home = Home::new();
+    let [outside, inside] = ["../cert.pem", "cert.pem"].map(|name| {
+        let file = home.data().join(name);
+        fs::write(&file, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+        file
+    });
+    let with = |file: &Path, mode: u32| {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        let file = file.to_str().unwrap();
+        refusal(&home, &["--https", "127.0.0.1:0", "--certificate", file])
+    };
+    for mode in [0o644, 0o640, 0o604] {
+        let said = with(&outside, mode);
+        assert!(said.contains("chmod 600"), "{said}");
+    }
+    let said = with(&inside, 0o600);
+    assert!(said.contains("export data"), "{said}");
+    assert!(!Path::new(&home.state()).exists());
+}
+
+#[test]
+fn an_export_that_would_offer_key_and_tokens_is_refused() {
+    let home = Home::new();
+    let top = home.data().parent().unwrap().to_owned();
+    let link = top.join("link");
+    symlink(&top, &link).unwrap();
+    // The state is not there yet, is there, and is what is exported.
+    let check = |export: &Path| {
+        for kind in ["--export", "--export-ro"] {
+            let export = format!("all={}", export.display());
+            let said = refusal(&home, &["--listen", "127.0.0.1:0", kind, &export]);
+            assert!(
+                said.contains("export all") && said.contains("--state"),
+                "{said}"
+            );
+        }
+    };
+    for export in [&top, &link, Path::new("/")] {
+        check(export);
+    }
+    home.token(&["new", "me"]);
+    let below = Path::new(&home.state()).join("below");
+    fs::create_dir(&below).unwrap();
+    for export in [&top, Path::new(&home.state()), &below] {
+        check(export);
+    }
+}
+
+#[test]
+fn what_would_show_tokens_or_nothing_is_refused() {
+    let home = Home::new();
+    let refused = |arguments: &[&str]| refusal(&home, arguments);
+    assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be seen"));
+    assert!(refused(&["--certificate", longhaul_testbed::longhaul()]).contains("--https"));
+    let said = refused(&["--https", "127.0.0.1:0", "--certificate", "/nonexistent"]);
+    assert!(said.contains("/nonexistent: No such file"), "{said}");
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    refused(&[
+        "--https",
+        "127.0.0.1:0",
+        "--certificate",
+        empty.path().to_str().unwrap(),
+    ]);
+    assert!(!Path::new(&home.state()).exists());
+}

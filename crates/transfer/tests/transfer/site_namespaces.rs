@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sites on hosts of their own, with a third between them: what reaches them, by which ports, and that the data of a
+//! third-party copy does not pass through whoever asked for it.
+
+use crate::site_process::{Client, Home, Site, listing, make_tree, succeed};
+use longhaul_linux::{netns::Netns, process::inside};
+use longhaul_testnet::relay_process::may_use_namespaces;
+use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, feed};
+use std::{net::SocketAddr, path::Path, process::Command};
+
+fn site(home: &Home, netns: &Netns, arguments: &[&str]) -> Site {
+    let mut command = home.command(arguments);
+    inside(&mut command, netns);
+    Site::spawn(command)
+}
+
+fn copy(client: &Client, netns: &Netns, arguments: &[&str]) -> serde_json::Value {
+    let mut command: Command = client.command(arguments);
+    inside(&mut command, netns);
+    succeed(command)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Everything from and to the router's own sockets is dropped but what goes to the sites' own port, and what passes it
+/// but the port for data.
+fn forbid(router: &Netns) {
+    let rules = "table inet only {
+        chain output {
+            type filter hook output priority 0;
+            tcp dport 7311 accept
+            tcp sport 7311 accept
+            meta l4proto tcp drop
+        }
+        chain forward {
+            type filter hook forward priority 0;
+            tcp dport 7400 accept
+            tcp sport 7400 accept
+            meta l4proto tcp drop
+        }
+    }";
+    feed(router, "nft", &["-f", "-"], rules);
+}
+
+#[test]
+fn a_third_host_has_one_site_send_to_another() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("third");
+    forbid(&bed.router);
+    let (near, far) = (Home::new(), Home::new());
+    let tokens = [near.token(&["new", "me"]), far.token(&["new", "me"])];
+    make_tree(&near.data().join("tree"));
+    for family in BOTH {
+        let listen = |ip| SocketAddr::new(ip, 7311).to_string();
+        let a = site(&near, &bed.client, &["--listen", &listen(family.client)]);
+        let ports = ["--ports", "7400"];
+        let b = site(
+            &far,
+            &bed.server,
+            &[&["--listen", &listen(family.server)][..], &ports].concat(),
+        );
+        let client = Client::knowing(&[(&a, &tokens[0]), (&b, &tokens[1])]);
+        let name = format!("/{}", if family.server.is_ipv4() { "v4" } else { "v6" });
+        let done = copy(&client, &bed.router, &[&a.at("/tree/"), &b.at(&name)]);
+        assert_eq!(done["failed"], 0);
+        assert_eq!(
+            listing(&far.data().join(&name[1..])),
+            listing(&near.data().join("tree"))
+        );
+    }
+}
+
+/// Data comes in by the site's ports, whichever the client would like.
+#[test]
+fn a_firewall_needs_to_let_two_ports_pass() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("ports");
+    let rules = "table inet only {
+        chain forward {
+            type filter hook forward priority 0;
+            tcp dport { 7311, 7400 } accept
+            tcp sport { 7311, 7400 } accept
+            meta l4proto tcp drop
+        }
+    }";
+    feed(&bed.router, "nft", &["-f", "-"], rules);
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    // On all addresses of both families.
+    let mut site = site(
+        &home,
+        &bed.server,
+        &["--listen", "[::]:7311", "--ports", "7400"],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    make_tree(&folder.path().join("from"));
+    for family in BOTH {
+        site.address = SocketAddr::new(family.server, 7311);
+        let client = Client::knowing(&[(&site, &token)]);
+        let (there, back) = (
+            format!("/{}", family.server.is_ipv4()),
+            family.server.is_ipv4().to_string(),
+        );
+        let back = folder.path().join(back);
+        copy(
+            &client,
+            &bed.client,
+            &[
+                "--ports",
+                "9000",
+                &format!("{}/", text(&folder.path().join("from"))),
+                &site.at(&there),
+            ],
+        );
+        copy(
+            &client,
+            &bed.client,
+            &[&site.at(&format!("{there}/")), text(&back)],
+        );
+        assert_eq!(listing(&back), listing(&folder.path().join("from")));
+    }
+}
+
+/// Unless it is told to, a site is there for its own host only.
+#[test]
+fn without_listen_nobody_else_reaches_it() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("loop");
+    longhaul_testnet::relay_testbed::ip(&bed.server, "link set lo up");
+    let home = Home::new();
+    let site = site(&home, &bed.server, &[]);
+    assert!(site.address.ip().is_loopback());
+    let refused = bed.connect((IPV4.server, site.address.port()).into());
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::ConnectionRefused
+    );
+}

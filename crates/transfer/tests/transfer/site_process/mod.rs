@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real `longhaul site` with exports and tokens of its own, and copies from and into it.
+pub(crate) mod web;
+
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// No test waits longer for anything; it decides only how long a failure takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where a site lives, whether it runs or not: `state`, and `data`, which it exports.
+pub(crate) struct Home(TempDir);
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let home = Self(TempDir::new().unwrap());
+        fs::create_dir(home.data()).unwrap();
+        home
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    pub(crate) fn state(&self) -> String {
+        self.0.path().join("state").to_str().unwrap().to_owned()
+    }
+
+    fn token_command(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command.args(["site", "token"]).args(arguments);
+        command.args(["--state", &self.state()]).output().unwrap()
+    }
+
+    /// `longhaul site token ARGUMENTS`: what it prints.
+    pub(crate) fn token(&self, arguments: &[&str]) -> String {
+        let output = self.token_command(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// `longhaul site`, with `data` exported.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        let export = format!("data={}", self.data().display());
+        command.args(["site", "--json", "--as-root", "--state", &self.state()]);
+        command.args(["--export", &export]).args(arguments);
+        command
+    }
+
+    /// Runs one on a free port of loopback.
+    pub(crate) fn site(&self, arguments: &[&str]) -> Site {
+        let anywhere = ["--listen", "127.0.0.1:0"];
+        Site::spawn(self.command(&[&anywhere, arguments].concat()))
+    }
+}
+
+/// A running site, killed on drop.
+pub(crate) struct Site {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) http: Option<String>,
+    pub(crate) https: Option<String>,
+    pub(crate) fingerprint: String,
+    events: Receiver<Value>,
+}
+
+impl Site {
+    /// Waits until it listens.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (tell, events) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _ = tell.send(serde_json::from_str(&line).unwrap());
+            }
+        });
+        let ready: Value = events.recv_timeout(PATIENCE).expect("the site starts");
+        assert_eq!(ready["event"], "ready");
+        let door = |kind: &str| ready[kind].as_str().map(|at| format!("{kind}://{at}"));
+        Self {
+            child,
+            http: door("http"),
+            https: door("https"),
+            address: ready["listening"].as_str().unwrap().parse().unwrap(),
+            fingerprint: ready["fingerprint"].as_str().unwrap().to_owned(),
+            events,
+        }
+    }
+
+    /// What `longhaul copy` calls a path in its export `data`.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("longhaul://{}/data{path}", self.address)
+    }
+
+    /// Waits for the next event of this kind.
+    pub(crate) fn says(&self, kind: &str) -> Value {
+        loop {
+            let event = self.events.recv_timeout(PATIENCE).expect(kind);
+            if event["event"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// Waits for the next event, whichever it is.
+    pub(crate) fn next(&self) -> Value {
+        self.events.recv_timeout(PATIENCE).expect("an event")
+    }
+
+    /// The processes that serve its listeners of HTTP.
+    pub(crate) fn http_processes(&self) -> Vec<u32> {
+        let serves = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("--serve")
+        };
+        self.ends().into_iter().filter(serves).collect()
+    }
+
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    /// The processes that it has started.
+    pub(crate) fn ends(&self) -> Vec<u32> {
+        children(self.child.id())
+    }
+
+    /// Ends it, and waits for that.
+    pub(crate) fn end(mut self, signal: rustix::process::Signal) -> ExitStatus {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_there(pid: u32) -> bool {
+    // A zombie is none; who its parent is now will see to it.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits until a process that is nobody's child here is gone.
+pub(crate) fn wait_for_the_end_of(pid: u32) {
+    let begin = Instant::now();
+    while is_there(pid) {
+        assert!(begin.elapsed() < PATIENCE, "{pid} runs on");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let pids = text.split_whitespace();
+    pids.filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Who copies: a directory with a `sites.toml`.
+pub(crate) struct Client(TempDir);
+
+impl Client {
+    /// Knows these sites by these tokens.
+    pub(crate) fn knowing(sites: &[(&Site, &str)]) -> Self {
+        let client = Self(TempDir::new().unwrap());
+        let folder = client.0.path().join("longhaul");
+        fs::create_dir(&folder).unwrap();
+        let entry =
+            |(site, token): &(&Site, &str)| format!("\"{}\".token = \"{token}\"\n", site.address);
+        let entries: String = sites.iter().map(entry).collect();
+        let file = folder.join("sites.toml");
+        fs::write(&file, format!("[sites]\n{entries}")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        client
+    }
+
+    /// `longhaul copy`, which has failed if it hangs.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["120", longhaul_testbed::longhaul(), "copy", "--json"])
+            .args(arguments);
+        self.known_to(&mut command);
+        command
+    }
+
+    /// Whatever it is, it finds the tokens.
+    pub(crate) fn known_to(&self, command: &mut Command) {
+        command
+            .env("XDG_CONFIG_HOME", self.0.path())
+            .env_remove("LONGHAUL_TOKEN");
+    }
+
+    pub(crate) fn copy(&self, arguments: &[&str]) -> Value {
+        succeed(self.command(arguments))
+    }
+
+    /// A copy that ends with `code`, and what it says.
+    pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        said
+    }
+}
+
+pub(crate) fn succeed(mut command: Command) -> Value {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Files on both sides of a block's length, a directory that may not be written, links.
+pub(crate) fn make_tree(top: &Path) {
+    fs::create_dir_all(top.join("a/b")).unwrap();
+    for (name, length) in [("empty", 0), ("a/small", 1000), ("a/b/large", 9 << 20)] {
+        let contents: Vec<u8> = (0..length).map(|at: u32| (at ^ (at >> 9)) as u8).collect();
+        fs::write(top.join(name), contents).unwrap();
+    }
+    fs::hard_link(top.join("a/small"), top.join("a/b/again")).unwrap();
+    std::os::unix::fs::symlink("../nowhere", top.join("a/link")).unwrap();
+    fs::set_permissions(top.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
+}
+
+/// What a tree is, by path: kind, mode, time, links and contents.
+pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    let mut directories = vec![top.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(top).unwrap().to_owned();
+            if name.to_string_lossy().contains(".longhaul-") {
+                continue;
+            }
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let what = match meta.file_type() {
+                kind if kind.is_symlink() => format!("{:?}", fs::read_link(&path).unwrap()),
+                kind if kind.is_file() => digest(&fs::read(&path).unwrap()),
+                _ => String::new(),
+            };
+            let links = if meta.is_dir() { 0 } else { meta.nlink() };
+            let (mode, time) = (meta.mode(), (meta.mtime(), meta.mtime_nsec()));
+            all.insert(name, format!("{what} {mode:o} {time:?} {links}"));
+            if meta.is_dir() {
+                directories.push(path);
+            }
+        }
+    }
+    all
+}
+
+fn digest(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    format!("{:x?}", Sha256::digest(bytes))
+}

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul cc load` and `unload` on the running kernel, with real connections.
+
+use crate::cc_host::*;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    io,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
+    process::Stdio,
+    time::Duration,
+};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_stranger_in_another_namespace_uses_it_and_keeps_it_after_unload() {
+    if !may_load() {
+        return;
+    }
+    let (host, there) = (Host::new(), Namespace::new("stranger"));
+    assert_eq!(
+        host.done(&["load", "scalable"]),
+        "lh_scalable: loaded, ai=100 md_shift=3\n"
+    );
+    let stranger = Stranger::in_namespace(&there.netns);
+    let port = stranger.does(|place| {
+        let mut connection = Connection::open(Some(NAME)).unwrap();
+        connection.transfer(MIB);
+        place.insert(connection).port()
+    });
+
+    let seen = host.watched(port).expect("it is watched");
+    let inode = std::fs::metadata(format!("/run/netns/{}", there.name))
+        .unwrap()
+        .ino();
+    assert_eq!(seen["netns"], json!(inode));
+    assert_eq!(seen["cc"], NAME);
+    assert_eq!(seen["parameters"], json!({ "ai": 100, "md_shift": 3 }));
+    assert!(seen["cwnd"].as_u64().unwrap() >= 10, "{seen}");
+    // The handshake is acknowledged too.
+    assert_eq!(seen["bytes_acked"], json!(MIB + 1));
+    assert!(seen["pacing_rate_bps"].as_u64().unwrap() > 0);
+
+    let said = host.done(&["unload", "scalable"]);
+    assert!(
+        said.contains("keep it until closed") || said.contains("keeps it"),
+        "{said}"
+    );
+    assert!(!is_registered());
+    stranger.does(|place| place.as_mut().unwrap().transfer(8 * MIB));
+    let refused = stranger.does(|_| Connection::open(Some(NAME)).map(drop));
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotFound);
+    stranger.does(|place| drop(place.take()));
+    wait_until("its programs went with the last connection", || {
+        ours().programs.is_empty()
+    });
+}
+
+#[test]
+fn each_one_carries_a_connection_and_shows_its_state() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let listed: Vec<Value> = serde_json::from_str(&host.done(&["list", "--json"])).unwrap();
+    let names = listed.iter().filter(|entry| entry["from"] == "longhaul");
+    let names: Vec<&str> = names.map(|entry| entry["name"].as_str().unwrap()).collect();
+    host.done(&[&["load"], &names[..]].concat());
+    for name in names {
+        let shown: Value = serde_json::from_str(&host.done(&["show", name, "--json"])).unwrap();
+        let mut connection = Connection::open(Some(name)).unwrap();
+        connection.transfer(MIB);
+        let seen = host.watched(connection.port()).unwrap();
+        assert_eq!(seen["cc"], name);
+        assert_eq!(seen["parameters"], shown["loaded"]["parameters"], "{name}");
+        let fields = shown["fields"].as_array().unwrap();
+        let fields = fields.iter().map(|field| field["name"].as_str().unwrap());
+        let own = seen["own"].as_object().unwrap().keys().map(String::as_str);
+        assert!(fields.collect::<BTreeSet<_>>() == own.collect(), "{seen}");
+        let programs = shown["loaded"]["programs"].as_array().unwrap();
+        assert!(programs.len() >= 5, "{programs:?}");
+        assert!(
+            programs
+                .iter()
+                .all(|program| program["verified"].as_u64() > Some(0))
+        );
+    }
+}
+
+#[test]
+fn what_another_build_loaded_is_not_misread() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable"]);
+    let mut connection = Connection::open(Some(NAME)).unwrap();
+    // As if its fields lay elsewhere.
+    let layout = host.bpffs().join("longhaul/cc/scalable/layout");
+    std::fs::remove_file(&layout).unwrap();
+    std::os::unix::fs::symlink("0123456789abcdef", layout).unwrap();
+    let seen = host.watched(connection.port()).unwrap();
+    assert!(seen["cwnd"].is_u64());
+    assert!(
+        seen.get("own").is_none() && seen.get("parameters").is_none(),
+        "{seen}"
+    );
+    assert!(
+        host.done(&["watch", "--once"])
+            .contains("loaded by another longhaul")
+    );
+    let (code, said) = host.cc(&["load", "scalable"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("another longhaul"), "{said}");
+    let said = host.done(&["load", "scalable", "--replace"]);
+    assert!(said.contains("can no longer be watched"), "{said}");
+    assert!(host.watched(connection.port()).is_none());
+    connection.transfer(MIB);
+    let new = Connection::open(Some(NAME)).unwrap();
+    assert_eq!(host.watched(new.port()).unwrap()["parameters"]["ai"], 100);
+}
+
+#[test]
+fn watch_takes_what_matches() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let (code, said) = host.cc(&["watch", "scalable", "--once"]);
+    assert_eq!(code, 1, "{said}");
+    host.done(&["load", "scalable"]);
+    let one = Connection::open(Some(NAME)).unwrap();
+    let _other = Connection::open(Some(NAME)).unwrap();
+    let ports = |matching: &str| {
+        let said = host.done(&["watch", "scalable", "--once", "--json", "--match", matching]);
+        said.lines().count()
+    };
+    assert_eq!(ports(&format!("sport {}", one.port())), 1);
+    assert_eq!(
+        ports(&format!("sport {} and dst 10.0.0.0/8", one.port())),
+        0
+    );
+    assert!(ports("src 127.0.0.0/8") >= 2);
+}
+
+#[test]
+fn nothing_is_left_of_a_hundred_loads() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let before = ours();
+    for _ in 0..100 {
+        host.done(&["load", "scalable"]);
+        Connection::open(Some(NAME)).unwrap().transfer(64 << 10);
+        host.done(&["unload", "scalable"]);
+        assert!(!host.is_mounted());
+    }
+    wait_until("all programs, maps and links are gone", || {
+        before.contains(&ours())
+    });
+}
+
+#[test]
+fn a_second_load_says_what_is_there_and_replace_changes_it_for_new_connections() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable", "--param", "ai=50"]);
+    let mut old = Connection::open(Some(NAME)).unwrap();
+    assert_eq!(
+        host.done(&["load", "lh_scalable", "--param", "ai=50"]),
+        "lh_scalable: already loaded, ai=50 md_shift=3\n"
+    );
+    let (code, said) = host.cc(&["load", "scalable", "--param", "ai=60"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("--replace"), "{said}");
+
+    host.done(&["load", "scalable", "--param", "ai=60", "--replace"]);
+    let mut new = Connection::open(Some(NAME)).unwrap();
+    old.transfer(MIB);
+    new.transfer(MIB);
+    let ai = |connection: &Connection| {
+        host.watched(connection.port()).unwrap()["parameters"]["ai"].clone()
+    };
+    assert_eq!((ai(&old), ai(&new)), (json!(50), json!(60)));
+    assert_eq!(host.show()["loaded"]["parameters"]["ai"], 60);
+}
+
+#[test]
+fn of_loads_at_once_one_loads() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let start = |_| {
+        host.command(&["load", "scalable"])
+            .stdout(Stdio::piped())
+            .spawn()
+    };
+    let all: Vec<_> = (0..6).map(start).collect();
+    let said: Vec<_> = all
+        .into_iter()
+        .map(|child| ended(&child.unwrap().wait_with_output().unwrap()))
+        .collect();
+    assert!(said.iter().all(|(code, _)| *code == 0), "{said:?}");
+    let loads = said
+        .iter()
+        .filter(|(_, text)| text.starts_with("lh_scalable: loaded"));
+    assert_eq!(loads.count(), 1, "{said:?}");
+}
+
+#[test]
+fn a_load_that_was_killed_is_put_right_by_the_next() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    for delay_us in (0..40_000).step_by(3_000) {
+        let args = ["load", "scalable", "--param", "ai=70"];
+        let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(delay_us));
+        load.kill().unwrap();
+        load.wait().unwrap();
+        host.done(&["load", "scalable", "--param", "ai=70"]);
+        assert_eq!(
+            host.pins().len(),
+            1,
+            "after {delay_us} us: {:?}",
+            host.pins()
+        );
+        host.done(&["unload", "scalable"]);
+        assert!(!is_registered());
+    }
+}
+
+#[test]
+fn a_load_that_was_cut_short_before_it_got_its_name_is_unloaded() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable"]);
+    let cc = host.bpffs().join("longhaul/cc");
+    std::fs::rename(cc.join("scalable"), cc.join("new-scalable")).unwrap();
+    assert!(is_registered());
+    host.done(&["unload", "scalable"]);
+    assert!(!is_registered() && !host.is_mounted());
+
+    // And one of which only the maps were there.
+    host.done(&["load", "scalable"]);
+    std::fs::remove_file(cc.join("scalable/link")).unwrap();
+    wait_until("the kernel forgot it", || !is_registered());
+    host.done(&["load", "scalable"]);
+    Connection::open(Some(NAME)).unwrap().transfer(MIB);
+}
+
+#[test]
+fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable", "--param", "ai=1"]);
+    for (round, delay_us) in (0..40_000).step_by(3_000).enumerate() {
+        let told = format!("ai={}", round + 2);
+        let args = ["load", "scalable", "--replace", "--param", &told];
+        let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(delay_us));
+        load.kill().unwrap();
+        load.wait().unwrap();
+        // Whatever it answers, it looks at what it finds first.
+        host.cc(&["load", "scalable", "--param", "ai=9999"]);
+        assert_eq!(
+            host.pins().len(),
+            1,
+            "after {delay_us} us: {:?}",
+            host.pins()
+        );
+        let connection = Connection::open(Some(NAME)).unwrap();
+        let got = host.watched(connection.port()).unwrap()["parameters"]["ai"].clone();
+        assert_eq!(
+            host.show()["loaded"]["parameters"]["ai"],
+            got,
+            "after {delay_us} us"
+        );
+    }
+}
+
+#[test]
+fn a_default_is_put_back_and_somebody_elses_is_respected() {
+    if !may_load() {
+        return;
+    }
+    const SETTING: &str = "net.ipv4.tcp_congestion_control";
+    let (host, there) = (Host::new(), Namespace::new("default"));
+    let get = || longhaul_linux::sysctl::read(&there.netns, SETTING).unwrap();
+    let set = |name| longhaul_linux::sysctl::write(&there.netns, SETTING, name).unwrap();
+    let inside = |args: &[&str]| {
+        let mut command = host.command(args);
+        ended(
+            &longhaul_linux::process::inside(&mut command, &there.netns)
+                .output()
+                .unwrap(),
+        )
+    };
+    set("reno");
+    assert_eq!(inside(&["load", "scalable", "--default"]).0, 0);
+    assert_eq!(get(), NAME);
+    let stranger = Stranger::in_namespace(&there.netns);
+    let port = stranger.does(|place| place.insert(Connection::open(None).unwrap()).port());
+    assert_eq!(host.watched(port).expect("it did not choose")["cc"], NAME);
+
+    let (code, said) = host.cc(&["unload", "scalable"]);
+    assert_eq!(code, 1, "from the wrong namespace: {said}");
+    assert!(said.contains(&there.name) && is_registered(), "{said}");
+    let (code, said) = inside(&["unload", "scalable"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("the default is reno again"), "{said}");
+    assert_eq!(get(), "reno");
+
+    host.done(&["load", "scalable"]);
+    set(NAME);
+    let (code, said) = inside(&["unload", "scalable"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("somebody else") && is_registered(), "{said}");
+    set("reno");
+}
+
+#[test]
+fn what_is_loaded_inside_ip_netns_exec_stays() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    // As `ip netns exec` hides what is mounted below /sys.
+    let hidden = || {
+        let script = r#"mount -t tmpfs none "$2" && exec "$1" cc load scalable --bpffs "$2""#;
+        let mut command = std::process::Command::new("unshare");
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            longhaul_testbed::longhaul(),
+        ]);
+        ended(&command.arg(host.bpffs()).output().unwrap())
+    };
+    let (code, said) = hidden();
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("mounts of its own") && !is_registered(),
+        "{said}"
+    );
+
+    rustix::mount::mount(
+        "bpf",
+        host.bpffs(),
+        "bpf",
+        rustix::mount::MountFlags::empty(),
+        None,
+    )
+    .unwrap();
+    let (code, said) = hidden();
+    assert_eq!(code, 0, "{said}");
+    assert!(is_registered());
+    host.done(&["unload", "scalable"]);
+    assert!(host.is_mounted(), "it was not longhaul's");
+}
+
+#[test]
+fn a_name_that_is_taken_is_left_alone() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable"]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let with = |what| {
+        let mut command = std::process::Command::new(longhaul_testbed::longhaul());
+        command
+            .args(["cc", what, "scalable", "--bpffs"])
+            .arg(elsewhere.path());
+        ended(&command.output().unwrap())
+    };
+    let (code, said) = with("load");
+    assert_eq!((code, said.lines().count()), (3, 1), "{said}");
+    assert!(said.contains("lh_scalable is taken"), "{said}");
+    assert!(
+        std::fs::read_dir(elsewhere.path())
+            .unwrap()
+            .next()
+            .is_none()
+    );
+    let (code, said) = with("unload");
+    assert_eq!(code, 1, "{said}");
+    assert!(is_registered());
+}
+
+#[test]
+fn one_socket_has_parameters_of_its_own() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let cgroup = longhaul_linux::cgroup::own().unwrap();
+    let path = format!("/proc/{}/fd/{}", std::process::id(), cgroup.as_raw_fd());
+    host.done(&["load", "scalable", "--per-socket", &path]);
+    let described = host.show();
+    let level = i32::try_from(described["option_level"].as_i64().unwrap()).unwrap();
+    let option = i32::try_from(described["parameters"][0]["option"].as_i64().unwrap()).unwrap();
+
+    let set = |socket: &socket2::Socket, value| {
+        longhaul_linux::socket::set_number(socket, level, option, value)
+    };
+    let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let (listener, sender) = (socket().unwrap(), socket().unwrap());
+    assert!(set(&sender, 0).is_err(), "below its range");
+    assert!(set(&sender, 10_001).is_err(), "above it");
+    for (socket, ai) in [(&listener, 66), (&sender, 77)] {
+        set(socket, ai).unwrap();
+        rustix::net::sockopt::set_tcp_congestion(socket, NAME).unwrap();
+    }
+    listener.bind(&any.into()).unwrap();
+    listener.listen(1).unwrap();
+    sender.connect(&listener.local_addr().unwrap()).unwrap();
+    let accepted = listener.accept().unwrap().0;
+    for (socket, ai) in [(&accepted, 66), (&sender, 77)] {
+        // (Listeners are not watched.)
+        let end = socket.local_addr().unwrap().as_socket().unwrap();
+        let told = host.watched(end.port()).unwrap()["parameters"].clone();
+        assert_eq!(told, json!({ "ai": ai, "md_shift": 3 }));
+    }
+    host.done(&["unload", "scalable"]);
+    assert!(set(&sender, 77).is_err(), "the option went with it");
+}
+
+/// What the kernel holds for congestion controls of ours, by identifiers, which it does not use
+/// twice.
+#[derive(Debug)]
+struct Ours {
+    programs: BTreeSet<u32>,
+    maps: BTreeSet<u32>,
+    links: BTreeSet<u32>,
+}
+
+fn ours() -> Ours {
+    let programs = ProgInfoIter::default().filter(|program| {
+        let name = program.name.to_string_lossy();
+        name.starts_with("scalable_") || name == "watch" || name == "own_parameters"
+    });
+    let maps = MapInfoIter::default().filter(|map| {
+        let name = map.name.to_string_lossy();
+        name == NAME || name == "connections"
+    });
+    let links = LinkInfoIter::default();
+    let links = links.filter(|link| matches!(link.info, LinkTypeInfo::StructOps(_)));
+    Ours {
+        programs: programs.map(|program| program.id).collect(),
+        maps: maps.map(|map| map.id).collect(),
+        links: links.map(|link| link.id).collect(),
+    }
+}
+
+impl Ours {
+    fn contains(&self, other: &Self) -> bool {
+        other.programs.is_subset(&self.programs)
+            && other.maps.is_subset(&self.maps)
+            && other.links.is_subset(&self.links)
+    }
+}

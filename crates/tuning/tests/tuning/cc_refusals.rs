@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul cc` refuses: one line that names the reason, and an exit code.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+/// Its exit code and its one line.
+fn ended(output: &Output) -> (i32, String) {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    (output.status.code().expect("no signal"), text)
+}
+
+fn cc(args: &[&str]) -> (i32, String) {
+    let output = Command::new(longhaul_testbed::longhaul())
+        .arg("cc")
+        .args(args)
+        .output();
+    ended(&output.unwrap())
+}
+
+#[test]
+fn what_does_not_exist_is_named_with_what_does() {
+    let refused = |args: &[&str], named: &str| {
+        let (code, said) = cc(args);
+        assert_eq!(code, 2, "{args:?}: {said}");
+        assert!(said.contains(named), "{args:?}: {said}");
+    };
+    refused(&["load", "vegas"], "scalable, trc");
+    refused(&["unload", "vegas"], "scalable, trc");
+    refused(&["show", "vegas"], "scalable, trc");
+    refused(&["watch", "vegas"], "scalable, trc");
+    refused(
+        &["load", "scalable", "--param", "alpha=3"],
+        "it has ai, md_shift",
+    );
+    refused(&["load", "scalable", "--param", "ai"], "NAME=VALUE");
+    refused(
+        &["load", "scalable", "--param", "ai=0"],
+        "1 to 10000 packets",
+    );
+    refused(
+        &["load", "scalable", "--param", "ai=-1"],
+        "1 to 10000 packets",
+    );
+    refused(
+        &["load", "scalable", "scalable", "--param", "ai=5"],
+        "one congestion control at a time",
+    );
+    refused(
+        &["load", "scalable", "--per-socket", "/proc"],
+        "cgroup of version 2",
+    );
+    refused(
+        &["load", "scalable", "--per-socket", "/no/such"],
+        "cgroup of version 2",
+    );
+    refused(&["watch", "--match", "dport"], "'sport N'");
+    refused(&["watch", "--every", "1ms"], "10ms");
+}
+
+#[test]
+fn without_rights_it_says_which() {
+    // A user's process; as root, one without capabilities.
+    let without = |args: &[&str]| {
+        let mut command = match rustix::process::geteuid().is_root() {
+            true => {
+                let mut setpriv = Command::new("setpriv");
+                setpriv.args([
+                    "--bounding-set=-all",
+                    "--inh-caps=-all",
+                    longhaul_testbed::longhaul(),
+                ]);
+                setpriv
+            }
+            false => Command::new(longhaul_testbed::longhaul()),
+        };
+        command.arg("cc").args(args).output().unwrap()
+    };
+    for args in [
+        &["load", "scalable"][..],
+        &["unload", "scalable"],
+        &["watch", "--once"],
+    ] {
+        let (code, said) = ended(&without(args));
+        assert_eq!(code, 3, "{args:?}: {said}");
+        assert!(said.contains("root (CAP_BPF"), "{args:?}: {said}");
+    }
+    let list = without(&["list"]);
+    assert!(list.status.success());
+    assert!(String::from_utf8_lossy(&list.stdout).contains("lh_scalable"));
+    assert!(without(&["show", "scalable"]).status.success());
+}
+
+#[test]
+fn a_kernel_that_lacks_something_is_told_so() {
+    if !rustix::process::geteuid().is_root() {
+        longhaul_testbed::skip::because("needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (code, said) = over_types(directory.path());
+    if said.contains("not permitted") {
+        longhaul_testbed::skip::because(&said);
+        return;
+    }
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("CONFIG_DEBUG_INFO_BTF"), "{said}");
+
+    fs::write(directory.path().join("vmlinux"), types_without_struct_ops()).unwrap();
+    let (code, said) = over_types(directory.path());
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("struct_ops"), "{said}");
+}
+
+/// `load` where this directory is what the kernel says of its types, in a mount namespace.
+fn over_types(directory: &std::path::Path) -> (i32, String) {
+    let script = r#"mount --bind "$1" /sys/kernel/btf && exec "$2" cc load scalable"#;
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", script, "sh"]);
+    ended(
+        &unshare
+            .arg(directory)
+            .arg(longhaul_testbed::longhaul())
+            .output()
+            .unwrap(),
+    )
+}
+
+/// BTF with one type, a 32-bit integer (Documentation/bpf/btf.rst).
+fn types_without_struct_ops() -> Vec<u8> {
+    let words: [u32; 10] = [
+        u32::from_ne_bytes([
+            0xeb9f_u16.to_ne_bytes()[0],
+            0xeb9f_u16.to_ne_bytes()[1],
+            1,
+            0,
+        ]),
+        24,
+        0,
+        16,
+        16,
+        5,
+        1,
+        1 << 24,
+        4,
+        1 << 24 | 32,
+    ];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.extend(b"\0int\0");
+    bytes
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul cc simulate`: what it refuses, and what its records say.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn simulate(args: &[&str]) -> Output {
+    Command::new(longhaul_testbed::longhaul())
+        .args(["cc", "simulate"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+const PATH: [&str; 4] = ["--rate", "1gbit", "--rtt", "40ms"];
+
+/// Refused with one line that holds all of `words`.
+fn refused(args: &[&str], words: &[&str]) {
+    let output = simulate(&[&PATH, args].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line_that_names_it() {
+    refused(&["--cc", "vegas"], &["vegas", "cubic"]);
+    refused(&["--cc", "bic:shift=3"], &["shift", "ack_shift"]);
+    refused(&["--cc", "bic:ack_shift=99"], &["ack_shift", "99"]);
+    refused(&["--cc", "reno:beta=2"], &["reno", "beta=2"]);
+    refused(&["--queue", "0bdp"], &["queue", "0bdp"]);
+    refused(&["--loss", "2"], &["loss", "2"]);
+    refused(&["--mss", "100"], &["mss 100", "536"]);
+    refused(&["--window", "1KB"], &["window", "1 KB"]);
+    refused(&["--interval", "2h"], &["interval", "1 min"]);
+    refused(&["--pace", "fast"], &["pace", "fast", "on"]);
+    refused(&["--flow", "cc=reno,colour=red"], &["colour", "streams"]);
+    refused(&["--flow", "reno"], &["\"reno\"", "KEY=VALUE"]);
+    refused(&["--flow", "streams=many"], &["many"]);
+    refused(
+        &["--flow", "streams=6000", "--flow", "streams=6000"],
+        &["streams", "10000"],
+    );
+    refused(&["--at", "soon: delay 80ms"], &["soon"]);
+    refused(&["--forward", "rate=unlimited"], &["rate"]);
+    refused(&["--duration", "1h", "--interval", "1us"], &["interval"]);
+}
+
+fn records(args: &[&str]) -> Vec<Value> {
+    let output = simulate(&[&PATH, args, &["--json"]].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn records_add_up_to_the_summary() {
+    let all = records(&[
+        "--duration",
+        "5s",
+        "--flow",
+        "cc=reno",
+        "--flow",
+        "cc=cubic,start=1s",
+    ]);
+    let (summary, rest) = all.split_last().unwrap();
+    assert_eq!(summary["record"], "summary");
+    assert_eq!(summary["by_trains"], true);
+    let flows: Vec<&Value> = rest.iter().filter(|r| r["record"] == "flow").collect();
+    assert_eq!(flows.len(), 10, "two flows, five intervals of a second");
+    let bits: f64 = flows
+        .iter()
+        .map(|r| r["goodput_bps"].as_f64().unwrap())
+        .sum();
+    let goodput = summary["goodput_bps"].as_f64().unwrap();
+    assert!((bits / 5.0 / goodput - 1.0).abs() < 1e-9);
+    let backoffs = rest.iter().filter(|r| r["record"] == "backoff").count() as u64;
+    let counted: u64 = summary["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f["backoffs"].as_u64().unwrap())
+        .sum();
+    assert_eq!(backoffs, counted);
+    assert!(backoffs > 0);
+}
+
+#[test]
+fn a_flow_ends_when_its_bytes_are_acknowledged() {
+    let all = records(&["--flow", "bytes=10MB", "--interval", "100ms"]);
+    let summary = all.last().unwrap();
+    assert!(summary["simulated_s"].as_f64().unwrap() < 2.0, "{summary}");
+    assert_eq!(summary["flows"][0]["bytes"], 6907 * 1448);
+}
+
+#[test]
+fn what_cc_load_loads_can_be_simulated_and_differs() {
+    let bytes = |cc: &str| {
+        let all = records(&["--duration", "10s", "--loss", "0.005%", "--cc", cc]);
+        all.last().unwrap()["flows"][0]["bytes"].as_u64().unwrap()
+    };
+    let (reno, scalable) = (bytes("reno"), bytes("lh_scalable"));
+    assert!(scalable > 2 * reno, "{scalable} {reno}");
+    assert_ne!(bytes("bic"), bytes("bic:ack_shift=1"));
+}
+
+#[test]
+fn help_shows_examples_that_run() {
+    let help = String::from_utf8(simulate(&["--help"]).stdout).unwrap();
+    assert!(help.contains("longhaul cc simulate --rate 10gbit --rtt 350ms --duration 1h"));
+    let output = simulate(&[
+        "--rate",
+        "1gbit",
+        "--rtt",
+        "76ms",
+        "--at",
+        "1s: delay 80ms",
+        "--duration",
+        "2s",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && text.contains("segment by segment"),
+        "{text}"
+    );
+}

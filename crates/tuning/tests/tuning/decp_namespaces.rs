@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul decp` beside an iperf3 that knows nothing of it, over an emulated path.
+
+use longhaul_congestion::window_cap::Caps;
+use longhaul_linux::sock_diag::{Connection, SockDiag};
+use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::{
+    io::Read,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const STREAMS: usize = 6;
+
+/// A path, and iperf3 with parallel streams from its left to its right.
+struct Bulk {
+    bed: Testbed,
+    ends: [Child; 2],
+    diag: SockDiag,
+    caps: Caps,
+}
+
+impl Bulk {
+    fn start(name: &str) -> Self {
+        let path = ["--delay", "10ms", "--rate", "50mbit", "--queue", "1bdp"];
+        let bed = Testbed::start(name, ["10.88.0.1/30", "10.88.0.2/30"], &path);
+        let server = iperf3(&bed.right, &["--server", "--one-off"]);
+        let mut diag = SockDiag::open(&bed.right).unwrap();
+        wait("the server", || diag.listens_on(5201).unwrap());
+        let streams = STREAMS.to_string();
+        let client = [
+            "--client",
+            "10.88.0.2",
+            "--time",
+            "60",
+            "--congestion",
+            "reno",
+            "--parallel",
+            &streams,
+        ];
+        let client = iperf3(&bed.left, &client);
+        let mut diag = SockDiag::open(&bed.left).unwrap();
+        wait("all streams", || senders(&mut diag).len() > STREAMS);
+        Self {
+            bed,
+            ends: [server, client],
+            diag,
+            caps: Caps::load().unwrap(),
+        }
+    }
+
+    /// `longhaul decp` for it, as it would be started on the sending host.
+    fn decp(&self, flags: &[&str]) -> Child {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command
+            .args([
+                "decp",
+                "--match",
+                "dport 5201",
+                "--interval",
+                "50ms",
+                "--netns",
+            ])
+            .arg(self.bed.left.name().unwrap())
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// Caps that the kernel's sockets have, asked behind the command's back: with their windows.
+    fn caps_in_force(&mut self) -> Vec<(u32, u32)> {
+        let all = senders(&mut self.diag);
+        for connection in &all {
+            self.caps.ask(connection.sender.cookie).unwrap();
+        }
+        let walk = || self.caps.carry_out();
+        self.bed.left.run(walk).unwrap();
+        let cap =
+            |c: &Connection| Some((self.caps.in_force(c.sender.cookie)?, c.sender.cwnd_segments));
+        let found = all.iter().filter_map(cap);
+        found.filter(|(cap, _)| *cap > 0).collect()
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        for end in &mut self.ends {
+            // Already dead is as good.
+            drop(end.kill());
+            drop(end.wait());
+        }
+    }
+}
+
+fn iperf3(netns: &longhaul_linux::netns::Netns, arguments: &[&str]) -> Child {
+    let mut command = Command::new("iperf3");
+    command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    longhaul_linux::process::inside(&mut command, netns)
+        .spawn()
+        .unwrap()
+}
+
+/// iperf3's connections, its control connection too.
+fn senders(diag: &mut SockDiag) -> Vec<Connection> {
+    let mut all = diag.connections().unwrap();
+    all.retain(|connection| connection.remote.port() == 5201);
+    all
+}
+
+/// Asks again and again; how long it took. The limit is for a machine that is busy with other things.
+fn wait(what: &str, mut so: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !so() {
+        assert!(
+            began.elapsed() < Duration::from_secs(50),
+            "{what}: not within 50 s"
+        );
+        sleep(Duration::from_millis(20));
+    }
+    began.elapsed()
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn fast_streams_of_iperf3_are_capped_and_free_again_at_the_end() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let mut bulk = Bulk::start("decp-end");
+    let mut decp = bulk.decp(&["--hold", "--json"]);
+    wait("caps", || !bulk.caps_in_force().is_empty());
+    wait("windows within their caps", || {
+        let caps = bulk.caps_in_force();
+        !caps.is_empty() && caps.iter().all(|(cap, window)| window <= cap)
+    });
+    send(&decp, Signal::INT);
+    let mut said = String::new();
+    decp.stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    let status = decp.wait().unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(bulk.caps_in_force(), []);
+
+    let records: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (summary, looks) = records.split_last().unwrap();
+    assert_eq!(summary["summary"]["connections"], STREAMS);
+    assert!(summary["summary"]["caps_set"].as_u64().unwrap() > 0);
+    let capped = |look: &&Value| look["capped"].as_u64().unwrap() > 0;
+    let look = looks.iter().find(capped).expect("a look with caps");
+    assert_eq!(
+        look["bulk"], STREAMS,
+        "the control connection is no stream: {look}"
+    );
+    // Nobody is held below the equal share of what the link carries, 50 Mbit/s.
+    let of = |look: &Value| look["level_bps"].as_f64();
+    let least = looks.iter().filter_map(of).fold(f64::INFINITY, f64::min);
+    let capacity = look["capacity_bps"].as_f64().unwrap();
+    assert!(
+        least >= capacity / STREAMS as f64 * 0.5,
+        "{least} of {capacity}"
+    );
+}
+
+#[test]
+fn caps_go_with_a_killed_process_and_while_it_is_stopped() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let mut bulk = Bulk::start("decp-kill");
+    let mut decp = bulk.decp(&["--hold"]);
+    wait("caps", || !bulk.caps_in_force().is_empty());
+
+    send(&decp, Signal::STOP);
+    let after = wait("no caps after SIGSTOP", || bulk.caps_in_force().is_empty());
+    println!("free {:.2} s after SIGSTOP", after.as_secs_f64());
+    send(&decp, Signal::CONT);
+    wait("caps again", || !bulk.caps_in_force().is_empty());
+
+    decp.kill().unwrap();
+    decp.wait().unwrap();
+    let after = wait("no caps after SIGKILL", || bulk.caps_in_force().is_empty());
+    println!("free {:.2} s after SIGKILL", after.as_secs_f64());
+    // And it stays so.
+    sleep(Duration::from_millis(300));
+    assert_eq!(bulk.caps_in_force(), []);
+}
+
+#[test]
+fn a_dry_run_touches_nothing_and_leftovers_can_be_lifted() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let mut bulk = Bulk::start("decp-dry");
+    let decp = bulk.decp(&["--dry-run", "--duration", "3s", "--json"]);
+    let output = decp.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(bulk.caps_in_force(), []);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let looks = said
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert!(
+        looks.filter(|look| look["bulk"] == STREAMS).count() > 5,
+        "{said}"
+    );
+
+    // As if all of `longhaul decp` had been killed at once.
+    let cookie = senders(&mut bulk.diag)[1].sender.cookie;
+    bulk.caps.order(cookie, 5, false).unwrap();
+    wait("a cap", || {
+        let walk = || bulk.caps.carry_out();
+        bulk.bed.left.run(walk).unwrap();
+        bulk.caps.in_force(cookie) == Some(5)
+    });
+    let output = bulk.decp(&["--lift"]).wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(bulk.caps_in_force(), []);
+}

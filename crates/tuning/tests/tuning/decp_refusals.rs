@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul decp` refuses, before anything is touched.
+
+use std::process::{Command, Output};
+
+fn decp(flags: &[&str]) -> Output {
+    Command::new(longhaul_testbed::longhaul())
+        .arg("decp")
+        .args(flags)
+        .output()
+        .unwrap()
+}
+
+fn refused(flags: &[&str]) -> String {
+    let output = decp(flags);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+    said
+}
+
+#[test]
+fn bad_input_is_named() {
+    for (flags, says) in [
+        (&["--match", "dport http"][..], "http"),
+        (&["--match", ""], "empty"),
+        (&["--match", "dport 1 or"], "missing"),
+        (&["--match", "dport 1", "--headroom", "0.5%"], "--headroom"),
+        (&["--match", "dport 1", "--interval", "1ms"], "--interval"),
+        (
+            &["--match", "dport 1", "--netns", "no-such-namespace"],
+            "no-such-namespace",
+        ),
+        (
+            &["--match", "dport 1", "--cgroup", "/no/such/cgroup"],
+            "/no/such/cgroup",
+        ),
+        (&["--match", "dport 1", "--cgroup", "/tmp"], "/tmp"),
+    ] {
+        let said = refused(flags);
+        assert!(said.contains(says), "{flags:?}: {said}");
+        assert_eq!(said.trim_end().lines().count(), 1, "one line: {said}");
+    }
+    assert!(refused(&[]).contains("--match"));
+    assert!(refused(&["--match", "dport 1", "--floor", "1"]).contains("--floor"));
+}
+
+#[test]
+fn without_rights_it_says_what_is_missing_and_a_dry_run_needs_none() {
+    if !rustix::process::geteuid().is_root() {
+        let output = decp(&["--match", "dport 1", "--duration", "100ms"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+    }
+    let output = decp(&["--match", "dport 1", "--duration", "100ms", "--dry-run"]);
+    assert!(output.status.success(), "{output:?}");
+}

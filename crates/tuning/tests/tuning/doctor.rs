@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul doctor` in network namespaces, whose `net.ipv4` settings are their own.
+
+use longhaul_linux::netns::Netns;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// A namespace and a place for records; both gone on drop.
+struct Host {
+    netns: Netns,
+    name: String,
+    state: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("doctor-{}-{number}", std::process::id());
+        let host = Self {
+            netns: Netns::create(&name).unwrap(),
+            name,
+            state: tempfile::tempdir().unwrap(),
+        };
+        // Whatever the machine's values are, these two are wrong for the path.
+        host.set("net.ipv4.tcp_sack", "0");
+        host.set("net.ipv4.tcp_rmem", "4096 131072 6291456");
+        host
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).env("XDG_STATE_HOME", self.state.path());
+        longhaul_linux::process::inside(&mut command, &self.netns)
+            .output()
+            .unwrap()
+    }
+
+    /// `longhaul doctor ARGS`; its exit code and what it said.
+    fn doctor(&self, args: &[&str]) -> (i32, String) {
+        let output = self.command(longhaul_testbed::longhaul(), &[&["doctor"], args].concat());
+        ended(&output)
+    }
+
+    /// `--fix`, of settings that belong to the namespace.
+    fn fix(&self, more: &[&str]) -> (i32, String) {
+        self.doctor(&[&["--fix", "--only", "net.ipv4."], more].concat())
+    }
+
+    fn get(&self, key: &str) -> String {
+        longhaul_linux::sysctl::read(&self.netns, key).unwrap()
+    }
+
+    fn set(&self, key: &str, value: &str) {
+        longhaul_linux::sysctl::write(&self.netns, key, value).unwrap();
+    }
+
+    /// Every readable setting below net/ipv4 and net/core, as bytes.
+    fn settings(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let read = || {
+            let mut found = BTreeMap::new();
+            for directory in ["/proc/sys/net/ipv4", "/proc/sys/net/core"] {
+                collect(Path::new(directory), &mut found);
+            }
+            Ok(found)
+        };
+        self.netns.run(read).unwrap()
+    }
+
+    fn records(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.state.path().join("longhaul")) else {
+            return Vec::new();
+        };
+        let files = entries.map(|entry| entry.unwrap().path());
+        files
+            .filter(|file| file.extension().is_some_and(|e| e == "json"))
+            .collect()
+    }
+
+    /// Makes the record say that `--fix` was cut short.
+    fn cut_short(&self) {
+        let [file] = &self.records()[..] else {
+            panic!("{:?}", self.records())
+        };
+        let mut record: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        record["finished"] = json!(false);
+        fs::write(file, record.to_string()).unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(Netns::delete(&self.name));
+    }
+}
+
+fn ended(output: &Output) -> (i32, String) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8(text).unwrap();
+    (output.status.code().expect("no signal"), text)
+}
+
+fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            collect(&entry.unwrap().path(), found);
+        }
+    } else if let Ok(bytes) = fs::read(path) {
+        found.insert(path.to_owned(), bytes);
+    }
+}
+
+/// Whether this process may make namespaces. If not, the test fails, or is skipped with
+/// ALLOW_SKIP=1.
+fn may_use_namespaces() -> bool {
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+}
+
+#[test]
+fn fix_then_undo_restores_every_byte() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let before = host.settings();
+    let (code, said) = host.fix(&[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("net.ipv4.tcp_sack: 0 -> 1\n"), "{said}");
+    assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 500002816");
+    // What changed is what it said, no more.
+    let after = host.settings();
+    let changed = before.iter().filter(|(key, value)| after[*key] != **value);
+    let mut count = 0;
+    for (key, _) in changed {
+        let name = key.strip_prefix("/proc/sys").unwrap();
+        let name = name.to_str().unwrap().replace('/', ".");
+        assert!(
+            said.contains(&name[1..]) || said.contains(&name),
+            "{name}: {said}"
+        );
+        count += 1;
+    }
+    assert_eq!(count, said.matches(" -> ").count(), "{said}");
+
+    let (code, said) = host.fix(&[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("nothing to change"), "{said}");
+
+    let (code, said) = host.doctor(&["--undo"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(host.settings(), before);
+    assert_eq!(host.records(), [""; 0].map(PathBuf::from));
+    let (code, said) = host.doctor(&["--undo"]);
+    assert_eq!(code, 0);
+    assert!(said.contains("nothing to undo"), "{said}");
+}
+
+#[test]
+fn two_fixes_are_undone_to_the_first_value() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let before = host.settings();
+    assert_eq!(host.fix(&["--rtt", "100ms"]).0, 0);
+    assert_eq!(host.fix(&["--rtt", "200ms"]).0, 0);
+    assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 500002816");
+    assert_eq!(host.doctor(&["--undo"]).0, 0);
+    assert_eq!(host.settings(), before);
+}
+
+#[test]
+fn a_fix_cut_short_is_undone_and_cleaned() {
+    if !may_use_namespaces() {
+        return;
+    }
+    for way_back in ["--undo", "--clean"] {
+        let host = Host::new();
+        let before = host.settings();
+        assert_eq!(host.fix(&[]).0, 0);
+        // As if it had recorded both, changed one, and been killed in the middle of a third's value.
+        host.cut_short();
+        host.set("net.ipv4.tcp_sack", "0");
+        host.set("net.ipv4.tcp_rmem", "4096 131072 7000000");
+        let (code, said) = host.doctor(&[way_back]);
+        assert_eq!(code, 0, "{way_back}: {said}");
+        assert_eq!(host.settings(), before, "{way_back}");
+        assert_eq!(host.records().len(), 0, "{way_back}");
+    }
+}
+
+/// However far it came, what it did is undone: each round ends with SIGKILL a little later.
+#[test]
+fn a_killed_fix_is_undone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let before = host.settings();
+    for round in 0..40_u64 {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command
+            .args(["doctor", "--fix", "--only", "net.ipv4."])
+            .env("XDG_STATE_HOME", host.state.path())
+            .stdout(std::process::Stdio::null());
+        let mut child = longhaul_linux::process::inside(&mut command, &host.netns)
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (code, said) = host.doctor(&["--undo"]);
+        assert_eq!(code, 0, "round {round}: {said}");
+        assert_eq!(host.settings(), before, "round {round}");
+    }
+}
+
+#[test]
+fn clean_leaves_a_finished_fix_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    assert_eq!(host.fix(&[]).0, 0);
+    let fixed = host.settings();
+    let (code, said) = host.doctor(&["--clean"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("--undo puts them back"), "{said}");
+    assert_eq!(host.settings(), fixed);
+    assert_eq!(host.records().len(), 1);
+}
+
+#[test]
+fn what_somebody_else_changed_since_stays_and_is_said() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    assert_eq!(host.fix(&[]).0, 0);
+    host.set("net.ipv4.tcp_rmem", "4096 131072 600000000");
+    let (code, said) = host.doctor(&["--undo"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("somebody changed it"), "{said}");
+    assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 600000000");
+    assert_eq!(host.get("net.ipv4.tcp_sack"), "0");
+    // It stays recorded: with our value back, it can be undone.
+    host.set("net.ipv4.tcp_rmem", "4096 131072 500002816");
+    assert_eq!(host.doctor(&["--undo"]).0, 0);
+    assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 6291456");
+}
+
+#[test]
+fn the_file_for_the_next_boot_comes_and_goes() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let file = host.state.path().join("90-longhaul.conf");
+    let persist = format!("--persist={}", file.display());
+    assert_eq!(host.fix(&[&persist]).0, 0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("net.ipv4.tcp_sack = 1\n"), "{text}");
+    assert!(
+        text.contains("net.ipv4.tcp_rmem = 4096 131072 500002816\n"),
+        "{text}"
+    );
+    assert_eq!(host.doctor(&["--undo"]).0, 0);
+    assert!(!file.exists());
+
+    fs::write(&file, "vm.swappiness = 1\n").unwrap();
+    let before = host.settings();
+    let (code, said) = host.fix(&[&persist]);
+    assert_eq!(code, 2, "{said}");
+    assert_eq!(host.settings(), before);
+}
+
+#[test]
+fn records_of_namespaces_that_are_gone_are_cleaned() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let gone = Host::new();
+    assert_eq!(gone.fix(&[]).0, 0);
+    let here = Host::new();
+    let state = gone.state.path().to_str().unwrap().to_owned();
+    let clean = || {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command
+            .args(["doctor", "--clean"])
+            .env("XDG_STATE_HOME", &state);
+        let command = longhaul_linux::process::inside(&mut command, &here.netns);
+        ended(&command.output().unwrap())
+    };
+    let (code, said) = clean();
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("its namespace lives"), "{said}");
+    assert_eq!(gone.records().len(), 1);
+
+    // Somebody else's namespaces may get its number, but not while this test holds it: give the
+    // record a number that no namespace has.
+    let file = gone.records().remove(0);
+    fs::rename(&file, file.with_file_name("doctor-netns-1.json")).unwrap();
+    let (code, said) = clean();
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("its namespace is gone"), "{said}");
+    assert_eq!(gone.records().len(), 0);
+}
+
+const TABLES: &str = "
+table ip longhaul-1081 { set lease { type inet_proto; flags timeout; }; }
+table ip longhaul-1082 { set lease { type inet_proto; flags timeout; elements = { tcp timeout 1h }; }; }
+table ip longhaul-mine { set lease { type inet_proto; flags timeout; }; }
+table ip longhaul-1083 { }
+table ip other { }
+";
+
+#[test]
+fn tables_and_rules_of_dead_relays_only_are_removed() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let must = |program: &str, args: &[&str]| {
+        let (code, said) = ended(&host.command(program, args));
+        assert_eq!(code, 0, "{program} {args:?}: {said}");
+        said
+    };
+    must("nft", &[TABLES]);
+    must("ip", &["link", "set", "lo", "up"]);
+    // 0x4c48 and the ports 1081 and 1082.
+    for mark in ["1279788089", "1279788090"] {
+        let rule = [
+            "rule", "add", "fwmark", mark, "table", mark, "priority", "1000",
+        ];
+        must("ip", &rule);
+        must(
+            "ip",
+            &[
+                "route", "add", "local", "default", "dev", "lo", "table", mark, "proto", "static",
+            ],
+        );
+    }
+    let (code, said) = host.doctor(&["--clean"]);
+    assert_eq!(code, 0, "{said}");
+
+    let tables = must("nft", &["list", "tables"]);
+    for (name, stays) in [
+        ("longhaul-1081", false),
+        ("longhaul-1082", true),
+        ("longhaul-mine", true),
+        ("longhaul-1083", true),
+        ("other", true),
+    ] {
+        assert_eq!(tables.contains(name), stays, "{name}: {tables}");
+    }
+    let rules = must("ip", &["rule"]);
+    assert!(!rules.contains("0x4c480439"), "{rules}");
+    assert!(rules.contains("0x4c48043a"), "{rules}");
+    let routes = must("ip", &["route", "show", "table", "all"]);
+    assert!(!routes.contains("1279788089"), "{routes}");
+    assert!(routes.contains("1279788090"), "{routes}");
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_touched() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let before = host.settings();
+    for args in [
+        &["--rate", "10parsec"][..],
+        &["--rtt", "0s"],
+        &["--rtt", "101s"],
+        &["--connections", "0"],
+        &["--facts", "/no/such/file"],
+        &["--fix", "--rtt", "0s"],
+        &["--fix", "--only", "vm."],
+        &["--fix", "--undo"],
+        &["--only", "net."],
+        &["--fix", "--persist=/no/such/directory/x.conf"],
+    ] {
+        let (code, said) = host.doctor(args);
+        assert_eq!(code, 2, "{args:?}: {said}");
+    }
+    assert_eq!(host.settings(), before);
+    assert_eq!(host.records().len(), 0);
+}
+
+#[test]
+fn changes_need_root() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    for what in ["--fix", "--undo", "--clean"] {
+        // Nobody, in a user namespace without a mapping.
+        let output = host.command(
+            "unshare",
+            &["--user", longhaul_testbed::longhaul(), "doctor", what],
+        );
+        let (code, said) = ended(&output);
+        assert_eq!(code, 3, "{what}: {said}");
+        assert!(said.contains("needs root"), "{said}");
+    }
+    // Looking does not.
+    let output = host.command(
+        "unshare",
+        &["--user", longhaul_testbed::longhaul(), "doctor", "--json"],
+    );
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["facts"]["sysctl"]["net.ipv4.tcp_rmem"].is_string());
+}
+
+/// What `--json` says of a host with these settings, and the exit code.
+fn judge(settings: &Value) -> (i32, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("facts.json");
+    let facts = json!({"facts": {
+        "kernel": "6.12.0", "btf": true, "cpus": 8, "memory": "64GB", "page": 4096,
+        "sysctl": settings,
+    }});
+    fs::write(&file, facts.to_string()).unwrap();
+    let output = Command::new(longhaul_testbed::longhaul())
+        .args(["doctor", "--json", "--facts"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code().unwrap(), found)
+}
+
+#[test]
+fn the_exit_code_says_whether_something_limits() {
+    let (code, found) = judge(&json!({"net.ipv4.tcp_rmem": "4096 131072 500002816"}));
+    assert_eq!(code, 0, "{found}");
+    let (code, found) = judge(&json!({"net.ipv4.tcp_rmem": "4096 131072 500002815"}));
+    assert_eq!(code, 1);
+    let limits: Vec<&Value> = found["findings"].as_array().unwrap().iter().collect();
+    let limit = limits.last().unwrap();
+    assert_eq!(limit["severity"], "limit");
+    assert_eq!(limit["place"], "net.ipv4.tcp_rmem");
+    assert_eq!(
+        limit["command"],
+        "sysctl -w net.ipv4.tcp_rmem='4096 131072 500002816'"
+    );
+}
+
+#[test]
+fn what_json_printed_can_be_judged_elsewhere() {
+    let mut first = Command::new(longhaul_testbed::longhaul());
+    let first = first.args(["doctor", "--json"]).output().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("facts.json");
+    fs::write(&file, &first.stdout).unwrap();
+    let second = Command::new(longhaul_testbed::longhaul())
+        .args(["doctor", "--json", "--facts"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let parse = |output: &Output| -> Value { serde_json::from_slice(&output.stdout).unwrap() };
+    assert_eq!(parse(&first)["findings"], parse(&second)["findings"]);
+    assert_eq!(first.status, second.status);
+}

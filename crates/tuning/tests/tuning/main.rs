@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The binary and its commands of this crate, with real sockets, files and processes.
+
+mod cc_host;
+mod cc_load;
+mod cc_refusals;
+mod cc_simulate;
+mod decp_namespaces;
+mod decp_refusals;
+mod doctor;
+mod run_ack_control;
+mod run_program;
+mod run_programs;
+mod run_refusals;
+mod run_sockets;
+mod run_traces;

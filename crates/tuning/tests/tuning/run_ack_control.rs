@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul run --ack-ratio` on real sockets: a program in one network namespace fetches from a
+//! server in another, 100 Mbit/s, packet by packet.
+
+use longhaul_linux::netns::Netns;
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Instant,
+};
+
+fn sh(command: &str) -> String {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Bytes of an answer: 70 full segments.
+const ANSWER: usize = 100_000;
+
+/// Two namespaces with a wire between; they go with this value.
+struct Pair {
+    server: String,
+    client: String,
+}
+
+impl Pair {
+    fn new(name: &str) -> Self {
+        let name = format!("ack{}{name}", std::process::id());
+        let pair = Self {
+            server: format!("{name}s"),
+            client: format!("{name}c"),
+        };
+        let Self { server, client } = &pair;
+        sh(&format!(
+            "set -e
+             ip netns add {server}; ip netns add {client}
+             ip -n {server} link set lo up; ip -n {client} link set lo up
+             ip link add wan0 netns {server} type veth peer name wan0 netns {client}
+             ip -n {server} link set wan0 gso_max_segs 1
+             ip -n {server} address add 10.5.0.1/24 dev wan0
+             ip -n {client} address add 10.5.0.2/24 dev wan0
+             ip -n {server} -6 address add fd05::1/64 dev wan0 nodad
+             ip -n {client} -6 address add fd05::2/64 dev wan0 nodad
+             ip -n {server} link set wan0 up; ip -n {client} link set wan0 up
+             tc -n {server} qdisc add dev wan0 root tbf rate 100mbit burst 6000 limit 600000"
+        ));
+        pair
+    }
+
+    /// Serves connections one after the other: 100 KB for each byte that comes.
+    fn serve(&self, address: &'static str) {
+        let server = Netns::named(&self.server).unwrap();
+        let listener = server.run(|| TcpListener::bind((address, 7000))).unwrap();
+        thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    }
+
+    /// A program under `longhaul run` that asks so many times over one connection.
+    fn fetch(&self, flags: &[&str], address: &str, requests: usize) -> Child {
+        self.fetch_each_after("true", flags, address, requests)
+    }
+
+    /// It does `first` before it asks.
+    fn fetch_each_after(
+        &self,
+        first: &str,
+        flags: &[&str],
+        address: &str,
+        requests: usize,
+    ) -> Child {
+        let script = format!(
+            "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {first}; \
+             printf r >&3; head -c {ANSWER} <&3 | wc -c; done"
+        );
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command.arg("run").args(flags);
+        command.args(["--json", "-", "--", "bash", "-c", &script]);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let client = Netns::named(&self.client).unwrap();
+        client.run(|| command.spawn()).unwrap()
+    }
+
+    /// Packets that left the client.
+    fn transmitted(&self) -> u64 {
+        let path = "/sys/class/net/wan0/statistics/tx_packets";
+        let count = sh(&format!("ip netns exec {} cat {path}", self.client));
+        count.trim().parse().unwrap()
+    }
+
+    /// Probes and time-outs by which the server got over ACKs that did not come.
+    fn stalls(&self) -> u64 {
+        let text = sh(&format!(
+            "ip netns exec {} cat /proc/net/netstat",
+            self.server
+        ));
+        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let counters = names.split(' ').zip(values.split(' '));
+        let meant = counters.filter(|(name, _)| ["TCPLossProbes", "TCPTimeouts"].contains(name));
+        meant.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        sh(&format!(
+            "ip netns delete {}; ip netns delete {}",
+            self.server, self.client
+        ));
+    }
+}
+
+fn answer(mut stream: TcpStream) {
+    let bytes = vec![b'x'; ANSWER];
+    stream.set_nodelay(true).unwrap();
+    while stream.read_exact(&mut [0]).is_ok() && stream.write_all(&bytes).is_ok() {}
+}
+
+/// The record of a run, all of whose answers came whole.
+fn record(child: Child, requests: usize) -> Value {
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let lengths = String::from_utf8_lossy(&output.stdout);
+    let whole = lengths.lines().filter(|line| *line == "100000").count();
+    assert_eq!(whole, requests, "{lengths}{errors}");
+    let line = errors.lines().find(|line| line.starts_with('{'));
+    serde_json::from_str(line.expect("a record")).unwrap()
+}
+
+fn count(record: &Value, what: &str) -> u64 {
+    record["acks"][what].as_u64().unwrap()
+}
+
+/// ACKs that went, of those that the sockets made.
+fn sent(record: &Value) -> f64 {
+    let (pure, withheld, late) = (
+        count(record, "pure"),
+        count(record, "withheld"),
+        count(record, "late"),
+    );
+    assert!(pure > 0 && late <= withheld && withheld <= pure, "{record}");
+    (pure - withheld + late) as f64 / pure as f64
+}
+
+const REQUESTS: usize = 60;
+
+#[test]
+fn acks_get_fewer_and_answers_do_not_stall() {
+    for (address, name) in [("10.5.0.1", "four"), ("fd05::1", "six")] {
+        let pair = Pair::new(name);
+        pair.serve(address);
+        let all = record(
+            pair.fetch(&["--ack-ratio", "1"], address, REQUESTS),
+            REQUESTS,
+        );
+        assert_eq!(count(&all, "withheld"), 0, "{all}");
+        let before = pair.stalls();
+        let thinned = record(
+            pair.fetch(&["--ack-ratio", "8"], address, REQUESTS),
+            REQUESTS,
+        );
+        // Three quarters of the delayed ACKs; how many of them go late, and are fewer, depends on what else the machine
+        // does.
+        let [pure, withheld] = ["pure", "withheld"].map(|what| count(&thinned, what));
+        assert!(withheld * 3 > pure, "{thinned}");
+        // Were the last ACK of an answer lost, there would be one for each.
+        let stalls = pair.stalls() - before;
+        assert!(
+            stalls < REQUESTS as u64 / 3,
+            "{stalls} of {REQUESTS} stalled"
+        );
+        assert!(count(&thinned, "late") > 0, "{thinned}");
+    }
+}
+
+#[test]
+fn an_aggregate_beyond_the_ratio_is_acknowledged_at_once() {
+    let pair = Pair::new("gso");
+    // Segments come in trains of up to 64 KB: each is more than two segments.
+    sh(&format!(
+        "ip -n {0} link set wan0 gso_max_segs 65535; tc -n {0} qdisc delete dev wan0 root",
+        pair.server
+    ));
+    pair.serve("10.5.0.1");
+    let record = record(
+        pair.fetch(&["--ack-ratio", "2"], "10.5.0.1", REQUESTS),
+        REQUESTS,
+    );
+    assert!(sent(&record) > 0.8, "{record}");
+}
+
+#[test]
+fn a_killed_run_thins_no_more() {
+    let pair = Pair::new("kill");
+    // An ACK a segment.
+    sh(&format!(
+        "ip -n {} route change 10.5.0.0/24 dev wan0 src 10.5.0.2 quickack 1",
+        pair.client
+    ));
+    pair.serve("10.5.0.1");
+    let mut child =
+        pair.fetch_each_after("read go", &["--ack-ratio", "64"], "10.5.0.1", 2 * REQUESTS);
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut packets_an_answer = || {
+        let before = pair.transmitted();
+        for _ in 0..REQUESTS {
+            input.write_all(b"go\n")?;
+            output.read_exact(&mut [0; 7])?;
+        }
+        std::io::Result::Ok((pair.transmitted() - before) / REQUESTS as u64)
+    };
+    // Of 70 ACKs two go, one or two of them late, and the request.
+    let thinned = packets_an_answer().unwrap();
+    assert!(thinned < 20, "{thinned} packets an answer");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The program outlives it, and has its ACKs back.
+    let free = packets_an_answer().unwrap();
+    assert!(free > 40, "{free} packets an answer");
+}
+
+#[test]
+fn paced_acks_go_through_a_class_that_goes_with_the_run() {
+    let pair = Pair::new("pace");
+    pair.serve("10.5.0.1");
+    let tc = |what: &str| sh(&format!("tc -n {} -s {what} show dev wan0", pair.client));
+    let flags = ["--ack-pace", "500", "--ack-interface", "wan0"];
+    let start = |requests| pair.fetch_each_after("read go", &flags, "10.5.0.1", requests);
+    let ask = |child: &mut Child, answers: usize| {
+        for _ in 0..answers {
+            child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+            child
+                .stdout
+                .as_mut()
+                .unwrap()
+                .read_exact(&mut [0; 7])
+                .unwrap();
+        }
+    };
+    let mut child = start(21);
+    let began = Instant::now();
+    ask(&mut child, 20);
+    let seconds = began.elapsed().as_secs_f64();
+    let through_class = sent_packets(&tc("class"));
+    assert!(through_class > 20.0, "{}", tc("class"));
+    // What the bucket lets through in that time, with a tenth for the time before the first look.
+    assert!(
+        through_class < 500.0 * 1.1 * (seconds + 0.2),
+        "{through_class} in {seconds} s"
+    );
+    assert!(
+        sent_packets(&tc("qdisc")) >= through_class + 20.0,
+        "requests pass by the class"
+    );
+    ask(&mut child, 1);
+    record(child, 0);
+    assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
+
+    let mut killed = start(20);
+    ask(&mut killed, 1);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(tc("qdisc").contains("htb acc:"));
+    let mut next = start(1);
+    ask(&mut next, 1);
+    record(next, 0);
+    assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
+}
+
+/// The first `Sent BYTES bytes N pkt` that tc shows.
+fn sent_packets(shown: &str) -> f64 {
+    let words: Vec<_> = shown.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "Sent").expect(shown);
+    words[at + 3].parse().unwrap()
+}
+
+#[test]
+fn a_queueing_discipline_that_somebody_chose_stays() {
+    let pair = Pair::new("own");
+    sh(&format!(
+        "tc -n {} qdisc add dev wan0 root handle 7: pfifo",
+        pair.client
+    ));
+    let refused = |interface: &str| {
+        let flags = ["--ack-pace", "500", "--ack-interface", interface];
+        let output = pair
+            .fetch(&flags, "10.5.0.1", 1)
+            .wait_with_output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), said)
+    };
+    let (code, said) = refused("wan0");
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("tc qdisc delete dev wan0 root"), "{said}");
+    let (code, said) = refused("wan7");
+    assert_eq!(code, 2, "{said}");
+    let shown = sh(&format!("tc -n {} qdisc show dev wan0", pair.client));
+    assert!(shown.contains("pfifo 7:"), "{shown}");
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real `longhaul run` with a shell script as its program.
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
+};
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// No test waits longer for anything; it decides only how long a failure takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `longhaul run FLAGS -- WORDS`.
+pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.arg("run").args(flags).arg("--").args(words);
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn output(flags: &[&str], words: &[&str]) -> Output {
+    command(flags, words).output().unwrap()
+}
+
+/// What it printed, having ended well.
+pub(crate) fn printed(flags: &[&str], words: &[&str]) -> String {
+    let output = output(flags, words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A program that prints its process number once it has done what its script says, and then waits
+/// until its input ends. Ended on drop.
+pub(crate) struct Running {
+    pub(crate) longhaul: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    pub(crate) program: Pid,
+}
+
+impl Running {
+    /// `script` is bash's.
+    pub(crate) fn start(flags: &[&str], script: &str) -> Self {
+        // A signal that comes just before bash waits for a line is looked at when that has lasted a second.
+        let wait = "until read -t 1; do [ $? -gt 128 ] || break; done";
+        let script = format!("{script}\necho $$; {wait}");
+        // What is ignored (nohup, a shell's background) bash can't trap.
+        let bash = ["env", "--default-signal", "bash", "-ec", &script];
+        Self::spawn(command(flags, &bash))
+    }
+
+    /// The command prints the number.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut longhaul = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = longhaul.stdin.take();
+        let mut output = BufReader::new(longhaul.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let number = line.trim().parse().ok().and_then(Pid::from_raw);
+        Self {
+            longhaul,
+            input,
+            output,
+            program: number.unwrap_or_else(|| panic!("no number: {line:?}")),
+        }
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    pub(crate) fn longhaul(&self) -> Pid {
+        Pid::from_child(&self.longhaul)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.longhaul(), signal).unwrap();
+    }
+
+    /// A socket of the program by its descriptor's number: the same one, to be looked at.
+    pub(crate) fn socket(&self, number: i32) -> TcpStream {
+        let program = pidfd_open(self.program, PidfdFlags::empty()).unwrap();
+        let socket = pidfd_getfd(&program, number, PidfdGetfdFlags::empty());
+        socket.unwrap().into()
+    }
+
+    /// Waits for longhaul's end, while the program's input goes on.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.longhaul.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begin.elapsed() < PATIENCE, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends its input, and with it the program; its exit code and what else it printed.
+    pub(crate) fn finish(&mut self) -> (Option<i32>, String) {
+        drop(self.input.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (self.longhaul.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        drop(self.longhaul.kill());
+        drop(self.longhaul.wait());
+    }
+}
+
+/// A listener of this test's, outside the run.
+pub(crate) fn origin() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Opens a connection as descriptor 3, in bash.
+pub(crate) fn connect(to: SocketAddr) -> String {
+    format!("exec 3<>/dev/tcp/{}/{}", to.ip(), to.port())
+}
+
+/// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
+/// ALLOW_SKIP is 1.
+pub(crate) fn may_run() -> bool {
+    let missing = longhaul_linux::initial_window::attach().err();
+    let missing = missing.map(|error| error.to_string());
+    longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+}

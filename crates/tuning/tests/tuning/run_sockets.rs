@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sockets of programs that know nothing of it have the profile, and nobody else's have.
+
+use crate::run_program::{Running, connect, may_run, origin};
+use longhaul_linux::{
+    attended::{Program, Signals},
+    socket,
+    tcp_info::TcpInfo,
+    transient_cgroup::TransientCgroup,
+};
+use socket2::SockRef;
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd,
+    time::Instant,
+};
+
+fn congestion_control(stream: &TcpStream) -> String {
+    let name = SockRef::from(stream).tcp_congestion().unwrap();
+    let name = String::from_utf8(name).unwrap();
+    name.trim_end_matches('\0').to_owned()
+}
+
+/// Not the system's.
+const CC: &str = "reno";
+
+#[test]
+fn a_connection_that_a_child_of_the_program_opens_has_all_of_it() {
+    if !may_run() {
+        return;
+    }
+    let (listener, address) = origin();
+    let flags = [
+        "--cc",
+        CC,
+        "--pace",
+        "80mbit",
+        "--initial-window",
+        "64",
+        "--notsent-lowat",
+        "128KiB",
+        "--keepalive",
+        "40s",
+        "--user-timeout",
+        "30s",
+        "--mss",
+        "1200",
+        "--dscp",
+        "8",
+    ];
+    // (A subshell, whose number it prints.)
+    let script = format!("( {}; echo $BASHPID; read || : )", connect(address));
+    let mut running = Running::spawn(crate::run_program::command(
+        &flags,
+        &["bash", "-c", &script],
+    ));
+    let (other_end, _) = listener.accept().unwrap();
+    let stream = running.socket(3);
+    let socket = SockRef::from(&stream);
+    assert_eq!(congestion_control(&stream), CC);
+    assert_eq!(socket::pacing_rate(&stream).unwrap(), 10_000_000);
+    assert_eq!(TcpInfo::of(&stream).unwrap().cwnd_segments, 64);
+    assert_eq!(socket.tcp_notsent_lowat().unwrap(), 128 << 10);
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), 40);
+    assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), 10);
+    assert_eq!(socket.tcp_user_timeout().unwrap().unwrap().as_secs(), 30);
+    assert!(socket.tcp_mss().unwrap() <= 1200);
+    assert_eq!(socket.tos_v4().unwrap(), 32);
+    // The other end is this process's.
+    assert_eq!(socket::pacing_rate(&other_end).unwrap(), u64::MAX);
+    assert_eq!(TcpInfo::of(&other_end).unwrap().cwnd_segments, 10);
+    assert_eq!(running.finish().0, Some(0));
+}
+
+#[test]
+fn over_ipv6_too() {
+    if !may_run() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("[::1]:0").unwrap();
+    let flags = ["--cc", CC, "--dscp", "8"];
+    let running = Running::start(&flags, &connect(listener.local_addr().unwrap()));
+    let stream = running.socket(3);
+    assert_eq!(congestion_control(&stream), CC);
+    assert_eq!(SockRef::from(&stream).tclass_v6().unwrap(), 32);
+}
+
+/// A server of which nothing is known but its port.
+fn server(flags: &[&str]) -> (Running, SocketAddr) {
+    let script = "import os, socket\n\
+                  s = socket.create_server(('127.0.0.1', 0))\n\
+                  print(os.getpid(), flush=True)\n\
+                  print(s.getsockname()[1], flush=True)\n\
+                  c = s.accept()[0]\n\
+                  print(c.fileno(), flush=True)\n\
+                  import sys; sys.stdin.read()";
+    let mut running = Running::spawn(crate::run_program::command(
+        flags,
+        &["/usr/bin/python3", "-c", script],
+    ));
+    let port = running.line().parse().unwrap();
+    (running, SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+#[test]
+fn connections_that_come_in_have_it() {
+    if !may_run() {
+        return;
+    }
+    let flags = ["--cc", CC, "--pace", "80mbit", "--initial-window", "33"];
+    let (mut running, address) = server(&flags);
+    let client = TcpStream::connect(address).unwrap();
+    let accepted = running.line().parse().unwrap();
+    let stream = running.socket(accepted);
+    assert_eq!(congestion_control(&stream), CC);
+    assert_eq!(socket::pacing_rate(&stream).unwrap(), 10_000_000);
+    assert_eq!(TcpInfo::of(&stream).unwrap().cwnd_segments, 33);
+    assert_eq!(socket::pacing_rate(&client).unwrap(), u64::MAX);
+}
+
+#[test]
+fn a_cap_holds_from_the_first_segment_on() {
+    if !may_run() {
+        return;
+    }
+    let (listener, address) = origin();
+    let script = format!("{}; head -c 20000000 /dev/zero >&3", connect(address));
+    for (window, first) in [("64", 40), ("20", 20)] {
+        // 40 segments of 1000 bytes and their timestamps (12).
+        let flags = [
+            "--cc",
+            CC,
+            "--mss",
+            "1012",
+            "--cwnd-cap",
+            "40000B",
+            "--initial-window",
+            window,
+        ];
+        let mut before = Running::start(&flags, &connect(address));
+        let _other_end = listener.accept().unwrap();
+        assert_eq!(TcpInfo::of(before.socket(3)).unwrap().cwnd_segments, first);
+        before.finish();
+    }
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_to_end(&mut all).unwrap();
+        all.len()
+    });
+    let flags = ["--cc", CC, "--mss", "1012", "--cwnd-cap", "40000B"];
+    let mut running = Running::start(&flags, &script);
+    assert_eq!(TcpInfo::of(running.socket(3)).unwrap().cwnd_segments, 40);
+    assert_eq!(running.finish().0, Some(0));
+    assert_eq!(reader.join().unwrap(), 20_000_000);
+}
+
+#[test]
+fn a_gap_is_a_rate_by_the_segment_size() {
+    if !may_run() {
+        return;
+    }
+    let (_listener, address) = origin();
+    let flags = ["--mss", "1012", "--gap", "1ms"];
+    let running = Running::start(&flags, &connect(address));
+    assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), 1_000_000);
+}
+
+#[test]
+fn pace_alone_limits_nothing_but_is_pacing() {
+    if !may_run() {
+        return;
+    }
+    let (_listener, address) = origin();
+    let running = Running::start(&["--cc", "reno+pace"], &connect(address));
+    let stream = running.socket(3);
+    // Anything but the value for "not paced" makes the kernel pace.
+    assert_eq!(
+        socket::pacing_rate(&stream).unwrap(),
+        u64::from(u32::MAX - 1)
+    );
+    let running = Running::start(&["--cc", "reno"], &connect(address));
+    assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), u64::MAX);
+}
+
+/// The kernel works the first rate out before it sets the window: twice the window each round trip.
+#[test]
+fn a_larger_first_window_is_paced_by_its_own_size() {
+    if !may_run() {
+        return;
+    }
+    let (_listener, address) = origin();
+    let flags = [
+        "--cc",
+        "reno+pace",
+        "--mss",
+        "1012",
+        "--initial-window",
+        "64",
+    ];
+    let running = Running::start(&flags, &connect(address));
+    let info = TcpInfo::of(running.socket(3)).unwrap();
+    let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
+    let once = window * 1_000_000 / (u64::from(info.rtt_us) + 1);
+    let least = once.min(u64::from(u32::MAX - 1));
+    assert!(info.pacing_rate_bytes_per_s >= least, "{info:?}");
+}
+
+#[test]
+fn ours_is_there_for_as_long_as_the_program() {
+    if !may_run() {
+        return;
+    }
+    let (_listener, address) = origin();
+    let mut running = Running::start(&["--cc", "lh_scalable"], &connect(address));
+    let stream = running.socket(3);
+    assert_eq!(congestion_control(&stream), "lh_scalable");
+    assert_eq!(running.finish().0, Some(0));
+    // An open connection keeps it.
+    assert_eq!(congestion_control(&stream), "lh_scalable");
+}
+
+/// Lengths of IPv4 packets to a port, as they leave: trains of segments are still whole there.
+struct Capture {
+    socket: socket2::Socket,
+    port: u16,
+}
+
+impl Capture {
+    fn new(port: u16) -> Self {
+        const ETH_P_IP: u16 = 0x0800;
+        let protocol = socket2::Protocol::from(i32::from(ETH_P_IP.to_be()));
+        let kind = socket2::Type::DGRAM;
+        let socket = socket2::Socket::new(socket2::Domain::PACKET, kind, Some(protocol)).unwrap();
+        socket
+            .set_read_timeout(Some(crate::run_program::PATIENCE))
+            .unwrap();
+        Self { socket, port }
+    }
+
+    /// The next one with data.
+    fn length(&self) -> usize {
+        let mut head = [0; 64];
+        loop {
+            // What does not fit is cut off.
+            let read = (&self.socket).read(&mut head).expect("packets");
+            let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            let to = u16::from_be_bytes([head[22], head[23]]);
+            if read >= 40 && head[9] == 6 && to == self.port && length > 200 {
+                return length;
+            }
+        }
+    }
+}
+
+/// Looks at what a program sends at 100 Mbit/s, until `found` likes the lengths of 50 packets.
+fn sends(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
+    let (listener, address) = origin();
+    let flags = [&["--mss", "1012", "--pace", "100mbit"], flags].concat();
+    let script = format!("{}; cat /dev/zero >&3 & :", connect(address));
+    let script = format!("{script}\ntrap 'kill %1' EXIT");
+    let _running = Running::start(&flags, &script);
+    let (mut other_end, _) = listener.accept().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut other_end, &mut std::io::sink()));
+    let capture = Capture::new(address.port());
+    let start = Instant::now();
+    loop {
+        let lengths: Vec<_> = (0..50).map(|_| capture.length()).collect();
+        if found(&lengths) {
+            return;
+        }
+        assert!(
+            start.elapsed() < crate::run_program::PATIENCE,
+            "{flags:?}: {lengths:?}"
+        );
+    }
+}
+
+/// 20 bytes of IP, 20 of TCP, 12 of timestamps.
+const ONE_SEGMENT: usize = 1000 + 52;
+
+#[test]
+fn without_gso_each_packet_is_one_segment() {
+    if !may_run() {
+        return;
+    }
+    sends(&["--gso", "off"], |lengths| {
+        lengths.iter().all(|length| *length <= ONE_SEGMENT)
+    });
+    // Else a millisecond of the rate goes at once.
+    sends(&[], |lengths| {
+        lengths.iter().any(|length| *length > 4 * ONE_SEGMENT)
+    });
+}
+
+#[test]
+fn the_record_says_what_the_sockets_did() {
+    if !may_run() {
+        return;
+    }
+    let (listener, address) = origin();
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let path = record.path().to_str().unwrap();
+    let script = format!("{}; printf hello >&3; cat <&3", connect(address));
+    let words = ["bash", "-c", &script];
+    let child = crate::run_program::command(&["--cc", CC, "-v", "--json", path], &words)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut other_end, _) = listener.accept().unwrap();
+    let mut hello = [0; 5];
+    other_end.read_exact(&mut hello).unwrap();
+    other_end.write_all(b"and back").unwrap();
+    drop(other_end);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"and back");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("bash: 1 connection with reno"), "{said}");
+    let json: serde_json::Value = serde_json::from_reader(record.reopen().unwrap()).unwrap();
+    assert_eq!(json["exit_code"], 0);
+    assert_eq!(
+        (&json["connected"], &json["accepted"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(json["congestion_control"], CC);
+    // "and back", and the FIN's.
+    assert_eq!(json["bytes_received"], 9);
+    assert_eq!(json["refused"], serde_json::json!([]));
+}
+
+/// Nothing that `run` lets through: a congestion control that went away meanwhile.
+#[test]
+fn what_the_kernel_refuses_is_counted_with_its_reason() {
+    if !may_run() {
+        return;
+    }
+    let (listener, address) = origin();
+    let cgroup = TransientCgroup::create("longhaul-test").unwrap();
+    let profile = longhaul_congestion::profile::Profile {
+        congestion_control: Some("nobody_has_it".into()),
+        keepalive_s: Some(40),
+        ..Default::default()
+    };
+    let attached =
+        longhaul_congestion::profile::attach(&profile, cgroup.as_fd(), None, false).unwrap();
+    let signals = Signals::keep().unwrap();
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &connect(address)]);
+    let entrance = cgroup.entrance().unwrap();
+    let program = Program::start(&mut command, entrance, None, &signals).unwrap();
+    assert!(program.attend().unwrap().success());
+    let (stream, _) = listener.accept().unwrap();
+    drop(stream);
+    let counts = attached.counts().unwrap();
+    assert_eq!(counts.connected, 1);
+    let refused = longhaul_congestion::profile::Refused {
+        setting: "congestion_control",
+        sockets: 1,
+        errno: 2,
+    };
+    assert_eq!(counts.refused, [refused]);
+}

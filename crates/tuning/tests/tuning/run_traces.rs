@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul run` leaves nothing: no cgroup, no BPF program, no link, however it ends.
+
+use crate::run_program::{PATIENCE, Running, connect, may_run, origin, output};
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
+use longhaul_linux::cgroup;
+use rustix::{
+    fs::{Dir, Mode, OFlags, fstat, openat},
+    process::{Pid, Signal, kill_process},
+};
+use std::{os::fd::OwnedFd, path::Path, process::Command, time::Instant};
+
+/// What the kernel keeps for a run.
+#[derive(Debug)]
+struct Traces {
+    cgroup: String,
+    links: Vec<u32>,
+    programs: Vec<u32>,
+}
+
+impl Traces {
+    /// Of a run that goes on.
+    fn of(longhaul: Pid) -> Self {
+        let [cgroup] = &cgroups_of(longhaul)[..] else {
+            panic!("no cgroup, or several");
+        };
+        let links: Vec<_> = LinkInfoIter::default()
+            .filter(|link| match &link.info {
+                LinkTypeInfo::Cgroup(info) => info.cgroup_id == inode_of(cgroup),
+                _ => false,
+            })
+            .collect();
+        Self {
+            cgroup: cgroup.clone(),
+            links: links.iter().map(|link| link.id).collect(),
+            programs: links.iter().map(|link| link.prog_id).collect(),
+        }
+    }
+
+    fn bpf_is_gone(&self) -> bool {
+        !LinkInfoIter::default().any(|link| self.links.contains(&link.id))
+            && !ProgInfoIter::default().any(|program| self.programs.contains(&program.id))
+    }
+
+    fn cgroup_is_gone(&self) -> bool {
+        !all_cgroups().contains(&self.cgroup)
+    }
+}
+
+/// The kernel frees programs a moment after their last descriptor is closed.
+fn assert_soon(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn all_cgroups() -> Vec<String> {
+    let own = cgroup::own().unwrap();
+    let names = Dir::read_from(&own).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names
+        .filter(|name| name.starts_with("longhaul-run."))
+        .collect()
+}
+
+fn cgroups_of(longhaul: Pid) -> Vec<String> {
+    let mine = format!("longhaul-run.{longhaul}.");
+    let mut all = all_cgroups();
+    all.retain(|name| name.starts_with(&mine));
+    all
+}
+
+fn open(cgroup: &str) -> OwnedFd {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(cgroup::own().unwrap(), cgroup, flags, Mode::empty()).unwrap()
+}
+
+fn inode_of(cgroup: &str) -> u64 {
+    fstat(open(cgroup)).unwrap().st_ino
+}
+
+/// What `longhaul doctor --clean` says.
+fn cleaned() -> String {
+    let state = tempfile::tempdir().unwrap();
+    let output = Command::new(longhaul_testbed::longhaul())
+        .args(["doctor", "--clean"])
+        .env("XDG_STATE_HOME", state.path())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn doctor_removes_what_a_killed_run_left() {
+    if !may_run() {
+        return;
+    }
+    let mut running = Running::start(&[], "");
+    let traces = Traces::of(running.longhaul());
+    running.longhaul.kill().unwrap();
+    running.wait();
+    kill_process(running.program, Signal::KILL).unwrap();
+    // (Another test's run may be the one that finds it.)
+    assert_soon("doctor left the cgroup", || {
+        cleaned();
+        traces.cgroup_is_gone()
+    });
+}
+
+#[test]
+fn nothing_stays_after_a_program_s_end() {
+    if !may_run() {
+        return;
+    }
+    let mut running = Running::start(&["--pace", "1gbit", "--gso", "off"], "");
+    let traces = Traces::of(running.longhaul());
+    // The profile, and the four that tell of sockets.
+    assert_eq!(traces.links.len(), 5);
+    assert_eq!(running.finish().0, Some(0));
+    assert!(traces.cgroup_is_gone());
+    assert_soon("BPF is still there", || traces.bpf_is_gone());
+}
+
+#[test]
+fn nothing_stays_after_sigterm() {
+    if !may_run() {
+        return;
+    }
+    let mut running = Running::start(&["--pace", "1gbit"], "");
+    let traces = Traces::of(running.longhaul());
+    assert_eq!(traces.links.len(), 1);
+    running.signal(Signal::TERM);
+    assert_eq!(running.wait(), Some(143));
+    assert!(traces.cgroup_is_gone());
+    assert_soon("BPF is still there", || traces.bpf_is_gone());
+}
+
+/// The program goes on: what it has begun is worth more than its profile.
+#[test]
+fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
+    if !may_run() {
+        return;
+    }
+    let (_listener, address) = origin();
+    let mut running = Running::start(&["--pace", "80mbit"], &connect(address));
+    let traces = Traces::of(running.longhaul());
+    let stream = running.socket(3);
+    running.longhaul.kill().unwrap();
+    running.wait();
+    assert_soon("BPF is still there", || traces.bpf_is_gone());
+    // Its connection keeps what it has.
+    assert_eq!(
+        longhaul_linux::socket::pacing_rate(&stream).unwrap(),
+        10_000_000
+    );
+    assert!(output(&[], &["true"]).status.success());
+    assert!(!traces.cgroup_is_gone(), "a process is in it");
+    let stays = format!("cgroup {} stays", traces.cgroup);
+    assert!(cleaned().contains(&stays), "{}", cleaned());
+    kill_process(running.program, Signal::KILL).unwrap();
+    assert_soon("the next run left the cgroup", || {
+        assert!(output(&[], &["true"]).status.success());
+        traces.cgroup_is_gone()
+    });
+}
+
+/// Loaded for the run, by name: it would outlive the process.
+#[test]
+fn a_congestion_control_that_a_killed_run_loaded_goes_with_the_next() {
+    if !may_run() {
+        return;
+    }
+    let pinned = || Path::new("/sys/fs/bpf/longhaul/cc/hstcp").exists();
+    let mut running = Running::start(&["--cc", "lh_hstcp"], "");
+    assert!(pinned());
+    running.longhaul.kill().unwrap();
+    running.wait();
+    // (Another test's run may be the one that finds it.)
+    assert_soon("the next run left it", || {
+        assert!(output(&[], &["true"]).status.success());
+        !pinned()
+    });
+}
+
+#[test]
+fn who_stays_after_the_program_goes_back_to_where_it_came_from() {
+    if !may_run() {
+        return;
+    }
+    // (Its own output, or the test would wait for its end.)
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
+    let said = crate::run_program::printed(&["--pace", "1gbit"], &["bash", "-c", script]);
+    let sleeper = said.trim().parse().ok().and_then(Pid::from_raw).unwrap();
+    let cgroup_of = |process: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("0::"));
+        line.unwrap().to_owned()
+    };
+    assert_eq!(cgroup_of(said.trim()), cgroup_of("self"));
+    kill_process(sleeper, Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_hundred_runs_leave_as_little_as_one() {
+    if !may_run() {
+        return;
+    }
+    let mut traces = Vec::new();
+    for round in 0..100 {
+        let mut running = Running::start(&["--pace", "1gbit"], "");
+        traces.push(Traces::of(running.longhaul()));
+        assert_eq!(running.finish().0, Some(0), "round {round}");
+    }
+    assert!(traces.iter().all(Traces::cgroup_is_gone));
+    assert_soon("BPF is still there", || {
+        traces.iter().all(Traces::bpf_is_gone)
+    });
+}
