@@ -2,7 +2,7 @@
 //! Whatever stands before a block: what is read as a header is written the same, and names a block that a file can have
 //! and no more bytes than a receiver has room for.
 
-use longhaul_transfer::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
+use longhaul_transfer::protocol::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 
 pub(crate) fn check(input: &[u8]) {
     let Some(bytes) = input.first_chunk::<HEADER_LEN>() else {

@@ -3,7 +3,7 @@
 //! the same, and its paths lead nowhere else.
 
 use longhaul_store::{entry::Kind, path::RelPath};
-use longhaul_transfer::copy::message::{Answer, Order, read, write};
+use longhaul_transfer::protocol::message::{Answer, Order, read, write};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Component};
 

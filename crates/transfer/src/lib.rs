@@ -18,6 +18,7 @@
 //! copy::run(&cli.copy).unwrap();
 //! ```
 
-pub mod block;
 pub mod copy;
+pub mod protocol;
 pub mod site;
+mod transport;

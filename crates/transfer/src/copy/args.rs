@@ -2,9 +2,11 @@
 //! The command line of `longhaul copy`, as typed.
 
 use super::{patterns::Patterns, preserved::Preserved};
-use longhaul_transport::port::Control;
+use crate::{
+    protocol::options::{Pace, Ports, Streams, Switch, Transport},
+    transport::carrier::udt_control,
+};
 use longhaul_units::{BitRate, Bytes, Time};
-use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 const EXAMPLES: &str = "\
@@ -29,9 +31,9 @@ Examples:
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Read what was copied into a directory, and compare it with the hashes kept there; the source is not needed
-    Verify(super::verify::Args),
+    Verify(crate::copy::verify::Args),
     /// List the copies that movers share through a database
-    Jobs(super::movers::jobs::Args),
+    Jobs(crate::copy::movers::jobs::Args),
 }
 
 /// Copies files over many connections at once, and goes on where an interrupted copy was.
@@ -235,18 +237,6 @@ impl Args {
     }
 }
 
-/// Who decides how fast UDT sends, by its name.
-pub(super) fn udt_control(name: &str) -> Option<Control> {
-    clap::ValueEnum::from_str(name, false).ok()
-}
-
-/// What connections that carry data go over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Transport {
-    Tcp,
-    Udt,
-}
-
 impl FromStr for Transport {
     type Err = String;
 
@@ -262,13 +252,6 @@ impl FromStr for Transport {
 /// The most streams that may be asked for.
 const STREAMS_MAX: u16 = 256;
 
-/// How many connections carry data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Streams {
-    Auto,
-    Exactly(u16),
-}
-
 impl FromStr for Streams {
     type Err = String;
 
@@ -281,16 +264,6 @@ impl FromStr for Streams {
                 .ok_or_else(|| format!("want auto or 1 to {STREAMS_MAX}")),
         }
     }
-}
-
-/// How packets of all streams together are spaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Pace {
-    /// TCP spaces each stream's by its window and round trip (net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
-    Auto,
-    Off,
-    /// At most so many bits a second, in equal shares.
-    Rate(u64),
 }
 
 /// Below that a window of ten segments lasts seconds.
@@ -341,13 +314,6 @@ fn silence(text: &str) -> Result<u32, String> {
     millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
 }
 
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Switch {
-    On,
-    Off,
-}
-
 impl FromStr for Switch {
     type Err = String;
 
@@ -358,13 +324,6 @@ impl FromStr for Switch {
             _ => Err("want on or off".to_owned()),
         }
     }
-}
-
-/// Ports, the first and the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ports {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
 }
 
 impl FromStr for Ports {

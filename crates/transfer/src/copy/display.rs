@@ -2,7 +2,8 @@
 //! What is said while a copy goes on: a bar and two lines on a terminal, a line from time to time elsewhere, both on
 //! standard error; or JSON lines on standard output.
 
-use super::{args::Args, order::Planned, standing::Record};
+use super::{args::Args, standing::Record};
+use crate::protocol::report::Planned;
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_command::{note, say};
 use std::{

@@ -9,10 +9,10 @@ use super::{
     interruption,
     job::{Job, Met, Pair},
     movers,
-    order::Task,
     patience::Patience,
     standing::Record,
 };
+use crate::protocol::order::Task;
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_command::say;

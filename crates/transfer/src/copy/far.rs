@@ -2,14 +2,15 @@
 //! An end of a copy as a process of its own: here a child, over there one that ssh or a site starts. Whatever ends it, the other
 //! end and the files are as a power loss would leave them: good to go on with.
 
-use super::{
-    args::Args,
-    message,
-    order::{GREETING, Report, Role},
-    place::Host,
-    threads,
+use super::{args::Args, client, keyring::Keyring, place::Host, threads};
+use crate::{
+    protocol::{
+        message,
+        order::{GREETING, Role},
+        report::Report,
+    },
+    transport::duplex::Duplex,
 };
-use crate::site::{self, Duplex, Keyring};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::console::escaped;
 use longhaul_command::note;
@@ -68,7 +69,7 @@ impl Far {
             }
             Some(Host::Site { address, export }) => {
                 let token = keys.token(address).context("no token")?;
-                Ok((Self::at_site(site::open(address, export, token)?), None))
+                Ok((Self::at_site(client::open(address, export, token)?), None))
             }
         }?;
         far.greeted(host, last_word)?;
@@ -145,7 +146,7 @@ impl Far {
         Ok(message::read(from)?.map(Report::escaped))
     }
 
-    /// A [`super::order::Begin`], or the meeting that was put off.
+    /// A [`crate::protocol::order::Begin`], or the meeting that was put off.
     pub(super) fn tell(&mut self, message: &impl Serialize) -> Result<()> {
         message::write(&mut self.to, message)?;
         Ok(self.to.flush()?)

@@ -5,9 +5,12 @@ use super::{
     args::Args,
     display::Display,
     far::Far,
-    order::{Report, Role, StreamFigures},
     plan::Plan,
     standing::{Brought, Record, Standing},
+};
+use crate::protocol::{
+    order::Role,
+    report::{Report, StreamFigures},
 };
 use anyhow::{Result, anyhow};
 use longhaul_command::exit::Refusal;

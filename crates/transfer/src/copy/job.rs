@@ -2,14 +2,18 @@
 //! A copy as it was asked for, and how two ends of it are started and made known to each other.
 
 use super::{
-    args::{Args, Streams, Switch},
+    args::Args,
     far::Far,
     hearing::{Ending, HostNames},
-    location::Sources,
-    order::{Begin, Meeting, Options, Report, Role, Task},
+    keyring::Keyring,
     place::{Host, Place},
 };
-use crate::site::Keyring;
+use crate::protocol::{
+    options::{Options, Streams, Switch},
+    order::{Begin, Meeting, Role, Task},
+    report::Report,
+    sources::Sources,
+};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{

@@ -5,6 +5,7 @@
 //! A place is told by a digest of this boot's random number and of the file system with the path in it (proc(5), mountinfo), which
 //! is one for all mounts of it; a directory also by its number. Who does not run on the same kernel can't learn a path from it.
 
+use crate::protocol::sources::{Located, Made, Sources, Spot};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
@@ -12,7 +13,6 @@ use longhaul_store::{
     path::{RelPath, Shown},
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,92 +25,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A place on a machine.
-type Spot = [u8; 16];
-
-/// Where all sources of an end are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sources {
-    all: Vec<Located>,
-    /// Directories that any of them is in.
-    around: Vec<Spot>,
-}
-
-impl Sources {
-    /// With those of another host.
-    pub(super) fn and(mut self, other: Self) -> Self {
-        self.all.extend(other.all);
-        self.around.extend(other.around);
-        self
-    }
-
-    /// Names in the copy of those that are copied under their names.
-    pub(super) fn names(&self) -> impl Iterator<Item = &RelPath> {
-        self.all.iter().filter_map(|source| source.name.as_ref())
-    }
-
-    /// The first source that is another thing than its like on another host, as it was given. Hosts of one file system agree about
-    /// the number of a thing and, where they know it, about when it was made.
-    pub(super) fn other_than(&self, like: &Self) -> Option<String> {
-        let pairs = self.all.iter().zip(&like.all);
-        let mut others = pairs.filter(|(one, other)| match (one.made, other.made) {
-            (Some(one), Some(other)) => one.is_other_than(&other),
-            _ => false,
-        });
-        let (other, _) = others.next()?;
-        Some(Shown(&other.shown).to_string())
-    }
-
-    /// Those that are no devices, fifos or sockets, by their names in the copy.
-    pub(super) fn plain(&self) -> impl Iterator<Item = Option<&RelPath>> {
-        let plain = self.all.iter().filter(|source| !source.special);
-        plain.map(|source| source.name.as_ref())
-    }
-}
-
 fn is_special(path: &Path) -> bool {
     let found = fs::symlink_metadata(path);
     found.is_ok_and(|found| !(found.is_file() || found.is_dir() || found.is_symlink()))
 }
 
-/// One source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Located {
-    /// As it was given.
-    shown: Vec<u8>,
-    /// Its name in the copy; none if only what is in it is copied.
-    name: Option<RelPath>,
-    /// A device, a fifo or a socket.
-    special: bool,
-    /// Itself, and what is mounted in it, which has a path there.
-    spots: Vec<(Spot, Option<RelPath>)>,
-    /// None where it can't be looked at.
-    made: Option<Made>,
-}
-
-/// What tells a thing from others on whichever host of its file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Made {
-    inode: u64,
-    /// When it was made, seconds and nanoseconds, where the file system keeps that.
-    birth: Option<(i64, u32)>,
-}
-
-impl Made {
-    fn of(path: &Path) -> Option<Self> {
-        let wanted = StatxFlags::INO | StatxFlags::BTIME;
-        let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
-        let kept = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        Some(Self {
-            inode: found.stx_ino,
-            birth: kept.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
-        })
-    }
-
-    fn is_other_than(&self, other: &Self) -> bool {
-        let births = self.birth.zip(other.birth);
-        self.inode != other.inode || births.is_some_and(|(one, other)| one != other)
-    }
+fn made(path: &Path) -> Option<Made> {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    let kept = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Some(Made {
+        inode: found.stx_ino,
+        birth: kept.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
+    })
 }
 
 /// One mount of a file system.
@@ -162,7 +89,7 @@ impl Machine {
                 name,
                 special: is_special(&path),
                 spots: own.chain(mounted).collect(),
-                made: Made::of(&path),
+                made: made(&path),
             }
         });
         Sources {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a copy begins or ends: a path here, `HOST:PATH` over there, or what a site exports.
 
-use crate::site::{Address, SCHEME};
+use crate::protocol::address::{Address, SCHEME};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{
@@ -12,16 +12,16 @@ use std::{
 
 /// A path on this machine or on another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// `None` is this machine.
-    pub(super) host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// At a site, it begins with the export's name.
-    pub(super) path: OsString,
+    pub(crate) path: OsString,
 }
 
 /// Another machine, and what leads there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Host {
+pub(crate) enum Host {
     /// What ssh is given: a host, `USER@HOST`, or a name from its configuration.
     Ssh(String),
     /// What `longhaul site` exports there.
@@ -40,7 +40,7 @@ impl fmt::Display for Host {
 impl Place {
     /// As scp and rsync read it: a colon before any slash divides host and path. `[2001:db8::1]:path` is a host with
     /// colons in it; `./a:b` is a path. `longhaul://HOST[:PORT]/EXPORT/PATH` is at a site; the path is taken as it is.
-    pub(super) fn parse(text: &OsStr) -> Result<Self> {
+    pub(crate) fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
         if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
             return at_site(rest, &text.to_string_lossy());
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// Hosts that share the path, divided by commas before it: `a1,a2:/data`, `longhaul://s1,s2:7000/export/path`.
-    pub(super) fn parse_shared(text: &OsStr) -> Result<Vec<Self>> {
+    pub(crate) fn parse_shared(text: &OsStr) -> Result<Vec<Self>> {
         let bytes = text.as_bytes();
         let (before, hosts, path) = match bytes.strip_prefix(SCHEME.as_bytes()) {
             Some(rest) => {
@@ -106,7 +106,7 @@ impl Place {
     }
 
     /// The site that it is at.
-    pub(super) fn site(&self) -> Option<&Address> {
+    pub(crate) fn site(&self) -> Option<&Address> {
         match &self.host {
             Some(Host::Site { address, .. }) => Some(address),
             _ => None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a dry run says would be done, one by one and in total.
 
-use super::order::{Action, Planned};
+use crate::protocol::report::{Action, Planned};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longhaul_store::path::Shown;
 use longhaul_units::Bytes;

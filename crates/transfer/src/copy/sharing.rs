@@ -5,11 +5,11 @@
 //! One makes a file in the target's directory under a name that nobody else has, and the others look for it. Nothing is made at a
 //! source: there numbers and birth times are compared.
 
-use super::{
-    far::Far,
-    job::Job,
-    location::Sources,
-    order::{Meeting, Report, Role, Task},
+use super::{far::Far, job::Job};
+use crate::protocol::{
+    order::{Meeting, Role, Task},
+    report::Report,
+    sources::Sources,
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a copy stands, from what both ends have told so far.
 
-use super::{
-    order::{Progress, Role, StreamFigures},
-    patience::Gain,
-    plan::Plan,
+use super::{patience::Gain, plan::Plan};
+use crate::protocol::{
+    order::Role,
+    report::{Progress, StreamFigures},
 };
 use longhaul_scheduling::{End, Measured, Verdict};
 use longhaul_units::{BitRate, Bytes, Time};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul site`, as typed.
 
-use super::address::PORT;
-use crate::copy::Ports;
+use crate::protocol::{address::PORT, options::Ports};
 use longhaul_units::Time;
 use std::{
     fmt,

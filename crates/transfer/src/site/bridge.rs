@@ -2,8 +2,8 @@
 //! An end of a copy for a client: a process of this very program, confined, whose standard input and output are the
 //! client's connection. It ends with it.
 
-use super::{stop::Stopped, visit::Tls};
-use crate::copy::{Account, Confinement, message};
+use super::{account::Account, stop::Stopped, visit::Tls};
+use crate::protocol::{admission::Confinement, message};
 use anyhow::{Context as _, Result};
 use std::{
     io,

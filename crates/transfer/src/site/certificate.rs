@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a listener shows, and the key for it.
 
-use crate::copy;
+use crate::transport::identity::provider;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
@@ -46,7 +46,7 @@ impl Certificate {
 
     /// Accepts TLS 1.3 connections that speak `protocol` in it (RFC 7301).
     pub(super) fn acceptor(&self, protocol: &[u8]) -> Result<TlsAcceptor> {
-        let mut tls = ServerConfig::builder_with_provider(copy::provider())
+        let mut tls = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_no_client_auth()
             .with_single_cert(self.chain.clone(), self.key.clone_key())?;

@@ -4,10 +4,12 @@
 use super::{
     args::{Args, Named},
     certificate::Certificate,
-    keyring::Keyring,
     state::State,
 };
-use crate::copy::{self, Ports};
+use crate::{
+    copy::{keyring::Keyring, location::real, place::Place},
+    protocol::options::Ports,
+};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{
@@ -102,7 +104,7 @@ impl Config {
 
 /// Nobody is offered what lets in: the key and the tokens, or the key of a certificate.
 fn keep_secrets(args: &Args, exports: &BTreeMap<String, Export>, state: &State) -> Result<()> {
-    let real = |path: &Path| copy::real(path).unwrap_or_else(|| path.to_owned());
+    let real = |path: &Path| real(path).unwrap_or_else(|| path.to_owned());
     let of_state = real(state.directory());
     let of_certificate = args.certificate.as_deref().map(real);
     for (name, export) in exports {
@@ -145,9 +147,12 @@ fn mirrors(args: &Args, exports: &BTreeMap<String, Export>) -> Result<Vec<Mirror
         let export = exports.get(name).ok_or_else(|| {
             Refusal::usage(format!("mirror {name}: there is no export of that name"))
         })?;
-        let site = copy::site_of(to.as_os_str())?.ok_or_else(|| {
-            Refusal::usage(format!("mirror {name}: want NAME=longhaul://SITE/EXPORT"))
-        })?;
+        let site = Place::parse(to.as_os_str())?
+            .site()
+            .cloned()
+            .ok_or_else(|| {
+                Refusal::usage(format!("mirror {name}: want NAME=longhaul://SITE/EXPORT"))
+            })?;
         Keyring::find(&[site], None)?;
         found.push(Mirrored {
             export: name.clone(),

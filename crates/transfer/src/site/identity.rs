@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who a site is: a key that stays, made at the first start. Clients know its fingerprint from their tokens.
 
-use super::{certificate::Certificate, state::State, token::Fingerprint};
+use super::{certificate::Certificate, state::State};
+use crate::protocol::token::Fingerprint;
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use sha2::{Digest, Sha256};

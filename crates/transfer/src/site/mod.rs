@@ -6,19 +6,15 @@
 //! (`bridge`). `longhaul copy` comes in by `client`. The same directories are there for HTTP clients (`http`),
 //! and copied on to other sites (`mirror`).
 
-mod address;
+mod account;
 mod args;
 mod bridge;
 mod certificate;
-mod client;
 mod config;
 mod daemon;
 mod door;
-mod duplex;
 mod http;
 mod identity;
-mod keyring;
-mod knock;
 mod lines;
 mod mirror;
 mod news;
@@ -26,18 +22,13 @@ mod record;
 mod refusals;
 mod state;
 mod stop;
-mod token;
 mod token_command;
 mod tokens;
 mod vestibule;
 mod visit;
 
-pub(crate) use address::{Address, SCHEME};
 pub use args::Args;
-pub(crate) use client::open;
-pub(crate) use duplex::Duplex;
 pub use http::xml;
-pub(crate) use keyring::Keyring;
 
 use args::Command;
 

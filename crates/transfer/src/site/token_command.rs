@@ -5,9 +5,9 @@ use super::{
     args::TokenCommand,
     identity::Identity,
     state::State,
-    token::{Secret, Token},
     tokens::{Grant, Tokens},
 };
+use crate::protocol::token::{Secret, Token};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::say;

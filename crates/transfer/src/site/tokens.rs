@@ -2,10 +2,8 @@
 //! The tokens that a site has given out: of each a hash, whose it is and what it is for. The file is read for every
 //! client anew, so that a token counts from when it was made until it was removed.
 
-use super::{
-    state::{Lock, State},
-    token::Secret,
-};
+use super::state::{Lock, State};
+use crate::protocol::token::Secret;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::exit::Refusal;

@@ -2,10 +2,10 @@
 //! A client from its connection to the end of a copy that it gets.
 
 use super::{
+    account::Account,
     bridge::{bridge, lock},
     config::Config,
     identity::Identity,
-    knock::{ASK_LEN_MAX, Answer, Ask, PATIENCE, PROTOCOL},
     news::News,
     record::{Record, Records},
     refusals::{Cause, Refusals},
@@ -13,7 +13,13 @@ use super::{
     tokens::Tokens,
     vestibule::{Room, Vestibule},
 };
-use crate::copy::{self, Account, Confinement, message};
+use crate::{
+    protocol::{
+        admission::{ASK_LEN_MAX, Answer, Ask, Confinement, PATIENCE, PROTOCOL},
+        message,
+    },
+    transport::connection::{SILENCE, end_when_silent},
+};
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::note;
 use std::{
@@ -185,7 +191,7 @@ async fn receive(
     socket: TcpStream,
     client: SocketAddr,
 ) -> Result<Option<(Tls, Admission)>> {
-    copy::end_when_silent(&socket, copy::SILENCE)?;
+    end_when_silent(&socket, SILENCE)?;
     socket.set_nodelay(true)?;
     // A socket for both families has IPv4 addresses in the clothes of IPv6.
     let at = socket.local_addr()?.ip().to_canonical();

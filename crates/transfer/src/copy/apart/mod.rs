@@ -7,15 +7,17 @@ mod crew;
 mod teller;
 mod union;
 
-use super::{
-    args::Apart,
-    driver::converse,
-    hearing::Hearing,
-    job::{Job, Pair},
-    order::{Pass, Task},
-    sharing,
-    standing::Record,
-    threads,
+use crate::{
+    copy::{
+        args::Apart,
+        driver::converse,
+        hearing::Hearing,
+        job::{Job, Pair},
+        sharing,
+        standing::Record,
+        threads,
+    },
+    protocol::order::{Pass, Task},
 };
 use anyhow::{Result, anyhow, bail};
 use crew::Crew;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of one share, told to who hears of all.
 
-use crate::copy::{
-    hearing::Listener,
-    order::{Progress, Report, Role},
-    patience::Gain,
+use crate::{
+    copy::{hearing::Listener, patience::Gain},
+    protocol::{
+        order::Role,
+        report::{Progress, Report},
+    },
 };
 use std::sync::mpsc::Sender;
 

@@ -5,10 +5,15 @@
 //! Each host says what it has in the order of a scan, so that two of one name meet and nothing of it has to be kept but
 //! pieces.
 
-use crate::copy::{
-    hearing::{Hearing, Listener as _},
-    job::Job,
-    order::{Found, Report, Role, Task},
+use crate::{
+    copy::{
+        hearing::{Hearing, Listener as _},
+        job::Job,
+    },
+    protocol::{
+        order::{Role, Task},
+        report::{Found, Report},
+    },
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;

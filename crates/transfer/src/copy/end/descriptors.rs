@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the descriptors of an end are for, and how many it needs at least.
 
-use crate::copy::order::Role;
+use crate::protocol::order::Role;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 

@@ -2,7 +2,7 @@
 //! What an end measures of itself: the time of its threads, and the sockets of its streams.
 
 use super::stopwatch::{Course, Seen, Stopwatch, read};
-use crate::copy::connection::Handle;
+use crate::transport::connection::Handle;
 use longhaul_linux::{
     limiter::{Limiter, Look, limiter},
     tcp_info::TcpInfo,

@@ -8,16 +8,21 @@
 )]
 
 use super::{Reporter, reach::Reach, receiver, source};
-use crate::block::{Content, HEADER_LEN, Header};
-use crate::copy::{
-    args::{Pace, Streams, Switch, Transport},
-    carrier::Carrier,
-    connection::{Connection, Purpose},
-    identity::{Identity, Responder},
-    location::Sources,
-    message::{self, Answer, Need, Order, Outcome, Share},
-    order::{Begin, Meeting, Options, Progress, Role, Task},
-    samples::{entry, file},
+use crate::{
+    copy::samples::{entry, file},
+    protocol::{
+        block::{Content, HEADER_LEN, Header},
+        message::{self, Answer, Need, Order, Outcome, Share},
+        options::{Options, Pace, Streams, Switch, Transport},
+        order::{Begin, Meeting, Role, Task},
+        report::Progress,
+        sources::Sources,
+    },
+    transport::{
+        carrier::Carrier,
+        connection::{Connection, Purpose},
+        identity::{Identity, Responder},
+    },
 };
 use anyhow::Result;
 use longhaul_store::{

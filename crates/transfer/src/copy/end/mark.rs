@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the targets on several hosts see the same directory: one makes a file there, and the others look for it.
 
-use super::{Reporter, reach::Reach, receiver::refuse_within};
-use crate::copy::{
+use super::{Reporter, reach::Reach, receiver::planning::refuse_within};
+use crate::protocol::{
     message,
-    order::{Begin, Meeting, Options, Progress, Report},
+    options::Options,
+    order::{Begin, Meeting},
+    report::{Progress, Report},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;

@@ -3,13 +3,18 @@
 //! opened anew, under a new number.
 
 use super::{Reporter, watched::Watched};
-use crate::copy::{
-    args::{Ports, Switch, Transport, udt_control},
-    carrier::Carrier,
-    connection::{Connection, HANDSHAKE, Handle, Purpose, end_when_silent},
-    identity::{Identity, Initiator, Responder},
-    order::{Begin, Meeting, Options, Report},
-    threads,
+use crate::{
+    copy::threads,
+    protocol::{
+        options::{Options, Ports, Switch, Transport},
+        order::{Begin, Meeting},
+        report::Report,
+    },
+    transport::{
+        carrier::{Carrier, udt_control},
+        connection::{Connection, HANDSHAKE, Handle, Purpose, end_when_silent},
+        identity::{Identity, Initiator, Responder},
+    },
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;

@@ -17,23 +17,25 @@ mod stopwatch;
 mod survey;
 mod watched;
 
-use super::{
-    identity::Identity,
-    message,
-    order::{Begin, GREETING, Meeting, Options, Progress, Report, Role, Task},
+use crate::{
+    protocol::{
+        message,
+        options::Options,
+        order::{Begin, GREETING, Meeting, Role, Task},
+        report::{Progress, Report},
+    },
+    transport::identity::Identity,
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_store::filter::Filter;
+use meeting::Occupied;
+use reach::Reach;
 use std::{
     io::{self, Write},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
-
-use meeting::Occupied;
-pub(crate) use reach::Confinement;
-use reach::Reach;
 
 /// Where reports go; any thread may.
 #[derive(Clone)]

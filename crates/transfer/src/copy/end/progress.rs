@@ -2,9 +2,9 @@
 //! How far an end is, told to the driver twice a second.
 
 use super::{Reporter, gauges::Gauges};
-use crate::copy::{
-    order::{Progress, Report},
-    threads,
+use crate::{
+    copy::threads,
+    protocol::report::{Progress, Report},
 };
 use anyhow::Result;
 use std::{

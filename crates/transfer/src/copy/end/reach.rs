@@ -2,37 +2,25 @@
 //! What an end may touch: all that its user may, or, if a site started it for a client, one exported directory and
 //! nothing beyond it, whatever the client says.
 
-use crate::copy::{
-    args::{Ports, Switch},
-    location, message,
-    order::{Begin, Meeting, Options, Role},
+use crate::{
+    copy::location,
+    protocol::{
+        admission::Confinement,
+        message,
+        options::{Options, Switch},
+        order::{Begin, Meeting, Role},
+    },
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{origin, path::RelPath, root::Root, scan::Source};
-use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsStr,
     io,
-    net::IpAddr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-/// What a site tells the end that it starts, before the client says anything.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Confinement {
-    /// What the export is called: the first name of every path.
-    pub(crate) export: String,
-    /// Where it is.
-    pub(crate) directory: PathBuf,
-    pub(crate) writable: bool,
-    /// Where the client reached the site: there data comes in, and nowhere else.
-    pub(crate) at: IpAddr,
-    /// The site's ports for data; none is any.
-    pub(crate) ports: Option<Ports>,
-}
 
 /// What an end may touch.
 #[derive(Debug)]
@@ -226,7 +214,7 @@ impl Confinement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::args::{Pace, Streams, Transport};
+    use crate::protocol::options::{Pace, Streams, Transport};
     use std::{fs, os::unix::fs::symlink};
     use tempfile::TempDir;
 

@@ -4,11 +4,14 @@
 use super::{
     Reporter, end_with_standard_input,
     reach::Reach,
-    source::{Scanning, shares},
+    source::{scanning::Scanning, shares},
 };
-use crate::copy::{
-    order::{Begin, Found, Progress, Report},
-    threads,
+use crate::{
+    copy::threads,
+    protocol::{
+        order::Begin,
+        report::{Found, Progress, Report},
+    },
 };
 use anyhow::Result;
 use longhaul_store::{entry::Kind, scan::Item};

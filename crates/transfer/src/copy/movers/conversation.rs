@@ -2,11 +2,16 @@
 //! A conversation about extents: its ends stay, and get another extent before they are done with the last.
 
 use super::{POLL_EVERY, Said, TICK, holding::Holding, mover::Mover, work::Work};
-use crate::copy::{
-    far::Far,
-    hearing::{Ending, LAST_WORDS},
-    job::Met,
-    order::{Extent, Progress, Report, Role, Task, Word},
+use crate::{
+    copy::{
+        far::Far,
+        hearing::{Ending, LAST_WORDS},
+        job::Met,
+    },
+    protocol::{
+        order::{Extent, Role, Task, Word},
+        report::{Progress, Report},
+    },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;

@@ -20,7 +20,7 @@ Examples:
 /// Lists the copies that movers share through a database.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(in crate::copy) struct Args {
+pub(crate) struct Args {
     /// The database, postgresql://USER@HOST/NAME, or @FILE whose first line says so
     #[arg(long, value_name = "URL")]
     leases: String,
@@ -50,7 +50,7 @@ struct Shown {
     movers: Vec<String>,
 }
 
-pub(in crate::copy) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let board = open(&args.leases)?;
     let jobs = board.jobs()?;
     let Some(number) = &args.forget else {

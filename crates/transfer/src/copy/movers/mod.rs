@@ -13,13 +13,15 @@ mod mover;
 mod planning;
 mod work;
 
-use super::{
-    hearing::{Hearing, Listener as _},
-    job::Job,
-    order::{Progress, Role},
-    sharing,
-    standing::{Brought, Record, Standing},
-    threads,
+use crate::{
+    copy::{
+        hearing::{Hearing, Listener as _},
+        job::Job,
+        sharing,
+        standing::{Brought, Record, Standing},
+        threads,
+    },
+    protocol::{order::Role, report::Progress},
 };
 use anyhow::{Result, bail};
 use mover::Mover;

@@ -2,9 +2,12 @@
 //! The mover that finds out what there is, and adds the extents of it while others copy them already.
 
 use super::{mover::Mover, work::new_extent};
-use crate::copy::{
-    hearing::Ending,
-    order::{Content, Extent, Found, Report, Role, Task},
+use crate::{
+    copy::hearing::Ending,
+    protocol::{
+        order::{Content, Extent, Role, Task},
+        report::{Found, Report},
+    },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -43,7 +46,7 @@ impl Mover<'_> {
         planned
     }
 
-    fn survey(&self, held: &mut super::holding::Holding<'_>) -> Result<Ending> {
+    fn survey(&self, held: &mut crate::copy::movers::holding::Holding<'_>) -> Result<Ending> {
         let mut planner = Planner {
             extent: self.job.args.extent.map(longhaul_units::Bytes::get),
             gathered: BTreeMap::new(),
@@ -56,7 +59,7 @@ impl Mover<'_> {
         loop {
             self.check_presence()?;
             held.renew()?;
-            match from.recv_timeout(super::TICK) {
+            match from.recv_timeout(crate::copy::movers::TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
                     for (file, version) in found.into_iter().filter_map(file) {

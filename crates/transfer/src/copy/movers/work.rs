@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A copy as the database has it: a job whose first extent is to plan the others.
 
-use crate::copy::{
-    job::Job,
-    order::{Content, Extent},
-    place::Place,
+use crate::{
+    copy::{job::Job, place::Place},
+    protocol::order::{Content, Extent},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -34,11 +33,11 @@ impl Work {
 }
 
 /// A copy that movers share.
-pub(in crate::copy) struct Shared {
+pub(crate) struct Shared {
     pub(super) board: Board,
     pub(super) job: longhaul_leases::Job,
     /// The pair of hosts that worked last.
-    pub(in crate::copy) pair: usize,
+    pub(crate) pair: usize,
 }
 
 impl Shared {
@@ -65,7 +64,7 @@ impl Shared {
     }
 
     /// Nothing of it stays in the database.
-    pub(in crate::copy) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         if let Err(error) = self.board.forget(self.job) {
             note!("longhaul: the job stays in {}: {error}", self.board.label());
         }

@@ -3,10 +3,12 @@
 //! name is anything.
 
 use super::{Answer, listing::Room, said};
-use crate::site::{
-    config::Config,
-    token::{Fingerprint, Token},
-    tokens::{Grant, Tokens},
+use crate::{
+    protocol::token::{Fingerprint, Token},
+    site::{
+        config::Config,
+        tokens::{Grant, Tokens},
+    },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{
@@ -137,7 +139,7 @@ fn token(shown: &HeaderValue) -> Option<Token> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::token::Secret;
+    use crate::protocol::token::Secret;
 
     #[test]
     fn a_token_is_a_bearer_s_or_a_password() {

@@ -20,20 +20,23 @@ mod tree;
 mod upload;
 pub mod xml;
 
-pub(super) use process::{keep, run};
+pub(super) use process::keep;
+pub(super) use process::run;
 
-use super::{
-    args::Scheme,
-    certificate::Certificate,
-    config::Config,
-    identity::Identity,
-    knock::PATIENCE,
-    record::{Record, Records},
-    refusals::{Cause, Refusals},
-    stop::Stopped,
-    vestibule::{self, Vestibule},
+use crate::{
+    protocol::admission::PATIENCE,
+    site::{
+        args::Scheme,
+        certificate::Certificate,
+        config::Config,
+        identity::Identity,
+        record::{Record, Records},
+        refusals::{Cause, Refusals},
+        stop::Stopped,
+        vestibule::{self, Vestibule},
+    },
+    transport::connection::{SILENCE, end_when_silent},
 };
-use crate::copy;
 use access::{Refusal, Visitor};
 use anyhow::Result;
 use audit::Entry;
@@ -118,7 +121,7 @@ impl Http {
             self.refuse(client, Cause::Crowd, "too many connections");
             return;
         };
-        if copy::end_when_silent(&socket, copy::SILENCE).is_err() {
+        if end_when_silent(&socket, SILENCE).is_err() {
             return;
         }
         tokio::select! {

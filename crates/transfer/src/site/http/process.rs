@@ -43,7 +43,7 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Serves the listener that is standard input, until the site says that it is enough or is gone. What happens goes to
 /// standard output, as JSON.
-pub(in crate::site) fn run(config: Config, scheme: Scheme) -> Result<()> {
+pub(crate) fn run(config: Config, scheme: Scheme) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // A site that was gone before that has left nobody who reads.
     std::io::stdout().write_all(b"\n").context("no site")?;
@@ -73,7 +73,7 @@ async fn serve(listener: TcpListener, http: Arc<Http>) -> Result<()> {
 }
 
 /// Has a process serve the listener, and another when it ends, until the site does.
-pub(in crate::site) async fn keep(
+pub(crate) async fn keep(
     listener: tokio::net::TcpListener,
     scheme: Scheme,
     news: Arc<News>,

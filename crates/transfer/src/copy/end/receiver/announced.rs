@@ -7,12 +7,13 @@ use super::{
     pieces::of_pieces,
     state::{State, Waiting},
 };
-use crate::copy::{
-    connection::Connection,
-    end::attributes,
-    message::{self, Answer, Need, Order, Outcome, Share},
-    order::{Pass, Task},
-    threads,
+use crate::{
+    copy::{end::attributes, threads},
+    protocol::{
+        message::{self, Answer, Need, Order, Outcome, Share},
+        order::{Pass, Task},
+    },
+    transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::exit::Refusal;

@@ -2,8 +2,7 @@
 //! A file of several blocks on its way.
 
 use super::pieces::Wanted;
-use crate::block::Content;
-use crate::copy::message::Share;
+use crate::protocol::{block::Content, message::Share};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},

@@ -7,9 +7,9 @@ use super::{
     arriving::said,
     state::{Shared, State},
 };
-use crate::copy::{
-    message::{Answer, Outcome, Share},
-    threads,
+use crate::{
+    copy::threads,
+    protocol::message::{Answer, Outcome, Share},
 };
 use anyhow::Result;
 use longhaul_scheduling::Stage;

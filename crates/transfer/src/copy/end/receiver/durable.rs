@@ -6,9 +6,9 @@ use super::{
     arriving::{Large, Named, in_its_place},
     state::{State, Written},
 };
-use crate::copy::{
-    args::Switch,
+use crate::protocol::{
     message::{Answer, Outcome},
+    options::Switch,
 };
 use longhaul_scheduling::Stage;
 use longhaul_store::{
@@ -22,7 +22,7 @@ use longhaul_store::{
 use std::{sync::Arc, time::Duration};
 
 /// How long written blocks may wait to become durable: a kill costs what a path carries in this time and while the
-/// disk syncs, at most [`super::state::AT_RISK_MAX`], and what is under way.
+/// disk syncs, at most [`crate::copy::end::receiver::state::AT_RISK_MAX`], and what is under way.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A file that has its name.

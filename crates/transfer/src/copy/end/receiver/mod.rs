@@ -12,29 +12,36 @@ mod comparing;
 mod durable;
 mod forgetting;
 mod pieces;
-mod planning;
+pub(super) mod planning;
 mod receiving;
 mod special;
 mod state;
 
-use super::{
-    Reporter, end_with_standard_input, get_ready,
-    meeting::{Lines, Opener, Streams, meet},
-    progress::Tally,
-    reach::Reach,
-};
-use crate::copy::{
-    connection::Connection,
-    identity::Identity,
-    message::{Answer, Outcome},
-    order::{Begin, Options, Progress, Report, Task},
-    outbox::{Outbox, Sender, outbox},
-    threads,
+use crate::{
+    copy::{
+        end::{
+            Reporter, end_with_standard_input, get_ready,
+            meeting::{Lines, Opener, Streams, meet},
+            progress::Tally,
+            reach::Reach,
+        },
+        threads,
+    },
+    protocol::{
+        message::{Answer, Outcome},
+        options::Options,
+        order::{Begin, Task},
+        report::{Progress, Report},
+    },
+    transport::{
+        connection::Connection,
+        identity::Identity,
+        outbox::{Outbox, Sender, outbox},
+    },
 };
 use anyhow::Result;
 use longhaul_scheduling::streams::STREAMS_MAX;
 use longhaul_store::{path::RelPath, root::Root};
-pub(super) use planning::refuse_within;
 use state::{Room, Shared};
 use std::sync::Arc;
 

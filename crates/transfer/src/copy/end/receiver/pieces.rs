@@ -5,7 +5,7 @@ use super::{
     Target,
     arriving::{directory, in_its_place},
 };
-use crate::copy::message::{Outcome, Share};
+use crate::protocol::message::{Outcome, Share};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{

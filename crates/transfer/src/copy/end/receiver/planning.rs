@@ -2,11 +2,17 @@
 //! A dry run: what would be done is said, and nothing is.
 
 use super::{Target, special};
-use crate::copy::{
-    end::{filter, reach::Reach},
-    location::{self, Machine},
-    message::Outcome,
-    order::{Action, Begin, Options, Planned, Report},
+use crate::{
+    copy::{
+        end::{filter, reach::Reach},
+        location::{self, Machine},
+    },
+    protocol::{
+        message::Outcome,
+        options::Options,
+        order::Begin,
+        report::{Action, Planned, Report},
+    },
 };
 use anyhow::Result;
 use longhaul_store::{
@@ -39,7 +45,7 @@ pub(super) fn target(
 }
 
 /// Refuses a target in what is copied, before anything is made; where it is, if that is known.
-pub(in crate::copy::end) fn refuse_within(
+pub(crate) fn refuse_within(
     reach: &Reach,
     path: &[u8],
     begin: &Begin,

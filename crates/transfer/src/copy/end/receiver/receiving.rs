@@ -6,8 +6,14 @@ use super::{
     arriving::{apply, directory, in_its_place, unless_busy},
     state::{State, Written},
 };
-use crate::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
-use crate::copy::{args::Switch, connection::Connection, message::Outcome};
+use crate::{
+    protocol::{
+        block::{BLOCK_LEN, Content, HEADER_LEN, Header},
+        message::Outcome,
+        options::Switch,
+    },
+    transport::connection::Connection,
+};
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{

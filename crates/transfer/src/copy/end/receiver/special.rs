@@ -2,7 +2,7 @@
 //! Devices, fifos and sockets as targets. A copy gives its name to a new file, so they would be gone: as root, `copy FILE /dev/null`
 //! would leave a machine without it. Such a target is refused, but for a source that is one, too.
 
-use crate::copy::{end::reach::Reach, order::Begin};
+use crate::{copy::end::reach::Reach, protocol::order::Begin};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::path::Shown;

@@ -2,11 +2,14 @@
 //! What all threads of a target share.
 
 use super::{
-    super::{attributes::Attributes, descriptors, watched::Watched},
     arriving::{Large, Named},
     comparing::Comparison,
 };
-use crate::copy::{connection::Handle, message::Share};
+use crate::{
+    copy::end::{attributes::Attributes, descriptors, watched::Watched},
+    protocol::message::Share,
+    transport::connection::Handle,
+};
 use longhaul_store::{
     blocks::Blocks,
     entry::{Entry, Kind},
@@ -29,7 +32,7 @@ const BATCH_MAX: usize = 256;
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
 /// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
-const UNSETTLED_MAX: u64 = crate::copy::end::source::UNSETTLED_MAX as u64 + 1024;
+const UNSETTLED_MAX: u64 = crate::copy::end::source::state::UNSETTLED_MAX as u64 + 1024;
 
 /// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
 const BUSY_MAX: Time = Time::from_secs(3);

@@ -6,7 +6,7 @@ use super::{
     sending::{Lost, SourceFile},
     state::{Shared, State},
 };
-use crate::copy::message::Order;
+use crate::protocol::message::Order;
 use longhaul_store::entry::{Entry, Kind};
 use std::{
     sync::Arc,

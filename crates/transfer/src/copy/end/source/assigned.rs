@@ -3,10 +3,13 @@
 //! hears when all of one is durable.
 
 use super::{Source, scanning::file_of, sending::SourceFile};
-use crate::copy::{
-    message::{self, Order, Share},
-    order::{Content, Extent, Report, Word},
-    threads,
+use crate::{
+    copy::threads,
+    protocol::{
+        message::{self, Order, Share},
+        order::{Content, Extent, Word},
+        report::Report,
+    },
 };
 use longhaul_store::{
     entry::{Entry, Kind, Version},

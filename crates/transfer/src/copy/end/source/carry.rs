@@ -5,9 +5,14 @@ use super::{
     Source,
     sending::{Lost, Sending, SourceFile},
 };
-use crate::block::{BLOCK_LEN, Content, Header};
-use crate::copy::{
-    args::Switch, connection::Connection, end::gauges::Gauge, message::Order, opened::Opened,
+use crate::{
+    copy::{end::gauges::Gauge, opened::Opened},
+    protocol::{
+        block::{BLOCK_LEN, Content, Header},
+        message::Order,
+        options::Switch,
+    },
+    transport::connection::Connection,
 };
 use anyhow::{Result, bail};
 use longhaul_linux::clock;

@@ -6,7 +6,7 @@ use super::{
     sending::{Lost, SourceFile},
     state::{Shared, State},
 };
-use crate::copy::{message::Order, threads};
+use crate::{copy::threads, protocol::message::Order};
 use longhaul_scheduling::Stage;
 use longhaul_store::blocks::FileHash;
 use std::sync::Arc;

@@ -10,27 +10,35 @@ mod carry;
 mod hashing;
 mod limit;
 mod placed;
-mod scanning;
+pub(super) mod scanning;
 mod sending;
-mod state;
+pub(super) mod state;
 mod streams;
 mod tuning;
 
-use super::{
-    Reporter, end_with_standard_input, get_ready,
-    meeting::{Lines, Opener, Streams, meet},
-    progress::Tally,
-    reach::Reach,
-};
-use crate::copy::{
-    args::Switch,
-    connection::Connection,
-    identity::Identity,
-    location::{Machine, Sources},
-    message::{self, Answer, Need, Order, Outcome},
-    order::{Begin, Progress, Report, Task},
-    outbox::{Outbox, Sender, outbox},
-    threads,
+use crate::{
+    copy::{
+        end::{
+            Reporter, end_with_standard_input, get_ready,
+            meeting::{Lines, Opener, Streams, meet},
+            progress::Tally,
+            reach::Reach,
+        },
+        location::Machine,
+        threads,
+    },
+    protocol::{
+        message::{self, Answer, Need, Order, Outcome},
+        options::Switch,
+        order::{Begin, Task},
+        report::{Progress, Report},
+        sources::Sources,
+    },
+    transport::{
+        connection::Connection,
+        identity::Identity,
+        outbox::{Outbox, Sender, outbox},
+    },
 };
 use anyhow::{Result, bail, ensure};
 use assigned::Assignment;
@@ -44,7 +52,6 @@ use longhaul_store::{
 };
 pub(super) use scanning::Scanning;
 use state::Shared;
-pub(super) use state::UNSETTLED_MAX;
 use std::{
     ffi::OsStr,
     ops::Range,

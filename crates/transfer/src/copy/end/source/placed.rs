@@ -2,7 +2,7 @@
 //! What of a tree goes to one of several hosts that each keep a share of it.
 
 use super::{Source, scanning::file_of, sending::SourceFile};
-use crate::copy::{message::Share, order::Task};
+use crate::protocol::{message::Share, order::Task};
 use longhaul_scheduling::placement::Kept;
 use longhaul_store::{
     blocks::BLOCK,

@@ -2,10 +2,12 @@
 //! The thread that finds what there is to copy and announces it.
 
 use super::{Source, refused, sending::SourceFile};
-use crate::copy::{
-    end::{filter, reach::Reach},
-    message::{Order, Share},
-    order::{Begin, Task},
+use crate::{
+    copy::end::{filter, reach::Reach},
+    protocol::{
+        message::{Order, Share},
+        order::{Begin, Task},
+    },
 };
 use anyhow::Result;
 use longhaul_scheduling::Stage;
@@ -20,10 +22,10 @@ use std::{fmt::Display, sync::Arc};
 
 /// A scan that may begin.
 #[derive(Debug)]
-pub(in crate::copy::end) struct Scanning(pub(in crate::copy::end) Scan);
+pub(crate) struct Scanning(pub(crate) Scan);
 
 impl Scanning {
-    pub(in crate::copy::end) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
+    pub(crate) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
         let places = reach.sources(&begin.paths)?;
         let filter = filter(&begin.options)?;
         let tops = places.iter().filter_map(Place::name);
@@ -87,7 +89,7 @@ impl Source {
                 }
                 Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
-                    let said = super::Report::Problem(format!("{path}: {why}"));
+                    let said = crate::copy::end::source::Report::Problem(format!("{path}: {why}"));
                     self.reporter.say(&said);
                     self.orders.put(Order::Spared(path));
                 }
@@ -128,7 +130,8 @@ impl Source {
     fn leave_out(&self, path: impl Display, what: &[LeftOut]) {
         for what in what {
             let said = format!("{path}: could not read its {}", what.what);
-            self.reporter.say(&super::Report::Problem(said));
+            self.reporter
+                .say(&crate::copy::end::source::Report::Problem(said));
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the source knows of a file that the target wants.
 
-use crate::copy::{message::Share, opened::Opened};
+use crate::{copy::opened::Opened, protocol::message::Share};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,

@@ -2,11 +2,13 @@
 //! What all threads of a source share: what is to be sent, what is under way, what is not yet done with.
 
 use super::{
-    super::{attributes::Attributes, watched::Watched},
     assigned::Unsettled,
     sending::{Sending, SourceFile},
 };
-use crate::copy::connection::Handle;
+use crate::{
+    copy::end::{attributes::Attributes, watched::Watched},
+    transport::connection::Handle,
+};
 use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
 use longhaul_store::entry::{Entry, Kind};
 use longhaul_units::Time;
@@ -18,7 +20,7 @@ use std::{
 
 /// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
 /// each at either end.
-pub(in crate::copy::end) const UNSETTLED_MAX: usize = 65_536;
+pub(crate) const UNSETTLED_MAX: usize = 65_536;
 
 pub(super) type Shared = Watched<State>;
 

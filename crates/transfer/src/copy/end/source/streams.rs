@@ -2,10 +2,13 @@
 //! The thread that looks at all streams: how many there shall be, what each may send, and what each has carried.
 
 use super::{Source, state::State};
-use crate::copy::{
-    connection::Handle,
-    message::Order,
-    order::{Begin, Report, StreamFigures},
+use crate::{
+    protocol::{
+        message::Order,
+        order::Begin,
+        report::{Report, StreamFigures},
+    },
+    transport::connection::Handle,
 };
 use longhaul_linux::{clock, tcp_info::TcpInfo};
 use longhaul_scheduling::{

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the connections that carry data are set up where the data is sent: congestion control and pacing.
 
-use crate::copy::{
-    args::{Pace, Transport},
-    connection::Handle,
-    order::Options,
+use crate::{
+    protocol::options::{Options, Pace, Transport},
+    transport::connection::Handle,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What passes between a driver and an end, for whoever passes it on: what was asked for, how far it is, and how it ended.
 
-use super::{
+use crate::protocol::{
     message,
-    order::{Begin, GREETING, Progress, Report, Role},
+    order::{Begin, GREETING, Role},
+    report::{Progress, Report},
 };
 use serde::de::DeserializeOwned;
 

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a client and a site say to each other before an end of a copy speaks: one question, one answer, inside TLS, in
-//! the frames of [`crate::copy::message`].
+//! the frames of [`crate::protocol::message`].
 
-use super::token::Secret;
+use super::{options::Ports, token::Secret};
 use serde::{Deserialize, Serialize};
-use std::{fmt, time::Duration};
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 /// What both offer as the protocol of the connection (RFC 7301); who speaks another does not get through TLS.
-pub(super) const PROTOCOL: &[u8] = b"longhaul-site/1";
+pub(crate) const PROTOCOL: &[u8] = b"longhaul-site/1";
 
 /// The longest question, its length before it not counted.
-pub(super) const ASK_LEN_MAX: usize = 1024;
+pub(crate) const ASK_LEN_MAX: usize = 1024;
 
 /// How long a handshake and the question may take: some round trips, on any path.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// From the client.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ask {
-    pub(super) secret: Secret,
+pub(crate) struct Ask {
+    pub(crate) secret: Secret,
     /// Whose end of a copy it wants.
-    pub(super) export: String,
+    pub(crate) export: String,
 }
 
 /// From the site.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// From now on an end speaks.
     Welcome,
     /// No repetition mends it.
@@ -41,4 +41,18 @@ impl fmt::Display for Answer {
             Self::Refused(why) | Self::Busy(why) => f.write_str(why),
         }
     }
+}
+
+/// What a site tells the end that it starts, before the client says anything.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// What the export is called: the first name of every path.
+    pub(crate) export: String,
+    /// Where it is.
+    pub(crate) directory: PathBuf,
+    pub(crate) writable: bool,
+    /// Where the client reached the site: there data comes in, and nowhere else.
+    pub(crate) at: IpAddr,
+    /// The site's ports for data; none is any.
+    pub(crate) ports: Option<Ports>,
 }

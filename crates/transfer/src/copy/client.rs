@@ -2,13 +2,19 @@
 //! The way to an end of a copy at a site: TLS 1.3 with the key that the token names, the token inside, and then what
 //! ssh's pipes would be.
 
-use super::{
-    address::Address,
-    duplex::Duplex,
-    knock::{Answer, Ask, PATIENCE, PROTOCOL},
-    token::Token,
+use crate::{
+    protocol::{
+        address::Address,
+        admission::{Answer, Ask, PATIENCE, PROTOCOL},
+        message,
+        token::Token,
+    },
+    transport::{
+        connection::{SILENCE, end_when_silent},
+        duplex::Duplex,
+        identity::to_key,
+    },
 };
-use crate::copy::{self, message};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escaped, exit::Refusal};
 use rustls::{ClientConnection, pki_types::ServerName};
@@ -49,7 +55,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(PATIENCE))?;
-                copy::end_when_silent(&socket, copy::SILENCE)?;
+                end_when_silent(&socket, SILENCE)?;
                 return Ok(socket);
             }
             Err(error) => failure = error,
@@ -59,7 +65,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
 }
 
 fn shake_hands(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnection> {
-    let mut config = copy::to_key(token.site.0).map_err(io::Error::other)?;
+    let mut config = to_key(token.site.0).map_err(io::Error::other)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     // The key decides, not the name.
     let name = ServerName::try_from("longhaul").map_err(io::Error::other)?;

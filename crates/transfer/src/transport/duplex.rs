@@ -24,7 +24,7 @@ struct Inner {
 
 impl Duplex {
     /// After the handshake.
-    pub(super) fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
+    pub(crate) fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
         let peer = socket.peer_addr()?.ip();
         let tls = Mutex::new(tls);
         Ok(Self(Arc::new(Inner { tls, socket, peer })))
@@ -36,7 +36,7 @@ impl Duplex {
     }
 
     /// Until its keepalives say that nobody is there.
-    pub(super) fn wait_forever(&self) -> io::Result<()> {
+    pub(crate) fn wait_forever(&self) -> io::Result<()> {
         self.0.socket.set_read_timeout(None)
     }
 

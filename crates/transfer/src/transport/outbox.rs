@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages on their way out: many threads put them in, one sends them, all that are there in one go.
 
-use super::{connection::Connection, message};
+use super::connection::Connection;
+use crate::protocol::message;
 use anyhow::Result;
 use serde::Serialize;
 use std::{
@@ -14,7 +15,7 @@ const WAITING_MAX: usize = 4096;
 
 /// Where messages are put in.
 #[derive(Debug)]
-pub(super) struct Outbox<M>(SyncSender<M>);
+pub(crate) struct Outbox<M>(SyncSender<M>);
 
 impl<M> Clone for Outbox<M> {
     fn clone(&self) -> Self {
@@ -24,21 +25,21 @@ impl<M> Clone for Outbox<M> {
 
 impl<M> Outbox<M> {
     /// Waits for room. Once the conversation is over, messages go nowhere: who needs to know that hears it elsewhere.
-    pub(super) fn put(&self, message: M) {
+    pub(crate) fn put(&self, message: M) {
         let _ = self.0.send(message);
     }
 }
 
 /// An outbox, and what sends from it: it ends when all clones of the outbox are gone.
-pub(super) fn outbox<M: Serialize>() -> (Outbox<M>, Sender<M>) {
+pub(crate) fn outbox<M: Serialize>() -> (Outbox<M>, Sender<M>) {
     let (into, from) = sync_channel(WAITING_MAX);
     (Outbox(into), Sender(from))
 }
 
-pub(super) struct Sender<M>(Receiver<M>);
+pub(crate) struct Sender<M>(Receiver<M>);
 
 impl<M: Serialize> Sender<M> {
-    pub(super) fn run(self, to: Connection) -> Result<()> {
+    pub(crate) fn run(self, to: Connection) -> Result<()> {
         let mut to = BufWriter::with_capacity(64 << 10, to);
         while let Ok(first) = self.0.recv() {
             message::write(&mut to, &first)?;

@@ -20,13 +20,13 @@ const NAME: &str = "longhaul";
 
 /// A key that lives as long as this process, and the certificate that shows it.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
 }
 
 impl Identity {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]);
         let made = made.context("cannot make a certificate")?;
         Ok(Self {
@@ -36,7 +36,7 @@ impl Identity {
     }
 
     /// What the other end must be told.
-    pub(super) fn certificate(&self) -> &[u8] {
+    pub(crate) fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
@@ -45,7 +45,7 @@ impl Identity {
     }
 
     /// The side that connects, to whoever shows `peer`.
-    pub(super) fn initiator(&self, peer: &[u8]) -> Result<Initiator> {
+    pub(crate) fn initiator(&self, peer: &[u8]) -> Result<Initiator> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
@@ -55,7 +55,7 @@ impl Identity {
     }
 
     /// The side that listens, for whoever shows `peer`.
-    pub(super) fn responder(&self, peer: &[u8]) -> Result<Responder> {
+    pub(crate) fn responder(&self, peer: &[u8]) -> Result<Responder> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(Pinned::Certificate(peer.to_vec())))
@@ -68,10 +68,10 @@ impl Identity {
 
 /// Opens connections.
 #[derive(Debug, Clone)]
-pub(super) struct Initiator(Arc<ClientConfig>);
+pub(crate) struct Initiator(Arc<ClientConfig>);
 
 impl Initiator {
-    pub(super) fn connection(&self) -> Result<ClientConnection> {
+    pub(crate) fn connection(&self) -> Result<ClientConnection> {
         let name = ServerName::try_from(NAME).context("no name")?;
         Ok(ClientConnection::new(self.0.clone(), name)?)
     }
@@ -79,10 +79,10 @@ impl Initiator {
 
 /// Accepts connections.
 #[derive(Debug, Clone)]
-pub(super) struct Responder(Arc<ServerConfig>);
+pub(crate) struct Responder(Arc<ServerConfig>);
 
 impl Responder {
-    pub(super) fn connection(&self) -> Result<ServerConnection> {
+    pub(crate) fn connection(&self) -> Result<ServerConnection> {
         Ok(ServerConnection::new(self.0.clone())?)
     }
 }

@@ -2,7 +2,7 @@
 //! The tokens that a client has: in a file that only its owner reads, one a site, or one in the environment. Never on
 //! the command line, which everybody sees.
 
-use super::{address::Address, token::Token};
+use crate::protocol::{address::Address, token::Token};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;

@@ -2,8 +2,15 @@
 //! What carries a connection between the ends of a copy: a TCP socket, or a connection of UDT. Threads wait in either.
 
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_transport::terms;
+use longhaul_transport::{port::Control, terms};
 use longhaul_udt::socket::{Socket, Stream};
+use serde::{
+    Deserialize,
+    de::{
+        IntoDeserializer,
+        value::{self, StrDeserializer},
+    },
+};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -16,7 +23,7 @@ use std::{
 
 /// A carrier, or a share of one.
 #[derive(Debug)]
-pub(super) enum Carrier {
+pub(crate) enum Carrier {
     Tcp(TcpStream),
     /// UDT, and how long a read of this share may wait.
     Udt(Arc<Stream>, Option<Duration>),
@@ -24,20 +31,20 @@ pub(super) enum Carrier {
 
 impl Carrier {
     /// Opens a connection of UDT.
-    pub(super) fn udt_to(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
+    pub(crate) fn udt_to(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
         let mut connecting = pin!(socket.connect(address));
         let stream = wait(None, |cx| connecting.as_mut().poll(cx));
         Ok(stream.expect("it may take its time")?.into())
     }
 
     /// The next connection of UDT that another host opens.
-    pub(super) fn udt_from(socket: &Socket) -> io::Result<Self> {
+    pub(crate) fn udt_from(socket: &Socket) -> io::Result<Self> {
         let mut accepting = pin!(socket.accept());
         let stream = wait(None, |cx| accepting.as_mut().poll(cx));
         Ok(stream.expect("it may take its time")?.into())
     }
 
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
             Self::Udt(stream, patience) => Self::Udt(stream.clone(), *patience),
@@ -45,7 +52,7 @@ impl Carrier {
     }
 
     /// How long a read may wait; of a socket, a read of any share.
-    pub(super) fn set_read_timeout(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn set_read_timeout(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.set_read_timeout(at_most),
             Self::Udt(_, patience) => {
@@ -56,7 +63,7 @@ impl Carrier {
     }
 
     /// Nothing more is written. What is over UDT has arrived then: its other direction ends, too, when the last share goes.
-    pub(super) fn finish_sending(&self) -> io::Result<()> {
+    pub(crate) fn finish_sending(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
             Self::Udt(stream, _) => {
@@ -66,7 +73,7 @@ impl Carrier {
     }
 
     /// Whoever waits in it fails.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         match self {
             // It may have ended by itself.
             Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
@@ -75,7 +82,7 @@ impl Carrier {
     }
 
     /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
-    pub(super) fn deafen(&self) {
+    pub(crate) fn deafen(&self) {
         match self {
             // It may have ended by itself.
             Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Read)),
@@ -84,7 +91,7 @@ impl Carrier {
     }
 
     /// Whether the other end has closed it, or it broke: who neither reads nor writes hears of neither.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Tcp(socket) => longhaul_linux::socket::has_hung_up(socket).unwrap_or_default(),
             Self::Udt(stream, _) => stream.has_ended(),
@@ -92,7 +99,7 @@ impl Carrier {
     }
 
     /// The socket, if it is one.
-    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(socket) => Some(socket),
             Self::Udt(..) => None,
@@ -100,7 +107,7 @@ impl Carrier {
     }
 
     /// How it fares; `None` if it is no more.
-    pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
+    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(socket).ok(),
             Self::Udt(stream, _) => stream.report().map(|report| terms::tcp_info(&report)),
@@ -108,7 +115,7 @@ impl Carrier {
     }
 
     /// Lets no more wait in it unsent.
-    pub(super) fn limit_unsent(&self, bytes: u32) {
+    pub(crate) fn limit_unsent(&self, bytes: u32) {
         match self {
             Self::Tcp(socket) => drop(longhaul_linux::socket::limit_unsent(socket, bytes)),
             Self::Udt(stream, _) => stream.limit_unsent(bytes / terms::PACKET),
@@ -196,4 +203,10 @@ fn wait<T>(
             Some(left) => thread::park_timeout(left),
         }
     }
+}
+
+/// Who decides how fast UDT sends, by its name.
+pub(crate) fn udt_control(name: &str) -> Option<Control> {
+    let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+    Control::deserialize(name).ok()
 }

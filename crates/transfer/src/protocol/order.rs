@@ -1,52 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul copy` and the two ends that it starts tell each other, over pipes or ssh: messages as
-//! [`super::message`] frames them, behind a line that tells them from whatever a login prints.
+//! [`crate::protocol::message`] frames them, behind a line that tells them from whatever a login prints.
 
 use super::{
-    args::{Pace, Ports, Streams, Switch, Transport},
-    location::Sources,
-    message::Outcome,
+    options::{Options, Ports},
+    sources::Sources,
 };
-use longhaul_command::console::escaped;
-use longhaul_scheduling::{Measured, placement::Placement};
-use longhaul_store::{
-    entry::{Kind, Version},
-    filter::Rule,
-    origin::Origin,
-    path::RelPath,
-    preserve::Preserve,
-    spread::Share,
-};
+use longhaul_scheduling::placement::Placement;
+use longhaul_store::{entry::Version, path::RelPath, spread::Share};
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
     ops::Range,
-    time::Duration,
 };
 
 /// Stands before an end's first message.
-pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
+pub(crate) const GREETING: &[u8] = b"longhaul copy 1\n";
 
 /// To an end.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Begin {
-    pub(super) role: Role,
+pub(crate) struct Begin {
+    pub(crate) role: Role,
     /// Sources, or the one target.
-    pub(super) paths: Vec<Vec<u8>>,
-    pub(super) options: Options,
+    pub(crate) paths: Vec<Vec<u8>>,
+    pub(crate) options: Options,
     /// DER.
-    pub(super) peer_certificate: Vec<u8>,
-    pub(super) meeting: Meeting,
-    pub(super) task: Task,
+    pub(crate) peer_certificate: Vec<u8>,
+    pub(crate) meeting: Meeting,
+    pub(crate) task: Task,
     /// For a target: where the sources are.
-    pub(super) sources: Sources,
+    pub(crate) sources: Sources,
     /// For a target that keeps shares of trees that were spread: which.
-    pub(super) shares: Vec<Share>,
+    pub(crate) shares: Vec<Share>,
 }
 
 /// What is to be done of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// All of it.
     Whole,
     /// Only to say where the sources are: for a source, which meets nobody then.
@@ -69,7 +59,7 @@ pub(super) enum Task {
 
 /// Gathering from several hosts: what has to be done while others are at it, and what after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Pass {
+pub(crate) enum Pass {
     /// Files, and all else but the metadata of directories, in which others may still write.
     Data,
     /// That, too, and what changed or failed meanwhile.
@@ -78,7 +68,7 @@ pub(super) enum Pass {
 
 /// To a source that copies extents, while it does.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// Another one. Numbers are the driver's.
     Assignment { number: u64, extent: Extent },
     /// So many milliseconds from now on it may go on; after that others may have what it was assigned.
@@ -89,14 +79,14 @@ pub(super) enum Word {
 
 /// Work for one mover: data of a source, some GiB of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// Which source it is of, from 0.
-    pub(super) source: u32,
-    pub(super) content: Content,
+    pub(crate) source: u32,
+    pub(crate) content: Content,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// Whole files, as they are called in the copy.
     Files(Vec<RelPath>),
     /// Blocks of a file.
@@ -110,13 +100,13 @@ pub(super) enum Content {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Source,
     Target,
 }
 
 impl Role {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
             Self::Target => "target",
@@ -126,7 +116,7 @@ impl Role {
 
 /// How the two find each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Meeting {
+pub(crate) enum Meeting {
     /// Says another message, once this end is ready.
     Later,
     /// On this address.
@@ -135,192 +125,15 @@ pub(super) enum Meeting {
     Connect(Vec<SocketAddr>),
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Options {
-    pub(super) streams: Streams,
-    pub(super) pace: Pace,
-    pub(super) congestion_control: Option<String>,
-    pub(super) transport: Transport,
-    pub(super) encrypt: Switch,
-    pub(super) hash: Switch,
-    /// Bits a second.
-    pub(super) limit: Option<u64>,
-    /// Milliseconds.
-    pub(super) silence: u32,
-    pub(super) dry_run: bool,
-    pub(super) checksum: bool,
-    pub(super) delete: bool,
-    pub(super) update: bool,
-    pub(super) one_file_system: bool,
-    pub(super) rules: Vec<Rule>,
-    /// What the target takes over.
-    pub(super) preserve: Preserve,
-    /// Several sources, or one into a directory that is there: each goes below the target under its name.
-    pub(super) into_directory: bool,
-    /// Tells this command's source from others': what it gave a name once, it finds again.
-    pub(super) origin: Origin,
-}
-
-impl Options {
-    /// How long the other end may stay silent.
-    pub(super) fn silence(&self) -> Duration {
-        Duration::from_millis(self.silence.into())
-    }
-}
-
-/// From an end.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Report {
-    Hello {
-        version: String,
-        /// DER.
-        certificate: Vec<u8>,
-        /// The two addresses of the ssh connection that brought it: the near one, its own.
-        ssh: Option<(IpAddr, IpAddr)>,
-    },
-    /// Shares of trees that were spread, which the sources are.
-    Shares(Vec<Share>),
-    /// Where the sources are, before it is ready or listens.
-    Sources(Sources),
-    /// Has what it needs, and waits to hear of the meeting.
-    Ready,
-    Listening(u16),
-    /// Where it shall listen, something else does: for good, or until the end of a conversation that broke is gone.
-    Occupied(String),
-    Progress(Progress),
-    /// Something that could not be copied, or not wholly.
-    Problem(String),
-    /// Whether what was marked is there.
-    Marked(bool),
-    /// Things that a survey found.
-    Found(Vec<Found>),
-    /// An extent is done with: whether all of it is durable at the target, and if not, why not.
-    Done {
-        number: u64,
-        failed: Option<String>,
-    },
-    /// With a dry run, what would be done at the target.
-    Planned(Planned),
-    /// What each stream carried, from the source at its end.
-    Streams(Vec<StreamFigures>),
-    /// All that could be done is done.
-    Over(Progress),
-    /// The conversation broke; another one goes on where it was.
-    Broken(String),
-    /// What no repetition mends.
-    Refused(String),
-}
-
-/// Something that there is to copy.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Found {
-    pub(super) source: u32,
-    pub(super) path: RelPath,
-    pub(super) kind: Kind,
-    /// The blocks that are there, if it is a piece.
-    pub(super) held: Option<Vec<Range<u64>>>,
-}
-
-/// Something that would be done.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Planned {
-    pub(super) action: Action,
-    /// As the file system has it.
-    pub(super) path: Vec<u8>,
-    /// Data that would be sent for it.
-    pub(super) bytes: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Action {
-    Make,
-    Change,
-    Remove,
-}
-
-/// What a stream has carried, as its sender's TCP sees it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct StreamFigures {
-    /// When it was first seen, in nanoseconds of the source's clock.
-    #[serde(skip)]
-    pub(super) began: Option<u64>,
-    /// Seconds from then to when it was last seen.
-    pub(super) lasted_s: f64,
-    pub(super) acked_bytes: u64,
-    pub(super) sent_again_bytes: u64,
-    /// The smoothed round trip at last.
-    pub(super) rtt_us: u32,
-}
-
-/// How far it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Progress {
-    /// Entries that the source has found, and bytes in their files.
-    pub(super) entries: u64,
-    pub(super) bytes: u64,
-    /// Whether these are all.
-    pub(super) scanned: bool,
-    /// Entries that are done with: there already, made, of a kind that the target does not take, failed.
-    pub(super) same: u64,
-    pub(super) made: u64,
-    pub(super) left_out: u64,
-    pub(super) failed: u64,
-    pub(super) removed: u64,
-    /// Bytes sent in this conversation, and those that are durable.
-    pub(super) sent: u64,
-    pub(super) durable: u64,
-    /// Bytes sent a second time, because the stream that had them was slow.
-    pub(super) repeated: u64,
-    /// Bytes that need not be sent, because they are at the target already.
-    pub(super) there: u64,
-    /// What the end has measured of itself in this conversation.
-    pub(super) measured: Measured,
-}
-
-impl Options {
-    /// How many streams there are from beginning to end; none if that is found out on the way.
-    pub(super) fn streams_fixed(&self) -> Option<u16> {
-        match self.streams {
-            Streams::Exactly(count) => Some(count),
-            Streams::Auto => None,
-        }
-    }
-}
-
-impl Report {
-    /// The same report, with the texts of another host escaped: they are shown here, often on a terminal.
-    pub(super) fn escaped(mut self) -> Self {
-        match &mut self {
-            Self::Occupied(text)
-            | Self::Problem(text)
-            | Self::Broken(text)
-            | Self::Refused(text)
-            | Self::Hello { version: text, .. }
-            | Self::Done {
-                failed: Some(text), ..
-            } => *text = escaped(text),
-            _ => {}
-        }
-        self
-    }
-}
-
-impl Progress {
-    /// An entry is done with.
-    pub(super) fn count(&mut self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Same | Outcome::Newer => self.same += 1,
-            Outcome::Made | Outcome::MadeWithout(_) => self.made += 1,
-            Outcome::NotTaken => self.left_out += 1,
-            Outcome::Failed(_) => self.failed += 1,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::message::{read, write};
+    use crate::protocol::{
+        message::{read, write},
+        options::{Pace, Streams, Switch, Transport},
+        report::{Action, Planned, Progress, Report, StreamFigures},
+    };
+    use longhaul_store::{filter::Rule, preserve::Preserve};
     use proptest::{collection::vec, prelude::*};
     use serde::de::DeserializeOwned;
     use std::{fmt::Debug, net::Ipv4Addr};

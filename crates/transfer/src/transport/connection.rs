@@ -8,10 +8,10 @@
 //! nobody waits for a lock that a reader holds. Another thread ends it through its [`Handle`].
 
 use super::{
-    args::Switch,
     carrier::Carrier,
     identity::{Initiator, Responder},
 };
+use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::sockopt;
 use rustls::{ConnectionCommon, SideData, StreamOwned};
@@ -25,7 +25,7 @@ use std::{
 
 /// What a connection is for. Orders go from the source to the target, answers back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Orders,
     Answers,
     /// Blocks. Streams are numbered as they are opened; a number never comes again in a conversation.
@@ -63,7 +63,7 @@ impl Purpose {
 const RECEIVE_LEN: usize = 256 << 10;
 
 /// A connection, by either of its sides.
-pub(super) enum Connection {
+pub(crate) enum Connection {
     Opened(StreamOwned<rustls::ClientConnection, Socket>),
     Accepted(StreamOwned<rustls::ServerConnection, Socket>),
     /// A stream after `--encrypt off`.
@@ -74,10 +74,10 @@ pub(super) enum Connection {
 const PLAIN_FROM_HERE: [u8; 1] = [b'P'];
 
 /// How long a handshake may take: some round trips, on any path.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(20);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(20);
 
 /// A carrier that is read in large pieces.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     read: BufReader<Carrier>,
     write: Carrier,
     /// When the handshake has to be over. A stranger may send a byte now and then.
@@ -112,7 +112,7 @@ impl Write for Socket {
 
 impl Connection {
     /// Shakes hands as the side that connected, and says what for.
-    pub(super) fn open(
+    pub(crate) fn open(
         carrier: Carrier,
         trust: &Initiator,
         purpose: Purpose,
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Shakes hands as the side that accepted, and hears what for.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         carrier: Carrier,
         trust: &Responder,
         encrypt: Switch,
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// By which another thread ends it.
-    pub(super) fn handle(&self) -> Result<Handle> {
+    pub(crate) fn handle(&self) -> Result<Handle> {
         let socket = match self {
             Self::Opened(stream) => &stream.sock,
             Self::Accepted(stream) => &stream.sock,
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Says that nothing more comes: what is missing after that was not cut off (RFC 8446 §6.1).
-    pub(super) fn close(&mut self) -> io::Result<()> {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
         match self {
             Self::Opened(stream) => end(&mut stream.conn, &mut stream.sock),
             Self::Accepted(stream) => end(&mut stream.conn, &mut stream.sock),
@@ -281,21 +281,21 @@ impl Write for Connection {
 
 /// Ends a connection that another thread waits in.
 #[derive(Debug, Clone)]
-pub(super) struct Handle(Arc<Carrier>);
+pub(crate) struct Handle(Arc<Carrier>);
 
 impl Handle {
     /// What carries it, to look at and to set up.
-    pub(super) fn carrier(&self) -> &Carrier {
+    pub(crate) fn carrier(&self) -> &Carrier {
         &self.0
     }
 
     /// Whoever waits in it fails.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.0.cut();
     }
 
     /// Whoever waits for something from the other end hears that there is nothing more; the other end notices nothing.
-    pub(super) fn deafen(&self) {
+    pub(crate) fn deafen(&self) {
         self.0.deafen();
     }
 }
