@@ -2,9 +2,10 @@
 //! The PROXY protocol on our connections: hearing from a sender whom it speaks for, and telling a
 //! destination the same.
 
-use super::{args::SendProxy, carrier::Carrier, stream::read_some};
+use crate::args::SendProxy;
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
+use longhaul_transport::{carrier::Carrier, channel::read_some};
 use std::net::SocketAddr;
 
 /// Reads the header that a connection begins with, and not a byte more.

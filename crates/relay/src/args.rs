@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul relay`, as typed.
 
-use super::{config::settings::socket_address, intercept::Target, prefix::Prefix};
+use crate::{config::settings::socket_address, intercept::target::Target, prefix::Prefix};
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{Bytes, Time};
 use std::{

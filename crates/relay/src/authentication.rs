@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users and passwords of clients, checked no faster than wrong ones before them allow.
 
-use super::{disagreement::Stranger, session::Session, users::Users, warnings::network};
+use crate::{disagreement::Stranger, session::Session, users::Users, warnings::network};
 use sha2::{Digest as _, Sha256};
 use std::time::Instant;
 use tokio::time::sleep;

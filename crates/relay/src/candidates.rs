@@ -2,7 +2,7 @@
 //! Addresses of one destination in the order in which they are to be tried: IPv6 first, then by
 //! turns (RFC 8305 §4), those that become known late included.
 
-use super::{
+use crate::{
     lookups::{Asker, Place},
     resolver::{Addresses, Answers, Resolver},
 };

@@ -2,12 +2,10 @@
 //! Who relays are to each other: certificates of an authority of their own, TLS 1.3, and both sides
 //! must show theirs.
 
-use super::{
-    carrier::Carrier, config::settings::TlsSettings, disagreement::NotAllowed, tls::Tls,
-    validity::Certificates,
-};
+use crate::{config::settings::TlsSettings, disagreement::NotAllowed, validity::Certificates};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
+use longhaul_transport::{carrier::Carrier, tls::Tls};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, RootCertStore,
     ServerConfig, ServerConnection, SignatureScheme,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening a leg: resolve, connect, and say why not.
 
-use super::{
+use crate::{
     candidates::Candidates,
     lookups::Asker,
     profile::Profile,

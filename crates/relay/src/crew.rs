@@ -6,7 +6,7 @@
 //! no notice of what a worker has to do already, and puts two long flows on one of two workers as
 //! often as not.
 
-use super::worker::Newcomer;
+use crate::worker::Newcomer;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What two relays do not agree on, in words for the operator of either: the cause and the remedy.
 
-use super::fault::Fault;
+use crate::fault::Fault;
 use longhaul_protocol::convert::{ErrorCode, Request};
 use longhaul_protocol::failure::Failure;
 use longhaul_units::Time;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A listener at work.
 
-use super::{
+use crate::{
     config::Listener,
     counters::Counters,
-    intercept::Ready,
+    intercept::flow::Ready,
     penalties::Penalties,
     rate::{Clients, Limits, Pair},
     warnings::Warnings,

@@ -2,7 +2,7 @@
 //! All listeners at work, those that a reload has closed included: their connections go on, and
 //! what they have counted stays in the total.
 
-use super::{counters, door::Door};
+use crate::{counters, door::Door};
 use longhaul_admin::record::ListenerTimes;
 use longhaul_admin::relay_record::{Counts, ListenerCounts};
 use longhaul_linux::socket::is_local_address;

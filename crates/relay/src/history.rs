@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What went through in the last five minutes, for those who come to look only now.
 
-use super::Relay;
+use crate::Relay;
 use jiff::Timestamp;
 use longhaul_admin::record::{Point, Throughput};
 use longhaul_admin::relay_record::Counts;

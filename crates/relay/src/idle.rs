@@ -2,7 +2,7 @@
 //! Tunnels that have carried nothing for too long: both ends may be alive and the tunnel forgotten.
 //! One task looks at all of them, so that a tunnel needs no timer of its own.
 
-use super::{Relay, session::WhyCut};
+use crate::{Relay, session::WhyCut};
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},

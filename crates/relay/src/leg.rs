@@ -2,12 +2,12 @@
 //! One connection between two neighbours: TCP, or TLS over TCP or UDT. The plain one is the socket and
 //! nothing more, so that it costs what the socket costs.
 
-use super::{
-    carrier::Carrier,
-    stream::Channel,
-    tls::{self, Tls},
-};
 use longhaul_linux::conduit::Conduit;
+use longhaul_transport::{
+    carrier::Carrier,
+    channel::{Channel, first_of},
+    tls::Tls,
+};
 use std::{
     future::poll_fn,
     io,
@@ -199,7 +199,7 @@ impl Channel for Leg {
     fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match &self.tls {
             None => self.carrier.try_write_vectored(slices),
-            Some(tls) => tls.try_write(&self.carrier, tls::first_of(slices)),
+            Some(tls) => tls.try_write(&self.carrier, first_of(slices)),
         }
     }
 

@@ -26,7 +26,6 @@ mod authentication;
 mod authority;
 mod budget;
 mod candidates;
-mod carrier;
 mod certificates;
 mod config;
 mod connect;
@@ -77,7 +76,6 @@ mod stripe;
 mod summary;
 mod survey;
 mod times;
-mod tls;
 mod transfer;
 mod udt;
 mod users;
@@ -88,31 +86,41 @@ mod worker;
 
 pub use args::Args;
 
-use accounts::Accounts;
-use alarm::Alarm;
+use crate::{
+    accounts::Accounts,
+    alarm::Alarm,
+    budget::{Budget, Demand},
+    config::{Config, Kind, Listener, reference, settings::Transport},
+    crew::Crew,
+    door::Door,
+    doors::Doors,
+    drain::{Drain, Phase},
+    history::History,
+    intercept::{
+        keeper::{Gate, Keeper},
+        pulse::Pulse,
+        verify::Verifier,
+    },
+    journal::Journal,
+    lookups::Lookups,
+    memory::Memory,
+    overview::Overview,
+    passed::PassedSockets,
+    registry::Registry,
+    reload_state::ReloadState,
+    service_manager::ServiceManager,
+    stripe::groups::Groups,
+    summary::Summary,
+    survey::Survey,
+    worker::{Ear, Newcomer, Opening, Worker},
+};
 use anyhow::Context as _;
-use budget::{Budget, Demand};
 use clap::{Args as _, FromArgMatches as _};
-use config::{Config, Kind, Listener, reference, settings::Transport};
-use crew::Crew;
-use door::Door;
-use doors::Doors;
-use drain::{Drain, Phase};
-use history::History;
-use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
-use journal::Journal;
 use longhaul_admin::relay_record::{Record, RelayRecord};
 use longhaul_command::exit::{self, Refusal};
 use longhaul_command::{note, say};
 use longhaul_linux::socket;
-use lookups::Lookups;
-use memory::Memory;
-use overview::Overview;
-use passed::PassedSockets;
-use registry::Registry;
-use reload_state::ReloadState;
-use service_manager::ServiceManager;
 use std::{
     io::{self, Write as _},
     net::{SocketAddr, TcpListener},
@@ -122,9 +130,6 @@ use std::{
     },
     time::Duration,
 };
-use stripe::Groups;
-use summary::Summary;
-use survey::Survey;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
@@ -134,7 +139,6 @@ use tokio::{
     },
     time::{Instant, sleep_until, timeout},
 };
-use worker::{Ear, Newcomer, Opening, Worker};
 
 /// The names of all options, as typed behind `--`.
 pub fn options() -> Vec<String> {

@@ -3,7 +3,7 @@
 //! have a relay connect to them. Services there often ask nobody who they are: they take everyone who
 //! can reach them for a user of the host.
 
-use super::{
+use crate::{
     config::{Kind, Listener},
     doors::Doors,
 };

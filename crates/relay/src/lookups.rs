@@ -4,7 +4,7 @@
 //! oldest lookup of the client that has most of them ends, so that nobody's silent name server
 //! keeps other clients' names out.
 
-use super::accounts::{Account, Holder};
+use crate::accounts::{Account, Holder};
 use longhaul_protocol::failure::Failure;
 use std::{
     collections::HashMap,

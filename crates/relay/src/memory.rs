@@ -2,7 +2,7 @@
 //! The memory budget: what all legs hold in socket buffers and pipes is added up now and then, and
 //! while it is over the budget no new connection is accepted, and those end that [`victims`] chooses.
 
-use super::{
+use crate::{
     Relay,
     session::{Session, WhyCut},
     victims::{self, Bounds, Holding, Waiting},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the relay tells its admin endpoint.
 
-use super::{Relay, config::Config, counters, drain::Phase, peer::Peer, validity::Certificates};
+use crate::{Relay, config::Config, counters, drain::Phase, peer::Peer, validity::Certificates};
 use jiff::{Timestamp, ToSpan as _};
 use longhaul_admin::{
     Source,

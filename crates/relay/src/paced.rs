@@ -2,7 +2,7 @@
 //! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
 //! bytes ([`super::transfer`]) this does to messages.
 
-use super::{counters::Direction, http_memory::HttpMemory, rate::Limits, stream::Shared};
+use crate::{counters::Direction, http_memory::HttpMemory, rate::Limits, stream::Shared};
 use bytes::{Buf as _, Bytes};
 use std::{
     io,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another relay that connections may leave through.
 
-use super::{
+use crate::{
     Relay,
     candidates::Candidates,
-    carrier::Carrier,
     certificates::Initiator,
     config::settings::Transport,
     connect::{self, connect, race},
@@ -15,10 +14,8 @@ use super::{
     place::Place,
     profile::Profile,
     shortage::within,
-    stream::{read_some, write_all},
-    stripe::new_stripes,
-    tls::Tls,
-    udt::Departure,
+    stripe::group::new_stripes,
+    udt,
 };
 use futures_util::future::BoxFuture;
 use longhaul_admin::relay_record::PeerCounts;
@@ -27,6 +24,12 @@ use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{
     convert::{Answer, Cause, ConvertError, ErrorCode, Request, Stripes},
     destination::Destination,
+};
+use longhaul_transport::{
+    carrier::Carrier,
+    channel::{read_some, write_all},
+    port::Departure,
+    tls::Tls,
 };
 use std::{
     hash::{BuildHasher, RandomState},
@@ -351,7 +354,7 @@ impl Peer {
     }
 
     async fn connect_udt(&self, address: SocketAddr) -> Result<(Carrier, SocketAddr), Failure> {
-        let stream = self.departure.connect(address, &self.profile).await?;
+        let stream = udt::connect(&self.departure, address, &self.profile).await?;
         Ok((Carrier::Udt(stream.into()), address))
     }
 

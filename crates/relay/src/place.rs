@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a peer is: an address, or a name that is resolved for each new connection to it.
 
-use super::candidates::Candidates;
+use crate::candidates::Candidates;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;
 use std::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may go where, and which way: rules in order, the first that fits decides.
 
-use super::{local::embedded, peer::Peer, ports::Ports, prefix::Prefix, profile::Profile};
+use crate::{local::embedded, peer::Peer, ports::Ports, prefix::Prefix, profile::Profile};
 use longhaul_protocol::destination::Destination;
 use serde::{Deserialize, Deserializer};
 use std::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a leg behaves.
 
-use super::{args::Mode, config::settings::ProfileSettings};
+use crate::{args::Mode, config::settings::ProfileSettings};
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{

@@ -5,7 +5,7 @@
 //! Each worker keeps its own. One costs a descriptor and about 4 KiB of kernel memory at each end
 //! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
 
-use super::{
+use crate::{
     Relay,
     health::{doubled, jittered},
     leg::Leg,

@@ -2,7 +2,7 @@
 //! The connections that are open now, for those who look at all of them, the memory budget and the
 //! status page, and for the one who cuts them.
 
-use super::{Relay, session::Session};
+use crate::{Relay, session::Session};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

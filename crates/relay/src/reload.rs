@@ -2,7 +2,7 @@
 //! SIGHUP: the configuration is read again, whole or not at all. Open connections keep the
 //! configuration that they came under; listeners that are in both keep their sockets.
 
-use super::{
+use crate::{
     Relay,
     args::Args,
     budget::Demand,

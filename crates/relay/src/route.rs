@@ -2,7 +2,7 @@
 //! The way out: straight to the destination, or to the next relay of a chain with the rest of the
 //! way in the preamble.
 
-use super::{
+use crate::{
     args::Mode,
     config::Config,
     connect::{Departure, connect},
@@ -16,8 +16,7 @@ use super::{
     profile::Profile,
     ready::Ready,
     shortage::within,
-    stream::{Channel, write_all},
-    stripe::Group,
+    stripe::group::Group,
 };
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{
@@ -25,6 +24,7 @@ use longhaul_protocol::{
     destination::Destination,
     stripe,
 };
+use longhaul_transport::channel::{Channel, write_all};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -2,7 +2,7 @@
 //! What the service manager hears of the relay (sd_notify(3)): ready, reloading, stopping, how it
 //! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
 
-use super::{Relay, drain::Phase};
+use crate::{Relay, drain::Phase};
 use longhaul_command::note;
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One client connection from accept to its record.
 
-use super::{
+use crate::{
     Relay,
     accounts::{Account, Entered, Holder},
     announcement,
     args::Mode,
     candidates::Candidates,
-    carrier::Carrier,
     config::{Config, Kind, Listener},
     counters::{Direction, Pauses, Traffic},
     disagreement::Stranger,
@@ -15,7 +14,7 @@ use super::{
     fault::Fault,
     http_memory::HttpMemory,
     idle::Idleness,
-    intercept::Flow,
+    intercept::flow::Flow,
     leg::Leg,
     listener,
     local::{self, LocalAccess},
@@ -27,9 +26,13 @@ use super::{
     ready::Ready,
     route::{Far, Request, Route},
     standstill::Standstill,
-    stripe::{self, Ends, Entry, Founder, Seat, Trunk},
+    stripe::{
+        self,
+        groups::{Entry, Founder, Seat},
+        run::Ends,
+        trunk::Trunk,
+    },
     times::FirstByte,
-    tls::Tls,
     transfer::{self, End, Means, Side},
     victims::Holding,
     worker::Newcomer,
@@ -43,6 +46,7 @@ use longhaul_protocol::{
     destination::Destination,
     proxy_protocol::Header,
 };
+use longhaul_transport::{carrier::Carrier, tls::Tls};
 use std::{
     net::SocketAddr,
     sync::{
@@ -621,7 +625,7 @@ impl Session {
             far,
             ready: &self.ready,
         };
-        Box::pin(stripe::run(&ends, on_success.as_ref(), &means)).await
+        Box::pin(stripe::run::run(&ends, on_success.as_ref(), &means)).await
     }
 
     /// From now on it ends when it has carried nothing for too long.

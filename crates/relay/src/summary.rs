@@ -2,7 +2,7 @@
 //! What a configuration comes to: `--check-config`. Values first, for `--json`; the text is the same
 //! in words.
 
-use super::{
+use crate::{
     budget::{Budget, Demand},
     config::{Config, Kind, Listener, file::File, settings::Transport},
     findings::Finding,

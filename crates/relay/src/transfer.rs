@@ -4,19 +4,19 @@
 //! Written as polled states instead of nested `async fn`s: thousands of connections are idle at a
 //! time, and an idle one is as large as this.
 
-use super::{
+use crate::{
     args::Mode,
     counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
     fault::Fault,
     leg::Leg,
     rate::Limits,
     route::Far,
-    stream::{read_some, write_all},
-    stripe::Seat,
+    stripe::groups::Seat,
     times::FirstByte,
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
+use longhaul_transport::channel::{read_some, write_all};
 use std::{
     io,
     pin::Pin,

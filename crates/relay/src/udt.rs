@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Legs over UDT: what a profile means for them, and the ports that they come and go by.
 
-use super::profile::{KEEPALIVE_DEFAULT, Profile};
+use crate::profile::{KEEPALIVE_DEFAULT, Profile};
 use longhaul_protocol::failure::Failure;
-use longhaul_transport::port;
-use longhaul_udt::{Config, Mode};
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+use longhaul_transport::port::{self, Departure};
+use longhaul_udt::{
+    Config, Mode,
+    socket::{Socket, Stream},
 };
-
-pub(crate) use longhaul_udt::socket::{Socket, Stream};
+use std::{io, net::SocketAddr, time::Duration};
 
 /// Bytes that a buffer has if the profile does not say: 1 Gbit/s over 380 ms. A ring of the system's memory, which gives it
 /// when it is first used.
@@ -43,14 +39,10 @@ fn asks_for_keepalive(keepalive: Option<Duration>) -> bool {
 
 /// Takes a UDP port that other relays may connect to.
 pub(crate) fn listen(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
-    let socket = bind(at, profile)?;
+    let control = profile.udt_control.unwrap_or_default();
+    let socket = port::bind(at, config(profile), control)?;
     socket.listen();
     Ok(socket)
-}
-
-fn bind(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
-    let control = profile.udt_control.unwrap_or_default();
-    port::bind(at, config(profile), control)
 }
 
 fn config(profile: &Profile) -> Config {
@@ -72,55 +64,17 @@ fn config(profile: &Profile) -> Config {
     }
 }
 
-/// The ports that legs to a peer leave by, each taken when the first one does: a socket of IPv6 reaches no address of
-/// IPv4, and a peer's name may lead to both.
-#[derive(Debug, Default)]
-pub(crate) struct Departure {
-    ipv4: Port,
-    ipv6: Port,
-}
-
-/// The port of one family, once it is taken.
-#[derive(Debug, Default)]
-struct Port(Mutex<Option<Arc<Socket>>>);
-
-impl Departure {
-    pub(crate) async fn connect(
-        &self,
-        to: SocketAddr,
-        profile: &Profile,
-    ) -> Result<Stream, Failure> {
-        let port = match to {
-            SocketAddr::V4(_) => &self.ipv4,
-            SocketAddr::V6(_) => &self.ipv6,
-        };
-        let connected = match port.socket(to, profile) {
-            Ok(socket) => socket.connect(to).await,
-            Err(error) => Err(error),
-        };
-        connected.map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Failure::TimedOut,
-            io::ErrorKind::ConnectionRefused => Failure::Refused,
-            _ => {
-                // The next leg takes another: this one may be broken.
-                port.lock().take();
-                Failure::from_connect(&error)
-            }
-        })
-    }
-}
-
-impl Port {
-    fn socket(&self, to: SocketAddr, profile: &Profile) -> io::Result<Arc<Socket>> {
-        let mut socket = self.lock();
-        if let Some(socket) = &*socket {
-            return Ok(socket.clone());
-        }
-        let taken = Arc::new(bind(port::any_towards(to), profile)?);
-        Ok(socket.insert(taken).clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Socket>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A leg to `to`, which leaves by the ports of `departure`.
+pub(crate) async fn connect(
+    departure: &Departure,
+    to: SocketAddr,
+    profile: &Profile,
+) -> Result<Stream, Failure> {
+    let control = profile.udt_control.unwrap_or_default();
+    let connected = departure.connect(to, config(profile), control).await;
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Failure::TimedOut,
+        io::ErrorKind::ConnectionRefused => Failure::Refused,
+        _ => Failure::from_connect(&error),
+    })
 }

@@ -2,7 +2,7 @@
 //! Lines about clients that a listener turned away. Strangers cause them, so that their number is
 //! bounded whatever comes.
 
-use super::disagreement::Stranger;
+use crate::disagreement::Stranger;
 use longhaul_command::note;
 use std::{
     collections::HashMap,

@@ -2,20 +2,20 @@
 //! One thread of the relay: it accepts on its own share of every listener and serves what it
 //! accepted.
 
-use super::{
+use crate::{
     Relay,
-    carrier::Carrier,
     crew::Seated,
     door::Door,
     drain::Phase,
-    intercept::beat,
+    intercept::pulse::beat,
     registry::{Entry, Registry},
     session::{self, Shares},
     shortage::{self, is_shortage},
-    udt::Socket,
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;
+use longhaul_transport::carrier::Carrier;
+use longhaul_udt::socket::Socket;
 use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},

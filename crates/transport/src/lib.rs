@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Byte streams between two longhauls that are no plain TCP, and `longhaul udt`, which sends files and memory over one.
+//! Byte streams between two longhauls, and `longhaul udt`, which sends files and memory over one.
 //!
+//! A [`carrier`] is a TCP socket or a connection of UDT, [`tls`] protects one, [`channel`] is what they have in common.
 //! [`port`] binds a UDP port for UDT and picks its congestion control, [`terms`] tells the state of a UDT connection in
 //! the words of `TCP_INFO`, [`udt_command`] is the command.
 //!
@@ -11,6 +12,9 @@
 //! assert_eq!(any_towards(to), "[::]:0".parse().unwrap());
 //! ```
 
+pub mod carrier;
+pub mod channel;
 pub mod port;
 pub mod terms;
+pub mod tls;
 pub mod udt_command;

@@ -4,15 +4,19 @@
 use longhaul_udt::{
     Config, Seq,
     congestion::{self, Bbr, Native},
-    socket::Socket,
+    socket::{Socket, Stream},
 };
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Binds a UDP port for UDT with this congestion control.
 ///
 /// # Errors
 /// A port that is taken, an address that this host lacks.
-pub fn bind(at: SocketAddr, config: Config, control: Control) -> std::io::Result<Socket> {
+pub fn bind(at: SocketAddr, config: Config, control: Control) -> io::Result<Socket> {
     let control = move |first, window| control.make(first, window);
     Socket::bind(at, config, Box::new(control))
 }
@@ -45,5 +49,59 @@ impl Control {
             Self::Native => Box::new(Native::new(first, window, seed)),
             Self::Bbr => Box::new(Bbr::new(first, window, seed)),
         }
+    }
+}
+
+/// The ports that connections leave by, each taken when the first one does: a socket of IPv6 reaches no address of IPv4,
+/// and a name may lead to both.
+#[derive(Debug, Default)]
+pub struct Departure {
+    ipv4: Port,
+    ipv6: Port,
+}
+
+/// The port of one family, once it is taken.
+#[derive(Debug, Default)]
+struct Port(Mutex<Option<Arc<Socket>>>);
+
+impl Departure {
+    /// Connects to `to`; a port that is taken for it has this congestion control.
+    ///
+    /// # Errors
+    /// No port, nobody who listens there, no answer in time.
+    pub async fn connect(
+        &self,
+        to: SocketAddr,
+        config: Config,
+        control: Control,
+    ) -> io::Result<Stream> {
+        let port = match to {
+            SocketAddr::V4(_) => &self.ipv4,
+            SocketAddr::V6(_) => &self.ipv6,
+        };
+        let socket = port.socket(|| bind(any_towards(to), config, control))?;
+        let connected = socket.connect(to).await;
+        connected.inspect_err(|error| {
+            let is_answer = [io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused];
+            if !is_answer.contains(&error.kind()) {
+                // The next connection takes another: this one may be broken.
+                port.lock().take();
+            }
+        })
+    }
+}
+
+impl Port {
+    fn socket(&self, bind: impl FnOnce() -> io::Result<Socket>) -> io::Result<Arc<Socket>> {
+        let mut socket = self.lock();
+        if let Some(socket) = &*socket {
+            return Ok(socket.clone());
+        }
+        let taken = Arc::new(bind()?);
+        Ok(socket.insert(taken).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Socket>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

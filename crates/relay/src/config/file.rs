@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a configuration file.
 
-use super::{
+use crate::config::{
     location::{self, Table},
     settings::Settings,
 };

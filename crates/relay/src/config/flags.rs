@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flags are a short way to write settings: they add to those of a file, or take their place.
 
-use super::{
-    super::{args::Args, intercept::Target},
-    settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings, Transport},
+use crate::{
+    args::Args,
+    config::settings::{
+        KindName, ListenerSettings, PeerSettings, RouteSettings, Settings, Transport,
+    },
+    intercept::target::Target,
 };
 use longhaul_command::exit::Refusal;
 use std::net::SocketAddr;

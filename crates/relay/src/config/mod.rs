@@ -7,10 +7,15 @@ pub(crate) mod location;
 pub(crate) mod reference;
 pub(crate) mod settings;
 
-use super::{
+use crate::{
     args::{Args, SendProxy},
     certificates::{Initiator, Responder},
-    intercept::{Intercept, OWN_MARK, Target},
+    config::{
+        file::File,
+        location::{In as _, Table},
+        settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport},
+    },
+    intercept::{Intercept, OWN_MARK, target::Target},
     peer::{POOL_AGE_DEFAULT, Peer},
     policy::{Chain, Policy, Rule, WayOut},
     prefix::Prefix,
@@ -18,13 +23,10 @@ use super::{
     udt,
     users::Users,
 };
-use file::File;
-use location::{In as _, Table};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{BitRate, Bytes, Time};
-use settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -2,9 +2,9 @@
 //! A relay's configuration as it is written: in a TOML file, or as flags that say the same. Nothing
 //! is checked here but the form; [`super::Config`] is what stands after the check.
 
-use super::super::{
+use crate::{
     args::{Mode, Peer, SendProxy},
-    intercept::Target,
+    intercept::target::Target,
     policy::Target as RouteTarget,
     ports::Ports,
     prefix::Prefix,

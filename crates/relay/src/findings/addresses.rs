@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ways that lead back to this relay, and places that are taken twice.
 
-use super::Finding;
-use crate::config::{Config, Kind, Listener, location::Table, settings::Transport};
+use crate::{
+    config::{Config, Kind, Listener, location::Table, settings::Transport},
+    findings::Finding,
+};
 use longhaul_protocol::destination::Destination;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -4,7 +4,7 @@
 mod addresses;
 mod routes;
 
-use super::{
+use crate::{
     config::{Config, Kind, Listener, location::Table, settings::Settings},
     policy::{Chain, WayOut},
     prefix::Prefix,

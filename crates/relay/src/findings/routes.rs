@@ -3,9 +3,9 @@
 //! taken apart into listener, client network, destination and port range; each part must be covered
 //! by one earlier route.
 
-use super::Finding;
 use crate::{
     config::{Config, location::Table},
+    findings::Finding,
     policy::{Rule, Target},
     ports::Ports,
     prefix::Prefix,

@@ -9,7 +9,7 @@ mod url;
 pub(crate) use download::Download;
 pub(crate) use url::Url;
 
-use super::{
+use crate::{
     fault::Fault, leg::Leg, route::Request, session::Session, shortage::patiently, stream::Shared,
 };
 use bytes::Bytes;

@@ -3,13 +3,15 @@
 //! takes everything down at the end. docs/decisions/fail-open-by-lease.md says why there is no
 //! watchdog process.
 
-use super::{
-    Intercept, Pulse,
-    claim::{Claim, is_claimed},
-    pulse::STALLED_AFTER,
-    rules::{self, HOLD},
+use crate::{
+    Relay,
+    intercept::{
+        Intercept,
+        claim::{Claim, is_claimed},
+        pulse::{Pulse, STALLED_AFTER},
+        rules::{self, HOLD},
+    },
 };
-use crate::Relay;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_linux::netfilter::marks::{Marks, TABLE_PREFIX};

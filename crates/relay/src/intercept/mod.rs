@@ -3,18 +3,14 @@
 //! it, and the lease on which they hold.
 
 mod claim;
-mod flow;
-mod keeper;
-mod pulse;
+pub(crate) mod flow;
+pub(crate) mod keeper;
+pub(crate) mod pulse;
 mod rules;
-mod target;
-mod verify;
+pub(crate) mod target;
+pub(crate) mod verify;
 
-pub(crate) use flow::{Flow, Ready};
-pub(crate) use keeper::{Gate, Keeper};
-pub(crate) use pulse::{Pulse, beat};
-pub(crate) use target::Target;
-pub(crate) use verify::Verifier;
+use target::Target;
 
 /// The mark of the relay's own sockets, the same for all relays of a host: what carries it is not
 /// intercepted. `"LO"` and zeroes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether every thread that intercepted connections need is alive: each says so now and then.
 
-use super::super::Relay;
+use crate::Relay;
 use std::{
     sync::{
         Arc,

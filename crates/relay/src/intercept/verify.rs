@@ -2,13 +2,13 @@
 //! `--verify-connect`: a client's SYN is held while the far leg is opened, and answered as the
 //! destination answered.
 
-use super::flow::Flow;
 use crate::{
     Relay,
     config::Kind,
     door::Door,
     drain::Phase,
     fault::Fault,
+    intercept::flow::Flow,
     local::{self, LocalAccess},
     ready::Ready,
     route::{Far, Request, Route},
@@ -82,7 +82,7 @@ impl Verifier {
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
-            tokio::spawn(super::beat(relay.clone(), thread));
+            tokio::spawn(crate::intercept::pulse::beat(relay.clone(), thread));
             let stop = relay.drain.reached(Phase::Stop);
             select! {
                 outcome = self.serve(relay) => outcome,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
 
-use super::{Asked, FAREWELL_TIME, Heard, Language, Rejected};
 use crate::{
     disagreement::Stranger,
     drain::Phase,
     fault::Fault,
+    listener::{Asked, FAREWELL_TIME, Heard, Language, Rejected},
     session::Session,
     stream::{Inbox, Unread},
     transfer::End,

@@ -7,11 +7,11 @@ use crate::{
     drain::Phase,
     http_memory::HEAD_LEN_MAX,
     session::Session,
-    stream::read_some,
     transfer::{End, Side},
 };
 use bytes::Bytes;
 use longhaul_protocol::failure::Failure;
+use longhaul_transport::channel::read_some;
 use std::io;
 use tokio::{select, time::timeout};
 

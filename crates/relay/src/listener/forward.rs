@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clients that all go to one place.
 
-use super::{Asked, Language};
-use crate::route::Request;
+use crate::{
+    listener::{Asked, Language},
+    route::Request,
+};
 use longhaul_protocol::destination::Destination;
 
 pub(super) fn ask(destination: &Destination) -> Asked {

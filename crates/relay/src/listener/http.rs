@@ -2,7 +2,6 @@
 //! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel, http:// requests are passed on
 //! one by one while the connection is kept alive.
 
-use super::first_head;
 use crate::{
     authentication::Verdict,
     counters::Direction,
@@ -11,6 +10,7 @@ use crate::{
     ftp,
     http_memory::{Counted, HEAD_LEN_MAX},
     leg::Leg,
+    listener::first_head,
     paced::Paced,
     penalties,
     route::{Far, Request},

@@ -8,19 +8,22 @@ pub(super) mod http;
 pub(super) mod socks5;
 mod transparent;
 
-use super::{
-    carrier::Carrier,
+use crate::{
     config::Kind,
     fault::Fault,
     leg::Leg,
     route::{Far, Request},
     session::Session,
-    stream::{Unread, read_some, write_all},
-    stripe::Seat,
+    stream::Unread,
+    stripe::groups::Seat,
     transfer::End,
 };
 use longhaul_protocol::convert::Answer;
 use longhaul_protocol::failure::Failure;
+use longhaul_transport::{
+    carrier::Carrier,
+    channel::{read_some, write_all},
+};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::timeout;
 

@@ -3,8 +3,11 @@
 //! socket's local address is where they wanted to go
 //! (Documentation/networking/tproxy.rst).
 
-use super::{Asked, Language, Rejected, local_address};
-use crate::{route::Request, session::Session};
+use crate::{
+    listener::{Asked, Language, Rejected, local_address},
+    route::Request,
+    session::Session,
+};
 use longhaul_linux::socket::is_local_address;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;

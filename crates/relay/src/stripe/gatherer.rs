@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receiving half of a trunk: reads headers, and moves the piece that is next.
 
-use super::trunk::{Strand, Trunk};
-use crate::stream::Channel;
+use crate::stripe::trunk::{Strand, Trunk};
 use longhaul_linux::conduit::Conduit;
 use longhaul_protocol::stripe::HEADER_LEN;
 use longhaul_protocol::stripe::{Broken, Gather, Turn};
+use longhaul_transport::channel::Channel;
 use std::{
     io,
     sync::Arc,

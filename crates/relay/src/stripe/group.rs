@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The asking side: a request over one leg, and the legs that join it.
 
-use super::{
-    super::{
-        leg::Leg,
-        peer::Peer,
-        ready::Ready,
-        stream::{read_some, write_all},
-    },
-    trunk::Trunk,
-};
+use crate::{leg::Leg, peer::Peer, ready::Ready, stripe::trunk::Trunk};
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::stripe::PIECE_LEN;
 use longhaul_protocol::{
     convert::{Answer, GroupId, Join, Stripes},
     stripe::Frame,
 };
+use longhaul_transport::channel::{read_some, write_all};
 use std::{
     future::pending,
     io,

@@ -4,9 +4,9 @@
 //! Bounded by the sessions that have one; a group's waiting legs by its size. A leg that names no
 //! group of this moment is refused at once, so that nothing ever waits for a group to be made.
 
-use super::{super::leg::Leg, trunk::Trunk};
-use crate::{Relay, stream::write_all};
+use crate::{Relay, leg::Leg, stripe::trunk::Trunk};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
+use longhaul_transport::channel::write_all;
 use std::{
     collections::HashMap,
     future::pending,

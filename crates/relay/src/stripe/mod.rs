@@ -8,13 +8,8 @@
 //! [`Trunk`].
 
 mod gatherer;
-mod group;
-mod groups;
-mod run;
+pub(crate) mod group;
+pub(crate) mod groups;
+pub(crate) mod run;
 mod spreader;
-mod trunk;
-
-pub(crate) use group::{Group, new_stripes};
-pub(crate) use groups::{Entry, Founder, Groups, Seat};
-pub(crate) use run::{Ends, run};
-pub(crate) use trunk::Trunk;
+pub(crate) mod trunk;

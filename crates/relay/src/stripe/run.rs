@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connection of which at least one side is a trunk: what `transfer::run` is for two legs.
 
-use super::{
-    super::{
-        args::Mode,
-        counters::Direction,
-        leg::Leg,
-        ready::Ready,
-        route::Far,
-        stream::write_all,
-        transfer::{BULK_BYTES, Broken, End, Means, Side, report_shortfall},
+use crate::{
+    args::Mode,
+    counters::Direction,
+    leg::Leg,
+    ready::Ready,
+    route::Far,
+    stripe::{
+        gatherer::Gatherer,
+        group::{Group, Kept},
+        groups::Founder,
+        spreader::{Load, Spreader},
+        trunk::Trunk,
     },
-    gatherer::Gatherer,
-    group::{Group, Kept},
-    groups::Founder,
-    spreader::{Load, Spreader},
-    trunk::Trunk,
+    transfer::{BULK_BYTES, Broken, End, Means, Side, report_shortfall},
 };
 use longhaul_linux::{conduit::Conduit, pipe_pool};
 use longhaul_protocol::stripe::PIECE_LEN;
+use longhaul_transport::channel::write_all;
 use std::{
     future::{pending, poll_fn},
     io,

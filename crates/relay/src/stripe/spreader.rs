@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sending half of a trunk: each leg takes its pieces at its own pace.
 
-use super::{
-    super::{counters::Guard, stream::Channel},
-    trunk::{Strand, Trunk},
+use crate::{
+    counters::Guard,
+    stripe::trunk::{Strand, Trunk},
 };
 use longhaul_linux::pipe_pool::Lease;
 use longhaul_protocol::stripe::HEADER_LEN;
 use longhaul_protocol::stripe::Spread;
+use longhaul_transport::channel::Channel;
 use std::{
     io,
     sync::Arc,

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The legs that carry one connection together.
 
-use super::{
-    super::{leg::Leg, profile::Profile},
-    gatherer::Gatherer,
-};
+use crate::{leg::Leg, profile::Profile, stripe::gatherer::Gatherer};
 use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     future::poll_fn,

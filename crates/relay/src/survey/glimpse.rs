@@ -3,13 +3,13 @@
 //! is held meanwhile.
 
 use crate::{
-    carrier::Carrier,
     counters::Direction,
     session::{Session, WayOut},
-    stripe::Trunk,
+    stripe::trunk::Trunk,
 };
 use longhaul_admin::record::{Group, Leg};
 use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_transport::carrier::Carrier;
 use std::{sync::Arc, time::Instant};
 
 /// A connection at one moment. Counts are since its start.

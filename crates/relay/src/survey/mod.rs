@@ -8,13 +8,15 @@
 mod book;
 mod glimpse;
 
-use super::args::Mode;
-use super::{
+use crate::{
     Relay,
+    args::Mode,
     session::{Session, WayOut},
+    survey::{
+        book::{Book, Verdict},
+        glimpse::{Glimpse, LegGlimpse},
+    },
 };
-use book::{Book, Verdict};
-use glimpse::{Glimpse, LegGlimpse};
 use jiff::Timestamp;
 use longhaul_admin::record::{Connection, Group, LegGauges, LegGroup, LegState, LegSums, Snapshot};
 use longhaul_linux::limiter::Limiter;

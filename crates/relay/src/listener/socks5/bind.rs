@@ -2,21 +2,22 @@
 //! BIND (RFC 1928 §4): the relay listens for one connection on the client's behalf, for protocols
 //! whose servers connect back. Two replies: where it listens, and who came.
 
-use super::{failed, turn_away, unsupported};
 use crate::{
-    carrier::Carrier,
     counters::Direction,
-    listener::{Rejected, reject},
+    listener::{
+        Rejected, reject,
+        socks5::{failed, turn_away, unsupported},
+    },
     profile::Profile,
     route::Far,
     session::Session,
     shortage::{patiently, within},
-    stream::write_all,
     transfer::{End, Side},
 };
 use longhaul_linux::socket;
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{destination::Destination, socks5::Reply};
+use longhaul_transport::{carrier::Carrier, channel::write_all};
 use std::{
     io,
     net::{IpAddr, SocketAddr},

@@ -4,13 +4,12 @@
 mod bind;
 mod udp;
 
-use super::{Asked, Language, Rejected, connect, hear, reject};
 use crate::{
     authentication::Verdict,
-    carrier::Carrier,
+    listener::{Asked, Language, Rejected, connect, hear, reject},
     route,
     session::Session,
-    stream::{Inbox, write_all},
+    stream::Inbox,
     transfer::End,
     users::Users,
 };
@@ -20,6 +19,7 @@ use longhaul_protocol::socks5::{
     Command, MESSAGE_LEN_MAX, Method, PASSWORD_LEN_MAX, Reply, Request, Socks5Error,
     parse_greeting, parse_password, parse_request, password_answer,
 };
+use longhaul_transport::{carrier::Carrier, channel::write_all};
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
 
@@ -122,7 +122,7 @@ fn unsupported() -> Rejected {
 /// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
 async fn closed(client: &Carrier) -> std::io::Result<()> {
     let mut nonsense = Vec::new();
-    while crate::stream::read_some(client, &mut nonsense, 4096).await? > 0 {
+    while longhaul_transport::channel::read_some(client, &mut nonsense, 4096).await? > 0 {
         nonsense.clear();
     }
     Ok(())

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! UDP ASSOCIATE (RFC 1928 §7): datagrams for one client, as long as its TCP connection stands.
 
-use super::{closed, failed, unsupported};
 use crate::{
     counters::Direction,
-    listener::{Rejected, reject},
+    listener::{
+        Rejected, reject,
+        socks5::{closed, failed, unsupported},
+    },
     session::Session,
     shortage::{is_shortage, patiently, within},
-    stream::write_all,
     transfer::{End, Side},
 };
 use indexmap::{IndexMap, IndexSet};
@@ -16,6 +17,7 @@ use longhaul_protocol::{
     destination::{Destination, HostName},
     socks5::{DATAGRAM_HEADER_LEN_MAX, Reply, datagram_header, parse_datagram},
 };
+use longhaul_transport::channel::write_all;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},

@@ -2,7 +2,7 @@
 //! TLS 1.3 on a carrier that others hold too: like a socket it reads and writes what it can through
 //! a shared reference and says `WouldBlock` for the rest.
 
-use super::{carrier::Carrier, stream::Channel as _};
+use crate::{carrier::Carrier, channel::Channel as _};
 use rustls::Connection;
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use std::{
 /// Memory: about 10 KiB of keys and state; while bytes move, up to 64 KiB that the socket has not
 /// taken yet and as much that was received and not yet decrypted.
 #[derive(Debug)]
-pub(crate) struct Tls(Mutex<Session>);
+pub struct Tls(Mutex<Session>);
 
 #[derive(Debug)]
 struct Session {
@@ -40,7 +40,7 @@ const SMALL_RECORDS: usize = 48 * 1024;
 
 impl Tls {
     /// Shakes hands over `carrier`. An error is told to the other side in an alert, if it can be.
-    pub(crate) async fn handshake(
+    pub async fn handshake(
         carrier: &Carrier,
         connection: impl Into<Connection>,
     ) -> io::Result<Self> {
@@ -67,7 +67,7 @@ impl Tls {
 
     /// Reads what has come. `Ok(0)` is the other side's close_notify; a FIN without it is
     /// `UnexpectedEof` (RFC 8446 §6.1: data may have been cut off).
-    pub(crate) fn try_read(&self, carrier: &Carrier, bytes: &mut [u8]) -> io::Result<usize> {
+    pub fn try_read(&self, carrier: &Carrier, bytes: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
         let mut read = 0;
         while read < bytes.len() {
@@ -90,7 +90,7 @@ impl Tls {
 
     /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
     /// the next call.
-    pub(crate) fn try_write(&self, carrier: &Carrier, bytes: &[u8]) -> io::Result<usize> {
+    pub fn try_write(&self, carrier: &Carrier, bytes: &[u8]) -> io::Result<usize> {
         let mut session = self.session();
         if !flush(&mut session.connection, carrier)? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -101,17 +101,17 @@ impl Tls {
     }
 
     /// Whether the socket has taken everything that was written.
-    pub(crate) fn try_flush(&self, carrier: &Carrier) -> io::Result<bool> {
+    pub fn try_flush(&self, carrier: &Carrier) -> io::Result<bool> {
         flush(&mut self.session().connection, carrier)
     }
 
     /// Queues close_notify; a second one is none.
-    pub(crate) fn close_notify(&self) {
+    pub fn close_notify(&self) {
         self.session().connection.send_close_notify();
     }
 
     /// Whether a read has something to say without looking at the socket.
-    pub(crate) fn has_received(&self) -> bool {
+    pub fn has_received(&self) -> bool {
         let mut session = self.session();
         let state = session.connection.process_new_packets();
         let decrypted = state.map_or(true, |state| {
@@ -121,7 +121,7 @@ impl Tls {
     }
 
     /// The other side's certificate (DER).
-    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
         let session = self.session();
         let certificates = session.connection.peer_certificates()?;
         certificates.first().map(|first| first.to_vec())
@@ -130,14 +130,6 @@ impl Tls {
     fn session(&self) -> MutexGuard<'_, Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// TLS records hold bytes of one slice or another: the first that has any.
-pub(crate) fn first_of<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
-    slices
-        .iter()
-        .find(|slice| !slice.is_empty())
-        .map_or(&[], |slice| slice)
 }
 
 impl Session {

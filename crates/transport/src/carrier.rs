@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What carries a leg's bytes: a TCP socket, or a connection of UDT. Whoever relays need not know which.
 
-use super::{stream::Channel, udt};
+use crate::{
+    channel::{Channel, first_of},
+    terms,
+};
 use longhaul_linux::{
     conduit::Conduit,
     socket::{self, pending_error},
     tcp_info::TcpInfo,
 };
-use longhaul_transport::terms;
+use longhaul_udt::socket::Stream;
 use rustix::net::{RecvFlags, recv};
 use std::{
     future::poll_fn,
@@ -23,14 +26,16 @@ use tokio::{io::Interest, net::TcpStream};
 /// UDT has no half of a close and no reset: a leg over it always has TLS, whose close_notify ends a direction, and without
 /// which an end is an abnormal one (RFC 8446 §6.1).
 #[derive(Debug, Clone)]
-pub(crate) enum Carrier {
+pub enum Carrier {
+    /// A socket.
     Tcp(Arc<TcpStream>),
-    Udt(Arc<udt::Stream>),
+    /// A connection on a UDP port.
+    Udt(Arc<Stream>),
 }
 
 impl Carrier {
     /// The socket, if it is one.
-    pub(crate) fn tcp(&self) -> Option<&Arc<TcpStream>> {
+    pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
             Self::Tcp(socket) => Some(socket),
             Self::Udt(_) => None,
@@ -38,7 +43,7 @@ impl Carrier {
     }
 
     /// The address of this end.
-    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(socket) => socket.local_addr(),
             Self::Udt(stream) => Ok(stream.local_addr()),
@@ -46,7 +51,7 @@ impl Carrier {
     }
 
     /// The address at the other end; `None` once the connection is gone.
-    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(socket) => socket.peer_addr().ok(),
             Self::Udt(stream) => stream.peer_addr(),
@@ -54,7 +59,7 @@ impl Carrier {
     }
 
     /// The same, driven by the calling thread's event loop from now on. (UDT has a thread of its own.)
-    pub(crate) fn at_home_here(self) -> io::Result<Self> {
+    pub fn at_home_here(self) -> io::Result<Self> {
         let Self::Tcp(socket) = self else {
             return Ok(self);
         };
@@ -66,7 +71,7 @@ impl Carrier {
     }
 
     /// Fills an empty conduit with what has come; `Ok(0)` is the end.
-    pub(crate) fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+    pub fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
                 socket.try_io(Interest::READABLE, || conduit.fill(&**socket, most))
@@ -76,7 +81,7 @@ impl Carrier {
     }
 
     /// Takes from the conduit what there is room for.
-    pub(crate) fn drain(&self, conduit: &mut Conduit) -> io::Result<usize> {
+    pub fn drain(&self, conduit: &mut Conduit) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_io(Interest::WRITABLE, || conduit.drain(&**socket)),
             Self::Udt(stream) => conduit.drain_by(|bytes| stream.try_write(bytes)),
@@ -84,7 +89,7 @@ impl Carrier {
     }
 
     /// Appends what has come to `bytes`, as far as they have room.
-    pub(crate) fn try_read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    pub fn try_read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_read_buf(bytes),
             Self::Udt(stream) => {
@@ -97,7 +102,8 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes what there is room for.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_write(bytes),
             Self::Udt(stream) => stream.try_write(bytes),
@@ -105,7 +111,7 @@ impl Carrier {
     }
 
     /// Writes bytes that others follow at once.
-    pub(crate) fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
                 let write = || longhaul_linux::conduit::announce(&**socket, bytes);
@@ -116,7 +122,7 @@ impl Carrier {
     }
 
     /// Whether bytes written now would find room. If not, [`Self::poll_write_ready`] waits for it.
-    pub(crate) fn has_room(&self) -> io::Result<bool> {
+    pub fn has_room(&self) -> io::Result<bool> {
         let Self::Tcp(socket) = self else {
             return Ok(self.is_writable());
         };
@@ -136,14 +142,16 @@ impl Carrier {
         self.poll_write_ready(&mut nobody).is_ready()
     }
 
-    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when reading is worth a try.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
             Self::Udt(stream) => stream.poll_readable(cx).map(Ok),
         }
     }
 
-    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when writing is worth a try.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_write_ready(cx),
             Self::Udt(stream) => stream.poll_writable(cx).map(Ok),
@@ -151,7 +159,7 @@ impl Carrier {
     }
 
     /// How many bytes there are to read, at least; 0 is the end.
-    pub(crate) fn peek(&self) -> io::Result<usize> {
+    pub fn peek(&self) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
                 let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -162,7 +170,7 @@ impl Carrier {
     }
 
     /// The same, where tokio takes back what it said of readiness if nothing is there.
-    pub(crate) fn try_peek(&self) -> io::Result<usize> {
+    pub fn try_peek(&self) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_io(Interest::READABLE, || self.peek()),
             Self::Udt(_) => self.peek(),
@@ -170,7 +178,7 @@ impl Carrier {
     }
 
     /// The same, once there is something to say.
-    pub(crate) async fn peeked(&self) -> io::Result<usize> {
+    pub async fn peeked(&self) -> io::Result<usize> {
         loop {
             self.readable().await?;
             match self.try_peek() {
@@ -182,7 +190,7 @@ impl Carrier {
 
     /// Ends this direction: FIN. UDT has none: there it is waited until everything has arrived, for with this process goes
     /// what has not; that it is over goes with its last user.
-    pub(crate) fn poll_finish_sending(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_finish_sending(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         match self {
             // FIN stands for everything before it: from here on a close drops none of that.
             Self::Tcp(socket) => Poll::Ready(
@@ -193,7 +201,7 @@ impl Carrier {
     }
 
     /// Makes the coming close an abnormal one; UDT is closed at once. One that has lost its connection already stays as it is.
-    pub(crate) fn reset_on_close(&self) {
+    pub fn reset_on_close(&self) {
         match self {
             Self::Tcp(socket) => drop(socket::reset_on_close(&**socket)),
             Self::Udt(stream) => stream.abort(),
@@ -201,7 +209,7 @@ impl Carrier {
     }
 
     /// Makes the coming close a clean one, though no end was said.
-    pub(crate) fn fin_on_close(&self) {
+    pub fn fin_on_close(&self) {
         if let Self::Tcp(socket) = self {
             // An error means that it is no more, and then there is nothing to close.
             drop(socket::fin_on_close(&**socket));
@@ -210,14 +218,14 @@ impl Carrier {
 
     /// Makes a close an abnormal one until the end was passed on, also if this process is killed. (Of UDT nothing is closed
     /// then: the other side hears nothing more.)
-    pub(crate) fn reset_unless_finished(&self) {
+    pub fn reset_unless_finished(&self) {
         if let Self::Tcp(socket) = self {
             drop(socket::reset_on_close(&**socket));
         }
     }
 
     /// Ends it now, and not cleanly, whoever else has it.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         match self {
             Self::Tcp(socket) => drop(socket::reset(&**socket)),
             Self::Udt(stream) => stream.abort(),
@@ -225,7 +233,7 @@ impl Carrier {
     }
 
     /// Bounds what it holds unsent, in bytes.
-    pub(crate) fn limit_unsent(&self, bytes: u32) {
+    pub fn limit_unsent(&self, bytes: u32) {
         match self {
             // An error means that it is broken, which its first use will say.
             Self::Tcp(socket) => drop(socket::limit_unsent(&**socket, bytes)),
@@ -234,7 +242,7 @@ impl Carrier {
     }
 
     /// Memory that it holds for data, in bytes; `None` if it is no more.
-    pub(crate) fn memory(&self) -> Option<u64> {
+    pub fn memory(&self) -> Option<u64> {
         match self {
             Self::Tcp(socket) => socket::memory(&**socket).ok(),
             Self::Udt(stream) => stream.report().map(|report| terms::held_bytes(&report)),
@@ -242,7 +250,7 @@ impl Carrier {
     }
 
     /// How it fares; `None` if it is no more.
-    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
             Self::Udt(stream) => stream.report().map(|report| terms::tcp_info(&report)),
@@ -251,7 +259,7 @@ impl Carrier {
 
     /// Returns when it has an error, whether or not somebody reads. The end of a connection of UDT is an error to whoever
     /// reads and does not find TLS's end before it; until then it may be a good one.
-    pub(crate) async fn broken(&self) -> io::Error {
+    pub async fn broken(&self) -> io::Error {
         let socket = match self {
             Self::Tcp(socket) => socket,
             Self::Udt(stream) => return poll_fn(|cx| stream.poll_lost(cx)).await,
@@ -290,7 +298,7 @@ impl Channel for Carrier {
     fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_write_vectored(slices),
-            Self::Udt(stream) => stream.try_write(super::tls::first_of(slices)),
+            Self::Udt(stream) => stream.try_write(first_of(slices)),
         }
     }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading and writing through a shared reference, on a socket that splice uses as well: no byte stays behind in a buffer.
+
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
+use tokio::net::TcpStream;
+
+/// A connection that is read and written through shared references, each call doing what it can at
+/// once.
+pub trait Channel: Sync {
+    /// Waits until [`Channel::try_read`] is worth a try.
+    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
+    /// Waits until [`Channel::try_write_vectored`] is worth a try.
+    fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
+    /// `Ok(0)` is the clean end of the stream.
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
+    /// Writes what there is room for, of the first slices at least.
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Waits until what was written is with the kernel.
+    fn flushed(&self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+impl Channel for TcpStream {
+    async fn readable(&self) -> io::Result<()> {
+        Self::readable(self).await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        Self::writable(self).await
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Self::try_read(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    async fn flushed(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As their sharers see it.
+impl<C: Channel + Send> Channel for Arc<C> {
+    async fn readable(&self) -> io::Result<()> {
+        C::readable(self).await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        C::writable(self).await
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        C::try_read(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        C::try_write_vectored(self, slices)
+    }
+
+    async fn flushed(&self) -> io::Result<()> {
+        C::flushed(self).await
+    }
+}
+
+/// Writes all of `bytes`.
+pub async fn write_all(stream: &impl Channel, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write_vectored(&[IoSlice::new(bytes)]) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    stream.flushed().await
+}
+
+/// Appends up to `len` bytes to `bytes`; `Ok(0)` is the end of the stream.
+pub async fn read_some(
+    stream: &impl Channel,
+    bytes: &mut Vec<u8>,
+    len: usize,
+) -> io::Result<usize> {
+    let filled = bytes.len();
+    loop {
+        stream.readable().await?;
+        bytes.resize(filled + len, 0);
+        let outcome = stream.try_read(&mut bytes[filled..]);
+        bytes.truncate(filled + *outcome.as_ref().unwrap_or(&0));
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The first slice that has any bytes: a record of TLS, or a packet of UDT, holds those of one.
+pub fn first_of<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
+    slices
+        .iter()
+        .find(|slice| !slice.is_empty())
+        .map_or(&[], |slice| slice)
+}
