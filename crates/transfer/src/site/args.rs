@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul site`, as typed.
 
-use crate::protocol::{address::PORT, options::Ports};
+use super::{
+    config::{Config, Export, Mirrored, Scheme},
+    exports::keep_secrets,
+    keys::{certificate::Certificate, state::State},
+};
+use crate::{
+    copy::{keyring::Keyring, place::Place},
+    protocol::{address::PORT, options::Ports},
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_units::Time;
 use std::{
-    fmt,
+    collections::{BTreeMap, btree_map::Entry},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
@@ -93,19 +103,87 @@ pub struct Args {
     pub(super) serve: Option<Scheme>,
 }
 
-/// What is spoken on a listener of HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Scheme {
-    Http,
-    Https,
+impl Args {
+    /// What stands after the check.
+    pub(super) fn config(&self) -> Result<Config> {
+        if rustix::process::geteuid().is_root() && !self.as_root {
+            return Err(Refusal::usage(
+                "run a site as a user of its own: as root it lets clients copy in setuid files, devices and files of \
+                 any owner (if that is meant: --as-root)",
+            ));
+        }
+        if let Some(http) = self.http.filter(|http| !http.ip().is_loopback()) {
+            return Err(Refusal::usage(format!(
+                "--http {http}: tokens would be seen on the way; want a loopback address, or --https"
+            )));
+        }
+        let writable = self.export.iter().map(|named| (named, true));
+        let read_only = self.export_ro.iter().map(|named| (named, false));
+        let mut exports = BTreeMap::new();
+        for (named, writable) in writable.chain(read_only) {
+            let export = Export::read(&named.name, &named.directory, writable)?;
+            match exports.entry(named.name.clone()) {
+                Entry::Vacant(free) => drop(free.insert(export)),
+                Entry::Occupied(_) => {
+                    let name = &named.name;
+                    return Err(Refusal::usage(format!("two exports are called {name}")));
+                }
+            }
+        }
+        let state = State::find(self.state.as_deref())?;
+        keep_secrets(&exports, &state, self.certificate.as_deref())?;
+        Ok(Config {
+            mirrors: self.mirrors(&exports)?,
+            listen: self.listen,
+            exports,
+            http: self.http,
+            https: self.https,
+            certificate: self
+                .certificate
+                .as_deref()
+                .map(Certificate::read)
+                .transpose()?,
+            ports: self.ports,
+            copies_max: self.copies_max.into(),
+            state,
+            json: self.json,
+        })
+    }
+
+    /// Each has its export here and a token for the site there.
+    fn mirrors(&self, exports: &BTreeMap<String, Export>) -> Result<Vec<Mirrored>> {
+        let mut found = Vec::new();
+        for named in &self.mirror {
+            let (name, to) = (&named.name, &named.directory);
+            let export = exports.get(name).ok_or_else(|| {
+                Refusal::usage(format!("mirror {name}: there is no export of that name"))
+            })?;
+            let site = Place::parse(to.as_os_str())?
+                .site()
+                .cloned()
+                .ok_or_else(|| {
+                    Refusal::usage(format!("mirror {name}: want NAME=longhaul://SITE/EXPORT"))
+                })?;
+            Keyring::find(&[site], None)?;
+            found.push(Mirrored {
+                export: name.clone(),
+                directory: export.directory.clone(),
+                to: to.clone(),
+                every: self.mirror_every.into(),
+                delete: self.mirror_delete,
+            });
+        }
+        Ok(found)
+    }
 }
 
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        })
+impl FromStr for Scheme {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = [Self::Http, Self::Https].into_iter();
+        let mut found = known.filter(|scheme| scheme.to_string() == text);
+        found.next().ok_or_else(|| "want http or https".to_owned())
     }
 }
 
@@ -150,7 +228,7 @@ pub(super) struct Named {
 impl FromStr for Named {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, directory) = text.split_once('=').ok_or("want NAME=DIR")?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         let named = !name.is_empty() && name.len() <= 64 && !name.starts_with('.');

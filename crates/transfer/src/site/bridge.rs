@@ -2,7 +2,7 @@
 //! An end of a copy for a client: a process of this very program, confined, whose standard input and output are the
 //! client's connection. It ends with it.
 
-use super::{account::Account, stop::Stopped, visit::Tls};
+use super::{account::Account, listener::accept::Stopped};
 use crate::protocol::{admission::Confinement, message};
 use anyhow::{Context as _, Result};
 use std::{
@@ -10,16 +10,21 @@ use std::{
     process::Stdio,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use tokio::net::TcpStream;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     process::Command,
 };
+use tokio_rustls::server::TlsStream;
 
 /// This program, also when an update has put another in its place.
 const SELF: &str = "/proc/self/exe";
 
 /// Read at once; each direction costs as much.
 const PIECE_LEN: usize = 16 << 10;
+
+/// The client's connection.
+pub(super) type Tls = TlsStream<TcpStream>;
 
 /// Passes bytes on until the client, the end or the site is through, and keeps account of what they say.
 pub(super) async fn bridge(

@@ -2,15 +2,13 @@
 //! The site itself: it listens, and at SIGTERM or SIGINT takes everything down that it has started.
 
 use super::{
-    args::Scheme,
-    config::Config,
-    door::{accept, listen},
+    config::{Config, Scheme},
     http,
-    identity::Identity,
-    mirror::mirror,
-    news::News,
-    record::{Record, Records},
-    stop::Stop,
+    keys::identity::Identity,
+    lines::Records,
+    listener::accept::{Stop, accept, listen},
+    mirror::{News, mirror},
+    record::Record,
     visit::{Site, visit},
 };
 use anyhow::{Context as _, Result};
@@ -85,7 +83,13 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     for (scheme, listener) in [(Scheme::Http, doors.http), (Scheme::Https, doors.https)] {
         if let Some(listener) = listener {
             let news = news.clone();
-            open.spawn(http::keep(listener, scheme, news, records, stop.watch()));
+            open.spawn(http::process::keep(
+                listener,
+                scheme,
+                news,
+                records,
+                stop.watch(),
+            ));
         }
     }
     records.say(&ready);

@@ -2,7 +2,7 @@
 //! Lines on standard output, written by a thread of their own: who does not read them (a stopped terminal, a pipe that is full)
 //! holds up no client, no copy and no end of the site.
 
-use super::record::{Record, Records};
+use super::record::Record;
 use longhaul_command::console;
 use std::{
     fs::File,
@@ -95,6 +95,26 @@ impl Lines {
             }
             self.waiting().writes = false;
             self.changed.notify_all();
+        }
+    }
+}
+
+/// Where records go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Records {
+    pub(super) json: bool,
+}
+
+impl Records {
+    pub(super) fn say(self, record: &Record) {
+        put(&self.line(record), self.json);
+    }
+
+    /// As it is said.
+    pub(super) fn line(self, record: &Record) -> String {
+        match self.json {
+            true => serde_json::to_string(record).unwrap_or_default(),
+            false => format!("longhaul site: {record}"),
         }
     }
 }

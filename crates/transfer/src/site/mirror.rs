@@ -6,14 +6,10 @@
 //! through all of it from time to time: watches of the kernel (inotify(7)) take one a directory, are lost with the process
 //! and overflow, so that one has to look anyway.
 
-use super::{
-    config::Mirrored,
-    record::{Record, Records},
-    stop::Stopped,
-};
+use super::{config::Mirrored, lines::Records, listener::accept::Stopped, record::Record};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
-use std::{ffi::OsString, process::Stdio, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, process::Stdio, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
@@ -137,4 +133,26 @@ fn last_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let last = text.lines().last().unwrap_or("the copy said nothing");
     last.trim_start_matches("longhaul: ").to_owned()
+}
+
+/// One bell an export. A ring that nobody waits for is heard by who waits next; several are one.
+#[derive(Debug)]
+pub(super) struct News(BTreeMap<String, Arc<Notify>>);
+
+impl News {
+    pub(super) fn of_exports<'a>(names: impl Iterator<Item = &'a String>) -> Self {
+        Self(names.map(|name| (name.clone(), Arc::default())).collect())
+    }
+
+    /// By this site, something may have come.
+    pub(super) fn came(&self, export: &str) {
+        if let Some(bell) = self.0.get(export) {
+            bell.notify_one();
+        }
+    }
+
+    /// For one listener.
+    pub(super) fn of(&self, export: &str) -> Arc<Notify> {
+        self.0.get(export).cloned().unwrap_or_default()
+    }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a site says happens, one line each on standard output.
 
-use super::lines;
 use longhaul_command::console::escaped;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr};
@@ -189,26 +188,6 @@ impl fmt::Display for Record {
             Self::Behind { export, to, why } => write!(f, "{export}: not all is at {to}: {why}"),
             Self::Lost { count } => write!(f, "{count} lines are missing: nobody read in time"),
             Self::Stopping => f.write_str("stopping"),
-        }
-    }
-}
-
-/// Where records go.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Records {
-    pub(super) json: bool,
-}
-
-impl Records {
-    pub(super) fn say(self, record: &Record) {
-        lines::put(&self.line(record), self.json);
-    }
-
-    /// As it is said.
-    pub(super) fn line(self, record: &Record) -> String {
-        match self.json {
-            true => serde_json::to_string(record).unwrap_or_default(),
-            false => format!("longhaul site: {record}"),
         }
     }
 }

@@ -3,15 +3,17 @@
 
 use super::{
     account::Account,
-    bridge::{bridge, lock},
+    bridge::{Tls, bridge, lock},
     config::Config,
-    identity::Identity,
-    news::News,
-    record::{Record, Records},
-    refusals::{Cause, Refusals},
-    stop::Stopped,
-    tokens::Tokens,
-    vestibule::{Room, Vestibule},
+    keys::{identity::Identity, tokens::Tokens},
+    lines::Records,
+    listener::{
+        accept::Stopped,
+        connections::{Connections, Room},
+        refusals::{Cause, Refusals},
+    },
+    mirror::News,
+    record::Record,
 };
 use crate::{
     protocol::{
@@ -36,7 +38,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 
 /// Connections that are not let in yet: each costs some 50 KB. Both ends of a copy between eight hosts come from one
 /// address at once.
@@ -50,7 +52,7 @@ pub(super) struct Site {
     config: Arc<Config>,
     acceptor: TlsAcceptor,
     records: Records,
-    vestibule: Vestibule,
+    connections: Connections,
     refusals: Refusals,
     copies: Arc<Semaphore>,
     next_copy: AtomicU64,
@@ -64,8 +66,6 @@ struct Admission {
     _one_of: OwnedSemaphorePermit,
 }
 
-pub(super) type Tls = TlsStream<TcpStream>;
-
 impl Site {
     pub(super) fn new(
         config: Arc<Config>,
@@ -75,7 +75,7 @@ impl Site {
     ) -> Result<Self> {
         Ok(Self {
             acceptor: identity.certificate.acceptor(PROTOCOL)?,
-            vestibule: Vestibule::new(GUESTS),
+            connections: Connections::new(GUESTS),
             refusals: Refusals::new(Instant::now()),
             copies: Arc::new(Semaphore::new(config.copies_max)),
             next_copy: AtomicU64::new(1),
@@ -134,7 +134,7 @@ pub(super) async fn visit(
     client: SocketAddr,
     mut stopped: Stopped,
 ) {
-    let Some(guest) = site.vestibule.enter(client.ip()) else {
+    let Some(guest) = site.connections.enter(client.ip()) else {
         let why = "too many connections that are not let in yet";
         site.refuse(client, Cause::Crowd, why.to_owned());
         return;

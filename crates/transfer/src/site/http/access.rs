@@ -2,12 +2,15 @@
 //! Who asks, and for which export: a token as a Bearer's (RFC 6750) or as the password of Basic (RFC 7617), whose user
 //! name is anything.
 
-use super::{Answer, listing::Room, said};
+use super::{
+    answer::{Answer, said},
+    room::Room,
+};
 use crate::{
     protocol::token::{Fingerprint, Token},
     site::{
         config::Config,
-        tokens::{Grant, Tokens},
+        keys::tokens::{Grant, Tokens},
     },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};

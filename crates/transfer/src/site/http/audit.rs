@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A line for each request that is to change something: who, what, how much, and what came of it.
 
-use crate::site::record::{Record, Records};
+use crate::site::{lines::Records, record::Record};
 use hyper::Request;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{

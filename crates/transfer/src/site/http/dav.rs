@@ -3,15 +3,20 @@
 //! it of an export.
 
 use super::{
-    Answer,
     access::Access,
+    answer::{Answer, said},
     audit::Entry,
-    files::{Files, Meta, blocking},
-    listing,
-    ranges::{self, Asked},
-    reading, replacement, said,
-    target::{Target, Wrong},
-    xml,
+    export::{
+        download::READ_LEN,
+        files::Files,
+        meta::{Meta, blocking},
+    },
+    listing, replacement,
+    request::{
+        ranges::{self, Asked},
+        target::{Target, Wrong},
+        xml,
+    },
 };
 use bytes::Bytes;
 use dav_server::{DavConfig, fakels::FakeLs};
@@ -153,7 +158,7 @@ where
         .locksystem(FakeLs::new())
         .principal(&access.token)
         .autoindex(true)
-        .read_buf_size(reading::READ_LEN)
+        .read_buf_size(READ_LEN)
         .build_handler();
     // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
     let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();

@@ -2,57 +2,20 @@
 //! Listings of directories: whole or refused, and not more at a time than memory is there for.
 
 use super::{
-    Answer,
-    files::{Entries, Files, Meta, blocking},
-    target::{Target, Wrong},
+    export::{
+        files::{Entries, Files},
+        meta::{Meta, blocking},
+    },
+    request::target::{Target, Wrong},
+    room::{LISTED_MAX, Place},
 };
-use bytes::Bytes;
-use dav_server::{body::Body, fs::FsError};
-use hyper::{
-    Method, Request, Response, StatusCode,
-    body::{Frame, SizeHint},
-};
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
-
-/// Entries that all answers of this process list together, at most. Each costs some 300 bytes until its client has it.
-const LISTED_MAX: u32 = 400_000;
-
-/// Directories that are read at the same time: each costs up to 10 MB more while it is.
-const READ_MAX: usize = 4;
+use dav_server::fs::FsError;
+use hyper::{Method, Request, StatusCode};
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
 
 /// How long a request waits for others.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What is left of both.
-#[derive(Debug, Clone)]
-pub(super) struct Room {
-    listed: Arc<Semaphore>,
-    read: Arc<Semaphore>,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            listed: Arc::new(Semaphore::new(LISTED_MAX as usize)),
-            read: Arc::new(Semaphore::new(READ_MAX)),
-        }
-    }
-}
-
-/// The room that a listing takes.
-#[derive(Debug, Clone)]
-pub(super) struct Place(
-    #[expect(dead_code, reason = "it holds by being there")] Arc<OwnedSemaphorePermit>,
-);
 
 /// Whether a request may be answered by a listing.
 pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
@@ -114,43 +77,4 @@ pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<P
     let place = place.ok().and_then(Result::ok).ok_or(busy)?;
     drop(reads);
     Ok((files.listing(entries), Some(Place(Arc::new(place)))))
-}
-
-/// An answer's body, and the room that it takes until all of it is sent.
-pub(super) struct Held {
-    body: Body,
-    _place: Option<Place>,
-}
-
-impl Held {
-    /// The answer with what holds its place.
-    pub(super) fn of(answer: Answer) -> Response<Self> {
-        let (mut head, body) = answer.into_parts();
-        let place = head.extensions.remove();
-        let held = Self {
-            body,
-            _place: place,
-        };
-        Response::from_parts(head, held)
-    }
-}
-
-impl hyper::body::Body for Held {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -4,14 +4,13 @@
 //! A process that ends takes the requests along that are under way, and nothing else: the listener stays with the site,
 //! where clients wait for the next process. It costs some 10 MB.
 
-use super::Http;
+use super::server::Http;
 use crate::site::{
-    args::Scheme,
-    config::Config,
-    door::accept,
-    news::News,
-    record::{Record, Records},
-    stop::{Stop, Stopped},
+    config::{Config, Scheme},
+    lines::Records,
+    listener::accept::{Stop, Stopped, accept},
+    mirror::News,
+    record::Record,
 };
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal};

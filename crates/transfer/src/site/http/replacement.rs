@@ -6,13 +6,15 @@
 //! request is carried out to a name of our own beside the destination, which then takes its place.
 
 use super::{
-    Answer,
+    answer::{Answer, said},
     claims::{Claim, Place},
-    files::{Files, Meta, blocking, failed},
-    said,
-    target::{self, Target},
-    tree,
-    upload::temporary,
+    export::{
+        files::Files,
+        meta::{Meta, blocking, failed},
+        tree,
+        upload::temporary,
+    },
+    request::target::{self, Target},
 };
 use bytes::Bytes;
 use dav_server::{

@@ -2,10 +2,10 @@
 //! A file that is being put: written beside its name, and there when all of it is on the disk, or never.
 
 use super::{
-    audit::Changes,
-    files::{Meta, blocking, failed, io},
-    reading::Reading,
+    download::Download,
+    meta::{Meta, blocking, failed, io},
 };
+use crate::site::http::audit::Changes;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
 use longhaul_store::{path::RelPath, root::Root};
@@ -19,7 +19,7 @@ use std::{
 
 /// Dropped before it was flushed, nothing is left of it.
 #[derive(Debug)]
-pub(super) struct Upload(Arc<Begun>);
+pub(crate) struct Upload(Arc<Begun>);
 
 #[derive(Debug)]
 struct Begun {
@@ -35,7 +35,7 @@ struct Begun {
 }
 
 impl Upload {
-    pub(super) fn begin(
+    pub(crate) fn begin(
         root: &Arc<Root>,
         path: RelPath,
         options: &OpenOptions,
@@ -68,7 +68,7 @@ impl Upload {
     }
 
     /// Copies all of a file of this site, for those who may have that.
-    pub(super) fn fill(self, from: &Reading) -> FsResult<()> {
+    pub(crate) fn fill(self, from: &Download) -> FsResult<()> {
         self.0.permit(from.meta())?;
         let copied = std::io::copy(&mut from.file(), &mut &self.0.file);
         let copied = copied.map_err(|error| io(&error))?;
@@ -89,7 +89,7 @@ impl Upload {
 }
 
 /// In the same directory, under a name that nobody else has.
-pub(super) fn temporary(path: &RelPath) -> FsResult<RelPath> {
+pub(crate) fn temporary(path: &RelPath) -> FsResult<RelPath> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| io(&errno.into()))?;

@@ -4,7 +4,7 @@
 //! A path has up to 2,048 names, so walks keep what is to be done in a list and not on the stack: some 100 bytes for
 //! each name in the directories on the way down.
 
-use super::files::{Meta, failed};
+use super::meta::{Meta, failed};
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 ///
 /// # Errors
 /// Not all of it can be looked at.
-pub(super) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
+pub(crate) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
     if !Meta::any(root, Some(top))?.is_directory() {
         return Ok(false);
     }
@@ -37,7 +37,7 @@ pub(super) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
 
 /// Whether a name of our own may go with the directory that it is in: the record of a copy, or what is left of a file that was
 /// put when the process ended that had it.
-pub(super) fn is_leftover(root: &Root, path: &RelPath) -> bool {
+pub(crate) fn is_leftover(root: &Root, path: &RelPath) -> bool {
     path.name() == MANIFEST.as_bytes() || path.name().ends_with(b".put") && is_abandoned(root, path)
 }
 
@@ -54,7 +54,7 @@ fn is_abandoned(root: &Root, path: &RelPath) -> bool {
 ///
 /// # Errors
 /// Of the first thing that can't be removed; the rest stays.
-pub(super) fn remove(root: &Root, top: &RelPath) -> FsResult<()> {
+pub(crate) fn remove(root: &Root, top: &RelPath) -> FsResult<()> {
     if !Meta::any(root, Some(top))?.is_directory() {
         return root.remove(top).map_err(|failure| failed(&failure));
     }

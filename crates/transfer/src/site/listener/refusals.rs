@@ -3,7 +3,7 @@
 //!
 //! Strangers choose neither how often something is printed nor how much is kept.
 
-use super::vestibule::network;
+use super::connections::network;
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -30,7 +30,7 @@ const LINE_EVERY: Duration = Duration::from_secs(4);
 
 /// Why a client is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     WrongToken,
     /// It has as many connections as it may have.
     Crowd,
@@ -40,16 +40,16 @@ pub(super) enum Cause {
 
 /// What follows from a refusal.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     /// How long the client waits for its answer.
-    pub(super) delay: Duration,
+    pub(crate) delay: Duration,
     /// There is to be a line, for so many refusals.
-    pub(super) line: Option<u64>,
+    pub(crate) line: Option<u64>,
 }
 
 /// What is known of addresses, or networks of IPv6.
 #[derive(Debug)]
-pub(super) struct Refusals(Mutex<Table>);
+pub(crate) struct Refusals(Mutex<Table>);
 
 #[derive(Debug)]
 struct Table {
@@ -72,7 +72,7 @@ struct Burst {
 }
 
 impl Refusals {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self(Mutex::new(Table {
             addresses: HashMap::new(),
             lines: LINES_MAX,
@@ -81,7 +81,7 @@ impl Refusals {
     }
 
     /// Somebody at this address is refused.
-    pub(super) fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
+    pub(crate) fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.refuse(network(from), cause, now)
     }

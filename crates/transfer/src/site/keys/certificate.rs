@@ -18,14 +18,14 @@ const PEM_LEN_MAX: u64 = 1 << 20;
 
 /// A certificate, those that vouch for it, and its key.
 #[derive(Debug)]
-pub(super) struct Certificate {
-    pub(super) chain: Vec<CertificateDer<'static>>,
-    pub(super) key: PrivateKeyDer<'static>,
+pub(crate) struct Certificate {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
 }
 
 impl Certificate {
     /// From a PEM file with all of it, which nobody else may read.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let refused = |why: &dyn std::fmt::Display| {
             Refusal::usage(format!("certificate {}: {why}", path.display()))
         };
@@ -34,7 +34,7 @@ impl Certificate {
     }
 
     /// From PEM.
-    pub(super) fn parse(pem: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(pem: &[u8]) -> Result<Self> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificate = Self {
             chain: chain?,
@@ -45,7 +45,7 @@ impl Certificate {
     }
 
     /// Accepts TLS 1.3 connections that speak `protocol` in it (RFC 7301).
-    pub(super) fn acceptor(&self, protocol: &[u8]) -> Result<TlsAcceptor> {
+    pub(crate) fn acceptor(&self, protocol: &[u8]) -> Result<TlsAcceptor> {
         let mut tls = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_no_client_auth()

@@ -2,7 +2,6 @@
 //! `longhaul site token`: what the running site reads when the next client comes.
 
 use super::{
-    args::TokenCommand,
     identity::Identity,
     state::State,
     tokens::{Grant, Tokens},
@@ -11,22 +10,7 @@ use crate::protocol::token::{Secret, Token};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::say;
-use std::path::Path;
-
-pub(super) fn run(command: &TokenCommand, state: Option<&Path>) -> Result<()> {
-    let state = State::find(state)?;
-    match command {
-        TokenCommand::New {
-            name,
-            export,
-            read_only,
-        } => make(&state, name, export, *read_only),
-        TokenCommand::List => list(&state),
-        TokenCommand::Remove { name } => remove(&state, name),
-    }
-}
-
-fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Result<()> {
+pub(crate) fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Result<()> {
     let plain = |c: char| c.is_alphanumeric() || "-._@".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return Err(Refusal::usage(format!(
@@ -49,7 +33,7 @@ fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Resul
     Ok(())
 }
 
-fn list(state: &State) -> Result<()> {
+pub(crate) fn list(state: &State) -> Result<()> {
     for (name, grant) in Tokens::read(state)?.0 {
         let exports = match grant.exports.is_empty() {
             true => "all exports".to_owned(),
@@ -65,7 +49,7 @@ fn list(state: &State) -> Result<()> {
     Ok(())
 }
 
-fn remove(state: &State, name: &str) -> Result<()> {
+pub(crate) fn remove(state: &State, name: &str) -> Result<()> {
     let held = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.remove(name).is_none() {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file that is being read.
 
-use super::files::{Meta, blocking, failed, io};
+use super::meta::{Meta, blocking, failed, io};
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use longhaul_store::{path::RelPath, root::Root};
 use std::{fs::File, io::SeekFrom, os::unix::fs::FileExt, sync::Arc};
 
 /// Read at once.
-pub(super) const READ_LEN: usize = 128 << 10;
+pub(crate) const READ_LEN: usize = 128 << 10;
 
 /// An open file, and how far it is.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(crate) struct Download {
     file: Arc<File>,
     meta: Meta,
     at: u64,
 }
 
-impl Reading {
+impl Download {
     /// A plain file, and nothing else.
-    pub(super) fn open(root: &Root, path: &RelPath) -> FsResult<Self> {
+    pub(crate) fn open(root: &Root, path: &RelPath) -> FsResult<Self> {
         // Looked at first: to open a device may do something.
         Meta::shown(root, Some(path))?;
         let file = root.open_file(path).map_err(|failure| failed(&failure))?;
@@ -36,16 +36,16 @@ impl Reading {
         }
     }
 
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    pub(super) fn meta(&self) -> &Meta {
+    pub(crate) fn meta(&self) -> &Meta {
         &self.meta
     }
 }
 
-impl DavFile for Reading {
+impl DavFile for Download {
     fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
         let meta = self.meta;
         Box::pin(async move { Ok(Box::new(meta) as _) })

@@ -18,24 +18,24 @@ const FILE_LEN_MAX: u64 = 4 << 20;
 /// By whose they are.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Tokens(pub(super) BTreeMap<String, Grant>);
+pub(crate) struct Tokens(pub(crate) BTreeMap<String, Grant>);
 
 /// What a token is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Grant {
+pub(crate) struct Grant {
     /// SHA-256 of the secret, base64url.
     hash: String,
-    pub(super) made: Timestamp,
+    pub(crate) made: Timestamp,
     /// None is all.
     #[serde(default)]
-    pub(super) exports: Vec<String>,
+    pub(crate) exports: Vec<String>,
     #[serde(default)]
-    pub(super) read_only: bool,
+    pub(crate) read_only: bool,
 }
 
 impl Grant {
-    pub(super) fn new(secret: &Secret, exports: &[String], read_only: bool) -> Self {
+    pub(crate) fn new(secret: &Secret, exports: &[String], read_only: bool) -> Self {
         Self {
             hash: secret.hash(),
             made: Timestamp::now(),
@@ -45,13 +45,13 @@ impl Grant {
     }
 
     /// Whether it is for this export.
-    pub(super) fn is_for(&self, export: &str) -> bool {
+    pub(crate) fn is_for(&self, export: &str) -> bool {
         self.exports.is_empty() || self.exports.iter().any(|name| name == export)
     }
 }
 
 impl Tokens {
-    pub(super) fn read(state: &State) -> Result<Self> {
+    pub(crate) fn read(state: &State) -> Result<Self> {
         let path = state.path(FILE);
         let text = state.read(FILE, FILE_LEN_MAX);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
@@ -59,12 +59,12 @@ impl Tokens {
         parsed.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))
     }
 
-    pub(super) fn write(&self, state: &State, held: &Lock) -> Result<()> {
+    pub(crate) fn write(&self, state: &State, held: &Lock) -> Result<()> {
         state.write(FILE, &toml::to_string(self)?, held)
     }
 
     /// Whose secret it is, and what it is for.
-    pub(super) fn find(&self, secret: &Secret) -> Option<(&str, &Grant)> {
+    pub(crate) fn find(&self, secret: &Secret) -> Option<(&str, &Grant)> {
         let hash = secret.hash();
         let found = self.0.iter().find(|(_, grant)| grant.hash == hash);
         found.map(|(name, grant)| (name.as_str(), grant))

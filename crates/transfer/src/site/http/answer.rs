@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page at `/`: what there is for who asks.
+//! Answers that the site makes itself: a status with words, and the page at `/`, which says what there is for who asks.
 
-use super::Answer;
 use dav_server::body::Body;
 use hyper::{
-    Method, Request, Response,
-    header::{CONTENT_TYPE, HeaderValue},
+    Method, Request, Response, StatusCode,
+    header::{self, CONTENT_TYPE, HeaderValue},
 };
 
-/// Whether it is asked for.
-pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
+/// What a request gets.
+pub(super) type Answer = Response<Body>;
+
+pub(super) fn said(status: StatusCode, text: &str) -> Answer {
+    let mut answer = Response::new(Body::from(format!("{text}\n")));
+    *answer.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
+    answer
+}
+
+/// Whether the page at `/` is asked for.
+pub(super) fn is_for_index<B>(request: &Request<B>) -> bool {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
     reads && request.uri().path() == "/"
 }
 
 /// Links to these exports, whose names have nothing in them that HTML means.
-pub(super) fn page(exports: &[&str]) -> Answer {
+pub(super) fn index(exports: &[&str]) -> Answer {
     let links = exports
         .iter()
         .map(|name| format!("<li><a href=\"/{name}/\">{name}/</a></li>\n"));

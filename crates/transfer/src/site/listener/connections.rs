@@ -9,34 +9,34 @@ use std::{
 
 /// Connections at once, at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Beyond them newcomers are closed at once.
-    pub(super) all: usize,
+    pub(crate) all: usize,
     /// Of them from one address, or one network of IPv6 that a single host may have (64 bits).
-    pub(super) of_one: usize,
+    pub(crate) of_one: usize,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Vestibule {
+pub(crate) struct Connections {
     room: Room,
     guests: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
 /// Somebody in it, until dropped.
 #[derive(Debug)]
-pub(super) struct Guest {
-    vestibule: Vestibule,
+pub(crate) struct Guest {
+    connections: Connections,
     from: IpAddr,
 }
 
-impl Vestibule {
-    pub(super) fn new(room: Room) -> Self {
+impl Connections {
+    pub(crate) fn new(room: Room) -> Self {
         let guests = Arc::default();
         Self { room, guests }
     }
 
     /// `None`: there is no room for one more from there.
-    pub(super) fn enter(&self, from: IpAddr) -> Option<Guest> {
+    pub(crate) fn enter(&self, from: IpAddr) -> Option<Guest> {
         let from = network(from);
         let mut guests = self.guests();
         let all: usize = guests.values().sum();
@@ -45,8 +45,8 @@ impl Vestibule {
             return None;
         }
         guests.insert(from, of_one + 1);
-        let vestibule = self.clone();
-        Some(Guest { vestibule, from })
+        let connections = self.clone();
+        Some(Guest { connections, from })
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -56,7 +56,7 @@ impl Vestibule {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let mut guests = self.vestibule.guests();
+        let mut guests = self.connections.guests();
         match guests.get_mut(&self.from) {
             Some(of_one) if *of_one > 1 => *of_one -= 1,
             _ => drop(guests.remove(&self.from)),
@@ -65,7 +65,7 @@ impl Drop for Guest {
 }
 
 /// What one host may have: an address of IPv4, 64 bits of IPv6.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() & !u128::from(u64::MAX);
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn no_address_takes_the_room_of_all_others() {
-        let vestibule = Vestibule::new(Room {
+        let connections = Connections::new(Room {
             all: 64,
             of_one: 32,
         });
-        let enter = |from: &str| vestibule.enter(from.parse().unwrap());
+        let enter = |from: &str| connections.enter(from.parse().unwrap());
         let greedy: Vec<_> = std::iter::from_fn(|| enter("192.0.2.1")).collect();
         assert_eq!(greedy.len(), 32);
         assert!(
@@ -102,6 +102,6 @@ mod tests {
         drop(greedy);
         assert!(enter("192.0.2.1").is_some());
         drop(others);
-        assert!(vestibule.guests().is_empty(), "who went is forgotten");
+        assert!(connections.guests().is_empty(), "who went is forgotten");
     }
 }

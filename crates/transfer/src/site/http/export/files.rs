@@ -3,9 +3,15 @@
 //! followed, and files of copies under way are not there.
 
 use super::{
-    access::Access, audit::Changes, listing::Room, reading::Reading, tree, upload::Upload,
+    download::Download,
+    meta::{Meta, blocking, errno, failed, rel_path},
+    tree,
+    upload::Upload,
 };
-use crate::site::config::lies_in;
+use crate::site::{
+    exports::lies_in,
+    http::{access::Access, audit::Changes, room::Room},
+};
 use dav_server::{
     davpath::DavPath,
     fs::{
@@ -15,19 +21,15 @@ use dav_server::{
 };
 use futures_util::stream;
 use longhaul_store::{
-    path::{BadPath, OWN_PREFIX, RelPath},
-    root::{Failure, Root},
+    path::{OWN_PREFIX, RelPath},
+    root::Root,
 };
-use rustix::{
-    fs::{FileType, Mode, Stat},
-    io::Errno,
-};
+use rustix::{fs::Mode, io::Errno};
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
 };
 
 /// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
@@ -35,7 +37,7 @@ const ENTRIES_MAX: usize = 100_000;
 
 /// An export for one request.
 #[derive(Debug, Clone)]
-pub(super) struct Files {
+pub(crate) struct Files {
     root: Arc<Root>,
     writable: bool,
     /// A name of our own that this request may use, and what is below it.
@@ -53,7 +55,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Opened for each request: the directory may have been mounted meanwhile.
-    pub(super) fn of(access: &Access, changes: Changes) -> std::io::Result<Self> {
+    pub(crate) fn of(access: &Access, changes: Changes) -> std::io::Result<Self> {
         Ok(Self {
             root: Arc::new(Root::open(&access.directory)?),
             writable: access.writable,
@@ -67,37 +69,37 @@ impl Files {
         })
     }
 
-    pub(super) fn root(&self) -> &Arc<Root> {
+    pub(crate) fn root(&self) -> &Arc<Root> {
         &self.root
     }
 
-    pub(super) fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
 
     /// Where something of the export is on this machine.
-    pub(super) fn place(&self, path: &RelPath) -> PathBuf {
+    pub(crate) fn place(&self, path: &RelPath) -> PathBuf {
         self.directory.join(OsStr::from_bytes(path.as_bytes()))
     }
 
     /// Whether something is another export, or has one in it: that stays where it is.
-    pub(super) fn holds_export(&self, path: &RelPath) -> bool {
+    pub(crate) fn holds_export(&self, path: &RelPath) -> bool {
         let place = self.place(path);
         self.others.iter().any(|other| lies_in(other, &place))
     }
 
     /// For a request that makes something under this name first.
-    pub(super) fn staging(mut self, name: &RelPath) -> Self {
+    pub(crate) fn staging(mut self, name: &RelPath) -> Self {
         self.staged = Some(name.clone());
         self
     }
 
-    pub(super) fn room(&self) -> &Room {
+    pub(crate) fn room(&self) -> &Room {
         &self.room
     }
 
     /// For a COPY: directories that it makes are for those who may use the ones that they are made from.
-    pub(super) fn copying(mut self, from: &RelPath, to: &RelPath) -> Self {
+    pub(crate) fn copying(mut self, from: &RelPath, to: &RelPath) -> Self {
         self.copied = Some((from.clone(), to.clone()));
         self
     }
@@ -112,7 +114,7 @@ impl Files {
     }
 
     /// For a request about a directory with this in it.
-    pub(super) fn listing(mut self, entries: Entries) -> Self {
+    pub(crate) fn listing(mut self, entries: Entries) -> Self {
         self.listed = Arc::new(Mutex::new(Some(entries)));
         self
     }
@@ -161,151 +163,6 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for it on a thread for that.
-pub(super) async fn blocking<T: Send + 'static>(
-    act: impl FnOnce() -> FsResult<T> + Send + 'static,
-) -> FsResult<T> {
-    let done = tokio::task::spawn_blocking(act).await;
-    done.unwrap_or(Err(FsError::GeneralFailure))
-}
-
-/// A path below an export, with or without slashes around it; none is the export.
-pub(super) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
-    let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
-    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-    match bytes.is_empty() {
-        true => Ok(None),
-        false => RelPath::parse(bytes).map(Some),
-    }
-}
-
-pub(super) fn failed(failure: &Failure) -> FsError {
-    failure.errno().map_or(FsError::Forbidden, errno)
-}
-
-fn errno(errno: Errno) -> FsError {
-    match errno {
-        // A link on the way leads nowhere.
-        Errno::NOENT | Errno::LOOP | Errno::NOTDIR => FsError::NotFound,
-        Errno::EXIST | Errno::NOTEMPTY => FsError::Exists,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::ISDIR => FsError::Forbidden,
-        Errno::NOSPC | Errno::DQUOT => FsError::InsufficientStorage,
-        Errno::FBIG => FsError::TooLarge,
-        Errno::NAMETOOLONG => FsError::PathTooLong,
-        Errno::XDEV => FsError::IsRemote,
-        _ => FsError::GeneralFailure,
-    }
-}
-
-/// As the system says of a file.
-pub(super) fn io(error: &std::io::Error) -> FsError {
-    let number = error.raw_os_error();
-    number.map_or(FsError::GeneralFailure, |number| {
-        errno(Errno::from_raw_os_error(number))
-    })
-}
-
-/// What is known of a file or a directory.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Meta(Stat);
-
-impl Meta {
-    /// Of anything.
-    pub(super) fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
-        let stat = match path {
-            Some(path) => root.stat(path),
-            None => root.dir(None).and_then(|top| {
-                rustix::fs::fstat(&top).map_err(|errno| Failure::System {
-                    path: None,
-                    doing: "look at",
-                    errno,
-                })
-            }),
-        };
-        stat.map(Self).map_err(|failure| failed(&failure))
-    }
-
-    /// Of what is shown: a plain file or a directory.
-    pub(super) fn shown(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
-        let meta = Self::any(root, path)?;
-        match meta.kind() {
-            FileType::RegularFile | FileType::Directory => Ok(meta),
-            _ => Err(FsError::NotFound),
-        }
-    }
-
-    /// What is at a name that is to be another file's: nothing, or what is shown. Links and devices stay.
-    pub(super) fn replaceable(root: &Root, path: &RelPath) -> FsResult<Option<Self>> {
-        match Self::any(root, Some(path)) {
-            Err(FsError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-            Ok(meta) if meta.is_file() || meta.is_dir() => Ok(Some(meta)),
-            Ok(_) => Err(FsError::Forbidden),
-        }
-    }
-
-    pub(super) fn of(stat: Stat) -> Self {
-        Self(stat)
-    }
-
-    pub(super) fn size(&self) -> u64 {
-        self.len()
-    }
-
-    pub(super) fn is_directory(&self) -> bool {
-        self.kind().is_dir()
-    }
-
-    /// What it is, by whatever name.
-    pub(super) fn identity(&self) -> (u64, u64) {
-        (self.0.st_dev, self.0.st_ino)
-    }
-
-    /// Its permissions, without those that make it run as somebody.
-    pub(super) fn permissions(&self) -> u32 {
-        self.0.st_mode & 0o777
-    }
-
-    fn kind(&self) -> FileType {
-        FileType::from_raw_mode(self.0.st_mode)
-    }
-}
-
-impl DavMetaData for Meta {
-    fn len(&self) -> u64 {
-        u64::try_from(self.0.st_size).unwrap_or(0)
-    }
-
-    fn modified(&self) -> FsResult<SystemTime> {
-        let seconds = u64::try_from(self.0.st_mtime).unwrap_or(0);
-        let time = Duration::new(seconds, self.0.st_mtime_nsec as u32);
-        Ok(SystemTime::UNIX_EPOCH + time)
-    }
-
-    fn is_dir(&self) -> bool {
-        self.kind().is_dir()
-    }
-
-    fn is_file(&self) -> bool {
-        self.kind().is_file()
-    }
-
-    fn is_symlink(&self) -> bool {
-        self.kind().is_symlink()
-    }
-
-    fn executable(&self) -> FsResult<bool> {
-        Ok(self.is_file() && self.0.st_mode & 0o100 != 0)
-    }
-
-    /// A file that is replaced within the clock's grain is another inode.
-    fn etag(&self) -> Option<String> {
-        let (inode, size) = (self.0.st_ino, self.len());
-        let (seconds, nanos) = (self.0.st_mtime, self.0.st_mtime_nsec);
-        Some(format!("{inode:x}-{size:x}-{seconds:x}.{nanos:x}"))
-    }
-}
-
 /// A name in a directory.
 #[derive(Debug, Clone)]
 struct Entry {
@@ -326,18 +183,18 @@ impl DavDirEntry for Entry {
 
 /// What is in a directory.
 #[derive(Debug)]
-pub(super) struct Entries(Vec<Entry>);
+pub(crate) struct Entries(Vec<Entry>);
 
 impl Entries {
     /// What is shown of it.
     ///
     /// # Errors
     /// As [`entries`].
-    pub(super) fn of(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+    pub(crate) fn of(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
         entries(root, path, false).map(Self)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }
@@ -415,7 +272,7 @@ impl DavFileSystem for Files {
             true => self.change(move |root, changes| {
                 Ok(Box::new(Upload::begin(root, path, &options, changes)?) as _)
             }),
-            false => self.act(move |root| Ok(Box::new(Reading::open(root, &path)?) as _)),
+            false => self.act(move |root| Ok(Box::new(Download::open(root, &path)?) as _)),
         }
     }
 
@@ -494,7 +351,7 @@ impl DavFileSystem for Files {
     fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
         let (from, to) = (self.below(from), self.below(to));
         self.change(move |root, changes| {
-            let reading = Reading::open(root, &from?)?;
+            let reading = Download::open(root, &from?)?;
             let upload = Upload::begin(root, to?, &OpenOptions::default(), changes)?;
             upload.fill(&reading)
         })

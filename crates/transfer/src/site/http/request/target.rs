@@ -3,7 +3,7 @@
 //!
 //! What is read here is written back into the request in one spelling, so that no other reading of it counts.
 
-use super::files::rel_path;
+use crate::site::http::export::meta::rel_path;
 use hyper::{
     HeaderMap, Request, StatusCode, Uri,
     header::{HOST, HeaderName, HeaderValue},
@@ -25,18 +25,18 @@ const ESCAPED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'/');
 
 /// Why a request is refused: a status, and words for people.
-pub(super) type Wrong = (StatusCode, &'static str);
+pub(crate) type Wrong = (StatusCode, &'static str);
 
 /// The paths of a request, relative to its export. None is the export itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) path: Option<RelPath>,
+pub(crate) struct Target {
+    pub(crate) path: Option<RelPath>,
     /// The path ends with a slash.
-    pub(super) is_directory: bool,
+    pub(crate) is_directory: bool,
     /// Of a COPY or a MOVE.
-    pub(super) destination: Option<RelPath>,
+    pub(crate) destination: Option<RelPath>,
     /// What is at the destination may be replaced.
-    pub(super) overwrites: bool,
+    pub(crate) overwrites: bool,
 }
 
 impl Target {
@@ -45,7 +45,7 @@ impl Target {
     /// # Errors
     /// It makes no sense, leads out of the export, or would change what it must not: the export itself, or what it is
     /// below.
-    pub(super) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Wrong> {
+    pub(crate) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Wrong> {
         let path = path_in(request.uri().path(), export)?;
         let shows = request.method().as_str() == "PROPFIND";
         spell_depth(request.headers_mut(), shows)?;
@@ -69,7 +69,7 @@ impl Target {
     }
 
     /// The destination as a path of a URL.
-    pub(super) fn destination_url(&self, export: &str) -> Option<String> {
+    pub(crate) fn destination_url(&self, export: &str) -> Option<String> {
         let destination = self.destination.as_ref()?;
         Some(url_path(export, Some(destination)))
     }
@@ -91,7 +91,7 @@ impl Target {
 }
 
 /// Has a COPY or a MOVE go to this path.
-pub(super) fn head_to(headers: &mut HeaderMap, export: &str, destination: &RelPath) {
+pub(crate) fn head_to(headers: &mut HeaderMap, export: &str, destination: &RelPath) {
     let path = url_path(export, Some(destination));
     // Escaped, it is ASCII without control characters.
     if let Ok(value) = HeaderValue::try_from(path) {
@@ -100,7 +100,7 @@ pub(super) fn head_to(headers: &mut HeaderMap, export: &str, destination: &RelPa
 }
 
 /// Nothing is replaced: what is at the destination when the request is carried out stays.
-pub(super) fn keep_what_is_there(headers: &mut HeaderMap) {
+pub(crate) fn keep_what_is_there(headers: &mut HeaderMap) {
     headers.insert(OVERWRITE, HeaderValue::from_static("F"));
 }
 

@@ -9,7 +9,7 @@ const OVERLAPPING_MAX: usize = 2;
 
 /// What a Range asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// The whole file: it is no Range that makes sense, and then RFC 9110 §14.2 has a server ignore it.
     Whole,
     /// This Range, with no byte beyond the end and nothing that is not there.
@@ -19,7 +19,7 @@ pub(super) enum Asked {
 }
 
 /// Reads a Range for a file of `len` bytes.
-pub(super) fn read(header: &str, len: u64) -> Asked {
+pub(crate) fn read(header: &str, len: u64) -> Asked {
     let Some((unit, set)) = header.trim().split_once('=') else {
         return Asked::Whole;
     };

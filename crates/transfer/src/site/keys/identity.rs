@@ -13,14 +13,14 @@ const FILE_LEN_MAX: u64 = 64 << 10;
 
 /// The key's fingerprint, and a certificate that shows it. Nobody looks at anything else in that.
 #[derive(Debug)]
-pub(super) struct Identity {
-    pub(super) certificate: Certificate,
-    pub(super) fingerprint: Fingerprint,
+pub(crate) struct Identity {
+    pub(crate) certificate: Certificate,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Identity {
     /// The one that there is, or a new one.
-    pub(super) fn of(state: &State) -> Result<Self> {
+    pub(crate) fn of(state: &State) -> Result<Self> {
         let held = state.lock()?;
         let path = state.path(FILE);
         let failed = || format!("cannot read {}", path.display());

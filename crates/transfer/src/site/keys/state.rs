@@ -14,12 +14,12 @@ use tempfile::NamedTempFile;
 
 /// The directory.
 #[derive(Debug, Clone)]
-pub(super) struct State(PathBuf);
+pub(crate) struct State(PathBuf);
 
 impl State {
     /// What was asked for, or where the service manager (`StateDirectory=` in systemd.exec(5)) or the XDG Base
     /// Directory Specification wants it.
-    pub(super) fn find(asked: Option<&Path>) -> Result<Self> {
+    pub(crate) fn find(asked: Option<&Path>) -> Result<Self> {
         let absolute = |name| {
             let path = std::env::var_os(name).map(PathBuf::from);
             path.filter(|path| path.is_absolute())
@@ -42,7 +42,7 @@ impl State {
     ///
     /// # Errors
     /// It can't be made, or others may look into it.
-    pub(super) fn lock(&self) -> Result<Lock> {
+    pub(crate) fn lock(&self) -> Result<Lock> {
         let shown = self.0.display();
         let made = DirBuilder::new()
             .recursive(true)
@@ -63,7 +63,7 @@ impl State {
     ///
     /// # Errors
     /// As the system says; the text is at most `len_max` bytes.
-    pub(super) fn read(&self, name: &str, len_max: u64) -> io::Result<Option<String>> {
+    pub(crate) fn read(&self, name: &str, len_max: u64) -> io::Result<Option<String>> {
         let file = match File::open(self.0.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
@@ -74,7 +74,7 @@ impl State {
     }
 
     /// Writes a file in it, whole or not at all, for its owner alone.
-    pub(super) fn write(&self, name: &str, text: &str, _held: &Lock) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str, _held: &Lock) -> Result<()> {
         let path = self.0.join(name);
         let failed = || format!("cannot write {}", path.display());
         let mut file = NamedTempFile::new_in(&self.0).with_context(failed)?;
@@ -84,16 +84,16 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.0
     }
 
     /// For messages.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
 /// The state, held.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "it holds by being there")] File);
+pub(crate) struct Lock(#[expect(dead_code, reason = "it holds by being there")] File);

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the system says of a file, as WebDAV has it, and its errors.
+
+use dav_server::fs::{DavMetaData, FsError, FsResult};
+use longhaul_store::{
+    path::{BadPath, RelPath},
+    root::{Failure, Root},
+};
+use rustix::{
+    fs::{FileType, Stat},
+    io::Errno,
+};
+use std::time::{Duration, SystemTime};
+
+/// Waits for it on a thread for that.
+pub(crate) async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> FsResult<T> + Send + 'static,
+) -> FsResult<T> {
+    let done = tokio::task::spawn_blocking(act).await;
+    done.unwrap_or(Err(FsError::GeneralFailure))
+}
+
+/// A path below an export, with or without slashes around it; none is the export.
+pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
+    let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
+    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+    match bytes.is_empty() {
+        true => Ok(None),
+        false => RelPath::parse(bytes).map(Some),
+    }
+}
+
+pub(crate) fn failed(failure: &Failure) -> FsError {
+    failure.errno().map_or(FsError::Forbidden, errno)
+}
+
+pub(super) fn errno(errno: Errno) -> FsError {
+    match errno {
+        // A link on the way leads nowhere.
+        Errno::NOENT | Errno::LOOP | Errno::NOTDIR => FsError::NotFound,
+        Errno::EXIST | Errno::NOTEMPTY => FsError::Exists,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::ISDIR => FsError::Forbidden,
+        Errno::NOSPC | Errno::DQUOT => FsError::InsufficientStorage,
+        Errno::FBIG => FsError::TooLarge,
+        Errno::NAMETOOLONG => FsError::PathTooLong,
+        Errno::XDEV => FsError::IsRemote,
+        _ => FsError::GeneralFailure,
+    }
+}
+
+/// As the system says of a file.
+pub(crate) fn io(error: &std::io::Error) -> FsError {
+    let number = error.raw_os_error();
+    number.map_or(FsError::GeneralFailure, |number| {
+        errno(Errno::from_raw_os_error(number))
+    })
+}
+
+/// What is known of a file or a directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta(Stat);
+
+impl Meta {
+    /// Of anything.
+    pub(crate) fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+        let stat = match path {
+            Some(path) => root.stat(path),
+            None => root.dir(None).and_then(|top| {
+                rustix::fs::fstat(&top).map_err(|errno| Failure::System {
+                    path: None,
+                    doing: "look at",
+                    errno,
+                })
+            }),
+        };
+        stat.map(Self).map_err(|failure| failed(&failure))
+    }
+
+    /// Of what is shown: a plain file or a directory.
+    pub(crate) fn shown(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+        let meta = Self::any(root, path)?;
+        match meta.kind() {
+            FileType::RegularFile | FileType::Directory => Ok(meta),
+            _ => Err(FsError::NotFound),
+        }
+    }
+
+    /// What is at a name that is to be another file's: nothing, or what is shown. Links and devices stay.
+    pub(crate) fn replaceable(root: &Root, path: &RelPath) -> FsResult<Option<Self>> {
+        match Self::any(root, Some(path)) {
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+            Ok(meta) if meta.is_file() || meta.is_dir() => Ok(Some(meta)),
+            Ok(_) => Err(FsError::Forbidden),
+        }
+    }
+
+    pub(crate) fn of(stat: Stat) -> Self {
+        Self(stat)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.len()
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind().is_dir()
+    }
+
+    /// What it is, by whatever name.
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        (self.0.st_dev, self.0.st_ino)
+    }
+
+    /// Its permissions, without those that make it run as somebody.
+    pub(crate) fn permissions(&self) -> u32 {
+        self.0.st_mode & 0o777
+    }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.0.st_mode)
+    }
+}
+
+impl DavMetaData for Meta {
+    fn len(&self) -> u64 {
+        u64::try_from(self.0.st_size).unwrap_or(0)
+    }
+
+    fn modified(&self) -> FsResult<SystemTime> {
+        let seconds = u64::try_from(self.0.st_mtime).unwrap_or(0);
+        let time = Duration::new(seconds, self.0.st_mtime_nsec as u32);
+        Ok(SystemTime::UNIX_EPOCH + time)
+    }
+
+    fn is_dir(&self) -> bool {
+        self.kind().is_dir()
+    }
+
+    fn is_file(&self) -> bool {
+        self.kind().is_file()
+    }
+
+    fn is_symlink(&self) -> bool {
+        self.kind().is_symlink()
+    }
+
+    fn executable(&self) -> FsResult<bool> {
+        Ok(self.is_file() && self.0.st_mode & 0o100 != 0)
+    }
+
+    /// A file that is replaced within the clock's grain is another inode.
+    fn etag(&self) -> Option<String> {
+        let (inode, size) = (self.0.st_ino, self.len());
+        let (seconds, nanos) = (self.0.st_mtime, self.0.st_mtime_nsec);
+        Some(format!("{inode:x}-{size:x}-{seconds:x}.{nanos:x}"))
+    }
+}

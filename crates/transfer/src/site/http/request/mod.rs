@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a request says, checked before a library reads it.
+
+pub(super) mod ranges;
+pub(super) mod target;
+pub mod xml;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The connections of a listener of HTTP, and the answers to what comes by them.
+
+use super::{
+    access::{Refusal, Visitor},
+    answer::{self, Answer},
+    audit::Entry,
+    dav,
+    room::{Held, Room},
+};
+use crate::{
+    protocol::admission::PATIENCE,
+    site::{
+        config::{Config, Scheme},
+        keys::{certificate::Certificate, identity::Identity},
+        lines::Records,
+        listener::{
+            accept::Stopped,
+            connections::{self, Connections},
+            refusals::{Cause, Refusals},
+        },
+        record::Record,
+    },
+    transport::connection::{SILENCE, end_when_silent},
+};
+use anyhow::Result;
+use hyper::{
+    Request,
+    body::Incoming,
+    header::{self, HeaderName, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at once to a listener: each costs some 200 KB while a body moves.
+const CONNECTIONS_MAX: usize = 128;
+
+/// Of them from one address to `--https`. All that come to `--http` may come from one: a proxy's, or a mount's.
+const CONNECTIONS_OF_ONE_MAX: usize = 32;
+
+/// On every answer. What somebody has put into an export is shown, but runs nothing in the name of who looks at it.
+const ALWAYS: [(HeaderName, &str); 3] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "sandbox allow-downloads; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// What all connections of a listener have.
+pub(super) struct Http {
+    config: Config,
+    identity: Identity,
+    records: Records,
+    places: Connections,
+    refusals: Refusals,
+    room: Room,
+    /// For HTTPS.
+    acceptor: Option<TlsAcceptor>,
+}
+
+impl Http {
+    pub(super) fn new(config: Config, scheme: Scheme) -> Result<Self> {
+        let identity = Identity::of(&config.state)?;
+        let (acceptor, of_one) = match scheme {
+            Scheme::Http => (None, CONNECTIONS_MAX),
+            Scheme::Https => (Some(acceptor(&config, &identity)?), CONNECTIONS_OF_ONE_MAX),
+        };
+        Ok(Self {
+            // The site says it as its user wants it.
+            records: Records { json: true },
+            places: Connections::new(connections::Room {
+                all: CONNECTIONS_MAX,
+                of_one,
+            }),
+            refusals: Refusals::new(Instant::now()),
+            room: Room::default(),
+            config,
+            identity,
+            acceptor,
+        })
+    }
+
+    /// Serves a connection until it ends or the site does.
+    pub(super) async fn visit(
+        self: Arc<Self>,
+        socket: TcpStream,
+        client: SocketAddr,
+        mut stopped: Stopped,
+    ) {
+        let Some(_place) = self.places.enter(client.ip()) else {
+            self.refuse(client, Cause::Crowd, "too many connections");
+            return;
+        };
+        if end_when_silent(&socket, SILENCE).is_err() {
+            return;
+        }
+        tokio::select! {
+            () = self.shake_hands(socket, client) => {}
+            () = stopped.reached() => {}
+        }
+    }
+
+    async fn shake_hands(&self, socket: TcpStream, client: SocketAddr) {
+        let Some(acceptor) = &self.acceptor else {
+            return self.serve(socket, client).await;
+        };
+        // What goes wrong with a client is the client's affair.
+        if let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(socket)).await {
+            self.serve(tls, client).await;
+        }
+    }
+
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
+        let answer =
+            async |request| Ok::<_, Infallible>(Held::of(self.answer(request, client).await));
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .serve_connection(TokioIo::new(stream), service_fn(answer));
+        // What goes wrong with a client is the client's affair.
+        let _ = served.await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>, client: SocketAddr) -> Answer {
+        let mut answer = match self.admitted(request, client).await {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                if matches!(refusal, Refusal::WrongToken) {
+                    let why = "the token is not one of its";
+                    sleep(self.refuse(client, Cause::WrongToken, why)).await;
+                }
+                refusal.answer()
+            }
+        };
+        for (name, value) in ALWAYS {
+            let value = HeaderValue::from_static(value);
+            answer.headers_mut().insert(name, value);
+        }
+        answer
+    }
+
+    async fn admitted(
+        &self,
+        request: Request<Incoming>,
+        client: SocketAddr,
+    ) -> Result<Answer, Refusal> {
+        let config = &self.config;
+        let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
+        if answer::is_for_index(&request) {
+            return Ok(answer::index(&visitor.exports(config)));
+        }
+        let export = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let who = (visitor.token(), export);
+        let entry = Entry::of(&request, client, who, self.records);
+        match visitor.enter(export, config, &self.room) {
+            Ok(access) => Ok(dav::answer(access, request, entry).await),
+            Err(refusal) => {
+                entry.end(refusal.status().as_u16());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Says so, if it is not said already; how long the client waits.
+    fn refuse(&self, client: SocketAddr, cause: Cause, why: &str) -> Duration {
+        let verdict = self.refusals.refuse(client.ip(), cause, Instant::now());
+        if let Some(count) = verdict.line {
+            let why = why.to_owned();
+            self.records.say(&Record::Refused { client, why, count });
+        }
+        verdict.delay
+    }
+}
+
+/// For HTTPS.
+fn acceptor(config: &Config, identity: &Identity) -> Result<TlsAcceptor> {
+    let certificate: &Certificate = match &config.certificate {
+        Some(certificate) => certificate,
+        None => &identity.certificate,
+    };
+    certificate.acceptor(b"http/1.1")
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the command line asks for, given to who does it.
+
+use super::{
+    args::{Args, Command, TokenCommand},
+    daemon, http,
+    keys::{command, state::State},
+    lines,
+};
+use anyhow::Result;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Some(Command::Token(token)) => {
+            let state = State::find(args.state.as_deref())?;
+            match token {
+                TokenCommand::New {
+                    name,
+                    export,
+                    read_only,
+                } => command::make(&state, name, export, *read_only),
+                TokenCommand::List => command::list(&state),
+                TokenCommand::Remove { name } => command::remove(&state, name),
+            }
+        }
+        None => {
+            let config = args.config()?;
+            let outcome = match args.serve {
+                Some(scheme) => http::process::run(config, scheme),
+                None => daemon::run(config),
+            };
+            lines::flush();
+            outcome
+        }
+    }
+}
