@@ -2,7 +2,7 @@
 //! The PROXY protocol on our connections: hearing from a sender whom it speaks for, and telling a
 //! destination the same.
 
-use crate::args::SendProxy;
+use crate::config::settings::SendProxy;
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
 use longhaul_transport::{carrier::Carrier, channel::read_some};

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users and passwords of clients, checked no faster than wrong ones before them allow.
 
-use crate::{disagreement::Stranger, session::Session, users::Users, warnings::network};
+use crate::{
+    config::{networks::network, users::Users},
+    disagreement::Stranger,
+    session::Session,
+};
 use sha2::{Digest as _, Sha256};
 use std::time::Instant;
 use tokio::time::sleep;

@@ -3,8 +3,8 @@
 
 use crate::{
     candidates::Candidates,
+    config::profile::Profile,
     lookups::Asker,
-    profile::Profile,
     shortage::{patiently, within},
 };
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What two relays do not agree on, in words for the operator of either: the cause and the remedy.
 
-use crate::fault::Fault;
-use longhaul_protocol::convert::{ErrorCode, Request};
-use longhaul_protocol::failure::Failure;
+use crate::{
+    certificates::identity::{NotAllowed, listed},
+    fault::Fault,
+};
+use longhaul_protocol::{
+    convert::{ErrorCode, Request},
+    failure::Failure,
+};
 use longhaul_units::Time;
 use rustls::{AlertDescription, CertificateError, Error as TlsError, OtherError};
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, time::Duration};
 
 /// Why a peer does not serve this relay.
 #[derive(Debug)]
@@ -198,27 +203,6 @@ impl Stranger {
     }
 }
 
-/// A certificate that the authority vouches for, and `allow` does not name.
-#[derive(Debug)]
-pub(crate) struct NotAllowed {
-    /// The names that it is for.
-    pub(crate) names: Vec<String>,
-}
-
-impl fmt::Display for NotAllowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the certificate is for {}", listed(&self.names))
-    }
-}
-
-impl std::error::Error for NotAllowed {}
-
-impl From<NotAllowed> for TlsError {
-    fn from(refused: NotAllowed) -> Self {
-        CertificateError::Other(OtherError(Arc::new(refused))).into()
-    }
-}
-
 fn tls_error(error: &io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
@@ -380,26 +364,6 @@ impl Flaw {
                 "this relay's certificate is not for relays, which are servers and clients".into()
             }
             Self::Other(error) => format!("it does not accept this relay's certificate: {error}"),
-        }
-    }
-}
-
-/// Names in a certificate that are printed, each with so many bytes: they come from elsewhere.
-const NAMES_MAX: usize = 4;
-const NAME_LEN_MAX: usize = 64;
-
-fn listed(names: &[String]) -> String {
-    // webpki writes DnsName("tokyo").
-    let shown = |name: &String| {
-        let name = name.split('"').nth(1).unwrap_or(name);
-        let printable = name.chars().filter(char::is_ascii_graphic);
-        printable.take(NAME_LEN_MAX).collect::<String>()
-    };
-    match names {
-        [] => "no name".to_owned(),
-        names => {
-            let shown: Vec<_> = names.iter().take(NAMES_MAX).map(shown).collect();
-            shown.join(", ")
         }
     }
 }

@@ -2,7 +2,7 @@
 //! A listener at work.
 
 use crate::{
-    config::Listener,
+    config::listener::Listener,
     counters::Counters,
     intercept::flow::Ready,
     penalties::Penalties,

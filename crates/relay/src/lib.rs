@@ -23,7 +23,6 @@ mod alarm;
 mod announcement;
 mod args;
 mod authentication;
-mod authority;
 mod budget;
 mod candidates;
 mod certificates;
@@ -38,7 +37,6 @@ mod drain;
 mod fault;
 mod findings;
 mod ftp;
-mod health;
 mod history;
 mod http_memory;
 mod idle;
@@ -54,11 +52,6 @@ mod paced;
 mod passed;
 mod peer;
 mod penalties;
-mod place;
-mod policy;
-mod ports;
-mod prefix;
-mod profile;
 mod rate;
 mod ready;
 mod registry;
@@ -78,8 +71,6 @@ mod survey;
 mod times;
 mod transfer;
 mod udt;
-mod users;
-mod validity;
 mod victims;
 mod warnings;
 mod worker;
@@ -90,7 +81,13 @@ use crate::{
     accounts::Accounts,
     alarm::Alarm,
     budget::{Budget, Demand},
-    config::{Config, Kind, Listener, reference, settings::Transport},
+    certificates::authority,
+    config::{
+        Config,
+        listener::{Kind, Listener},
+        reference,
+        settings::Transport,
+    },
     crew::Crew,
     door::Door,
     doors::Doors,
@@ -118,8 +115,10 @@ use anyhow::Context as _;
 use clap::{Args as _, FromArgMatches as _};
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{Record, RelayRecord};
-use longhaul_command::exit::{self, Refusal};
-use longhaul_command::{note, say};
+use longhaul_command::{
+    exit::{self, Refusal},
+    note, say,
+};
 use longhaul_linux::socket;
 use std::{
     io::{self, Write as _},
@@ -160,7 +159,7 @@ pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
     let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
-    let config = Config::from_args(args)?;
+    let config = args.configuration()?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
     let places = over_tcp.map(|listener| listener.address);
@@ -226,7 +225,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return check_config(args);
     }
     let mut passed = PassedSockets::take()?;
-    let mut config = Config::from_args(args.clone())?;
+    let mut config = args.configuration()?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
@@ -282,7 +281,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Says what the configuration comes to, or what is wrong with it.
 fn check_config(args: &Args) -> anyhow::Result<()> {
-    let (config, settings, file) = Config::read(args.clone())?;
+    let (config, settings, file) = args.read()?;
     let mut summary = Summary::new(&config);
     for finding in findings::find(&settings, &config) {
         summary.warn_of(&finding, file.as_ref());

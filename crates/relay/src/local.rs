@@ -4,7 +4,10 @@
 //! can reach them for a user of the host.
 
 use crate::{
-    config::{Kind, Listener},
+    config::{
+        listener::{Kind, Listener},
+        networks::embedded,
+    },
     doors::Doors,
 };
 use longhaul_linux::socket::is_local_address;
@@ -102,20 +105,6 @@ fn is_local_v6(ip: Ipv6Addr) -> bool {
 
 /// Where a cloud tells an instance its secrets, as 169.254.169.254 does; it is no link-local address.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-
-/// The IPv4 address that a translator or a tunnel takes out of `ip`: NAT64 (RFC 6052, RFC 8215),
-/// IPv4-compatible (RFC 4291 §2.5.5.1) and -translated (RFC 2765 §2.1) addresses, 6to4 (RFC 3056).
-pub(super) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
-    let high_and_low =
-        |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    match ip.segments() {
-        [0x64, 0xff9b, 0 | 1, .., high, low]
-        | [0, 0, 0, 0, 0, 0, high, low]
-        | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x2002, high, low, ..] => Some(high_and_low(high, low)),
-        _ => None,
-    }
-}
 
 #[cfg(test)]
 mod tests {

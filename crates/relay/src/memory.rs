@@ -4,9 +4,9 @@
 
 use crate::{
     Relay,
+    config::networks::network,
     session::{Session, WhyCut},
     victims::{self, Bounds, Holding, Waiting},
-    warnings::network,
 };
 use longhaul_command::note;
 use serde::Serialize;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the relay tells its admin endpoint.
 
-use crate::{Relay, config::Config, counters, drain::Phase, peer::Peer, validity::Certificates};
+use crate::{
+    Relay,
+    certificates::validity::Certificates,
+    config::{Config, peer::Peer},
+    counters,
+    drain::Phase,
+};
 use jiff::{Timestamp, ToSpan as _};
 use longhaul_admin::{
     Source,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Socket activation: which listener takes which of the sockets that the service manager opened.
 
-use crate::config::{Listener, settings::Transport};
+use crate::config::{listener::Listener, settings::Transport};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::activation;
 use std::net::TcpListener;

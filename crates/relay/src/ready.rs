@@ -7,9 +7,11 @@
 
 use crate::{
     Relay,
-    health::{doubled, jittered},
+    config::{
+        health::{doubled, jitter, jittered},
+        peer::Peer,
+    },
     leg::Leg,
-    peer::{Peer, jitter},
 };
 use longhaul_command::note;
 use std::{

@@ -6,7 +6,7 @@ use crate::{
     Relay,
     args::Args,
     budget::Demand,
-    config::{Config, Listener, settings::Transport},
+    config::{Config, listener::Listener, settings::Transport},
     door::Door,
     is_possible, open_door, socket_options,
     worker::{Ear, Opening},
@@ -164,7 +164,7 @@ pub(crate) fn reload(
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let before = relay.config();
-    let mut config = Config::from_args(args.clone())?;
+    let mut config = args.configuration()?;
     config.listeners.retain(is_possible);
     let fixed = config.keep(&before);
     let doors = relay.doors.open();

@@ -3,17 +3,20 @@
 //! way in the preamble.
 
 use crate::{
-    args::Mode,
-    config::Config,
+    config::{
+        Config,
+        peer::Peer,
+        policy::{Chain, Question, WayOut, has_hope},
+        profile::Profile,
+        settings::Mode,
+    },
     connect::{Departure, connect},
     disagreement::Obstacle,
     fault::Fault,
     leg::Leg,
     local::{LocalAccess, led_to},
     lookups::Asker,
-    peer::{self, Peer},
-    policy::{Chain, Question, WayOut, has_hope},
-    profile::Profile,
+    peer,
     ready::Ready,
     shortage::within,
     stripe::group::Group,

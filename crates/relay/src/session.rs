@@ -5,9 +5,15 @@ use crate::{
     Relay,
     accounts::{Account, Entered, Holder},
     announcement,
-    args::Mode,
     candidates::Candidates,
-    config::{Config, Kind, Listener},
+    config::{
+        Config,
+        listener::{Kind, Listener},
+        networks::Prefix,
+        peer::Peer,
+        profile::Profile,
+        settings::Mode,
+    },
     counters::{Direction, Pauses, Traffic},
     disagreement::Stranger,
     door::Door,
@@ -19,9 +25,6 @@ use crate::{
     listener,
     local::{self, LocalAccess},
     lookups::Asker,
-    peer::Peer,
-    prefix::Prefix,
-    profile::Profile,
     rate::Limits,
     ready::Ready,
     route::{Far, Request, Route},
@@ -371,7 +374,8 @@ impl Session {
         let Some(responder) = &self.listener.tls else {
             return Ok(());
         };
-        let tls = match timeout(limit, responder.protect(&self.client)).await {
+        let shaken = async { Tls::handshake(&self.client, responder.connection()?).await };
+        let tls = match timeout(limit, shaken).await {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => return Err(self.turn_away(&Stranger::Tls(error))),
             Err(_) => {

@@ -4,11 +4,16 @@
 
 use crate::{
     budget::{Budget, Demand},
-    config::{Config, Kind, Listener, file::File, settings::Transport},
+    config::{
+        Config,
+        file::File,
+        listener::{Kind, Listener},
+        peer::Peer,
+        policy::{Chain, Rule, WayOut},
+        settings::Transport,
+    },
     findings::Finding,
     memory::{self, Basis},
-    peer::Peer,
-    policy::{Chain, Rule, WayOut},
 };
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;

@@ -5,7 +5,7 @@
 //! time, and an idle one is as large as this.
 
 use crate::{
-    args::Mode,
+    config::settings::Mode,
     counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
     fault::Fault,
     leg::Leg,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Legs over UDT: what a profile means for them, and the ports that they come and go by.
 
-use crate::profile::{KEEPALIVE_DEFAULT, Profile};
+use crate::config::profile::Profile;
 use longhaul_protocol::failure::Failure;
 use longhaul_transport::port::{self, Departure};
 use longhaul_udt::{
     Config, Mode,
     socket::{Socket, Stream},
 };
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr};
 
 /// Bytes that a buffer has if the profile does not say: 1 Gbit/s over 380 ms. A ring of the system's memory, which gives it
 /// when it is first used.
@@ -16,26 +16,6 @@ const BUFFER: usize = 48 << 20;
 
 /// Bytes of a packet with all headers, if the profile does not say: Ethernet's.
 const MSS: u32 = 1500;
-
-/// What a profile asks for that UDT has not.
-pub(crate) fn problem(profile: &Profile) -> Option<&'static str> {
-    let options = &profile.options;
-    let asked = [
-        ("congestion_control", options.congestion_control.is_some()),
-        ("pacing_rate", options.pacing_rate.is_some()),
-        ("notsent_lowat", options.notsent_lowat.is_some()),
-        ("keepalive", asks_for_keepalive(options.keepalive)),
-        ("dscp", options.dscp.is_some()),
-        ("initial_window", options.initial_window.is_some()),
-    ];
-    let lacked = asked.into_iter().find(|(_, asked)| *asked);
-    lacked.map(|(name, _)| name)
-}
-
-/// The default is TCP's; UDT has keep-alives of its own.
-fn asks_for_keepalive(keepalive: Option<Duration>) -> bool {
-    keepalive.is_some_and(|time| time != KEEPALIVE_DEFAULT)
-}
 
 /// Takes a UDP port that other relays may connect to.
 pub(crate) fn listen(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {

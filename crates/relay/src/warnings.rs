@@ -2,11 +2,11 @@
 //! Lines about clients that a listener turned away. Strangers cause them, so that their number is
 //! bounded whatever comes.
 
-use crate::disagreement::Stranger;
+use crate::{config::networks::network, disagreement::Stranger};
 use longhaul_command::note;
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -74,14 +74,6 @@ impl Warnings {
     }
 }
 
-/// The address, of IPv6 its /64, of which one host has all. Loopback is itself.
-pub(super) fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(v6) if !v6.is_loopback() => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,14 +102,5 @@ mod tests {
                 .iter()
                 .all(|line| *line == Line::Nothing)
         );
-    }
-
-    #[test]
-    fn one_host_s_ipv6_addresses_are_one() {
-        let at = |text: &str| network(text.parse().unwrap());
-        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
-        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
-        assert_eq!(at("::ffff:192.0.2.1").to_string(), "192.0.2.1");
-        assert!(at("::1").is_loopback());
     }
 }

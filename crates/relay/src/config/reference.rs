@@ -10,7 +10,7 @@ pub(crate) const TEXT: &str = include_str!("../../../../dist/relay.toml");
 mod tests {
     use super::*;
     use crate::{
-        authority,
+        certificates::authority,
         config::{Config, settings::Settings},
     };
     use std::collections::BTreeSet;

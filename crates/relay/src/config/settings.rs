@@ -3,17 +3,23 @@
 //! is checked here but the form; [`super::Config`] is what stands after the check.
 
 use crate::{
-    args::{Mode, Peer, SendProxy},
-    intercept::target::Target,
-    policy::Target as RouteTarget,
-    ports::Ports,
-    prefix::Prefix,
+    certificates::TlsSettings,
+    config::{
+        intercept::Target,
+        networks::{Ports, Prefix, Target as RouteTarget, text},
+    },
 };
-use longhaul_protocol::destination::Destination;
+use longhaul_protocol::{convert, destination::Destination};
 use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::{collections::BTreeMap, fmt::Display, net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+};
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -94,24 +100,6 @@ pub(crate) struct ListenerSettings {
     pub(crate) tls: Option<TlsSettings>,
 }
 
-/// Mutual TLS 1.3 between relays; files are PEM.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TlsSettings {
-    /// Certificates of the authorities that vouch for the other side.
-    pub(crate) ca: PathBuf,
-    /// This relay's certificate, with those between it and the authority.
-    pub(crate) certificate: PathBuf,
-    /// The private key to it.
-    pub(crate) key: PathBuf,
-    /// Peers: the name in the peer's certificate, if it is not the peer's name here.
-    pub(crate) name: Option<String>,
-    /// Listeners: names of the relays that are served; all that the authorities vouch for if
-    /// absent.
-    #[serde(default)]
-    pub(crate) allow: Vec<String>,
-}
-
 /// How clients say where they want to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -129,7 +117,7 @@ pub(crate) enum KindName {
 pub(crate) struct PeerSettings {
     /// `HOST` or `HOST:PORT`, a name or an address; the Convert service's port if absent.
     #[serde(deserialize_with = "text")]
-    pub(crate) address: Peer,
+    pub(crate) address: PeerAddress,
     /// The profile of the legs to it.
     pub(crate) profile: Option<String>,
     /// Connections that each worker keeps ready, 0 to 1024.
@@ -154,6 +142,50 @@ pub(crate) enum Transport {
     Tcp,
     /// UDT4 on UDP; wants TLS.
     Udt,
+}
+
+/// A relay's address or name; without a port, the Convert service's.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerAddress(pub(crate) Destination);
+
+impl FromStr for PeerAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let want = |_| "want a host name or an IP address, with or without :PORT".to_owned();
+        let has_port = match text.parse::<IpAddr>() {
+            Ok(_) => false,
+            Err(_) => text.contains(':'),
+        };
+        let place = match has_port {
+            true => text.parse(),
+            false => Destination::from_host(text, convert::PORT),
+        };
+        place.map(Self).map_err(want)
+    }
+}
+
+/// Versions of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SendProxy {
+    /// A line of text
+    V1,
+    /// Binary
+    V2,
+}
+
+/// How bytes move from leg to leg.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers
+    #[default]
+    Auto,
+    /// Inside the kernel, through pipes
+    Splice,
+    /// Through buffers of 256 KiB
+    Copy,
 }
 
 /// One rule for the way out.
@@ -257,16 +289,6 @@ pub(crate) struct AdminSettings {
     /// On loopback; absent is off.
     #[serde(deserialize_with = "optional_place")]
     pub(crate) address: Option<SocketAddr>,
-}
-
-/// A value that is written as text.
-pub(crate) fn text<'de, D, T>(input: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: Display>,
-{
-    let text = String::deserialize(input)?;
-    text.parse().map_err(serde::de::Error::custom)
 }
 
 fn optional_text<'de, D, T>(input: D) -> Result<Option<T>, D::Error>

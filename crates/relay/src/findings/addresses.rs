@@ -2,7 +2,12 @@
 //! Ways that lead back to this relay, and places that are taken twice.
 
 use crate::{
-    config::{Config, Kind, Listener, location::Table, settings::Transport},
+    config::{
+        Config,
+        listener::{Kind, Listener},
+        location::Table,
+        settings::Transport,
+    },
     findings::Finding,
 };
 use longhaul_protocol::destination::Destination;

@@ -5,10 +5,15 @@ mod addresses;
 mod routes;
 
 use crate::{
-    config::{Config, Kind, Listener, location::Table, settings::Settings},
-    policy::{Chain, WayOut},
-    prefix::Prefix,
-    validity::Purpose,
+    certificates::validity::Purpose,
+    config::{
+        Config,
+        listener::{Kind, Listener},
+        location::Table,
+        networks::Prefix,
+        policy::{Chain, WayOut},
+        settings::Settings,
+    },
 };
 use jiff::Timestamp;
 use std::{collections::BTreeSet, path::Path};

@@ -4,11 +4,13 @@
 //! by one earlier route.
 
 use crate::{
-    config::{Config, location::Table},
+    config::{
+        Config,
+        location::Table,
+        networks::{Ports, Prefix, Target},
+        policy::Rule,
+    },
     findings::Finding,
-    policy::{Rule, Target},
-    ports::Ports,
-    prefix::Prefix,
 };
 use std::ops::RangeInclusive;
 

@@ -5,8 +5,8 @@
 
 use crate::{
     Relay,
+    config::intercept::Intercept,
     intercept::{
-        Intercept,
         claim::{Claim, is_claimed},
         pulse::{Pulse, STALLED_AFTER},
         rules::{self, HOLD},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The nft rules of one listener, as text. docs/relay.md explains them to the operator.
 
-use crate::intercept::{Intercept, OWN_MARK, target::Target};
+use crate::config::intercept::{Intercept, OWN_MARK, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
     marks::{Marks, TABLE_PREFIX},

@@ -4,7 +4,7 @@
 
 use crate::{
     Relay,
-    config::Kind,
+    config::listener::Kind,
     door::Door,
     drain::Phase,
     fault::Fault,

@@ -9,7 +9,7 @@ pub(super) mod socks5;
 mod transparent;
 
 use crate::{
-    config::Kind,
+    config::listener::Kind,
     fault::Fault,
     leg::Leg,
     route::{Far, Request},

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The asking side: a request over one leg, and the legs that join it.
 
-use crate::{leg::Leg, peer::Peer, ready::Ready, stripe::trunk::Trunk};
+use crate::{config::peer::Peer, leg::Leg, ready::Ready, stripe::trunk::Trunk};
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::stripe::PIECE_LEN;
 use longhaul_protocol::{
-    convert::{Answer, GroupId, Join, Stripes},
+    convert::{Answer, Join, Stripes},
     stripe::Frame,
 };
 use longhaul_transport::channel::{read_some, write_all};
@@ -34,17 +34,6 @@ pub(crate) struct Group {
     pub(super) kept: Kept,
     /// The peer has said that it knows no groups.
     unsupported: AtomicBool,
-}
-
-/// A group of this size that nobody can guess; `None` if the kernel has no random bytes.
-pub(crate) fn new_stripes(count: u8) -> Option<Stripes> {
-    let mut id = [0; 16];
-    // getrandom(2): up to 256 bytes are never cut short.
-    let filled = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
-    (filled == Ok(id.len())).then_some(Stripes {
-        group: GroupId(id),
-        count,
-    })
 }
 
 impl Group {

@@ -2,7 +2,7 @@
 //! A connection of which at least one side is a trunk: what `transfer::run` is for two legs.
 
 use crate::{
-    args::Mode,
+    config::settings::Mode,
     counters::Direction,
     leg::Leg,
     ready::Ready,

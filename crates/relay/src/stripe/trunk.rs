@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The legs that carry one connection together.
 
-use crate::{leg::Leg, profile::Profile, stripe::gatherer::Gatherer};
+use crate::{config::profile::Profile, leg::Leg, stripe::gatherer::Gatherer};
 use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     future::poll_fn,

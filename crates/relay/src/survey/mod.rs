@@ -10,7 +10,7 @@ mod glimpse;
 
 use crate::{
     Relay,
-    args::Mode,
+    config::settings::Mode,
     session::{Session, WayOut},
     survey::{
         book::{Book, Verdict},

@@ -3,12 +3,12 @@
 //! whose servers connect back. Two replies: where it listens, and who came.
 
 use crate::{
+    config::profile::Profile,
     counters::Direction,
     listener::{
         Rejected, reject,
         socks5::{failed, turn_away, unsupported},
     },
-    profile::Profile,
     route::Far,
     session::Session,
     shortage::{patiently, within},

@@ -6,12 +6,12 @@ mod udp;
 
 use crate::{
     authentication::Verdict,
+    config::users::Users,
     listener::{Asked, Language, Rejected, connect, hear, reject},
     route,
     session::Session,
     stream::Inbox,
     transfer::End,
-    users::Users,
 };
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::failure::Failure;

@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--intercept`: networks, and ports in them.
+//! What a transparent listener intercepts: networks, and ports in them.
 
-use crate::{ports::Ports, prefix::Prefix};
+use crate::config::networks::{Ports, Prefix, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
+
+/// The mark of the relay's own sockets, the same for all relays of a host: what carries it is not
+/// intercepted. `"LO"` and zeroes.
+pub(crate) const OWN_MARK: u32 = 0x4c4f_0000;
+
+/// What a transparent listener intercepts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Intercept {
+    /// Networks and ports, all of the listener's family; not empty.
+    pub(crate) targets: Vec<Target>,
+    /// This host's own connections too.
+    pub(crate) local: bool,
+    /// The client's SYN is answered once the destination has answered.
+    pub(crate) verify: bool,
+}
 
 /// Connections to any of these networks, on any of these ports.
 ///
@@ -92,7 +107,7 @@ impl fmt::Display for Target {
 
 impl<'de> Deserialize<'de> for Target {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        crate::config::settings::text(input)
+        text(input)
     }
 }
 

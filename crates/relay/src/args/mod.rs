@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul relay`, as typed.
 
-use crate::{config::settings::socket_address, intercept::target::Target, prefix::Prefix};
+mod settings;
+
+use crate::config::{
+    intercept::Target,
+    networks::Prefix,
+    settings::{Mode, PeerAddress, SendProxy, socket_address},
+};
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{Bytes, Time};
 use std::{
@@ -20,41 +26,41 @@ use std::{
 pub struct Args {
     /// Read this TOML file; flags add to it, or take the place of its values
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 
     /// Check the configuration, say what is wrong with it or what it comes to, and end
     #[arg(long, help_heading = "Configuration")]
-    pub(super) check_config: bool,
+    pub(crate) check_config: bool,
 
     /// With --check-config: as JSON
     #[arg(long, requires = "check_config", help_heading = "Configuration")]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 
     /// Print a file with every key, explained, and end
     #[arg(long, help_heading = "Configuration")]
-    pub(super) print_default_config: bool,
+    pub(crate) print_default_config: bool,
 
     /// Make an authority (ca.pem) in this directory, or go on with the one that is there, and a
     /// certificate and key for each named relay (host names or IP addresses), and end
     #[arg(long, num_args = 2.., value_names = ["DIR", "NAME"], help_heading = "Configuration")]
-    pub(super) make_certificates: Vec<String>,
+    pub(crate) make_certificates: Vec<String>,
 
     /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE); repeatable
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
-    pub(super) socks5: Vec<SocketAddr>,
+    pub(crate) socks5: Vec<SocketAddr>,
 
     /// Accept HTTP proxy clients here (CONNECT and http:// requests); repeatable
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
-    pub(super) http: Vec<SocketAddr>,
+    pub(crate) http: Vec<SocketAddr>,
 
     /// Accept connections here and take them all to one destination; repeatable
     #[arg(long, value_name = "ADDR:PORT=HOST:PORT", help_heading = "Ways in")]
-    pub(super) forward: Vec<Forward>,
+    pub(crate) forward: Vec<Forward>,
 
     /// Accept connections that TPROXY rules divert here, to whatever they were going to
     /// (needs CAP_NET_ADMIN); repeatable
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
-    pub(super) transparent: Vec<SocketAddr>,
+    pub(crate) transparent: Vec<SocketAddr>,
 
     /// Divert connections to these networks to the --transparent listener of their family, by nft
     /// rules and routes that end with the relay; IPv6 ones in brackets; repeatable
@@ -63,165 +69,165 @@ pub struct Args {
         value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
         help_heading = "Ways in"
     )]
-    pub(super) intercept: Vec<Target>,
+    pub(crate) intercept: Vec<Target>,
 
     /// Divert this host's own connections too
     #[arg(long, requires = "intercept", help_heading = "Ways in")]
-    pub(super) intercept_local: bool,
+    pub(crate) intercept_local: bool,
 
     /// Answer a diverted client only once the destination has answered, and as it answered
     #[arg(long, requires = "intercept", help_heading = "Ways in")]
-    pub(super) verify_connect: bool,
+    pub(crate) verify_connect: bool,
 
     /// Accept other relays here (TCP Convert, RFC 8803); repeatable
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
-    pub(super) convert: Vec<ConvertAddress>,
+    pub(crate) convert: Vec<ConvertAddress>,
 
     /// Serve clients from this network on listeners off loopback; repeatable
     #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
-    pub(super) allow_from: Vec<Prefix>,
+    pub(crate) allow_from: Vec<Prefix>,
 
     /// Let clients from elsewhere reach this host's own addresses through this relay: loopback,
     /// link-local ones (169.254.169.254 too), its listeners and the admin endpoint
     #[arg(long, help_heading = "Ways in")]
-    pub(super) allow_local: bool,
+    pub(crate) allow_local: bool,
 
     /// SOCKS5 and HTTP clients must be one of these: a file of USER:PASSWORD lines, mode 600
     #[arg(long, value_name = "FILE", help_heading = "Ways in")]
-    pub(super) users: Option<PathBuf>,
+    pub(crate) users: Option<PathBuf>,
 
     /// Connections begin with a PROXY protocol header (v1 or v2) that names the client
     #[arg(long, help_heading = "Ways in")]
-    pub(super) accept_proxy: bool,
+    pub(crate) accept_proxy: bool,
 
     /// Begin connections to destinations with a PROXY protocol header that names the client
     #[arg(long, value_enum, value_name = "VERSION", help_heading = "Ways out")]
-    pub(super) send_proxy: Option<SendProxy>,
+    pub(crate) send_proxy: Option<SendProxy>,
 
     /// Leave through this relay, a name or an address; several make a chain, nearest first
     #[arg(long, value_name = "HOST[:PORT]", help_heading = "Ways out")]
-    pub(super) peer: Vec<Peer>,
+    pub(crate) peer: Vec<PeerAddress>,
 
     /// Keep this many connections to the first --peer ready in each worker, so that a request leaves
     /// without a round trip for connecting [default: 0]. Each takes a descriptor and about 4 KiB of
     /// kernel memory here and there; 8 suits a path of 20ms or more with many short connections
     #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub(super) peer_pool: Option<u16>,
+    pub(crate) peer_pool: Option<u16>,
 
     /// Carry each client's connection by this many connections to the first --peer, which must be a
     /// longhaul relay [default: 1]. 4 suits a long path with random loss; each takes a descriptor,
     /// and its socket buffers, here and there
     #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
           value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub(super) streams: Option<u8>,
+    pub(crate) streams: Option<u8>,
 
     /// Transparent listeners: leave with the client's address and port as source
     #[arg(long, help_heading = "Ways out")]
-    pub(super) keep_source: bool,
+    pub(crate) keep_source: bool,
 
     /// Transparent listeners: while all peers of a route are down, refuse clients instead of letting
     /// them go straight to their destinations
     #[arg(long, help_heading = "Ways out")]
-    pub(super) no_direct_fallback: bool,
+    pub(crate) no_direct_fallback: bool,
 
     /// Congestion control of the legs towards clients [default: the system's]
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
-    pub(super) cc_near: Option<String>,
+    pub(crate) cc_near: Option<String>,
 
     /// Congestion control of the legs towards destinations and peers [default: the system's]
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
-    pub(super) cc_far: Option<String>,
+    pub(crate) cc_far: Option<String>,
 
     /// Segments that legs towards clients may send before the first acknowledgement [default: 10, or
     /// the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
     #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
-    pub(super) initial_window_near: Option<u32>,
+    pub(crate) initial_window_near: Option<u32>,
 
     /// The same of legs towards destinations and peers
     #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
-    pub(super) initial_window_far: Option<u32>,
+    pub(crate) initial_window_far: Option<u32>,
 
     /// How bytes move from leg to leg [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
-    pub(super) mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
 
     /// Capacity of a splice pipe, held only while bytes move; below 1MiB costs CPU [default: 1MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Legs")]
-    pub(super) pipe_size: Option<Bytes>,
+    pub(crate) pipe_size: Option<Bytes>,
 
     /// Give up on a connect, or on a peer's answer, after this long [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(super) connect_timeout: Option<Time>,
+    pub(crate) connect_timeout: Option<Time>,
 
     /// Give up on a client that has not said where to go after this long [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(super) handshake_timeout: Option<Time>,
+    pub(crate) handshake_timeout: Option<Time>,
 
     /// Give up on an HTTP or FTP server that owes something and is silent for this long [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(super) response_timeout: Option<Time>,
+    pub(crate) response_timeout: Option<Time>,
 
     /// End a tunnel over which nothing has passed either way for this long; 0s is never [default: 2h]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(super) tunnel_idle_timeout: Option<Time>,
+    pub(crate) tunnel_idle_timeout: Option<Time>,
 
     /// Connections served at once; more wait in the listen queue [default: 16384]. One takes two
     /// descriptors and about 2.3 KiB when idle, besides its two kernel sockets; one that moves bytes
     /// takes up to 4 more descriptors, 2 MiB in pipes, and what tcp_rmem and tcp_wmem allow
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) max_connections: Option<u32>,
+    pub(crate) max_connections: Option<u32>,
 
     /// What the socket buffers and pipes of all legs may hold together; while it is used up, new
     /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; where that can't be read, 1/32
     /// of the machine's memory; never more than a quarter of the control group's]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
-    pub(super) memory: Option<Bytes>,
+    pub(crate) memory: Option<Bytes>,
 
     /// Connections that one client address (of IPv6: one /64) may have; more of them are reset
     /// [default: three for each one that is left for others, so at most three quarters of all; this machine's own programs and
     /// other relays have no bound of their own]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) connections_per_client: Option<u32>,
+    pub(crate) connections_per_client: Option<u32>,
 
     /// What one client address (of IPv6: one /64) may hold of --memory once that is used up and others are there; its
     /// largest connections are reset until it holds no more [default: a quarter of --memory]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
-    pub(super) memory_per_client: Option<Bytes>,
+    pub(crate) memory_per_client: Option<Bytes>,
 
     /// Give up on a client or destination that has taken nothing of what is there for it for this
     /// long [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(super) stall_timeout: Option<Time>,
+    pub(crate) stall_timeout: Option<Time>,
 
     /// Names that may be looked up for one client address (of IPv6: one /64) at a time; more of them
     /// wait [default: 64]. Each takes up to 4 descriptors and about 16 KiB
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(super) lookups_per_client: Option<u32>,
+    pub(crate) lookups_per_client: Option<u32>,
 
     /// Threads, each with its own share of the connections [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(super) workers: Option<u16>,
+    pub(crate) workers: Option<u16>,
 
     /// On SIGTERM or SIGINT, let connections go on for this long before they are cut [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
-    pub(super) grace: Option<Time>,
+    pub(crate) grace: Option<Time>,
 
     /// Write counters and one record a connection as JSON lines; - is standard output
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
-    pub(super) counters: Option<PathBuf>,
+    pub(crate) counters: Option<PathBuf>,
 
     /// Serve /healthz, /metrics (for Prometheus), /api/v1/… and a status page here; loopback only
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
-    pub(super) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
 
     /// How often counters are written [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Counters")]
-    pub(super) interval: Option<Time>,
+    pub(crate) interval: Option<Time>,
 }
 
 const EXAMPLES: &str = "\
@@ -244,34 +250,11 @@ Examples:
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";
 
-/// Versions of the PROXY protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SendProxy {
-    /// A line of text
-    V1,
-    /// Binary
-    V2,
-}
-
-/// How bytes move from leg to leg.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Mode {
-    /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers
-    #[default]
-    Auto,
-    /// Inside the kernel, through pipes
-    Splice,
-    /// Through buffers of 256 KiB
-    Copy,
-}
-
 /// `LISTEN=DESTINATION`.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
-    pub(super) listen: SocketAddr,
-    pub(super) destination: Destination,
+    pub(crate) listen: SocketAddr,
+    pub(crate) destination: Destination,
 }
 
 impl FromStr for Forward {
@@ -289,30 +272,9 @@ impl FromStr for Forward {
     }
 }
 
-/// A relay's address or name; without a port, the Convert service's.
-#[derive(Debug, Clone)]
-pub(crate) struct Peer(pub(super) Destination);
-
-impl FromStr for Peer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let want = |_| "want a host name or an IP address, with or without :PORT".to_owned();
-        let has_port = match text.parse::<IpAddr>() {
-            Ok(_) => false,
-            Err(_) => text.contains(':'),
-        };
-        let place = match has_port {
-            true => text.parse(),
-            false => Destination::from_host(text, convert::PORT),
-        };
-        place.map(Self).map_err(want)
-    }
-}
-
 /// Where relays are listened for: an address; without a port, the Convert service's.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ConvertAddress(pub(super) SocketAddr);
+pub(crate) struct ConvertAddress(pub(crate) SocketAddr);
 
 impl FromStr for ConvertAddress {
     type Err = String;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may go where, and which way: rules in order, the first that fits decides.
 
-use crate::{local::embedded, peer::Peer, ports::Ports, prefix::Prefix, profile::Profile};
-use longhaul_protocol::destination::Destination;
-use serde::{Deserialize, Deserializer};
+use crate::config::{
+    location::{In as _, Table},
+    networks::{Ports, Prefix, Target, embedded},
+    peer::Peer,
+    profile::{Profile, Profiles, profile_named},
+    settings::{RouteSettings, Settings},
+};
+use longhaul_command::exit::Refusal;
+use longhaul_protocol::{convert, destination::Destination};
 use std::{
-    fmt,
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
-    str::FromStr,
     sync::Arc,
 };
 
@@ -169,91 +174,68 @@ fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(holds)
 }
 
-/// A network, a name, or all names under a domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Addresses; a name's are looked at once it is resolved.
-    Network(Prefix),
-    /// `example.org`, compared without case, a final dot ignored.
-    Name(String),
-    /// `*.example.org`: everything below it, not itself.
-    Domain(String),
+pub(crate) fn policy(
+    settings: &Settings,
+    peers: &BTreeMap<String, Arc<Peer>>,
+    profiles: &Profiles,
+) -> anyhow::Result<Policy> {
+    let rule = |(index, route): (usize, &RouteSettings)| {
+        rule(route, peers, profiles, &format!("route {}", index + 1)).in_table(Table::Route(index))
+    };
+    let rules = settings.route.iter().enumerate().map(rule);
+    Ok(Policy {
+        rules: rules.collect::<Result<_, _>>()?,
+        otherwise: WayOut {
+            chains: vec![Chain::new()],
+            profile: profiles["far"].clone(),
+        },
+    })
 }
 
-impl Target {
-    /// Whether it holds wherever `other` holds.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Network(network), Self::Network(other)) => network.covers(*other),
-            (Self::Domain(domain), Self::Name(other)) => is_below(other, domain),
-            (Self::Domain(domain), Self::Domain(other)) => {
-                domain == other || is_below(other, domain)
-            }
-            _ => self == other,
-        }
+pub(crate) fn rule(
+    route: &RouteSettings,
+    peers: &BTreeMap<String, Arc<Peer>>,
+    profiles: &Profiles,
+    name: &str,
+) -> anyhow::Result<Rule> {
+    let leads_on = !route.via.is_empty() || !route.fallback.is_empty() || route.profile.is_some();
+    if route.deny && leads_on {
+        return Err(Refusal::usage(format!(
+            "{name}: deny excludes via, fallback and profile"
+        )));
     }
+    let way = WayOut {
+        chains: route
+            .chains()
+            .map(|via| chain(via, peers, name))
+            .collect::<Result<_, _>>()?,
+        profile: profile_named(route.profile.as_deref().unwrap_or("far"), profiles, name)?,
+    };
+    Ok(Rule {
+        listeners: route.listener.clone(),
+        from: route.from.clone(),
+        to: route.to.clone(),
+        ports: route.ports.clone(),
+        way: (!route.deny).then_some(way),
+    })
+}
 
-    fn is(&self, destination: &Destination) -> bool {
-        match (self, destination) {
-            (Self::Network(prefix), Destination::Address(address)) => prefix.contains(address.ip()),
-            (Self::Name(name), Destination::Name(asked, _)) => *name == canonical(asked.as_str()),
-            (Self::Domain(domain), Destination::Name(asked, _)) => {
-                is_below(&canonical(asked.as_str()), domain)
-            }
-            _ => false,
-        }
+pub(crate) fn chain(
+    via: &[String],
+    peers: &BTreeMap<String, Arc<Peer>>,
+    user: &str,
+) -> anyhow::Result<Chain> {
+    if via.len() > convert::HOPS_MAX {
+        let most = convert::HOPS_MAX;
+        return Err(Refusal::usage(format!(
+            "{user}: more than {most} peers in a chain"
+        )));
     }
-}
-
-fn is_below(name: &str, domain: &str) -> bool {
-    let below = name.strip_suffix(domain);
-    below.is_some_and(|below| below.ends_with('.'))
-}
-
-/// RFC 4343, RFC 1034 §3.1.
-fn canonical(name: &str) -> String {
-    name.trim_end_matches('.').to_ascii_lowercase()
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(prefix) = text.parse() {
-            return Ok(Self::Network(prefix));
-        }
-        let (domain, name) = match text.strip_prefix("*.") {
-            Some(name) => (true, name),
-            None => (false, text),
-        };
-        let looks_like_a_name = !text.contains('/')
-            && name.contains(|c: char| c.is_ascii_alphabetic())
-            && matches!(Destination::from_host(name, 1), Ok(Destination::Name(..)));
-        match (looks_like_a_name, domain) {
-            (true, true) => Ok(Self::Domain(canonical(name))),
-            (true, false) => Ok(Self::Name(canonical(name))),
-            (false, _) => Err(format!(
-                "{text:?} is no network and no name (for example 10.0.0.0/8, 2001:db8::/32, \
-                 example.org or *.example.org)"
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network(prefix) => prefix.fmt(f),
-            Self::Name(name) => name.fmt(f),
-            Self::Domain(domain) => write!(f, "*.{domain}"),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Target {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        super::config::settings::text(input)
-    }
+    let peer = |name: &String| {
+        let peer = peers.get(name).cloned();
+        peer.ok_or_else(|| Refusal::usage(format!("{user}: no peer is called {name}")))
+    };
+    via.iter().map(peer).collect()
 }
 
 #[cfg(test)]

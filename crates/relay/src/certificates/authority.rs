@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--make-certificates`: an authority for the relays of one operator, and a certificate for each.
 
-use crate::certificates::KEY_LEN_MAX;
+use crate::certificates::identity::KEY_LEN_MAX;
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
@@ -22,7 +22,7 @@ const YEARS: i16 = 10;
 
 /// Makes `ca.pem` and `ca-key.pem` in `directory`, if they are not there, and for each name
 /// `NAME.pem` and `NAME-key.pem`. Nothing is overwritten.
-pub(super) fn make(directory: &Path, names: &[String]) -> anyhow::Result<()> {
+pub(crate) fn make(directory: &Path, names: &[String]) -> anyhow::Result<()> {
     check(directory, names)?;
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let authority = authority(directory)?;
@@ -122,7 +122,7 @@ fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-pub(super) fn explanation(directory: &Path, names: &[String]) -> String {
+pub(crate) fn explanation(directory: &Path, names: &[String]) -> String {
     let directory = directory.display();
     let name = &names[0];
     format!(

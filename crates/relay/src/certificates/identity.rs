@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who relays are to each other: certificates of an authority of their own, TLS 1.3, and both sides
-//! must show theirs.
+//! What a relay shows and believes: TLS 1.3, and both sides must show a certificate.
 
-use crate::{config::settings::TlsSettings, disagreement::NotAllowed, validity::Certificates};
+use crate::certificates::{TlsSettings, validity::Certificates};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
-use longhaul_transport::{carrier::Carrier, tls::Tls};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, RootCertStore,
-    ServerConfig, ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName,
+    OtherError, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, ring},
     pki_types::{
@@ -21,10 +19,15 @@ use rustls::{
     },
     version::TLS13,
 };
-use std::{fmt::Display, io, path::Path, sync::Arc};
+use std::{
+    fmt::{self, Display},
+    io,
+    path::Path,
+    sync::Arc,
+};
 
 /// Bytes read of a key's file: an RSA key of 16,384 bits takes 13 kB.
-pub(super) const KEY_LEN_MAX: u64 = 64 << 10;
+pub(crate) const KEY_LEN_MAX: u64 = 64 << 10;
 
 /// What a relay shows and believes, read and checked.
 #[derive(Debug)]
@@ -118,6 +121,48 @@ impl Guests {
     }
 }
 
+/// A certificate that the authority vouches for, and `allow` does not name.
+#[derive(Debug)]
+pub(crate) struct NotAllowed {
+    /// The names that it is for.
+    pub(crate) names: Vec<String>,
+}
+
+impl fmt::Display for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the certificate is for {}", listed(&self.names))
+    }
+}
+
+/// Names of a certificate, as far as they can be shown.
+pub(crate) fn listed(names: &[String]) -> String {
+    // webpki writes DnsName("tokyo").
+    let shown = |name: &String| {
+        let name = name.split('"').nth(1).unwrap_or(name);
+        let printable = name.chars().filter(char::is_ascii_graphic);
+        printable.take(NAME_LEN_MAX).collect::<String>()
+    };
+    match names {
+        [] => "no name".to_owned(),
+        names => {
+            let shown: Vec<_> = names.iter().take(NAMES_MAX).map(shown).collect();
+            shown.join(", ")
+        }
+    }
+}
+
+/// Names in a certificate that are printed, each with so many bytes: they come from elsewhere.
+const NAMES_MAX: usize = 4;
+const NAME_LEN_MAX: usize = 64;
+
+impl std::error::Error for NotAllowed {}
+
+impl From<NotAllowed> for rustls::Error {
+    fn from(refused: NotAllowed) -> Self {
+        CertificateError::Other(OtherError(Arc::new(refused))).into()
+    }
+}
+
 impl PartialEq for Initiator {
     fn eq(&self, other: &Self) -> bool {
         self.certificates.written == other.certificates.written
@@ -162,10 +207,9 @@ impl Initiator {
         &self.certificates
     }
 
-    /// Shakes hands.
-    pub(crate) async fn protect(&self, carrier: &Carrier) -> io::Result<Tls> {
-        let connection = ClientConnection::new(self.config.clone(), self.peer.clone());
-        Tls::handshake(carrier, connection.map_err(io::Error::other)?).await
+    /// A connection that has not shaken hands yet.
+    pub(crate) fn connection(&self) -> io::Result<ClientConnection> {
+        ClientConnection::new(self.config.clone(), self.peer.clone()).map_err(io::Error::other)
     }
 }
 
@@ -209,10 +253,9 @@ impl Responder {
         &self.certificates
     }
 
-    /// Shakes hands with a relay that the listener serves.
-    pub(crate) async fn protect(&self, carrier: &Carrier) -> io::Result<Tls> {
-        let connection = ServerConnection::new(self.config.clone());
-        Tls::handshake(carrier, connection.map_err(io::Error::other)?).await
+    /// A connection that has not shaken hands yet.
+    pub(crate) fn connection(&self) -> io::Result<ServerConnection> {
+        ServerConnection::new(self.config.clone()).map_err(io::Error::other)
     }
 }
 

@@ -3,6 +3,7 @@
 //! alone until a check, made after a pause that doubles each time, finds that it serves this relay.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -143,6 +144,11 @@ pub(crate) fn doubled(pause: Duration) -> Duration {
 /// together.
 pub(crate) fn jittered(pause: Duration, jitter: f64) -> Duration {
     pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
+}
+
+/// Between 0 and 1. Where chance decides about waiting only, the seeds of hash tables are enough.
+pub(crate) fn jitter() -> f64 {
+    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
 }
 
 #[cfg(test)]

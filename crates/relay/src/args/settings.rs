@@ -3,17 +3,39 @@
 
 use crate::{
     args::Args,
-    config::settings::{
-        KindName, ListenerSettings, PeerSettings, RouteSettings, Settings, Transport,
+    config::{
+        Config,
+        file::{self, File},
+        intercept::Target,
+        settings::{
+            KindName, ListenerSettings, PeerAddress, PeerSettings, RouteSettings, Settings,
+            Transport,
+        },
     },
-    intercept::target::Target,
 };
 use longhaul_command::exit::Refusal;
 use std::net::SocketAddr;
 
 impl Args {
+    /// The configuration that the file, if one is named, and the flags come to.
+    pub(crate) fn configuration(&self) -> anyhow::Result<Config> {
+        self.read().map(|(config, ..)| config)
+    }
+
+    /// The same, with what it was made of.
+    pub(crate) fn read(&self) -> anyhow::Result<(Config, Settings, Option<File>)> {
+        let read = self.config.as_deref().map(file::read).transpose()?;
+        let (file, mut settings) = match read {
+            Some((file, settings)) => (Some(file), settings),
+            None => (None, Settings::default()),
+        };
+        self.clone().apply(&mut settings)?;
+        let config = Config::checked(&settings, file.as_ref())?;
+        Ok((config, settings, file))
+    }
+
     /// Adds to `settings` what the flags say.
-    pub(crate) fn apply(self, settings: &mut Settings) -> anyhow::Result<()> {
+    fn apply(self, settings: &mut Settings) -> anyhow::Result<()> {
         if self.keep_source && self.transparent.is_empty() {
             return Err(Refusal::usage(
                 "--keep-source is for --transparent listeners",
@@ -170,7 +192,7 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
 /// A chain for everything that no rule of the file decides.
 /// Only its first relay is connected to from here, so only that one gets a pool and streams.
 fn add_peers(
-    peers: &[super::super::args::Peer],
+    peers: &[PeerAddress],
     (pool, streams): (Option<u16>, Option<u8>),
     settings: &mut Settings,
 ) {
@@ -200,5 +222,71 @@ fn add_peers(
 fn replace<T>(value: &mut Option<T>, by: Option<T>) {
     if by.is_some() {
         *value = by;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use longhaul_protocol::convert;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn refusal(line: &str) -> String {
+        let words = std::iter::once("relay").chain(line.split_whitespace());
+        let args = Line::try_parse_from(words).unwrap().args;
+        args.configuration().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn refuses_before_anything_is_opened() {
+        for (line, word) in [
+            ("", "no listener"),
+            ("--socks5 0.0.0.0:1080", "--allow-from"),
+            ("--convert 192.0.2.1", "--allow-from"),
+            ("--http [::]:3128", "--allow-from"),
+            ("--socks5 127.0.0.1:0 --keep-source", "--transparent"),
+            ("--socks5 127.0.0.1:0 --no-direct-fallback", "--transparent"),
+            (
+                "--transparent 127.0.0.1:1 --intercept 10.0.0.0/8,[2001:db8::/32]:80",
+                "--transparent [::1]:3129",
+            ),
+            (
+                "--transparent [::1]:1 --intercept 10.0.0.0/8",
+                "127.0.0.1:3129",
+            ),
+            (
+                "--transparent 0.0.0.0:1 --keep-source --peer 192.0.2.1",
+                "--peer",
+            ),
+            ("--socks5 127.0.0.1:0 --cc-far no-such", "there are: "),
+            ("--socks5 127.0.0.1:0 --interval 0s", "--interval"),
+            ("--socks5 127.0.0.1:0 --pipe-size 1B", "--pipe-size"),
+            (
+                "--socks5 127.0.0.1:0 --admin 0.0.0.0:9100",
+                "ssh -L 9100:127.0.0.1:9100",
+            ),
+            ("--socks5 127.0.0.1:0 --admin [::]:9100", "loopback"),
+        ] {
+            assert!(refusal(line).contains(word), "{line}: {}", refusal(line));
+        }
+    }
+
+    #[test]
+    fn takes_any_number_of_listeners() {
+        let line = "relay --socks5 127.0.0.1:0 --socks5 [::1]:0 --forward 127.0.0.1:0=host:80 \
+                    --convert 10.0.0.1 --allow-from 10.0.0.0/8 --peer 10.0.0.2 --peer 10.0.0.3:9";
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        let config = args.configuration().unwrap();
+        assert_eq!(config.listeners.len(), 4);
+        assert_eq!(config.listeners[3].address.port(), convert::PORT);
+        let way = config.policy.rules[0].way.as_ref().unwrap();
+        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.place.port()).collect();
+        assert_eq!(ports, [convert::PORT, 9]);
     }
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a leg behaves.
 
-use crate::{args::Mode, config::settings::ProfileSettings};
+use crate::config::{
+    intercept::OWN_MARK,
+    location::{In as _, Table},
+    settings::{Mode, ProfileSettings, Settings, Transport},
+};
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
@@ -9,7 +13,9 @@ use longhaul_linux::{
     socket::{self, Options},
 };
 use longhaul_transport::port::Control;
-use std::{error::Error as _, io, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap, error::Error as _, io, net::SocketAddr, sync::Arc, time::Duration,
+};
 
 /// A leg's transport settings. The default leaves everything to the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -170,4 +176,76 @@ fn within(
         Some(value) if !range.contains(&value) => Err(format!("{key}: want {want}")),
         _ => Ok(()),
     }
+}
+
+pub(crate) type Profiles = BTreeMap<String, Arc<Profile>>;
+
+pub(crate) fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
+    let mut written = settings.profile.clone();
+    for always in ["near", "far"] {
+        written.entry(always.to_owned()).or_default();
+    }
+    // What the relay itself sends must not come back to it.
+    let marked = settings.listener.iter().any(|l| l.intercept_local);
+    let checked = |(name, written): (&String, _)| {
+        let profile = Profile::new(name, written);
+        let mut profile = profile.in_table(Table::Profile(name.clone()))?;
+        profile.options.mark = marked.then_some(OWN_MARK);
+        Ok((name.clone(), profile.into()))
+    };
+    written.iter().map(checked).collect()
+}
+
+pub(crate) fn profile_named(
+    name: &str,
+    profiles: &Profiles,
+    user: &str,
+) -> anyhow::Result<Arc<Profile>> {
+    let profile = profiles.get(name).cloned();
+    profile.ok_or_else(|| {
+        let all: Vec<_> = profiles.keys().map(String::as_str).collect();
+        let all = all.join(", ");
+        Refusal::usage(format!(
+            "{user}: no profile is called {name}; there are: {all}"
+        ))
+    })
+}
+
+/// UDT by itself encrypts nothing, knows no end of one direction, and has options of its own.
+pub(crate) fn check_transport(
+    transport: Transport,
+    has_tls: bool,
+    profile: &Profile,
+    user: &str,
+) -> anyhow::Result<()> {
+    if transport == Transport::Tcp {
+        return Ok(());
+    }
+    let name = &profile.name;
+    let problem = match udt_problem(profile) {
+        Some(option) => format!("profile {name}: {option} is for TCP: give this leg another"),
+        None if !has_tls => "transport = \"udt\" wants tls".to_owned(),
+        None => return Ok(()),
+    };
+    Err(Refusal::usage(format!("{user}: {problem}")))
+}
+
+/// What a profile asks for that UDT has not.
+fn udt_problem(profile: &Profile) -> Option<&'static str> {
+    let options = &profile.options;
+    let asked = [
+        ("congestion_control", options.congestion_control.is_some()),
+        ("pacing_rate", options.pacing_rate.is_some()),
+        ("notsent_lowat", options.notsent_lowat.is_some()),
+        ("keepalive", asks_for_keepalive(options.keepalive)),
+        ("dscp", options.dscp.is_some()),
+        ("initial_window", options.initial_window.is_some()),
+    ];
+    let lacked = asked.into_iter().find(|(_, asked)| *asked);
+    lacked.map(|(name, _)| name)
+}
+
+/// The default is TCP's; UDT has keep-alives of its own.
+fn asks_for_keepalive(keepalive: Option<Duration>) -> bool {
+    keepalive.is_some_and(|time| time != KEEPALIVE_DEFAULT)
 }

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What addresses are compared with: networks in CIDR notation, names, ranges of ports; and what an address alone tells.
+
+use longhaul_protocol::destination::Destination;
+use serde::{Deserialize, Deserializer};
+use std::{
+    fmt::{self, Display},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
+    str::FromStr,
+};
+
+/// A network such as `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    base: IpAddr,
+    len: u8,
+}
+
+impl Prefix {
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.base.is_ipv4()
+    }
+
+    /// A network of IPv4-mapped addresses is one of IPv4.
+    fn plain(self) -> Self {
+        let base = self.base.to_canonical();
+        match base.is_ipv4() && !self.is_ipv4() && self.len >= MAPPED_LEN {
+            true => Self {
+                base,
+                len: self.len - MAPPED_LEN,
+            },
+            false => self,
+        }
+    }
+
+    /// All addresses of both families.
+    pub(crate) const EVERYTHING: [Self; 2] = [
+        Self {
+            base: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            len: 0,
+        },
+        Self {
+            base: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            len: 0,
+        },
+    ];
+
+    /// Whether all of `other` is in this network.
+    pub(crate) fn covers(self, other: Self) -> bool {
+        self.is_ipv4() == other.is_ipv4() && self.len <= other.len && self.contains(other.base)
+    }
+
+    /// Whether `ip`, taken out of an IPv4-mapped address if it is one, is in this network.
+    pub(crate) fn contains(self, ip: IpAddr) -> bool {
+        match (self.base, ip.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                agree(a.to_bits().into(), b.to_bits().into(), 32 - self.len)
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => agree(a.to_bits(), b.to_bits(), 128 - self.len),
+            _ => false,
+        }
+    }
+}
+
+/// Bits before the IPv4 address in an IPv4-mapped one.
+const MAPPED_LEN: u8 = 96;
+
+fn agree(a: u128, b: u128, ignored: u8) -> bool {
+    (a ^ b).checked_shr(ignored.into()).unwrap_or(0) == 0
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || format!("{text:?} is no network (for example 10.0.0.0/8 or 2001:db8::/32)");
+        let (base, len) = text.split_once('/').unwrap_or((text, ""));
+        let base: IpAddr = base.parse().map_err(|_| form())?;
+        let len_max = if base.is_ipv4() { 32 } else { 128 };
+        let len = match text.contains('/') {
+            true => len
+                .parse()
+                .ok()
+                .filter(|n| *n <= len_max)
+                .ok_or_else(form)?,
+            false => len_max,
+        };
+        Ok(Self { base, len }.plain())
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.len)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        text(input)
+    }
+}
+
+/// One port, or all from one to another: `443`, `8000-8999`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ports(RangeInclusive<u16>);
+
+impl Ports {
+    /// From the first to the last.
+    pub(crate) fn range(&self) -> RangeInclusive<u16> {
+        self.0.clone()
+    }
+
+    /// Whether `port` is one of these.
+    pub(crate) fn contains(&self, port: u16) -> bool {
+        self.0.contains(&port)
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.trim().parse().ok().filter(|port| *port > 0);
+        match (port(first), port(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Self(first..=last)),
+            _ => Err(format!(
+                "{text:?} is no port and no range of ports (for example 443 or 8000-8999)"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.start(), self.0.end()) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, last) => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+/// As a number or as text.
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(
+            untagged,
+            expecting = "want a port (443) or a range of ports (\"8000-8999\")"
+        )]
+        enum Written {
+            One(i64),
+            Text(String),
+        }
+        let text = match Written::deserialize(input)? {
+            Written::One(port) => port.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The IPv4 address that a translator or a tunnel takes out of `ip`: NAT64 (RFC 6052, RFC 8215),
+/// IPv4-compatible (RFC 4291 §2.5.5.1) and -translated (RFC 2765 §2.1) addresses, 6to4 (RFC 3056).
+pub(crate) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let high_and_low =
+        |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match ip.segments() {
+        [0x64, 0xff9b, 0 | 1, .., high, low]
+        | [0, 0, 0, 0, 0, 0, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x2002, high, low, ..] => Some(high_and_low(high, low)),
+        _ => None,
+    }
+}
+
+/// The address, of IPv6 its /64, of which one host has all. Loopback is itself.
+pub(crate) fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        other => other,
+    }
+}
+
+/// A value that is written as text.
+pub(crate) fn text<'de, D, T>(input: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let text = String::deserialize(input)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+/// A network, a name, or all names under a domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Addresses; a name's are looked at once it is resolved.
+    Network(Prefix),
+    /// `example.org`, compared without case, a final dot ignored.
+    Name(String),
+    /// `*.example.org`: everything below it, not itself.
+    Domain(String),
+}
+
+impl Target {
+    /// Whether it holds wherever `other` holds.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Network(network), Self::Network(other)) => network.covers(*other),
+            (Self::Domain(domain), Self::Name(other)) => is_below(other, domain),
+            (Self::Domain(domain), Self::Domain(other)) => {
+                domain == other || is_below(other, domain)
+            }
+            _ => self == other,
+        }
+    }
+
+    pub(crate) fn is(&self, destination: &Destination) -> bool {
+        match (self, destination) {
+            (Self::Network(prefix), Destination::Address(address)) => prefix.contains(address.ip()),
+            (Self::Name(name), Destination::Name(asked, _)) => *name == canonical(asked.as_str()),
+            (Self::Domain(domain), Destination::Name(asked, _)) => {
+                is_below(&canonical(asked.as_str()), domain)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn is_below(name: &str, domain: &str) -> bool {
+    let below = name.strip_suffix(domain);
+    below.is_some_and(|below| below.ends_with('.'))
+}
+
+/// RFC 4343, RFC 1034 §3.1.
+fn canonical(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(prefix) = text.parse() {
+            return Ok(Self::Network(prefix));
+        }
+        let (domain, name) = match text.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, text),
+        };
+        let looks_like_a_name = !text.contains('/')
+            && name.contains(|c: char| c.is_ascii_alphabetic())
+            && matches!(Destination::from_host(name, 1), Ok(Destination::Name(..)));
+        match (looks_like_a_name, domain) {
+            (true, true) => Ok(Self::Domain(canonical(name))),
+            (true, false) => Ok(Self::Name(canonical(name))),
+            (false, _) => Err(format!(
+                "{text:?} is no network and no name (for example 10.0.0.0/8, 2001:db8::/32, \
+                 example.org or *.example.org)"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(prefix) => prefix.fmt(f),
+            Self::Name(name) => name.fmt(f),
+            Self::Domain(domain) => write!(f, "*.{domain}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        text(input)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contains(prefix: &str, ip: &str) -> bool {
+        prefix
+            .parse::<Prefix>()
+            .unwrap()
+            .contains(ip.parse().unwrap())
+    }
+
+    #[test]
+    fn both_sides_of_the_boundary() {
+        assert!(contains("10.0.0.0/8", "10.255.255.255"));
+        assert!(!contains("10.0.0.0/8", "11.0.0.0"));
+        assert!(contains("192.0.2.7", "192.0.2.7"));
+        assert!(!contains("192.0.2.7", "192.0.2.6"));
+        assert!(contains("2001:db8::/32", "2001:db8:ffff::"));
+        assert!(!contains("2001:db8::/32", "2001:db9::"));
+    }
+
+    #[test]
+    fn everything_and_mapped_addresses() {
+        assert!(contains("0.0.0.0/0", "203.0.113.9"));
+        assert!(contains("::/0", "2001:db8::1"));
+        assert!(!contains("0.0.0.0/0", "2001:db8::1"));
+        assert!(contains("10.0.0.0/8", "::ffff:10.1.2.3"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_network() {
+        for bad in [
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0/8",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "net",
+        ] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn both_ends_are_in() {
+        let ports: Ports = "8000-8002".parse().unwrap();
+        let inside: Vec<u16> = (7999..=8003).filter(|p| ports.contains(*p)).collect();
+        assert_eq!(inside, [8000, 8001, 8002]);
+        assert_eq!(ports.to_string(), "8000-8002");
+        assert_eq!("443".parse::<Ports>().unwrap().to_string(), "443");
+    }
+
+    #[test]
+    fn refuses_what_is_no_port() {
+        for bad in ["0", "65536", "9-8", "http", "", "1-"] {
+            assert!(bad.parse::<Ports>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_host_s_ipv6_addresses_are_one() {
+        let at = |text: &str| network(text.parse().unwrap());
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:192.0.2.1").to_string(), "192.0.2.1");
+        assert!(at("::1").is_loopback());
+    }
+}
