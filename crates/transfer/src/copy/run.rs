@@ -9,12 +9,12 @@ use super::{
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.attended {
-        threads::begin(end::end_with_standard_input)?;
+        threads::begin(end::reports::end_with_standard_input)?;
     }
     match &args.command {
         Some(Command::Verify(args)) => verify::run(args),
         Some(Command::Jobs(args)) => movers::jobs::run(args),
-        None if args.end => end::run(args.confined),
+        None if args.end => end::process::run(args.confined),
         None => driver::run(args),
     }
 }

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a copy is to be made, as its driver tells both ends.
 
-use longhaul_store::{filter::Rule, origin::Origin, preserve::Preserve};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_store::{
+    filter::{Filter, Rule},
+    origin::Origin,
+    preserve::Preserve,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -32,6 +38,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// What is left out.
+    pub(crate) fn filter(&self) -> Result<Filter> {
+        let filter = Filter::new(&self.rules).map_err(Refusal::usage)?;
+        Ok(filter.staying(self.one_file_system))
+    }
+
     /// How long the other end may stay silent.
     pub(crate) fn silence(&self) -> Duration {
         Duration::from_millis(self.silence.into())

@@ -2,7 +2,7 @@
 //! Exports as they lie on the disk: directories, and none that holds what lets others in.
 
 use super::{config::Export, keys::state::State};
-use crate::copy::location;
+use crate::copy::end::location;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::Path};

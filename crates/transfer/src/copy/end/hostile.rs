@@ -7,7 +7,7 @@
     reason = "such ranges are what is sent"
 )]
 
-use super::{Reporter, reach::Reach, receiver, source};
+use super::{reach::Reach, receiver, reports::Reporter, source};
 use crate::{
     copy::samples::{entry, file},
     protocol::{
@@ -113,10 +113,12 @@ impl Liar {
         let reporter = Reporter(Arc::new(Mutex::new(io::sink())));
         let end = thread::spawn(move || match role {
             Role::Source => {
-                let ready = source::prepare(&begin, &Reach::Everything)?;
-                source::serve(begin, ready, &theirs, &reporter)
+                let ready = source::conversation::prepare(&begin, &Reach::Everything)?;
+                source::conversation::serve(begin, ready, &theirs, &reporter)
             }
-            Role::Target => receiver::serve(&begin, &Reach::Everything, &theirs, &reporter),
+            Role::Target => {
+                receiver::conversation::serve(&begin, &Reach::Everything, &theirs, &reporter)
+            }
         });
         Self {
             listener,

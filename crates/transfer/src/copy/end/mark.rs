@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the targets on several hosts see the same directory: one makes a file there, and the others look for it.
 
-use super::{Reporter, reach::Reach, receiver::planning::refuse_within};
+use super::{reach::Reach, reports::Reporter};
 use crate::protocol::{
     message,
     options::Options,
@@ -21,7 +21,7 @@ pub(super) fn make(
     reach: &Reach,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    refuse_within(reach, path(begin), begin)?;
+    reach.refuse_within(path(begin), begin)?;
     let (root, name) = (root(begin, reach, &begin.options)?, name(number)?);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)

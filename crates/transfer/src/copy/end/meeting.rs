@@ -2,9 +2,9 @@
 //! The two ends meet: one listens, the other connects, and both have the same connections then. Streams that break are
 //! opened anew, under a new number.
 
-use super::{Reporter, watched::Watched};
+use super::reports::Reporter;
 use crate::{
-    copy::threads,
+    copy::threads::{self, Watched},
     protocol::{
         options::{Options, Ports, Switch, Transport},
         order::{Begin, Meeting},

@@ -2,14 +2,12 @@
 //! What an end may touch: all that its user may, or, if a site started it for a client, one exported directory and
 //! nothing beyond it, whatever the client says.
 
-use crate::{
-    copy::location,
-    protocol::{
-        admission::Confinement,
-        message,
-        options::{Options, Switch},
-        order::{Begin, Meeting, Role},
-    },
+use super::location::{self, Machine};
+use crate::protocol::{
+    admission::Confinement,
+    message,
+    options::{Options, Switch},
+    order::{Begin, Meeting, Role},
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
@@ -110,6 +108,21 @@ impl Reach {
             Self::Everything => anywhere(path, options),
             Self::Export(export) => export.target(path, options),
         }
+    }
+
+    /// Refuses a target in what is copied, before anything is made; where it is, if that is known.
+    pub(super) fn refuse_within(
+        &self,
+        path: &[u8],
+        begin: &Begin,
+    ) -> Result<Option<location::Target>> {
+        let Some((real, machine)) = self.real(path).zip(Machine::read()) else {
+            return Ok(None);
+        };
+        let target = location::Target::new(machine, real, path);
+        let filter = begin.options.filter()?.with_tops(begin.sources.names());
+        target.refuse_within(&begin.sources, &filter, begin.options.one_file_system)?;
+        Ok(Some(target))
     }
 }
 

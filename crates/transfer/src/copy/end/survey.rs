@@ -2,9 +2,9 @@
 //! A source that only says what there is, for a driver that divides it among movers, or compares it with what others have.
 
 use super::{
-    Reporter, end_with_standard_input,
     reach::Reach,
-    source::{scanning::Scanning, shares},
+    reports::{Reporter, end_with_standard_input},
+    source::{scan::Scanning, share::shares},
 };
 use crate::{
     copy::threads,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all threads of a target share.
 
-use super::{
-    arriving::{Large, Named},
-    comparing::Comparison,
-};
+use super::large::{Large, Named};
 use crate::{
-    copy::end::{attributes::Attributes, descriptors, watched::Watched},
+    copy::{
+        end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
+        threads::Watched,
+    },
     protocol::message::Share,
     transport::connection::Handle,
 };
 use longhaul_store::{
-    blocks::Blocks,
+    blocks::{Blocks, FileHash},
     entry::{Entry, Kind},
     small::Small,
 };
@@ -32,7 +32,7 @@ const BATCH_MAX: usize = 256;
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
 /// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
-const UNSETTLED_MAX: u64 = crate::copy::end::source::state::UNSETTLED_MAX as u64 + 1024;
+const UNSETTLED_MAX: u64 = crate::copy::end::limits::UNSETTLED_MAX as u64 + 1024;
 
 /// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
 const BUSY_MAX: Time = Time::from_secs(3);
@@ -60,7 +60,7 @@ impl Default for Room {
 impl Room {
     /// What so many descriptors are enough for beside streams; `None` is no limit. At least one of each.
     pub(super) fn within(descriptors: Option<u64>, streams: usize) -> Self {
-        let taken = descriptors::OTHER + descriptors::STREAM * streams;
+        let taken = DESCRIPTORS_OTHER + DESCRIPTORS_STREAM * streams;
         let all = descriptors.and_then(|all| usize::try_from(all).ok());
         let left = all.unwrap_or(usize::MAX).saturating_sub(taken);
         // Four fifths are for the small ones.
@@ -135,6 +135,14 @@ struct Stream {
     handle: Handle,
     blocks: u64,
     told: u64,
+}
+
+/// A file, and the hash of the source's.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    pub(super) number: u64,
+    pub(super) entry: Entry,
+    pub(super) hash: FileHash,
 }
 
 /// A small file that waits for its name.
@@ -318,6 +326,7 @@ fn count_blocks(entry: &Entry) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::end::limits::{DESCRIPTORS_LARGE, DESCRIPTORS_SMALL};
     use crate::copy::samples::{entry, file};
     use longhaul_store::blocks::BLOCK;
 
@@ -383,8 +392,8 @@ mod tests {
         let room = |descriptors, streams| {
             let Room { open, batch } = Room::within(descriptors, streams);
             assert!((1..=OPEN_MAX).contains(&open) && (1..=BATCH_MAX).contains(&batch));
-            let files = descriptors::LARGE * open + descriptors::SMALL * batch;
-            let others = descriptors::OTHER + descriptors::STREAM * streams;
+            let files = DESCRIPTORS_LARGE * open + DESCRIPTORS_SMALL * batch;
+            let others = DESCRIPTORS_OTHER + DESCRIPTORS_STREAM * streams;
             (files, others)
         };
         assert_eq!(room(None, 64), room(Some(1 << 20), 64));

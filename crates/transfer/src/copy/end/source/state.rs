@@ -2,12 +2,21 @@
 //! What all threads of a source share: what is to be sent, what is under way, what is not yet done with.
 
 use super::{
-    assigned::Unsettled,
-    sending::{Sending, SourceFile},
+    file::{Sending, SourceFile},
+    limit::Limit,
+    tuning::Tuning,
 };
 use crate::{
-    copy::end::{attributes::Attributes, watched::Watched},
-    transport::connection::Handle,
+    copy::{
+        end::{
+            limits::{Attributes, UNSETTLED_MAX},
+            meeting::Opener,
+            reports::{Reporter, Tally},
+        },
+        threads::Watched,
+    },
+    protocol::{message::Order, options::Switch, order::Task, report::Report},
+    transport::{connection::Handle, outbox::Outbox},
 };
 use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
 use longhaul_store::entry::{Entry, Kind};
@@ -18,9 +27,38 @@ use std::{
     time::Instant,
 };
 
-/// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
-/// each at either end.
-pub(crate) const UNSETTLED_MAX: usize = 65_536;
+/// What all threads of a source have.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) shared: Arc<Shared>,
+    pub(super) orders: Outbox<Order>,
+    pub(super) tally: Tally,
+    pub(super) reporter: Reporter,
+    pub(super) opener: Arc<Opener>,
+    pub(super) tuning: Arc<Tuning>,
+    pub(super) limit: Option<Arc<Limit>>,
+    pub(super) hash: Switch,
+    pub(super) task: Task,
+    /// Why what is here is not all of what it is called.
+    pub(super) incomplete: Vec<String>,
+}
+
+impl Source {
+    /// Something that could not be copied.
+    pub(super) fn problem(&self, problem: String) {
+        self.tally.add(|now| now.failed += 1);
+        self.reporter.say(&Report::Problem(problem));
+    }
+}
+
+/// What of an extent is not settled.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    pub(super) files: u64,
+    /// Whether more of it is to be announced.
+    pub(super) more: bool,
+    pub(super) failed: Option<String>,
+}
 
 pub(super) type Shared = Watched<State>;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that looks at all streams: how many there shall be, what each may send, and what each has carried.
 
-use super::{Source, state::State};
+use super::state::{Source, State};
 use crate::{
     protocol::{
         message::Order,

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that finds what there is to copy and announces it.
 
-use super::{Source, refused, sending::SourceFile};
+use super::{
+    file::{SourceFile, file_of},
+    share::{lacking, tells_what_lacks},
+    state::Source,
+};
 use crate::{
-    copy::end::{filter, reach::Reach},
+    copy::end::reach::Reach,
     protocol::{
         message::{Order, Share},
-        order::{Begin, Task},
+        order::Begin,
+        report::Report,
     },
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     entry::{Entry, Kind},
@@ -27,13 +33,15 @@ pub(crate) struct Scanning(pub(crate) Scan);
 impl Scanning {
     pub(crate) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
         let places = reach.sources(&begin.paths)?;
-        let filter = filter(&begin.options)?;
+        let filter = begin.options.filter()?;
         let tops = places.iter().filter_map(Place::name);
         let filter = filter.with_tops(tops);
         let options = Options {
             one_file_system: begin.options.one_file_system,
         };
-        Ok(Self(Scan::new(places, filter, options).map_err(refused)?))
+        Ok(Self(
+            Scan::new(places, filter, options).map_err(Refusal::usage)?,
+        ))
     }
 
     pub(super) fn sources(&self) -> &Arc<[Place]> {
@@ -89,7 +97,7 @@ impl Source {
                 }
                 Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
-                    let said = crate::copy::end::source::Report::Problem(format!("{path}: {why}"));
+                    let said = Report::Problem(format!("{path}: {why}"));
                     self.reporter.say(&said);
                     self.orders.put(Order::Spared(path));
                 }
@@ -130,8 +138,7 @@ impl Source {
     fn leave_out(&self, path: impl Display, what: &[LeftOut]) {
         for what in what {
             let said = format!("{path}: could not read its {}", what.what);
-            self.reporter
-                .say(&crate::copy::end::source::Report::Problem(said));
+            self.reporter.say(&Report::Problem(said));
         }
     }
 
@@ -156,45 +163,4 @@ impl Source {
             share,
         });
     }
-}
-
-/// Whether this conversation says that a tree is not whole: of several hosts' one does, and not where shares stay shares.
-pub(super) fn tells_what_lacks(task: Task) -> bool {
-    match task {
-        Task::Whole | Task::Gather(_) => true,
-        Task::Spread(placement) => placement.host == 0,
-        _ => false,
-    }
-}
-
-/// What is not here of a tree that was spread over several hosts.
-pub(super) fn lacking(share: &Spread, task: Task) -> Option<String> {
-    let hosts = share.hosts.join(", ");
-    (share.hosts.len() > 1).then(|| match task {
-        // Only of what is named itself are the shares counted.
-        Task::Gather(_) => format!(
-            "it was spread over {hosts}; longhaul copy --apart source of it alone finds out whether all of it is there"
-        ),
-        _ => format!(
-            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --apart source brings all of them together"
-        ),
-    })
-}
-
-/// All of a file, if it is one.
-pub(super) fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<SourceFile> {
-    let Kind::File { version, sparse } = entry.kind else {
-        return None;
-    };
-    Some(SourceFile {
-        sources: sources.clone(),
-        source,
-        path: entry.path.clone(),
-        version,
-        sparse,
-        tries: 1,
-        share: Share::Whole,
-        in_piece: false,
-        assignment: None,
-    })
 }

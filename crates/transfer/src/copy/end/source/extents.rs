@@ -2,7 +2,10 @@
 //! The source of a copy that several movers share: what it announces the driver assigns, an extent after the other, and
 //! hears when all of one is durable.
 
-use super::{Source, scanning::file_of, sending::SourceFile};
+use super::{
+    file::{SourceFile, file_of},
+    state::{Source, Unsettled},
+};
 use crate::{
     copy::threads,
     protocol::{
@@ -41,15 +44,6 @@ const GUARD: Duration = Duration::from_millis(200);
 pub(super) struct Assignment {
     number: u64,
     extent: Extent,
-}
-
-/// What of an extent is not settled.
-#[derive(Debug, Default)]
-pub(super) struct Unsettled {
-    files: u64,
-    /// Whether more of it is to be announced.
-    more: bool,
-    failed: Option<String>,
 }
 
 /// What the driver says from now on. When it has not said in time that this end may go on, or is gone, this process ends:

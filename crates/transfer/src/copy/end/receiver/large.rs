@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file of several blocks on its way.
 
-use super::pieces::Wanted;
+use super::block_set::BlockSet;
 use crate::protocol::{block::Content, message::Share};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
@@ -28,7 +28,7 @@ pub(super) struct Large {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
     /// What of it this conversation brings.
-    wanted: Wanted,
+    wanted: BlockSet,
     share: Share,
     dir: Dir,
     origin: Origin,
@@ -78,7 +78,7 @@ impl Large {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: no file", entry.path));
         };
-        let wanted = Wanted::of(share, Blocks::of(version.size))
+        let wanted = BlockSet::of(share, Blocks::of(version.size))
             .ok_or_else(|| format!("{}: it has no such blocks", entry.path))?;
         let dir = directory(root, &entry.path)?;
         let origin = Origin {
@@ -276,7 +276,7 @@ fn open(
     name: &[u8],
     origin: &Origin,
     share: &Share,
-    wanted: &Wanted,
+    wanted: &BlockSet,
 ) -> Result<Opened, PartError> {
     match share {
         Share::Blocks(_) | Share::Piece(_) => Part::open_slice(dir, name, origin, wanted.ranges()),

@@ -2,8 +2,8 @@
 //! The thread of one stream: it takes what is next, reads and hashes it, and sends it.
 
 use super::{
-    Source,
-    sending::{Lost, Sending, SourceFile},
+    file::{Lost, Sending, SourceFile},
+    state::Source,
 };
 use crate::{
     copy::{end::gauges::Gauge, opened::Opened},

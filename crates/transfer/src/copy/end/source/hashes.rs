@@ -2,9 +2,8 @@
 //! `--checksum`: files are read for nothing but their hash, which the target compares with that of its own.
 
 use super::{
-    Source,
-    sending::{Lost, SourceFile},
-    state::{Shared, State},
+    file::{Lost, SourceFile},
+    state::{Shared, Source, State},
 };
 use crate::{copy::threads, protocol::message::Order};
 use longhaul_scheduling::Stage;

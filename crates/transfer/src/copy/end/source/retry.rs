@@ -2,9 +2,8 @@
 //! A file that changed while it was read is announced anew after a pause: whoever writes it may be done by then.
 
 use super::{
-    Source,
-    sending::{Lost, SourceFile},
-    state::{Shared, State},
+    file::{Lost, SourceFile},
+    state::{Shared, Source, State},
 };
 use crate::protocol::message::Order;
 use longhaul_store::entry::{Entry, Kind};

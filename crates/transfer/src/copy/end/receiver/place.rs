@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices, fifos and sockets as targets. A copy gives its name to a new file, so they would be gone: as root, `copy FILE /dev/null`
+//! Where a target is. Devices, fifos and sockets are none: a copy gives its name to a new file, so they would be gone: as root, `copy FILE /dev/null`
 //! would leave a machine without it. Such a target is refused, but for a source that is one, too.
 
-use crate::{copy::end::reach::Reach, protocol::order::Begin};
+use crate::{
+    copy::end::reach::Reach,
+    protocol::{options::Options, order::Begin},
+};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_store::path::Shown;
+use longhaul_store::{
+    path::{RelPath, Shown},
+    root::Root,
+};
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 use std::{
     fs::{self, FileType, Metadata},
@@ -16,8 +22,46 @@ use std::{
 /// Links that are followed one after the other, as the kernel does (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
+/// Where all happens, what the copied thing is called there, and, with a dry run, the directory there that would have been
+/// made for it.
+pub(super) fn find(
+    reach: &Reach,
+    path: &[u8],
+    begin: &Begin,
+) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
+    let target = reach.refuse_within(path, begin)?;
+    refuse_special(reach, path, begin)?;
+    let found = open(reach, path, &begin.options)?;
+    if let Some(target) = &target {
+        let (_, renamed, imagined) = &found;
+        // What would be made there is not there yet.
+        if imagined.is_none() {
+            target.refuse_onto(&begin.sources, renamed.is_some(), begin.options.delete)?;
+        }
+    }
+    Ok(found)
+}
+
+fn open(
+    reach: &Reach,
+    path: &[u8],
+    options: &Options,
+) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
+    if !options.dry_run || !options.into_directory {
+        let (root, renamed) = reach.target(path, options)?;
+        return Ok((root, renamed, None));
+    }
+    // Nothing is made for a thing that gets a name.
+    let looking = Options {
+        into_directory: false,
+        ..options.clone()
+    };
+    let (root, imagined) = reach.target(path, &looking)?;
+    Ok((root, None, imagined))
+}
+
 /// Refuses the target, or what a source would be called in it, before anything is touched.
-pub(super) fn refuse(reach: &Reach, path: &[u8], begin: &Begin) -> Result<()> {
+fn refuse_special(reach: &Reach, path: &[u8], begin: &Begin) -> Result<()> {
     let Some(place) = reach.place(path) else {
         return Ok(());
     };

@@ -2,6 +2,7 @@
 //! What the source knows of a file that the target wants.
 
 use crate::{copy::opened::Opened, protocol::message::Share};
+use longhaul_store::entry::{Entry, Kind};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,
@@ -162,4 +163,22 @@ impl Sending {
             .map(|index| known(index).filter(|hash| *hash != BlockHash::UNKNOWN));
         blocks.file_hash(&all.collect::<Option<Vec<_>>>()?)
     }
+}
+
+/// All of a file, if it is one.
+pub(super) fn file_of(entry: &Entry, sources: &Arc<[Source]>, source: usize) -> Option<SourceFile> {
+    let Kind::File { version, sparse } = entry.kind else {
+        return None;
+    };
+    Some(SourceFile {
+        sources: sources.clone(),
+        source,
+        path: entry.path.clone(),
+        version,
+        sparse,
+        tries: 1,
+        share: Share::Whole,
+        in_piece: false,
+        assignment: None,
+    })
 }

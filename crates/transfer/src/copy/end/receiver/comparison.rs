@@ -3,9 +3,9 @@
 //! soon as it was asked for the hash; this end, when that has come.
 
 use super::{
-    Target,
-    arriving::said,
-    state::{Shared, State},
+    large::said,
+    state::{Comparison, Shared, State},
+    target::Target,
 };
 use crate::{
     copy::threads,
@@ -19,14 +19,6 @@ use longhaul_store::{
     place::{Options, Placed, Placer},
 };
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
-
-/// A file, and the hash of the source's.
-#[derive(Debug)]
-pub(super) struct Comparison {
-    number: u64,
-    entry: Entry,
-    hash: FileHash,
-}
 
 impl Target {
     /// The threads that read files here, one a CPU; they end when all is over.

@@ -2,49 +2,39 @@
 //! The thread that hears what the source has, makes what needs no data, and asks for the rest.
 
 use super::{
-    Target,
-    arriving::{Begun, Large, finish_renamed, said, tidy},
-    pieces::of_pieces,
-    state::{State, Waiting},
+    block_set::of_pieces,
+    large::{said, tidy},
+    state::State,
+    target::Target,
 };
 use crate::{
-    copy::{end::attributes, threads},
+    copy::{end::limits as attributes, threads},
     protocol::{
-        message::{self, Answer, Need, Order, Outcome, Share},
+        message::{self, Answer, Order, Outcome, Share},
         order::{Pass, Task},
     },
     transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
-use longhaul_linux::clock;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BLOCK, Blocks, FileHash},
-    delete::{Extras, remove_all},
+    blocks::BLOCK,
+    delete::Extras,
     entry::{Entry, Kind},
     filter::Filter,
     metadata::{LeftOut, Metadata, What},
     origin,
-    part::Renamed,
     path::RelPath,
     place::{Options, Placed, Placer},
-    scan::Ended,
 };
-use std::{
-    collections::{BTreeSet, HashSet},
-    ops::Range,
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashSet};
 
 /// Bytes of all directories' attributes, at most: 256 of each of four million.
 const OF_DIRECTORIES_MAX: u64 = 1 << 30;
 
 const CONTENTS_FOR_ONE: &str =
     "the source copies what is in a directory, where one thing was to get a name";
-
-/// Ranges of missing blocks in one answer; 20 bytes each at most.
-const RANGES_MAX: usize = 65_536;
 
 /// Devices and fifos that are not taken and whose further names are known: 32 MB. Those of others are said to fail.
 const UNTAKEN_MAX: usize = 1 << 20;
@@ -135,7 +125,7 @@ impl Target {
         }
         let here = tops.into_iter().map(|top| self.here(top));
         let tops: Vec<RelPath> = here.collect::<Result<_>>()?;
-        Ok(crate::copy::end::filter(&self.options)?.with_tops(tops.iter()))
+        Ok(self.options.filter()?.with_tops(tops.iter()))
     }
 
     /// What is said of data under way; anything else comes back.
@@ -424,167 +414,10 @@ impl Target {
         }
     }
 
-    /// Asks for a file's data.
-    pub(super) fn want(&self, number: u64, entry: Entry, share: Share) {
-        let Kind::File { version, .. } = entry.kind else {
-            let why = format!("{}: no file", entry.path);
-            return self.settle(number, &entry.path, Outcome::Failed(why));
-        };
-        if version.size > BLOCK {
-            self.shared
-                .note(|state| state.waiting.push_back(Waiting::new(number, entry, share)));
-            return self.open_waiting();
-        }
-        let entry = Arc::new(entry);
-        self.shared
-            .note(|state| state.small.insert(number, entry.clone()));
-        if version.size == 0 {
-            // There is nothing to send.
-            return self.write_small(number, Some(&[]), Some(hash_of_nothing()));
-        }
-        self.answers.put(Answer::Need {
-            file: number,
-            missing: Need::Whole(version.size),
-        });
-    }
-
-    /// Opens files of several blocks, as many as may be open, and asks for what they lack.
-    pub(super) fn open_waiting(&self) {
-        while let Some(next) = self.shared.change(State::next_to_open) {
-            let number = next.number;
-            let (large, busy) = match self.open(next) {
-                Ok(large) => (large, None),
-                Err(busy) => (None, Some(busy)),
-            };
-            let missing = large.as_ref().map(|large| large.missing());
-            self.shared.change(|state| state.opened(number, large));
-            self.ask(number, missing.unwrap_or_default());
-            if let Some(busy) = busy {
-                self.wait_for_another(*busy);
-            }
-        }
-    }
-
-    /// Opens a file, unless it is done with by that, or given back because another copy is at it.
-    fn open(&self, waiting: Waiting) -> Result<Option<Arc<Large>>, Box<Waiting>> {
-        let number = waiting.number;
-        let (path, share) = (&waiting.entry.path, &waiting.share);
-        let large = match Large::open(&self.root, &waiting.entry, share) {
-            Ok(Begun::Lacking(large)) => large,
-            Ok(Begun::Renamed(renamed)) => {
-                self.finish_renamed(number, waiting.entry, renamed);
-                return Ok(None);
-            }
-            Ok(Begun::Busy) => return Err(waiting.into()),
-            Err(why) => {
-                self.settle(number, path, Outcome::Failed(why));
-                return Ok(None);
-            }
-        };
-        if large.missing().is_empty() {
-            // Killed when only the name was missing, or others brought it: nothing is to be sent, so nobody would say so.
-            large.seal(None);
-            if *share == Share::Assembled {
-                large.trust();
-            }
-        }
-        Ok(Some(large.into()))
-    }
-
-    fn wait_for_another(&self, waiting: Waiting) {
-        let now = clock::now();
-        let given_up = self
-            .shared
-            .change(|state| state.wait_for_another(waiting, now));
-        if let Some(file) = given_up {
-            let why = format!("{}: another copy is writing it", file.entry.path);
-            self.settle(file.number, &file.entry.path, Outcome::Failed(why));
-        }
-    }
-
-    /// The committing thread keeps its hash.
-    fn finish_renamed(&self, number: u64, entry: Entry, renamed: Renamed) {
-        match finish_renamed(&entry, renamed) {
-            Ok(named) => self
-                .shared
-                .change(|state| state.renamed.push((number, entry, named))),
-            Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
-        }
-    }
-
-    fn ask(&self, file: u64, missing: Vec<Range<u64>>) {
-        if missing.is_empty() {
-            return;
-        }
-        // All at once: the source counts what is missing to know when it has sent it.
-        let missing = match missing.len() {
-            0..=RANGES_MAX => missing,
-            _ => merged(&missing),
-        };
-        self.answers.put(Answer::Need {
-            file,
-            missing: Need::Blocks(missing),
-        });
-    }
-
-    fn withdraw(&self, file: u64) {
-        let gone = self.shared.change(|state| {
-            let small = state.small.remove(&file).is_some();
-            let large = state.large.remove(&file);
-            let waiting = state.forget_waiting(file);
-            let compared = state.forget_comparison(file);
-            if small || compared || large.is_some() || waiting {
-                state.unsettled -= 1;
-                state.attributes.remove(file);
-            }
-            large
-        });
-        if let Some(large) = gone {
-            large.discard();
-        }
-        self.open_waiting();
-    }
-
     fn give_up_stream(&self, stream: u64) {
         if let Some(blocks) = self.shared.change(|state| state.give_up_stream(stream)) {
             self.answers.put(Answer::Ended { stream, blocks });
         }
-    }
-
-    fn remove_extras(&self, extras: Extras<'_>, filter: &Filter, unread: u64) -> u64 {
-        let ended = match unread {
-            0 => Ended::Whole,
-            failures => Ended::Failures(failures),
-        };
-        let (found, failures) = match extras.finish(ended) {
-            Ok(found) => found,
-            Err(why) => {
-                self.problem(why.to_string());
-                return 0;
-            }
-        };
-        let mut removed = 0;
-        let mut failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        for path in &found {
-            if self.options.dry_run {
-                removed += self.plan_removal(filter, path);
-                continue;
-            }
-            let (count, failures) = remove_all(&self.root, filter, path);
-            removed += count;
-            failed.extend(failures.iter().map(ToString::to_string));
-        }
-        failed.into_iter().for_each(|why| self.fail(why));
-        if removed > 0 && !self.options.dry_run {
-            self.forget_removed(&found);
-        }
-        removed
-    }
-
-    /// Something that belongs to no file.
-    pub(super) fn fail(&self, why: String) {
-        self.tally.add(|now| now.failed += 1);
-        self.problem(why);
     }
 }
 
@@ -592,15 +425,4 @@ fn digest(path: &RelPath) -> [u8; 16] {
     let mut digest = [0; 16];
     digest.copy_from_slice(&blake3::hash(path.as_bytes()).as_bytes()[..16]);
     digest
-}
-
-fn hash_of_nothing() -> FileHash {
-    Blocks::of(0).file_hash(&[]).unwrap_or_default()
-}
-
-/// A file so full of holes in its journal that they are not told apart: some blocks come twice.
-fn merged(missing: &[Range<u64>]) -> Vec<Range<u64>> {
-    let (first, last) = (missing.first(), missing.last());
-    let whole = first.zip(last).map(|(first, last)| first.start..last.end);
-    whole.into_iter().collect()
 }

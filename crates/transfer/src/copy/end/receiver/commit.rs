@@ -2,9 +2,9 @@
 //! The thread that makes durable what was written, in batches, and gives files their names.
 
 use super::{
-    Target,
-    arriving::{Large, Named, in_its_place},
+    large::{Large, Named, in_its_place},
     state::{State, Written},
+    target::Target,
 };
 use crate::protocol::{
     message::{Answer, Outcome},

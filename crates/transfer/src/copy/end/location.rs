@@ -52,14 +52,14 @@ struct Mount {
 
 /// What tells places of this machine apart.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     boot: Vec<u8>,
     mounts: Vec<Mount>,
 }
 
 impl Machine {
     /// Nothing where there is no /proc: then nothing is found out.
-    pub(super) fn read() -> Option<Self> {
+    pub(crate) fn read() -> Option<Self> {
         Some(Self {
             boot: fs::read("/proc/sys/kernel/random/boot_id").ok()?,
             mounts: mounts(&fs::read("/proc/self/mountinfo").ok()?),
@@ -67,7 +67,7 @@ impl Machine {
     }
 
     /// Sources, each as it was given, under its name, and at its path without symbolic links.
-    pub(super) fn sources(
+    pub(crate) fn sources(
         &self,
         given: impl Iterator<Item = (Vec<u8>, Option<RelPath>, PathBuf)>,
         one_file_system: bool,
@@ -176,14 +176,14 @@ impl Machine {
 
 /// Where a target is, of which one part is there and the rest perhaps not.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     machine: Machine,
     path: PathBuf,
     shown: String,
 }
 
 impl Target {
-    pub(super) fn new(machine: Machine, path: PathBuf, shown: &[u8]) -> Self {
+    pub(crate) fn new(machine: Machine, path: PathBuf, shown: &[u8]) -> Self {
         let shown = Shown(shown).to_string();
         Self {
             machine,
@@ -193,7 +193,7 @@ impl Target {
     }
 
     /// Refuses what would be copied into itself, before anything is made. What `filter` excludes is not copied.
-    pub(super) fn refuse_within(
+    pub(crate) fn refuse_within(
         &self,
         sources: &Sources,
         filter: &Filter,
@@ -227,7 +227,7 @@ impl Target {
 
     /// Refuses what would be copied onto itself in this directory, or, with `--delete`, removed as too much there. `renamed`: this is
     /// the one copied thing itself.
-    pub(super) fn refuse_onto(&self, sources: &Sources, renamed: bool, delete: bool) -> Result<()> {
+    pub(crate) fn refuse_onto(&self, sources: &Sources, renamed: bool, delete: bool) -> Result<()> {
         for source in &sources.all {
             let path = match &source.name {
                 Some(name) if !renamed => self.path.join(name.as_path()),

@@ -2,9 +2,9 @@
 //! The thread of one stream: it receives blocks, checks them and puts them where they belong.
 
 use super::{
-    Target,
-    arriving::{apply, directory, in_its_place, unless_busy},
+    large::{apply, directory, in_its_place, unless_busy},
     state::{State, Written},
+    target::Target,
 };
 use crate::{
     protocol::{

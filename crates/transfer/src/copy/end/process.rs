@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One end of a copy: a process that hears from the driver who it is, meets the other end and does its part. It can be
+//! killed at any moment; it ends by itself when the driver is gone.
+
+use super::{
+    limits::raise_descriptor_limit, mark, meeting::Occupied, reach::Reach, receiver,
+    reports::Reporter, source, survey,
+};
+use crate::{
+    protocol::{
+        message,
+        order::{Begin, GREETING, Role, Task},
+        report::{Progress, Report},
+    },
+    transport::identity::Identity,
+};
+use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
+use std::{
+    io::{self, Write},
+    net::IpAddr,
+    sync::{Arc, Mutex},
+};
+
+/// `confined`: a site has started this end, and says before all else what it may touch.
+pub(crate) fn run(confined: bool) -> Result<()> {
+    let reach = match confined {
+        true => Reach::told()?,
+        false => Reach::Everything,
+    };
+    longhaul_linux::file_size::refuse_beyond_limit();
+    let mut stdout = io::stdout();
+    stdout.write_all(GREETING)?;
+    let reporter = Reporter(Arc::new(Mutex::new(stdout)));
+    let identity = Identity::new()?;
+    reporter.say(&Report::Hello {
+        version: longhaul_command::release().to_owned(),
+        certificate: identity.certificate().to_vec(),
+        ssh: ssh(),
+    });
+    let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
+    let begin = begin.context("the driver went away")?;
+    let report = match perform(begin, &reach, &identity, &reporter) {
+        Ok(progress) => Report::Over(progress),
+        Err(error) => match error.downcast_ref::<Refusal>() {
+            Some(refusal) => Report::Refused(refusal.to_string()),
+            None if error.is::<Occupied>() => Report::Occupied(error.to_string()),
+            None => Report::Broken(format!("{error:#}")),
+        },
+    };
+    reporter.say(&report);
+    // Threads may still wait for connections that nobody needs.
+    std::process::exit(0)
+}
+
+fn perform(
+    begin: Begin,
+    reach: &Reach,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    reach.admit(&begin)?;
+    // With more, more is read, sent and written at once.
+    raise_descriptor_limit(begin.role)?;
+    match begin.role {
+        Role::Source if begin.task == Task::Locate => {
+            reporter.say(&Report::Sources(source::share::located(&begin, reach)));
+            Ok(Progress::default())
+        }
+        Role::Source if begin.task == Task::Survey => survey::run(&begin, reach, reporter),
+        Role::Source => source::conversation::run(begin, reach, identity, reporter),
+        Role::Target => match begin.task {
+            Task::Mark(number) => mark::make(number, &begin, reach, reporter),
+            Task::Seek(number) => mark::seek(number, &begin, reach, reporter),
+            _ => receiver::conversation::run(begin, reach, identity, reporter),
+        },
+    }
+}
+
+/// `SSH_CONNECTION`: the client's address and port, then the server's (sshd(8)).
+fn ssh() -> Option<(IpAddr, IpAddr)> {
+    let text = std::env::var("SSH_CONNECTION").ok()?;
+    let words: Vec<&str> = text.split(' ').collect();
+    let [client, _, server, _] = words[..] else {
+        return None;
+    };
+    Some((client.parse().ok()?, server.parse().ok()?))
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks of a file that a share of it has.
+
+use crate::protocol::message::Share;
+use longhaul_store::{
+    blocks::Blocks,
+    entry::{Kind, Version},
+};
+use std::ops::Range;
+
+/// Blocks of a file: in order, apart, and some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BlockSet(Vec<Range<u64>>);
+
+impl BlockSet {
+    /// What a share says, if a file can have it.
+    pub(super) fn of(share: &Share, blocks: Blocks) -> Option<Self> {
+        let count = blocks.count();
+        let ranges = match share {
+            Share::Whole | Share::Assembled => std::iter::once(0..count).collect(),
+            Share::Blocks(within) => {
+                let start = within.start.min(count);
+                std::iter::once(start..within.end.clamp(start, count)).collect()
+            }
+            Share::Kept(ranges) | Share::Piece(ranges) => {
+                let mut end = 0;
+                let sound = ranges.iter().all(|range| {
+                    let sound = end <= range.start && range.start < range.end && range.end <= count;
+                    end = range.end;
+                    sound
+                });
+                (sound && !ranges.is_empty()).then(|| ranges.clone())?
+            }
+        };
+        Some(Self(ranges))
+    }
+
+    pub(super) fn ranges(&self) -> &[Range<u64>] {
+        &self.0
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.iter().map(|range| range.end - range.start).sum()
+    }
+
+    pub(super) fn has(&self, block: u64) -> bool {
+        let behind = self.0.partition_point(|range| range.end <= block);
+        self.0.get(behind).is_some_and(|range| range.start <= block)
+    }
+
+    /// Those of some runs of blocks that are wanted.
+    pub(super) fn among(&self, runs: &[Range<u64>]) -> Vec<Range<u64>> {
+        let mut among = Vec::new();
+        let (mut own, mut others) = (self.0.iter().peekable(), runs.iter().peekable());
+        while let (Some(one), Some(other)) = (own.peek(), others.peek()) {
+            let both = one.start.max(other.start)..one.end.min(other.end);
+            if both.start < both.end {
+                among.push(both);
+            }
+            match one.end <= other.end {
+                true => drop(own.next()),
+                false => drop(others.next()),
+            }
+        }
+        among
+    }
+}
+
+/// A file in pieces is the same if its size and time are, as a whole one is: what the system knows of it beside that is another
+/// thing each time that its mode changes, and at each host that has a copy.
+pub(super) fn of_pieces(kind: Kind, share: &Share) -> Kind {
+    match (kind, share) {
+        (Kind::File { version, sparse }, Share::Kept(_) | Share::Piece(_)) => Kind::File {
+            version: Version {
+                changed: version.modified,
+                inode: 0,
+                device: 0,
+                ..version
+            },
+            sparse,
+        },
+        (kind, _) => kind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::single_range_in_vec_init,
+        reason = "a run of blocks is what is meant"
+    )]
+    use super::*;
+    use longhaul_store::blocks::BLOCK;
+    use proptest::prelude::*;
+
+    fn wanted(ranges: &[Range<u64>], count: u64) -> Option<BlockSet> {
+        BlockSet::of(&Share::Kept(ranges.to_vec()), Blocks::of(count * BLOCK))
+    }
+
+    #[test]
+    fn what_a_file_can_not_have_is_refused() {
+        assert!(wanted(&[0..2, 2..3, 5..10], 10).is_some());
+        let nonsense: [&[Range<u64>]; 6] = [
+            &[],
+            &[3..3],
+            &[9..11],
+            &[5..6, 0..2],
+            &[0..3, 2..4],
+            #[allow(clippy::reversed_empty_ranges)]
+            &[4..2],
+        ];
+        for ranges in nonsense {
+            assert_eq!(wanted(ranges, 10), None, "{ranges:?}");
+        }
+        let far = BlockSet::of(&Share::Blocks(7..u64::MAX), Blocks::of(10 * BLOCK));
+        assert_eq!(far.unwrap().ranges(), [7..10]);
+    }
+
+    /// Runs of blocks below 60.
+    fn runs() -> impl Strategy<Value = Vec<Range<u64>>> {
+        prop::collection::vec(any::<bool>(), 60).prop_map(|blocks| {
+            let numbered = (0..).zip(blocks).filter(|(_, there)| *there);
+            numbered.fold(Vec::<Range<u64>>::new(), |mut runs, (block, _)| {
+                match runs.last_mut() {
+                    Some(last) if last.end == block => last.end += 1,
+                    _ => runs.push(block..block + 1),
+                }
+                runs
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn among_runs_are_those_blocks_that_both_have(own in runs(), other in runs()) {
+            prop_assume!(!own.is_empty());
+            let wanted = wanted(&own, 60).unwrap();
+            let blocks = |runs: &[Range<u64>]| runs.iter().cloned().flatten().collect::<Vec<u64>>();
+            let both: Vec<u64> = blocks(&other).into_iter().filter(|block| wanted.has(*block)).collect();
+            prop_assert_eq!(blocks(&wanted.among(&other)), both);
+            prop_assert_eq!(wanted.count(), blocks(&own).len() as u64);
+            prop_assert!((0..60).all(|block| wanted.has(block) == blocks(&own).contains(&block)));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A dry run: what would be done is said, and nothing is.
+
+use super::target::Target;
+use crate::protocol::{
+    message::Outcome,
+    report::{Action, Planned, Report},
+};
+use longhaul_store::{
+    delete::list_all,
+    entry::{Entry, Kind},
+    filter::Filter,
+    path::RelPath,
+    place::{Placed, There, look},
+};
+
+impl Target {
+    /// What becomes of an entry that is not the same: it would be made, or changed.
+    pub(super) fn plan(&self, entry: &Entry, placed: &Placed) -> Outcome {
+        let action = match look(&self.root, &entry.path) {
+            Ok(There::Nothing) | Err(_) => Action::Make,
+            Ok(_) => Action::Change,
+        };
+        let bytes = match (placed, &entry.kind) {
+            (Placed::Wanted, Kind::File { version, .. }) => version.size,
+            _ => 0,
+        };
+        self.planned(action, &entry.path, bytes);
+        Outcome::Made
+    }
+
+    /// What the source does not have would be removed; how much.
+    pub(super) fn plan_removal(&self, filter: &Filter, path: &RelPath) -> u64 {
+        let mut count = 0;
+        let failures = list_all(&self.root, filter, path, |path| {
+            count += 1;
+            self.planned(Action::Remove, path, 0);
+        });
+        failures
+            .iter()
+            .for_each(|failure| self.problem(failure.to_string()));
+        count
+    }
+
+    fn planned(&self, action: Action, path: &RelPath, bytes: u64) {
+        self.reporter.say(&Report::Planned(Planned {
+            action,
+            path: path.as_bytes().to_vec(),
+            bytes,
+        }));
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the source does not have: `--delete` removes it, and then it has no hash any more.
+
+use super::target::Target;
+use longhaul_store::{
+    delete::{Extras, remove_all},
+    filter::Filter,
+    scan::Ended,
+};
+use longhaul_store::{
+    manifest::{Manifest, Record},
+    path::RelPath,
+    place::{There, look},
+};
+use std::collections::HashSet;
+
+impl Target {
+    /// Removes what the source does not have; how many things.
+    pub(super) fn remove_extras(&self, extras: Extras<'_>, filter: &Filter, unread: u64) -> u64 {
+        let ended = match unread {
+            0 => Ended::Whole,
+            failures => Ended::Failures(failures),
+        };
+        let (found, failures) = match extras.finish(ended) {
+            Ok(found) => found,
+            Err(why) => {
+                self.problem(why.to_string());
+                return 0;
+            }
+        };
+        let mut removed = 0;
+        let mut failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        for path in &found {
+            if self.options.dry_run {
+                removed += self.plan_removal(filter, path);
+                continue;
+            }
+            let (count, failures) = remove_all(&self.root, filter, path);
+            removed += count;
+            failed.extend(failures.iter().map(ToString::to_string));
+        }
+        failed.into_iter().for_each(|why| self.fail(why));
+        if removed > 0 && !self.options.dry_run {
+            self.forget_removed(&found);
+        }
+        removed
+    }
+
+    /// Of what was in or beneath `removed` and is not there any more.
+    fn forget_removed(&self, removed: &[RelPath]) {
+        let Some(mut manifest) = self.manifest() else {
+            return;
+        };
+        let gone: Vec<Vec<u8>> = self.gone(&manifest, &removed.iter().collect());
+        let records: Vec<(&[u8], Record)> = gone
+            .iter()
+            .map(|path| (path.as_slice(), Record::GONE))
+            .collect();
+        if let Err(error) = manifest.append(&records) {
+            self.fail(format!("hashes of removed files are still kept: {error}"));
+        }
+    }
+
+    fn gone(&self, manifest: &Manifest, removed: &HashSet<&RelPath>) -> Vec<Vec<u8>> {
+        let is_gone = |path: &RelPath| {
+            is_beneath(path, removed) && matches!(look(&self.root, path), Ok(There::Nothing))
+        };
+        let paths = manifest.iter().map(|(path, _)| path.to_vec());
+        paths
+            .filter(|path| RelPath::parse(path).is_ok_and(|path| is_gone(&path)))
+            .collect()
+    }
+}
+
+fn is_beneath(path: &RelPath, tops: &HashSet<&RelPath>) -> bool {
+    let mut at = Some(path.clone());
+    while let Some(path) = at {
+        if tops.contains(&path) {
+            return true;
+        }
+        at = path.parent();
+    }
+    false
+}
