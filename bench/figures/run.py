@@ -163,7 +163,7 @@ def decp():
         cells.append({"vary": {"rate": int(rate), "control": control, "streams": int(streams), "queue": float(queue),
                                "law": law}, "runs": 3 if rate == "200" else 2, "medians": medians})
     cells.sort(key=lambda cell: json.dumps(cell["vary"]))
-    return {"command": "cargo test -p model --test decp_streams -- --nocapture", "cells": cells}
+    return {"command": "cargo test -p longhaul-tuning --test tuning decp_streams -- --nocapture", "cells": cells}
 
 
 RUNS = {name: (lambda name=name: lab(name)) for name in LAB}
@@ -494,8 +494,8 @@ def snapshot(file):
 
 
 def udt():
-    shares = {"native": snapshot("crates/udt/tests/snapshots/throughput__shares_of_the_native_control.snap"),
-              "bbr": snapshot("crates/udt/tests/snapshots/throughput__shares_of_bbr.snap")}
+    shares = {"native": snapshot("crates/udt/tests/udt/snapshots/udt__throughput__shares_of_the_native_control.snap"),
+              "bbr": snapshot("crates/udt/tests/udt/snapshots/udt__throughput__shares_of_bbr.snap")}
     path = None
     for row in table("docs/udt.md", "| Mbit/s | RTT | control |"):
         path = (row[0], row[1].removesuffix(" ms")) if row[0] else path

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two namespaces with a wire between them, `longhaul tap` on it, and what it wrote.
+
 use longhaul_linux::{
     interface::{self, End},
     netns::Netns,
@@ -13,6 +14,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
+    time::Duration,
 };
 
 pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 1);
@@ -46,13 +48,28 @@ impl Wire {
         };
         interface::create_veth(&end(&left, LEFT), &end(&right, RIGHT), 1500).unwrap();
         let wire = Self { left, right, names };
-        // So that both know each other's hardware address.
-        wire.datagrams(1, 9);
+        wire.resolve_addresses();
         wire
     }
 
     pub(crate) fn left_name(&self) -> &str {
         &self.names[0]
+    }
+
+    /// Sends datagrams until one arrives: both know each other's hardware address then, and nothing waits for it. The
+    /// kernel drops what is sent before it has noticed that the interfaces are up.
+    fn resolve_addresses(&self) {
+        let arrived = || snmp(&self.right, "Udp:", "NoPorts") > 0;
+        for _ in 0..10 {
+            self.datagrams(1, 9);
+            for _ in 0..400 {
+                if arrived() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("no datagram arrives");
     }
 
     /// `count` datagrams of 100 bytes from left to right, where nobody waits for them.
@@ -104,10 +121,10 @@ impl Wire {
 
     /// TCP segments that both ends sent, as the kernel counts them: each of a super-packet.
     pub(crate) fn segments_sent(&self) -> u64 {
-        tcp_count(&self.left, "OutSegs")
-            + tcp_count(&self.left, "RetransSegs")
-            + tcp_count(&self.right, "OutSegs")
-            + tcp_count(&self.right, "RetransSegs")
+        snmp(&self.left, "Tcp:", "OutSegs")
+            + snmp(&self.left, "Tcp:", "RetransSegs")
+            + snmp(&self.right, "Tcp:", "OutSegs")
+            + snmp(&self.right, "Tcp:", "RetransSegs")
     }
 }
 
@@ -119,12 +136,12 @@ impl Drop for Wire {
     }
 }
 
-/// A figure of `/proc/net/snmp`'s TCP line.
-fn tcp_count(netns: &Netns, figure: &str) -> u64 {
+/// A figure of a protocol's line in `/proc/net/snmp`.
+fn snmp(netns: &Netns, protocol: &str, figure: &str) -> u64 {
     let table = netns
         .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
         .unwrap();
-    let mut lines = table.lines().filter(|line| line.starts_with("Tcp:"));
+    let mut lines = table.lines().filter(|line| line.starts_with(protocol));
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
     let at = names.split(' ').position(|name| name == figure).unwrap();
     values.split(' ').nth(at).unwrap().parse().unwrap()

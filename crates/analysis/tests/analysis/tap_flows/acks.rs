@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ACK stream: AckDiff, duplicates, windows, SACK.
+
+use crate::tap_flows::script::{MS, Seg, c, handshake, run, run_one, s, script};
+
+fn sent(segments: u32) -> Vec<Seg> {
+    let data = (0..segments).map(|i| c(2 * MS, 1 + i * 1_000, 1).data(1_000));
+    handshake(MS).into_iter().chain(data).collect()
+}
+
+#[test]
+fn ack_diff_is_what_each_ack_adds() {
+    let said = run(&script(&[
+        &sent(9),
+        &[
+            s(3 * MS, 1, 2_001),
+            s(4 * MS, 1, 2_001),
+            s(5 * MS, 1, 8_001),
+            s(6 * MS, 1, 9_001),
+        ],
+    ]));
+    let upload = &said.flows[0].upload;
+    assert_eq!(
+        (
+            upload.acks.pure,
+            upload.acks.moving,
+            upload.acks.acked_bytes
+        ),
+        (4, 3, 9_000)
+    );
+    let d = &upload.ack_diff;
+    assert_eq!((d.count, d.min, d.max), (3, 1_000, 6_000));
+    assert!((d.mean - 3_000.0).abs() < 1e-9);
+    assert_eq!(upload.packets_per_ack.buckets, [(1, 1), (2, 1), (6, 1)]);
+    let series = said.series(0, true, 0);
+    let of = |ms| series.iter().find(|(at, _)| *at == ms * MS).unwrap().1;
+    assert_eq!(
+        (of(5).acked_bytes, of(5).ack_diff_max, of(5).acks),
+        (6_000, 6_000, 1)
+    );
+    assert_eq!(
+        (of(4).acked_bytes, of(4).duplicate_acks, of(4).in_flight_max),
+        (0, 1, 7_000)
+    );
+}
+
+#[test]
+fn syn_and_fin_are_no_bytes() {
+    let flow = run_one(&script(&[
+        &handshake(MS),
+        &[
+            c(2 * MS, 1, 1).data(500).fin(),
+            s(3 * MS, 1, 502),
+            s(3 * MS, 1, 502).fin(),
+            c(3 * MS, 502, 2),
+        ],
+    ]));
+    assert_eq!(
+        (flow.upload.acks.acked_bytes, flow.upload.acks.moving),
+        (500, 1)
+    );
+    assert_eq!(
+        (flow.download.acks.acked_bytes, flow.download.acks.moving),
+        (0, 0)
+    );
+    assert_eq!(flow.upload.in_flight_max_bytes, 500);
+}
+
+#[test]
+fn a_duplicate_has_the_same_number_and_window_and_no_data() {
+    let flow = run_one(&script(&[
+        &sent(3),
+        &[
+            s(3 * MS, 1, 1_001),
+            s(4 * MS, 1, 1_001),
+            s(5 * MS, 1, 1_001).window(999),
+            s(6 * MS, 1, 1_001).window(999).data(10),
+            s(7 * MS, 11, 1_001).window(999),
+            s(8 * MS, 11, 3_001).window(999),
+            // Nothing is outstanding any more.
+            s(9 * MS, 11, 3_001).window(999),
+        ],
+    ]));
+    let acks = flow.upload.acks;
+    assert_eq!((acks.duplicates, acks.window_updates), (2, 1));
+    assert_eq!((acks.pure, acks.moving, acks.late), (6, 2, 0));
+}
+
+#[test]
+fn acks_out_of_order_are_late() {
+    let flow = run_one(&script(&[
+        &sent(3),
+        &[
+            s(3 * MS, 1, 2_001),
+            s(3 * MS, 1, 1_001),
+            s(4 * MS, 1, 3_001),
+        ],
+    ]));
+    let acks = flow.upload.acks;
+    assert_eq!(
+        (acks.late, acks.duplicates, acks.moving, acks.acked_bytes),
+        (1, 0, 2, 3_000)
+    );
+}
+
+#[test]
+fn windows_are_scaled_by_the_handshake() {
+    let said = run(&script(&[
+        &sent(1),
+        &[
+            s(3 * MS, 1, 1_001).window(50),
+            s(4 * MS, 1, 1_001).window(0),
+        ],
+    ]));
+    let acks = said.flows[0].upload.acks;
+    assert_eq!(acks.window_scale, Some(7));
+    assert_eq!(
+        (acks.window_min_bytes, acks.window_max_bytes),
+        (0, 50 * 128)
+    );
+    assert_eq!((acks.zero_windows, acks.window_updates), (1, 1));
+    let series = said.series(0, true, 0);
+    let of = |ms| {
+        series
+            .iter()
+            .find(|(at, _)| *at == ms * MS)
+            .unwrap()
+            .1
+            .window_min
+    };
+    assert_eq!((of(2), of(3), of(4)), (None, Some(6_400), Some(0)));
+}
+
+#[test]
+fn windows_are_not_scaled_unless_both_ends_want_it() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 0, 1).syn(1_000, 0xff),
+        c(MS, 1, 1).data(10),
+        s(2 * MS, 1, 11),
+    ]);
+    assert_eq!(flow.upload.acks.window_scale, Some(0));
+    assert_eq!(flow.upload.acks.window_max_bytes, 1_000);
+    assert_eq!(flow.download.acks.window_scale, Some(0));
+}
+
+#[test]
+fn without_a_handshake_the_scale_is_unknown() {
+    let flow = run_one(&[c(0, 1, 1).data(1_000), s(MS, 1, 1_001)]);
+    assert_eq!(flow.upload.acks.window_scale, None);
+    assert_eq!(flow.upload.acks.window_max_bytes, 1_000);
+}
+
+#[test]
+fn of_a_capture_that_begins_in_the_middle_the_first_ack_says_nothing() {
+    let flow = run_one(&[
+        c(0, 50_000, 1).data(1_000),
+        s(MS, 1, 51_000),
+        c(2 * MS, 51_000, 1).data(1_000),
+        s(3 * MS, 1, 52_000),
+    ]);
+    let acks = flow.upload.acks;
+    assert_eq!((acks.moving, acks.acked_bytes), (1, 1_000));
+    assert_eq!(
+        (flow.upload.data.unique_bytes, flow.upload.data.missed_bytes),
+        (2_000, 0)
+    );
+    assert_eq!(flow.upload.rtt_by_pairs.count, 2);
+}
+
+#[test]
+fn of_acks_alone_all_but_the_data_is_known() {
+    let flow = run_one(&[
+        s(0, 1, 1_000),
+        s(MS, 1, 3_000),
+        s(2 * MS, 1, 3_000),
+        s(3 * MS, 1, 6_000),
+    ]);
+    // Its only packets come from the server, which is the first that was seen.
+    assert_eq!(flow.client.port, 80);
+    let direction = &flow.download;
+    assert_eq!(direction.acks.acked_bytes, 5_000);
+    assert_eq!(
+        (
+            direction.acks.pure,
+            direction.acks.moving,
+            direction.acks.duplicates
+        ),
+        (4, 2, 1)
+    );
+    assert_eq!(
+        (direction.data.missed_bytes, direction.data.packets),
+        (0, 0)
+    );
+    assert_eq!(
+        (direction.in_flight_max_bytes, direction.rtt_by_pairs.count),
+        (0, 0)
+    );
+}
+
+#[test]
+fn of_data_alone_nothing_is_in_flight() {
+    let flow = run_one(&[
+        c(0, 1, 1).data(1_000),
+        c(MS, 1_001, 1).data(1_000),
+        c(2 * MS, 1, 1).data(1_000),
+    ]);
+    assert_eq!(flow.upload.data.unique_bytes, 2_000);
+    assert_eq!(flow.upload.data.other_retransmissions, 1);
+    assert_eq!(flow.upload.in_flight_max_bytes, 0);
+    assert_eq!(flow.upload.acks.moving, 0);
+}
+
+#[test]
+fn sacked_bytes_are_not_in_flight() {
+    let said = run(&script(&[
+        &sent(4),
+        &[
+            s(3 * MS, 1, 1).sack(&[(1_001, 3_001)]),
+            c(4 * MS, 4_001, 1).data(1_000),
+            s(5 * MS, 1, 1).sack(&[(4_001, 5_001), (1_001, 3_001)]),
+        ],
+    ]));
+    let upload = &said.flows[0].upload;
+    let acks = upload.acks;
+    assert_eq!((acks.with_sack, acks.sack_blocks, acks.dsacks), (2, 3, 0));
+    assert_eq!(upload.in_flight_max_bytes, 4_000);
+    let series = said.series(0, true, 0);
+    assert_eq!(
+        series
+            .iter()
+            .find(|(at, _)| *at == 4 * MS)
+            .unwrap()
+            .1
+            .in_flight_max,
+        3_000
+    );
+}
+
+#[test]
+fn a_first_block_below_the_number_or_in_the_second_is_dsack() {
+    let flow = run_one(&script(&[
+        &sent(6),
+        &[
+            s(3 * MS, 1, 2_001),
+            s(4 * MS, 1, 2_001).sack(&[(1_001, 2_001)]),
+            s(5 * MS, 1, 2_001).sack(&[(4_001, 5_001)]),
+            s(6 * MS, 1, 2_001).sack(&[(4_001, 5_001), (4_001, 6_001)]),
+        ],
+    ]));
+    let acks = flow.upload.acks;
+    assert_eq!((acks.with_sack, acks.dsacks, acks.duplicates), (3, 2, 3));
+}
+
+#[test]
+fn sack_beyond_what_was_seen_is_missed_data_once_acknowledged() {
+    let flow = run_one(&script(&[
+        &sent(2),
+        &[
+            s(3 * MS, 1, 1_001).sack(&[(3_001, 4_001)]),
+            s(4 * MS, 1, 4_001),
+        ],
+    ]));
+    assert_eq!(flow.upload.data.missed_bytes, 2_000);
+}
+
+#[test]
+fn numbers_beyond_reason_are_left_alone() {
+    let flow = run_one(&script(&[
+        &sent(2),
+        &[
+            s(3 * MS, 1, 0x6000_0000),
+            s(4 * MS, 1, 1_001).sack(&[(0x6000_0000, 0x6000_1000), (900, 100)]),
+            s(5 * MS, 1, 2_001),
+        ],
+    ]));
+    assert_eq!(flow.upload.acks.acked_bytes, 2_000);
+    assert_eq!(flow.upload.data.missed_bytes, 0);
+}
+
+#[test]
+fn a_fin_with_the_number_of_the_syn_is_no_trouble() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        c(MS, 0, 1).fin(),
+        s(2 * MS, 1, 1),
+    ]);
+    assert_eq!(flow.upload.acks.acked_bytes, 0);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A test that skips itself is counted as skipped, not as passed.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// This program's test that lacks something.
+const LACKING: &str = "counted::lacks_a_program";
+
+#[test]
+fn lacks_a_program() {
+    if std::env::var_os("LACKING").is_some()
+        && longhaul_testbed::skip::unless(false, "no-such-program")
+    {
+        panic!("it has it");
+    }
+}
+
+/// Runs it as `cargo test` does.
+fn run(allowed: &str, notes: &Path) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", LACKING])
+        .env("LACKING", "1")
+        .env("ALLOW_SKIP", allowed)
+        .env("SKIPPED_TESTS", notes)
+        .output()
+        .unwrap()
+}
+
+/// The last line that `scripts/test` prints, and whether it is content.
+fn summary(log: &str, notes: &Path) -> (String, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log");
+    fs::write(&file, log).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-summary");
+    let output = Command::new(script).arg(file).arg(notes).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.lines().last().unwrap_or_default().to_owned();
+    (last, output.status.success())
+}
+
+#[test]
+fn what_is_not_there_fails_or_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes");
+    let failed = run("0", &notes);
+    assert!(!failed.status.success());
+    let said = String::from_utf8(failed.stdout).unwrap();
+    assert!(
+        said.contains("needs no-such-program; ALLOW_SKIP=1"),
+        "{said}"
+    );
+    assert!(!notes.exists());
+
+    let skipped = run("1", &notes);
+    assert!(skipped.status.success());
+    let noted = fs::read_to_string(&notes).unwrap();
+    let words: Vec<&str> = noted.trim_end().split('\t').collect();
+    assert_eq!(words[2], "needs no-such-program", "{noted}");
+
+    let log = String::from_utf8(skipped.stdout).unwrap();
+    let (line, good) = summary(&log, &notes);
+    assert_eq!(
+        (line.as_str(), good),
+        ("0 passed, 0 failed, 1 skipped", true)
+    );
+}
+
+#[test]
+fn the_summary_adds_up_all_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes");
+    let log = "running 3 tests\n\
+               test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+               running 4 tests\n\
+               test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n";
+    let (line, good) = summary(log, &notes);
+    assert_eq!(
+        (line.as_str(), good),
+        ("5 passed, 1 failed, 1 skipped", true)
+    );
+    // Twice the same test; one that names no thread is one each time.
+    let lines = "a 7\tone\tneeds root\na 7\tone\tneeds a browser\nb 8\tone\tneeds root\n\
+                 c 9\tmain\tneeds root\nc 9\tmain\tneeds root\n";
+    fs::write(&notes, lines).unwrap();
+    let (line, _) = summary(log, &notes);
+    assert_eq!(line, "1 passed, 1 failed, 5 skipped");
+    // A program that died.
+    let (line, good) = summary("running 3 tests\n", &folder.path().join("none"));
+    assert!(
+        line.starts_with("3 tests ended without a result, ") && !good,
+        "{line}"
+    );
+}

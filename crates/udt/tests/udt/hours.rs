@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hours at the rate of packets that 10 Gbit/s have, with messages of 8 bytes, so that a simulation lasts no longer than it must.
+//! Of 1500 bytes, numbers of packets begin anew every 43 minutes, of messages every 11; of 9000 bytes, every 4 hours and 64
+//! minutes. Timestamps do every 72 minutes.
+
+use crate::testbed::{Bed, bbr, config, open};
+use longhaul_udt::{Mode, Seq};
+use longhaul_units::Time;
+
+/// Packets a second.
+#[derive(Clone, Copy)]
+enum Packets {
+    Of1500 = 833_333,
+    Of9000 = 138_888,
+}
+
+/// Bits of a message of 8 bytes with headers of 44.
+const BITS: u64 = 416;
+
+/// Sends numbered messages from `first` on for so long; all arrive, each once and in its order.
+fn last(time: Time, packets: Packets, first: Seq) {
+    let rate = format!("{}bit", packets as u64 * BITS);
+    let path = [
+        ("rate", rate.as_str()),
+        ("delay", "5ms"),
+        ("loss", "0.001%"),
+        ("queue", "10000p"),
+    ];
+    let mut bed = Bed {
+        ends: open(config(Mode::Message), first, &bbr),
+        ..Bed::new(config(Mode::Message), &path, &[])
+    };
+    let (mut written, mut read) = (0_u64, 0_u64);
+    let mut message = Vec::new();
+    while bed.now < time {
+        while bed.ends[0].write_message(&written.to_be_bytes(), true, Time::MAX) {
+            written += 1;
+        }
+        bed.step(time);
+        while bed.ends[1].read_message(&mut message) {
+            assert_eq!(message, read.to_be_bytes(), "{}", bed.now);
+            read += 1;
+        }
+    }
+    assert_eq!(bed.ends[0].end(), None);
+    let share = read as f64 / (time.as_secs_f64() * packets as u64 as f64);
+    assert!(share > 0.84, "{share}");
+    println!("{read} of {time}, {share:.3} of the path");
+}
+
+#[test]
+fn seconds_around_the_last_number() {
+    let first = Seq::new(0x7fff_ffff - 1_000_000);
+    last(Time::from_secs(3), Packets::Of1500, first);
+}
+
+/// `cargo test --release -p udt --test hours -- --ignored --nocapture hours`
+#[test]
+#[ignore = "it takes a quarter of an hour"]
+fn two_hours_of_long_packets() {
+    let first = Seq::new(0x7fff_ffff - 100_000_000);
+    last(Time::from_secs(7200), Packets::Of9000, first);
+}
+
+/// `cargo test --release -p udt --test hours -- --ignored --nocapture an_hour`
+#[test]
+#[ignore = "it takes most of an hour"]
+fn an_hour() {
+    last(Time::from_secs(3600), Packets::Of1500, Seq::new(7));
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A path that is switched in the middle of a transfer, as in the JGN II comparison: seconds until nine tenths of the new rate arrive.
+
+use crate::testbed::{Bed, bbr, native};
+use longhaul_udt::Controls;
+use longhaul_units::Time;
+use std::fmt::Write as _;
+
+/// Between two looks.
+const LOOK: Time = Time::from_millis(100);
+
+/// How long it takes after each switch until within a second nine tenths of so many Mbit/s arrive; at most until the next switch.
+fn recoveries(control: Controls<'_>, changes: [&str; 2], rates: [f64; 2]) -> [Option<f64>; 2] {
+    let path = [("rate", "1gbit"), ("delay", "19ms")];
+    let changes = ["5s", "15s"].iter().zip(changes);
+    let changes: Vec<_> = changes
+        .map(|(at, change)| format!("{at}: {change}"))
+        .collect();
+    let changes: Vec<_> = changes.iter().map(String::as_str).collect();
+    let mut bed = Bed::controlled(control, &path, &changes);
+    let mut read = vec![0];
+    while bed.now < Time::from_secs(25) {
+        let until = bed.now + LOOK;
+        read.push(bed.stream(until, |_, to| to.len(), |_, _| {}).1);
+    }
+    let looks = [(50, 140, rates[0]), (150, 240, rates[1])];
+    looks.map(|(from, to, mbit)| {
+        let enough = 0.9 * mbit * 1e6 / 8.0 * 1456.0 / 1500.0;
+        let recovered = |at: &usize| read[*at + 1..=*at + 10].iter().sum::<u64>() as f64 >= enough;
+        (from..to)
+            .find(recovered)
+            .map(|at| (at - from) as f64 / 10.0)
+    })
+}
+
+fn shown(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1}"))
+}
+
+#[test]
+fn seconds_until_nine_tenths_of_the_new_rate_arrive() {
+    let mut table = String::from("control  switch                  first  back\n");
+    let controls: [(_, Controls<'_>); 2] = [("native", &native), ("bbr", &bbr)];
+    for (name, control) in controls {
+        for (switch, changes, rates) in [
+            (
+                "1 Gbit/s, 250 Mbit/s",
+                ["rate 250mbit", "rate 1gbit"],
+                [250.0, 1000.0],
+            ),
+            ("38 ms, 80 ms", ["delay 40ms", "delay 19ms"], [1000.0; 2]),
+        ] {
+            let [first, back] = recoveries(control, changes, rates).map(shown);
+            writeln!(table, "{name:7}  {switch:22}  {first:>5}  {back:>4}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections over real sockets, on the loopback.
+
+use crate::testbed::{bbr, byte, config, native};
+use longhaul_udt::{
+    Config, Endpoint, Mode,
+    socket::{Socket, Stream},
+};
+use longhaul_units::Time;
+use std::{io::ErrorKind, net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+/// How long anything may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn bind(at: &str, config: Config) -> Socket {
+    Socket::bind(at.parse().unwrap(), config, Box::new(native)).unwrap()
+}
+
+async fn pair(at: &str, config: Config) -> (Stream, Stream) {
+    let (listener, other) = (bind(at, config), bind(at, config));
+    listener.listen();
+    let to = listener.local_addr();
+    let (accepted, connected) = tokio::join!(listener.accept(), other.connect(to));
+    (accepted.unwrap(), connected.unwrap())
+}
+
+async fn send_all(mut stream: Stream, bytes: u64) {
+    let mut buffer = vec![0; 100_000];
+    let mut sent = 0;
+    while sent < bytes {
+        let length = buffer.len().min((bytes - sent) as usize);
+        for (offset, to) in buffer[..length].iter_mut().enumerate() {
+            *to = byte(sent + offset as u64);
+        }
+        stream.write_all(&buffer[..length]).await.unwrap();
+        sent += length as u64;
+    }
+    stream.shutdown().await.unwrap();
+}
+
+/// How many bytes came, all of them the right ones.
+async fn receive_all(mut stream: Stream) -> u64 {
+    let mut buffer = vec![0; 100_000];
+    let mut received = 0;
+    loop {
+        let length = stream.read(&mut buffer).await.unwrap();
+        if length == 0 {
+            return received;
+        }
+        crate::testbed::assert_bytes(received, &buffer[..length]);
+        received += length as u64;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_through_both_families() {
+    for at in ["127.0.0.1:0", "[::1]:0"] {
+        let transfer = async {
+            let (accepted, connected) = pair(at, config(Mode::Stream)).await;
+            let bytes = 30_000_000;
+            let ((), received) = tokio::join!(send_all(connected, bytes), receive_all(accepted));
+            assert_eq!(received, bytes);
+        };
+        timeout(PATIENCE, transfer).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn bbr_goes_as_well() {
+    let transfer = async {
+        let bind = || {
+            let at = "127.0.0.1:0".parse().unwrap();
+            Socket::bind(at, config(Mode::Stream), Box::new(bbr)).unwrap()
+        };
+        let (listener, other) = (bind(), bind());
+        listener.listen();
+        let to = listener.local_addr();
+        let (accepted, connected) = tokio::join!(listener.accept(), other.connect(to));
+        let bytes = 30_000_000;
+        let sending = send_all(connected.unwrap(), bytes);
+        let ((), received) = tokio::join!(sending, receive_all(accepted.unwrap()));
+        assert_eq!(received, bytes);
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_written_goes_though_all_handles_are_dropped() {
+    let transfer = async {
+        let (accepted, mut connected) = pair("127.0.0.1:0", config(Mode::Stream)).await;
+        let bytes: Vec<u8> = (0..2_000_000).map(byte).collect();
+        connected.write_all(&bytes).await.unwrap();
+        drop(connected);
+        assert_eq!(receive_all(accepted).await, 2_000_000);
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn messages_go_both_ways() {
+    let transfer = async {
+        let (one, other) = pair("127.0.0.1:0", config(Mode::Message)).await;
+        let talk = async |stream: &Stream, seed: u8| {
+            let mut message = Vec::new();
+            for number in 0..200_u32 {
+                let sent = vec![seed ^ number as u8; 1 + number as usize * 50];
+                stream.send(&sent, true, None).await.unwrap();
+                assert!(stream.receive(&mut message).await.unwrap());
+                let expected = vec![!seed ^ number as u8; 1 + number as usize * 50];
+                assert!(message == expected, "{number}");
+            }
+        };
+        tokio::join!(talk(&one, 0), talk(&other, 0xff));
+        assert!(!other.has_ended());
+        drop(one);
+        assert!(!other.receive(&mut Vec::new()).await.unwrap());
+        assert!(other.has_ended());
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn many_connections_share_a_port() {
+    let transfer = async {
+        let (listener, other) = (
+            bind("127.0.0.1:0", config(Mode::Stream)),
+            bind("127.0.0.1:0", config(Mode::Stream)),
+        );
+        listener.listen();
+        let to = listener.local_addr();
+        let mut receiving = Vec::new();
+        for _ in 0..30 {
+            let connected = other.connect(to).await.unwrap();
+            let accepted = listener.accept().await.unwrap();
+            tokio::spawn(send_all(connected, 300_000));
+            receiving.push(tokio::spawn(receive_all(accepted)));
+        }
+        for one in receiving {
+            assert_eq!(one.await.unwrap(), 300_000);
+        }
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_came_and_was_not_taken_hears_that_it_is_over() {
+    let config = config(Mode::Stream);
+    let (listener, other) = (bind("127.0.0.1:0", config), bind("127.0.0.1:0", config));
+    listener.listen();
+    let mut stream = other.connect(listener.local_addr()).await.unwrap();
+    drop(listener);
+    let read = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap();
+    assert_eq!(read.unwrap(), 0);
+}
+
+/// Takes a connection, and says nothing more.
+async fn falls_silent(at: tokio::net::UdpSocket) {
+    let mut endpoint = Endpoint::new(config(Mode::Stream), native, || 7);
+    endpoint.listen();
+    let mut datagram = [0; 2000];
+    while endpoint.event().is_none() {
+        let (length, from) = at.recv_from(&mut datagram).await.unwrap();
+        endpoint.handle(&datagram[..length], from, Time::ZERO);
+        let mut answer = Vec::new();
+        while let Some(to) = endpoint.transmit(Time::ZERO, &mut answer) {
+            at.send_to(&std::mem::take(&mut answer), to).await.unwrap();
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn what_goes_makes_room_where_what_waits_is_bounded() {
+    let at = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let to = at.local_addr().unwrap();
+    let writing = async {
+        let socket = bind("127.0.0.1:0", config(Mode::Stream));
+        let mut stream = socket.connect(to).await.unwrap();
+        stream.limit_unsent(4);
+        // UDT begins with 16 packets under way.
+        stream.write_all(&[0; 12 * 1000]).await.unwrap();
+    };
+    let writing = timeout(PATIENCE, writing);
+    tokio::select! {
+        written = writing => written.unwrap(),
+        () = falls_silent(at) => {}
+    }
+}
+
+#[tokio::test]
+async fn two_sockets_meet() {
+    let meeting = async {
+        let (one, other) = (
+            bind("127.0.0.1:0", config(Mode::Stream)),
+            bind("127.0.0.1:0", config(Mode::Stream)),
+        );
+        let addresses: [SocketAddr; 2] = [one.local_addr(), other.local_addr()];
+        let (one, other) =
+            tokio::join!(one.rendezvous(addresses[1]), other.rendezvous(addresses[0]));
+        let ((), received) = tokio::join!(
+            send_all(one.unwrap(), 1_000_000),
+            receive_all(other.unwrap())
+        );
+        assert_eq!(received, 1_000_000);
+    };
+    timeout(PATIENCE, meeting).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_is_refused_or_not_answered_hears_so() {
+    let asking = async {
+        let (listener, other) = (
+            bind("127.0.0.1:0", config(Mode::Stream)),
+            bind("127.0.0.1:0", config(Mode::Message)),
+        );
+        listener.listen();
+        let refused = other.connect(listener.local_addr()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let nobody = bind("127.0.0.1:0", config(Mode::Stream)).local_addr();
+        let hasty = Config {
+            patience: Time::from_millis(600),
+            ..config(Mode::Stream)
+        };
+        let unanswered = bind("127.0.0.1:0", hasty)
+            .connect(nobody)
+            .await
+            .unwrap_err();
+        assert_eq!(unanswered.kind(), ErrorKind::TimedOut);
+    };
+    timeout(PATIENCE, asking).await.unwrap();
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a flow gets of a path, by rate, round trip and loss, and how long its packets wait: the golden tables of both rate controls.
+
+use crate::testbed::{Bed, bbr, native};
+use longhaul_udt::Controls;
+use longhaul_units::Time;
+use std::fmt::Write as _;
+
+/// The share of what the path carries that arrives in the second half of 20 s, of 10 s where they are a million packets, and how long a packet waits on its way then.
+fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {
+    let path = [
+        ("rate", format!("{rate_mbit}mbit")),
+        ("delay", format!("{}us", rtt_ms * 500)),
+        ("loss", loss.to_owned()),
+    ];
+    let path = path.each_ref().map(|(key, value)| (*key, value.as_str()));
+    let mut bed = Bed::controlled(control, &path, &[]);
+    let all = |_, to: &mut [u8]| to.len();
+    let half = if rate_mbit < 1000 { 10 } else { 5 };
+    bed.stream(Time::from_secs(half), all, |_, _| {});
+    bed.wires[0].taken = (0, Time::ZERO);
+    let (_, second) = bed.stream(Time::from_secs(2 * half), all, |_, _| {});
+    let (packets, taken) = bed.wires[0].taken;
+    let waited = taken.as_secs_f64() * 1e3 / packets as f64 - rtt_ms as f64 / 2.0;
+    let carried = rate_mbit as f64 * 1e6 / 8.0 * half as f64 * 1456.0 / 1500.0;
+    (second as f64 / carried, waited)
+}
+
+fn table(control: Controls<'_>) -> String {
+    let mut table = String::from(
+        "Mbit/s  RTT ms   loss 0   1e-4   1e-3   1e-2   ms waited 0   1e-4   1e-3   1e-2\n",
+    );
+    for rate in [10, 100, 1000] {
+        for rtt in [2, 38, 180] {
+            let cells = ["0%", "0.01%", "0.1%", "1%"].map(|loss| share(control, rate, rtt, loss));
+            write!(table, "{rate:6}  {rtt:6} ").unwrap();
+            for (share, _) in cells {
+                write!(table, " {share:6.2}").unwrap();
+            }
+            write!(table, "       ").unwrap();
+            for (_, waited) in cells {
+                write!(table, " {waited:6.1}").unwrap();
+            }
+            table.push('\n');
+        }
+    }
+    table
+}
+
+#[test]
+fn shares_of_the_native_control() {
+    insta::assert_snapshot!(table(&native));
+}
+
+#[test]
+fn shares_of_bbr() {
+    insta::assert_snapshot!(table(&bbr));
+}

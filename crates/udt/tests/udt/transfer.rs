@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What arrives is what was sent, whatever the path does to packets.
+
+use crate::testbed::{Bed, Wire, assert_bytes, bbr, bytes_up_to, config, native, open};
+use longhaul_udt::{Controls, End, Mode, Seq, packet::Packet};
+use longhaul_units::Time;
+
+const MB: u64 = 1_000_000;
+
+fn transfer(bed: &mut Bed, bytes: u64, until: Time) {
+    let (written, read) = bed.stream(until, bytes_up_to(bytes), assert_bytes);
+    assert_eq!(
+        (written, read),
+        (bytes, bytes),
+        "{:?}",
+        bed.ends[0].counts()
+    );
+}
+
+#[test]
+fn a_stream_arrives_over_a_path_without_losses() {
+    let path = [("rate", "100mbit"), ("delay", "10ms")];
+    // No more than the path and its queue hold.
+    let small = longhaul_udt::Config {
+        receive_packets: 1024,
+        ..config(Mode::Stream)
+    };
+    let mut bed = Bed::new(small, &path, &[]);
+    transfer(&mut bed, 20 * MB, Time::from_secs(4));
+    assert_eq!(bed.wires[0].lost, 0);
+    assert_eq!(bed.ends[0].counts().sent_again, 0);
+}
+
+#[test]
+fn a_stream_arrives_over_a_path_that_loses_doubles_and_reorders() {
+    let path = [
+        ("rate", "100mbit"),
+        ("delay", "10ms"),
+        ("loss", "2%"),
+        ("duplicate", "1%"),
+        ("corrupt", "0.1%"),
+        ("reorder", "5%:3ms"),
+    ];
+    let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+    transfer(&mut bed, 10 * MB, Time::from_secs(60));
+    assert!(bed.wires[0].lost > 100);
+}
+
+/// Before anything is known of the path, a loss ends slow start: what the rate is then must come from what went well.
+#[test]
+fn a_loss_among_the_first_packets_costs_no_seconds() {
+    let path = [
+        ("rate", "200mbit"),
+        ("delay", "10ms"),
+        ("loss", "0.3%"),
+        ("queue", "200p"),
+    ];
+    for seed in 0..40 {
+        let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+        bed.wires = [seed, seed + 1000].map(|seed| Wire::new(&path, &[], seed));
+        transfer(&mut bed, MB, Time::from_secs(1));
+    }
+}
+
+/// A queue of 20 packets: what goes again must not fill it, whether the receiver is ours or UDT4's.
+#[test]
+fn what_goes_again_does_not_fill_a_short_queue() {
+    let path = [("rate", "10mbit"), ("delay", "20ms"), ("queue", "20p")];
+    for control in [&bbr as Controls<'_>, &native] {
+        for looked in [None, Some(Time::ZERO)] {
+            let mut bed = Bed::controlled(control, &path, &[]);
+            bed.looked = looked;
+            transfer(&mut bed, 4 * MB, Time::from_secs(10));
+            let counts = bed.ends[0].counts();
+            assert!(counts.sent_again * 2 < counts.sent, "{counts:?}");
+        }
+    }
+}
+
+/// UDT4 is one: it sends no ACK of the last packets before a pause for 100 ms, unless a packet comes.
+#[test]
+fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_come() {
+    let paths = [
+        [("rate", "1gbit"), ("delay", "50us")],
+        [("rate", "100mbit"), ("delay", "2ms")],
+        [("rate", "100mbit"), ("delay", "40ms")],
+    ];
+    for path in paths {
+        for control in [&bbr as Controls<'_>, &native] {
+            let mut bed = Bed::controlled(control, &path, &[]);
+            bed.looked = Some(Time::ZERO);
+            transfer(&mut bed, 5 * MB, Time::from_secs(3));
+        }
+    }
+}
+
+/// The other end has read all, and what it says last may be that it is over.
+#[test]
+fn who_closes_says_what_has_arrived() {
+    let path = [("rate", "100mbit"), ("delay", "10ms")];
+    for bytes in [1, 1000, 2000, 20_000] {
+        let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+        let mut read = 0;
+        bed.ends[0].write(&vec![1; bytes]);
+        while read < bytes {
+            bed.step(Time::from_secs(10));
+            read += bed.ends[1].read(&mut [0; 4096]);
+        }
+        bed.ends[1].close();
+        while bed.ends[0].end().is_none() {
+            bed.step(Time::from_secs(10));
+        }
+        assert_eq!(bed.ends[0].end(), Some(End::There));
+        assert!(bed.ends[0].is_flushed(), "{bytes}");
+    }
+}
+
+#[test]
+fn numbers_begin_anew_in_the_middle_of_a_transfer() {
+    let path = [("rate", "100mbit"), ("delay", "10ms"), ("loss", "1%")];
+    let first = Seq::new(0x7fff_ff00);
+    let mut bed = Bed::beginning(config(Mode::Stream), first, &path, &[]);
+    transfer(&mut bed, 10 * MB, Time::from_secs(60));
+}
+
+#[test]
+fn messages_arrive_whole_once_and_in_order() {
+    let path = [
+        ("rate", "50mbit"),
+        ("delay", "10ms"),
+        ("loss", "1%"),
+        ("reorder", "2%:3ms"),
+    ];
+    let mut bed = Bed::new(config(Mode::Message), &path, &[]);
+    let (mut written, mut read) = (0_u32, 0_u32);
+    let mut message = Vec::new();
+    let until = Time::from_secs(60);
+    while read < 1000 && bed.now < until {
+        while written < 1000 && {
+            let text = vec![written as u8; 1 + written as usize * 7 % 9000];
+            bed.ends[0].write_message(&text, true, Time::MAX)
+        } {
+            written += 1;
+        }
+        bed.step(until);
+        while bed.ends[1].read_message(&mut message) {
+            assert_eq!(message, vec![read as u8; 1 + read as usize * 7 % 9000]);
+            read += 1;
+        }
+    }
+    assert_eq!(read, 1000);
+}
+
+#[test]
+fn a_message_that_is_too_late_is_given_up_and_others_come() {
+    let path = [("rate", "10mbit"), ("delay", "10ms"), ("loss", "5%")];
+    let mut bed = Bed::new(config(Mode::Message), &path, &[]);
+    let (mut written, mut read) = (0_u32, Vec::new());
+    let mut message = Vec::new();
+    let until = Time::from_secs(60);
+    while bed.now < until && !(written == 500 && bed.ends[0].is_flushed()) {
+        while written < 500 && bed.ends[0].room() > 32_760 {
+            let soon = bed.now + Time::from_millis(60);
+            bed.ends[0].write_message(&written.to_be_bytes(), true, soon);
+            written += 1;
+        }
+        bed.step(until);
+        while bed.ends[1].read_message(&mut message) {
+            read.push(u32::from_be_bytes(message[..].try_into().unwrap()));
+        }
+    }
+    assert!(read.is_sorted() && read.len() > 250, "{}", read.len());
+    assert!(read.len() < 500);
+    assert!(bed.ends[0].is_flushed());
+}
+
+#[test]
+fn a_reader_that_rests_holds_the_sender_and_nothing_is_lost_by_that() {
+    let path = [("rate", "100mbit"), ("delay", "5ms")];
+    let small = longhaul_udt::Config {
+        receive_packets: 256,
+        ..config(Mode::Stream)
+    };
+    let mut bed = Bed::new(small, &path, &[]);
+    let mut source = bytes_up_to(5 * MB);
+    let (mut written, mut read) = (0, 0);
+    let mut buffer = vec![0; 64 << 10];
+    for second in 1..60 {
+        let until = Time::from_secs(second);
+        while bed.now < until {
+            let length = source(written, &mut buffer);
+            written += bed.ends[0].write(&buffer[..length]) as u64;
+            bed.step(until);
+        }
+        let length = bed.ends[1].read(&mut buffer);
+        assert_bytes(read, &buffer[..length]);
+        read += length as u64;
+    }
+    // 256 packets at a time, read by 64 KiB a second.
+    assert!(read > 40 * 60_000, "{read}");
+    assert_eq!(bed.wires[0].lost, 0);
+}
+
+#[test]
+fn a_close_is_heard_after_all_has_arrived() {
+    let path = [("rate", "100mbit"), ("delay", "10ms"), ("loss", "2%")];
+    let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+    let mut buffer = vec![0; 1 << 20];
+    assert_eq!(bytes_up_to(MB)(0, &mut buffer), MB as usize);
+    assert_eq!(bed.ends[0].write(&buffer[..MB as usize]), MB as usize);
+    bed.ends[0].close();
+    assert_eq!(bed.ends[0].write(b"more"), 0);
+    while bed.ends[0].end().is_none() {
+        bed.step(Time::from_secs(10));
+    }
+    assert_eq!(bed.ends[0].end(), Some(End::Here));
+    let later = bed.now + Time::from_secs(1);
+    while bed.now < later {
+        bed.step(later);
+    }
+    let mut read = vec![0; 1 << 20];
+    assert_eq!(bed.ends[1].read(&mut read), MB as usize);
+    assert_bytes(0, &read[..MB as usize]);
+}
+
+#[test]
+fn silence_breaks_a_connection_and_an_idle_one_stays() {
+    let path = [("rate", "100mbit"), ("delay", "10ms")];
+    let mut bed = Bed::new(config(Mode::Stream), &path, &["100s: loss 100%"]);
+    let idle = Time::from_secs(100);
+    while bed.now < idle {
+        bed.step(idle);
+    }
+    assert_eq!(
+        bed.ends.each_ref().map(longhaul_udt::Connection::end),
+        [None, None]
+    );
+    let broken = Time::from_secs(200);
+    while bed.now < broken && bed.ends[0].end().is_none() {
+        bed.step((bed.now + Time::from_secs(1)).min(broken));
+    }
+    assert_eq!(bed.ends[0].end(), Some(End::Silence));
+    let silent = bed.now.since(idle);
+    assert!(
+        silent > Time::from_secs(44) && silent < Time::from_secs(47),
+        "{silent}"
+    );
+}
+
+/// Keep-alives pass, and so does all that is short.
+#[test]
+fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
+    let [mut end, mut other] = open(config(Mode::Stream), Seq::new(5), &native);
+    end.write(&[7; 20_000]);
+    let mut now = Time::ZERO;
+    while end.end().is_none() && now < Time::from_secs(100) {
+        let mut datagram = Vec::new();
+        while end.transmit(now, &mut datagram) {
+            if datagram.len() < 500 {
+                other.handle(&Packet::read(&datagram).unwrap(), now);
+            }
+            datagram.clear();
+        }
+        while other.transmit(now, &mut datagram) {
+            end.handle(&Packet::read(&datagram).unwrap(), now);
+            datagram.clear();
+        }
+        now += Time::from_millis(10);
+    }
+    assert_eq!(end.end(), Some(End::Silence));
+    assert!(
+        now > Time::from_secs(44) && now < Time::from_secs(52),
+        "{now}"
+    );
+}
+
+#[test]
+fn a_path_that_is_gone_for_seconds_is_no_end() {
+    let path = [("rate", "100mbit"), ("delay", "10ms")];
+    let changes = ["1s: loss 100%", "6s: loss 0%"];
+    let mut bed = Bed::new(config(Mode::Stream), &path, &changes);
+    transfer(&mut bed, 30 * MB, Time::from_secs(20));
+}
