@@ -11,22 +11,22 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// What a link writes last, one record a direction.
 #[derive(Debug, Deserialize)]
-pub(super) struct SelfCheck {
+pub(crate) struct SelfCheck {
     delivery: String,
-    pub(super) segments: u64,
+    pub(crate) segments: u64,
     drops: BTreeMap<String, u64>,
     #[serde(default)]
     device_overflow: u64,
     #[serde(default)]
     no_memory: u64,
-    pub(super) lateness: Lateness,
+    pub(crate) lateness: Lateness,
 }
 
 /// Actual minus planned departure.
 #[derive(Debug, Deserialize)]
-pub(super) struct Lateness {
-    pub(super) median_us: f64,
-    pub(super) p99_us: f64,
+pub(crate) struct Lateness {
+    pub(crate) median_us: f64,
+    pub(crate) p99_us: f64,
     max_us: f64,
 }
 
@@ -51,7 +51,7 @@ impl Accounts {
 }
 
 /// What a link said of itself in `records`; nothing if it did not come to that.
-pub(super) fn self_checks(records: &Path) -> Vec<SelfCheck> {
+pub(crate) fn self_checks(records: &Path) -> Vec<SelfCheck> {
     let text = fs::read_to_string(records).unwrap_or_default();
     let checks = text.lines().filter(|line| line.contains("\"selfcheck\""));
     checks

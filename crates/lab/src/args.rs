@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(crate) command: Command,
 }
 
 const EXAMPLES: &str = "\
@@ -33,7 +33,7 @@ docs/lab.md explains scenario files.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Run scenarios; write result.json, report.html and raw records
     Run(Run),
     /// List the built-in scenarios
@@ -50,72 +50,72 @@ pub(super) enum Command {
 
 /// A scenario.
 #[derive(Debug, clap::Args)]
-pub(super) struct Named {
+pub(crate) struct Named {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
-    pub(super) scenario: String,
+    pub(crate) scenario: String,
 }
 
 /// `longhaul lab show`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(crate) struct Show {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
-    pub(super) scenario: String,
+    pub(crate) scenario: String,
     /// As it reads with everything that it takes from its base, and with ranges spelt out
     #[arg(long)]
-    pub(super) resolved: bool,
+    pub(crate) resolved: bool,
 }
 
 /// `longhaul lab report`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Rebuild {
+pub(crate) struct Rebuild {
     /// Directories that runs wrote, or one that holds such directories
     #[arg(value_name = "DIR", required = true)]
-    pub(super) directories: Vec<PathBuf>,
+    pub(crate) directories: Vec<PathBuf>,
     /// Where the page over several results goes [default: index.html in the one DIR, else here]
     #[arg(long, value_name = "FILE")]
-    pub(super) index: Option<PathBuf>,
+    pub(crate) index: Option<PathBuf>,
 }
 
 /// `longhaul lab run`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// Name of a built-in scenario, or path of a file. Several run one after the other, each into
     /// DIR/NAME, with a page over all of them; those whose result stands there are kept
     #[arg(value_name = "SCENARIO", required_unless_present = "all")]
-    pub(super) scenarios: Vec<String>,
+    pub(crate) scenarios: Vec<String>,
     /// All built-in scenarios: some four hours with one repetition, twelve with the scenarios' own
     #[arg(long, conflicts_with = "scenarios")]
-    pub(super) all: bool,
+    pub(crate) all: bool,
     /// Where results go; made if absent. An interrupted run of the same goes on, a finished one is
     /// replaced if it is alone
     #[arg(long, value_name = "DIR")]
-    pub(super) out: PathBuf,
+    pub(crate) out: PathBuf,
     /// The same cells, shortened as the scenario's `quick` table says
     #[arg(long)]
-    pub(super) quick: bool,
+    pub(crate) quick: bool,
     /// Give a parameter of the scenario another value; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(super) set: Vec<(String, String)>,
+    pub(crate) set: Vec<(String, String)>,
     /// Run only the cells with this varied value, or one of several (A|B); repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(super) only: Vec<(String, String)>,
+    pub(crate) only: Vec<(String, String)>,
     /// Counted runs of each cell [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(super) repetitions: Option<u32>,
+    pub(crate) repetitions: Option<u32>,
     /// Seed of the order, the contents and the links [default: the scenario's]
     #[arg(long, value_name = "N")]
-    pub(super) seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
     #[arg(long)]
-    pub(super) simulate: bool,
+    pub(crate) simulate: bool,
     /// Begin anew, even if an interrupted run could go on or, of several, a result stands
     #[arg(long)]
-    pub(super) fresh: bool,
+    pub(crate) fresh: bool,
     /// Print result.json on standard output instead of the table
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

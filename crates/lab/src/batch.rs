@@ -2,7 +2,7 @@
 //! Several scenarios, one after the other, each into a folder of its own, and a page over all of them. What stands
 //! is kept: hours of work go on where they ended.
 
-use super::{args::Run, library, ready::Ready};
+use crate::{args::Run, library, ready::Ready};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{note, say};
@@ -20,7 +20,7 @@ const NEXT: [u8; 3] = [0, 1, UNDECIDED];
 
 /// Labs that may begin.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     labs: Vec<Ready>,
     out: PathBuf,
     fresh: bool,
@@ -29,7 +29,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Reads and checks all of them, so that one that can't run is known before the first begins.
-    pub(super) fn read(args: &Run) -> Result<Self> {
+    pub(crate) fn read(args: &Run) -> Result<Self> {
         let wanted: Vec<String> = match args.all {
             true => library::names().map(str::to_owned).collect(),
             false => args.scenarios.clone(),
@@ -55,7 +55,7 @@ impl Batch {
 
     /// Runs what does not stand yet, and returns the exit code: of the scenario that ended it all, else 1 if a run
     /// failed or a check does not hold anywhere, else that of checks that were not decided.
-    pub(super) fn perform(self) -> Result<u8> {
+    pub(crate) fn perform(self) -> Result<u8> {
         let count = self.labs.len();
         let folders: Vec<PathBuf> = self.labs.iter().map(|lab| lab.out.clone()).collect();
         for (n, lab) in self.labs.into_iter().enumerate() {

@@ -2,15 +2,17 @@
 //! From a scenario's text and the command line to the cells to run, each with the scenario as it
 //! reads with that cell's parameters. Everything is checked here, before anything is touched.
 
-use super::{
-    fault::{Checked, Fault, at, each, ensure},
+use crate::{
     inherit::{Family, Texts},
     keys,
     known::Known,
     library::Source,
-    matching, measure,
-    parameters::{self, plain},
-    scenario::{CellPlan, Scenario},
+    measure,
+    scenario::{
+        CellPlan, Scenario,
+        fault::{Checked, Fault, at, each, ensure},
+        value::{self, plain},
+    },
     twins, validate, view_plan,
 };
 use anyhow::Result;
@@ -65,7 +67,7 @@ struct Head {
     parameters: Table,
     #[serde(default)]
     quick: Table,
-    #[serde(default, deserialize_with = "super::range::varied")]
+    #[serde(default, deserialize_with = "crate::scenario::range::varied")]
     vary: IndexMap<String, Vec<Value>>,
     #[serde(default)]
     with: IndexMap<String, IndexMap<String, Table>>,
@@ -178,7 +180,7 @@ impl Book {
                 .iter()
                 .filter_map(|cell| cell.vary.get(key))
                 .collect();
-            let somewhere = |one: &str| values.iter().any(|value| matching::names(one, value));
+            let somewhere = |one: &str| values.iter().any(|value| value::names(one, value));
             let mut several = text.split('|').map(str::trim);
             match several
                 .find(|one| !somewhere(one))
@@ -218,12 +220,12 @@ impl Cell {
 
     /// Whether each pair is one of its varied values.
     pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
-        self.all(wanted, matching::names)
+        self.all(wanted, value::names)
     }
 
     /// Whether each pair names one of its varied values, alone or among others: `loss=0|0.001`.
     fn is_among(&self, wanted: &[(String, String)]) -> bool {
-        self.all(wanted, matching::names_one_of)
+        self.all(wanted, value::names_one_of)
     }
 
     fn all(&self, wanted: &[(String, String)], names: fn(&str, &Value) -> bool) -> bool {
@@ -273,7 +275,7 @@ fn companions(plan: &CellPlan, with: &IndexMap<String, IndexMap<String, Table>>)
             let named = with.get(key)?.iter();
             named
                 .into_iter()
-                .find(|(name, _)| matching::names(name, value))
+                .find(|(name, _)| value::names(name, value))
         })
         .map(|(_, set)| set);
     let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
@@ -359,7 +361,7 @@ fn unlike(name: &str, choices: &[Value]) -> Checked {
         let text = plain(&choices[at]);
         let twice = choices[..at]
             .iter()
-            .any(|before| matching::names(&text, before));
+            .any(|before| value::names(&text, before));
         ensure(!twice, || format!("vary.{name} has {text} twice"))
     })
 }
@@ -388,7 +390,7 @@ fn declared(set: &Table, values: &Table) -> Checked {
 fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
     let listed = head.vary.get(key).into_iter().flatten();
     let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
-    let varied = listed.chain(single).any(|own| matching::names(value, own));
+    let varied = listed.chain(single).any(|own| value::names(value, own));
     ensure(varied, || {
         format!("with.{key}.{value}: no cell varies {key} as {value}")
     })
@@ -422,7 +424,7 @@ fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
                 "--set {name}: no parameter has that name (there are: {known})"
             ))
         })?;
-        *value = parameters::typed(text);
+        *value = value::typed(text);
     }
     Ok(values)
 }

@@ -2,10 +2,13 @@
 //! The congestion controls that a scenario names, and what they are on this machine. Those of
 //! longhaul's are registered by this process, which keeps them: with it, however it ends, they go.
 
-use super::{
+use crate::{
     book::Book,
-    fault::{Checked, Fault, at, each},
-    scenario::{Flow, Relay, Scenario},
+    scenario::{
+        Control, Flow, Scenario,
+        fault::{Checked, Fault, at, each},
+        relay::{each_of_legs, of_legs},
+    },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -18,79 +21,7 @@ use longhaul_congestion::{
 };
 use longhaul_report::metric;
 use longhaul_results::result::Provided;
-use std::{collections::BTreeMap, fmt, str::FromStr};
-use toml::{Table, Value};
-
-/// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Control {
-    name: Option<String>,
-    /// `ack_shift=3`, of longhaul's own.
-    settings: Vec<String>,
-    /// Spaced from the first packet on.
-    pub(crate) paced: bool,
-}
-
-impl Control {
-    /// Its name, as the kernel knows it once [`Controls::resolve`] has been there.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// What decides who provides it: all but the pacing. None if it names nobody.
-    pub(crate) fn key(&self) -> Option<String> {
-        let name = self.name.iter().chain(&self.settings);
-        let words: Vec<&str> = name.map(String::as_str).collect();
-        self.name.is_some().then(|| words.join(":"))
-    }
-}
-
-impl FromStr for Control {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (rest, paced) = match text.strip_suffix("+pace") {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
-        let mut words = rest.split(':').map(str::to_owned);
-        let name = words.next().filter(|name| !name.is_empty());
-        let settings: Vec<String> = words.collect();
-        if name.is_none() && (!paced || !settings.is_empty()) {
-            return Err(format!(
-                "{text:?} names no congestion control, as reno, lh_bic:ack_shift=3 or cubic+pace do"
-            ));
-        }
-        let control = Self {
-            name,
-            settings,
-            paced,
-        };
-        control.values().map(|_| control.clone())
-    }
-}
-
-impl Control {
-    /// The parameters that it sets, checked; nothing if it sets none.
-    fn values(&self) -> Result<Option<Vec<u32>>, String> {
-        let (Some(name), false) = (&self.name, self.settings.is_empty()) else {
-            return Ok(None);
-        };
-        let ours = algorithm(name).ok_or_else(|| {
-            format!("{name} has no parameters: only longhaul's own congestion controls have some")
-        })?;
-        let values = parameters::values(ours, &self.settings);
-        let values = values.map_err(|error| error.to_string().replace("--param", name))?;
-        Ok(Some(values))
-    }
-}
-
-impl fmt::Display for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key().unwrap_or_default())?;
-        f.write_str(if self.paced { "+pace" } else { "" })
-    }
-}
+use std::collections::BTreeMap;
 
 /// What a name is on this machine.
 enum Meaning {
@@ -214,26 +145,6 @@ fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked)
     at("flows", flows)
 }
 
-/// Those of a relay's legs: among its options, and in the profiles of its configuration.
-pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
-    let mut named = |key: &str, value: Option<&Value>| {
-        let text = value.and_then(Value::as_str);
-        at(key, text.map_or(Ok(()), |text| judge(key, text)))
-    };
-    let options = relay.options.iter();
-    let mut options = options.filter(|(key, _)| is_of_legs(key));
-    options.try_for_each(|(key, value)| named(key, Some(value)))?;
-    let profiles = relay.config.get("profile").and_then(Value::as_table);
-    let mut profiles = profiles.into_iter().flatten();
-    let profiles = profiles.try_for_each(|(name, profile)| {
-        at(
-            name,
-            named("congestion_control", profile.get("congestion_control")),
-        )
-    });
-    at("config", at("profile", profiles))
-}
-
 fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
     match error.kind() {
         Kind::Usage => Refusal::usage(error),
@@ -278,40 +189,6 @@ fn named_in(scenario: &Scenario) -> Vec<Control> {
         .filter_map(|text| text.parse().ok())
         .chain(flows)
         .collect()
-}
-
-/// Whether an option of a relay names the congestion control of its legs.
-fn is_of_legs(key: &str) -> bool {
-    matches!(key.replace('-', "_").as_str(), "cc_near" | "cc_far")
-}
-
-/// The congestion controls that a relay names for its legs: among its options, and in the profiles of its
-/// configuration.
-fn of_legs(relay: &mut Relay) -> Vec<&mut String> {
-    let options = relay.options.iter_mut();
-    let options = options.filter_map(|(key, value)| is_of_legs(key).then_some(value));
-    let profiles = profiles(&mut relay.config);
-    let profiles = profiles.filter_map(|profile| profile.get_mut("congestion_control"));
-    let text = |value| match value {
-        &mut Value::String(ref mut text) => Some(text),
-        _ => None,
-    };
-    options.chain(profiles).filter_map(text).collect()
-}
-
-fn profiles(config: &mut Table) -> impl Iterator<Item = &mut Table> {
-    let all = config.get_mut("profile").and_then(Value::as_table_mut);
-    let each = all.into_iter().flatten();
-    each.filter_map(|(_, profile)| profile.as_table_mut())
-}
-
-/// The relay without the congestion controls of its legs: before they are provided, it would find none of
-/// their names.
-pub(crate) fn left_out(relay: &Relay) -> Relay {
-    let mut relay = relay.clone();
-    relay.options.retain(|key, _| !is_of_legs(key));
-    profiles(&mut relay.config).for_each(|profile| drop(profile.remove("congestion_control")));
-    relay
 }
 
 impl Controls {
@@ -393,31 +270,6 @@ impl Controls {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_written_reads_as_it_prints() {
-        for text in ["reno", "lh_bic:ack_shift=3", "cubic+pace", "+pace"] {
-            let control: Control = text.parse().unwrap();
-            assert_eq!(control.to_string(), text);
-        }
-        let both: Control = "bic:ack_shift=3+pace".parse().unwrap();
-        assert_eq!(both.key().unwrap(), "bic:ack_shift=3");
-        assert!(both.paced);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let error = |text: &str| text.parse::<Control>().unwrap_err();
-        assert!(error("").contains("cubic+pace"));
-        assert!(error(":x=1+pace").contains("names no"));
-        assert!(error("reno:beta=2").contains("reno has no parameters"));
-        assert!(
-            error("bic:x=1").contains("no parameter \"x\""),
-            "{}",
-            error("bic:x=1")
-        );
-        assert!(error("bic:ack_shift=999").contains("whole number"));
-    }
 
     #[test]
     fn names_are_those_that_were_provided() {

@@ -1,45 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a quantity of one or more flows went over a run, in even bins, from ten samples of TCP_INFO a second.
 
-use super::{
+use crate::{
     flow_samples::{End, Flows},
     sampler::{Recording, Sample, at_time},
+    scenario::measure::Quantity,
 };
-use serde::{Deserialize, Serialize};
-
-/// What can be followed over time. The name ends in its unit, as metrics do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Quantity {
-    /// Payload that arrived in order, bits a second; of several flows the sum.
-    GoodputBps,
-    /// Congestion windows of the senders' connections, together.
-    CwndBytes,
-    /// Smoothed round trip, the mean over the senders' connections.
-    SrttUs,
-    /// Segments sent again, a second.
-    RetransmitsPerS,
-    /// Jain's fairness index over the rates at which connections receive.
-    JainRatio,
-}
-
-impl Quantity {
-    /// As scenarios and results write it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::GoodputBps => "goodput_bps",
-            Self::CwndBytes => "cwnd_bytes",
-            Self::SrttUs => "srtt_us",
-            Self::RetransmitsPerS => "retransmits_per_s",
-            Self::JainRatio => "jain_ratio",
-        }
-    }
-
-    /// Whether it is seen where data leaves, not where it arrives.
-    pub(crate) fn of_senders(self) -> bool {
-        matches!(self, Self::CwndBytes | Self::SrttUs | Self::RetransmitsPerS)
-    }
-}
 
 /// Even bins of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -199,8 +165,8 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::{scenario::Scenario, topology::Topology};
     use super::*;
+    use crate::{scenario::Scenario, topology::Topology};
     use longhaul_linux::sock_diag;
     use std::sync::Arc;
 

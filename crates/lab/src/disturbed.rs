@@ -2,7 +2,7 @@
 //! Was the machine too busy for a run to be what it says it is? The emulator measures by how much its segments
 //! departed late. That is asked before any figure is looked at, so a run is never taken again for what it found.
 
-use super::{
+use crate::{
     account::{Lateness, self_checks},
     programs,
     scenario::{LinkKind, Scenario},
@@ -21,7 +21,7 @@ const P99_US: f64 = 6000.0;
 const SEGMENTS_MIN: u64 = 100;
 
 /// Which link of a run was how late, if one was.
-pub(super) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
+pub(crate) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
     let links = scenario.links.iter();
     let (link, late) = links
         .filter(|link| link.kind == LinkKind::Emulated)

@@ -2,7 +2,7 @@
 //! The testbed as the report draws it: the way of the first flow, the ways of others beside it, and
 //! each link with its range over all cells.
 
-use super::{
+use crate::{
     programs,
     scenario::{Link, LinkKind, Scenario},
     topology::{Topology, Wire},

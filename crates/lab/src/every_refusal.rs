@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person reads who wrote something wrong: file, line and column of the value at fault, whatever it is.
 
-use super::{
+use crate::{
     book::{Book, Choices},
     library::Source,
     ready, simulated,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What every file under `scenarios/` must keep, whatever it asks.
 
-use super::{
+use crate::{
     book::{Book, Choices},
     drawing, inherit, library, paper, view_plan,
 };

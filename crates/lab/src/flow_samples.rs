@@ -2,7 +2,7 @@
 //! Which connections of the samples belong to which flow, and how each of them went. A flow is known by the port of
 //! its server, or of the relay that its client asks.
 
-use super::{
+use crate::{
     flows::{accepting, iperf_port},
     programs::nginx,
     sampler::{Recording, Sample},

@@ -2,7 +2,7 @@
 //! The flows of one run on a standing testbed: servers first, then all transfers at their times,
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
-use super::{
+use crate::{
     legs, measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},

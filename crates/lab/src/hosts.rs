@@ -2,10 +2,7 @@
 //! What a host's kernel settings mean for TCP, for those who simulate or predict. What a scenario does not set is
 //! Linux's default, never this machine's: a simulation depends on its scenario and seed alone.
 
-use super::{
-    controls::Control,
-    scenario::{Direction, Flow, Scenario, Setting},
-};
+use crate::scenario::{Control, Direction, Flow, Scenario, Setting};
 use longhaul_units::Bytes;
 
 /// `tcp_rmem[2]` and `tcp_wmem[2]` of a machine with memory enough (`tcp_init`, net/ipv4/tcp.c).
@@ -13,14 +10,14 @@ const RMEM_MAX: u64 = 6 << 20;
 const WMEM_MAX: u64 = 4 << 20;
 
 /// Window scaling is used if both ends offer it (RFC 7323 §2.2).
-pub(super) fn is_scaled(scenario: &Scenario, ends: [&str; 2]) -> bool {
+pub(crate) fn is_scaled(scenario: &Scenario, ends: [&str; 2]) -> bool {
     let offers = |host| number(scenario, host, "net.ipv4.tcp_window_scaling", 0) != Some(0);
     ends.into_iter().all(offers)
 }
 
 /// The largest window of a connection between `ends`: 1 GiB, or 64 KB less one byte if it is not scaled (RFC 7323
 /// §2.3).
-pub(super) fn largest_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
+pub(crate) fn largest_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
     Bytes::new(if is_scaled(scenario, ends) {
         1 << 30
     } else {
@@ -29,27 +26,27 @@ pub(super) fn largest_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
 }
 
 /// The largest buffer that a host receives into.
-pub(super) fn receive_buffer(scenario: &Scenario, host: &str) -> Bytes {
+pub(crate) fn receive_buffer(scenario: &Scenario, host: &str) -> Bytes {
     let buffer = number(scenario, host, "net.ipv4.tcp_rmem", 2);
     Bytes::new(buffer.unwrap_or(RMEM_MAX))
 }
 
 /// The largest window that the second of `ends` advertises to the first: half its buffer, as `tcp_adv_win_scale` has
 /// it.
-pub(super) fn receive_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
+pub(crate) fn receive_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
     let half = receive_buffer(scenario, ends[1]).get() / 2;
     Bytes::new(half.clamp(4096, largest_window(scenario, ends).get()))
 }
 
 /// The payload that a host's sockets keep until it is acknowledged.
-pub(super) fn send_buffer(scenario: &Scenario, host: &str) -> Bytes {
+pub(crate) fn send_buffer(scenario: &Scenario, host: &str) -> Bytes {
     let buffer = number(scenario, host, "net.ipv4.tcp_wmem", 2);
     Bytes::new(buffer.unwrap_or(WMEM_MAX).max(4096))
 }
 
 /// Of the connection on which `host` sends `flow`, as the scenario writes it: the flow's own at its source, elsewhere
 /// that of the relay's side that the data leaves by; without one, the host's.
-pub(super) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> String {
+pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> String {
     let own = match host == flow.from {
         true => flow.cc.clone(),
         false => relay_control(scenario, host, flow.direction),

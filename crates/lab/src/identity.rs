@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which lab a result or an unfinished run is of: only the same one goes on, or stands for another.
 
-use super::book::Book;
+use crate::book::Book;
 use anyhow::Result;
 use longhaul_results::identity::Identity;
 use sha2::{Digest, Sha256};

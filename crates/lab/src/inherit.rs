@@ -6,10 +6,10 @@
 //! One offset names a place in all files: each file's text is parsed behind as many blanks as the texts before it
 //! have bytes. So an error in what was merged still knows its file, line and column.
 
-use super::{
-    fault::Fault,
+use crate::{
     library::{self, Source},
     parameters::{Filled, fill_in},
+    scenario::fault::Fault,
 };
 use anyhow::Result;
 use indexmap::IndexMap;
@@ -85,7 +85,7 @@ impl Family {
     pub(crate) fn resolved(&self) -> Result<String> {
         #[derive(Deserialize)]
         struct Head {
-            #[serde(default, deserialize_with = "super::range::varied")]
+            #[serde(default, deserialize_with = "crate::scenario::range::varied")]
             vary: IndexMap<String, Vec<Value>>,
         }
         let texts = self.plain();

@@ -2,11 +2,10 @@
 //! The names of all metrics that a scenario's runs can give, cell by cell. A slip of the pen in a check or a table
 //! is found before the first run, not after the last.
 
-use super::{
+use crate::{
     book::Book,
-    expression::Expression,
     programs::probe,
-    scenario::{Flow, Program, Scenario},
+    scenario::{Flow, Program, Scenario, expression::Expression},
     taps,
     topology::Topology,
 };

@@ -2,7 +2,7 @@
 //! What the report draws of TCP's windows and round trips: the legs of the flow that runs alone; of several flows the
 //! leg of each from its sender, for they may differ in their congestion control only.
 
-use super::{
+use crate::{
     flow_samples::Flows,
     sampler::{self, Recording, Sample},
     scenario::{Flow, Scenario},

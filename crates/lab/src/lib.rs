@@ -27,9 +27,6 @@ mod drawing;
 mod every_refusal;
 #[cfg(test)]
 mod every_scenario;
-pub mod expression;
-mod fault;
-mod finding;
 mod flow_samples;
 mod flows;
 mod hosts;
@@ -41,7 +38,6 @@ mod legs;
 mod library;
 mod listening;
 mod machine;
-mod matching;
 mod measure;
 mod paper;
 mod parameters;
@@ -50,7 +46,6 @@ mod payload;
 mod program_limits;
 mod programs;
 mod progress;
-mod range;
 mod raw;
 mod ready;
 mod resume;
@@ -70,6 +65,7 @@ mod verdict;
 mod view_plan;
 
 pub use args::Args;
+pub use scenario::expression;
 
 use anyhow::Result;
 use args::Command;

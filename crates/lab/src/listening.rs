@@ -3,11 +3,13 @@
 //! run would find no sooner than on its testbed that two want the same port, or that nothing listens where a flow
 //! connects to.
 
-use super::{
-    fault::{Checked, at, each, ensure},
+use crate::{
     flows,
     programs::{ftp, nginx},
-    scenario::{Flow, Program, Relay, Scenario},
+    scenario::{
+        Flow, Program, Relay, Scenario,
+        fault::{Checked, at, each, ensure},
+    },
     topology::Topology,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +17,7 @@ use toml::{Table, Value};
 
 /// The TCP listeners of a cell.
 #[derive(Debug)]
-pub(super) struct Listeners<'a> {
+pub(crate) struct Listeners<'a> {
     topology: &'a Topology,
     all: Vec<Listener>,
     /// What relays take on their way through hosts: host, port and relay.
@@ -32,7 +34,7 @@ struct Listener {
 
 impl<'a> Listeners<'a> {
     /// Those of the flows' servers, which have every address of their host.
-    pub(super) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
+    pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
         let mut all = Vec::new();
         for (host, ways) in flows::web_servers(scenario, topology, &flows) {
@@ -55,7 +57,7 @@ impl<'a> Listeners<'a> {
     }
 
     /// Adds those of a relay, each at an address that its host has and nobody else listens at.
-    pub(super) fn add_relay(
+    pub(crate) fn add_relay(
         &mut self,
         name: &str,
         host: &str,
@@ -122,7 +124,7 @@ impl<'a> Listeners<'a> {
     }
 
     /// Something listens where `flow` connects to, if that is a relay.
-    pub(super) fn serve(&self, flow: &Flow) -> Checked {
+    pub(crate) fn serve(&self, flow: &Flow) -> Checked {
         let proxy = flow.proxy.as_ref().map(|proxy| &proxy.at);
         let (key, target) = match &flow.via {
             Some(via) => ("via", Some(via)),

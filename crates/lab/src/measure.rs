@@ -2,68 +2,22 @@
 //! `[[measure]]`: a figure of how a run went over time, such as the rate after a switch or the time until it was
 //! back. It becomes a metric like every other.
 
-use super::{
-    course::{self, Bins, Quantity},
-    fault::{Checked, at, each, ensure},
+use crate::{
+    course::{self, Bins},
     flow_samples::Flows,
     programs,
     sampler::Recording,
-    scenario::{Flow, LinkKind, Scenario},
+    scenario::{
+        Flow, LinkKind, MeasurePlan, Scenario,
+        fault::{Checked, at, each, ensure},
+        measure::{Level, Quantity, Stat, level},
+    },
     topology::Topology,
 };
 use longhaul_report::metric::{Metric, Unit};
 use longhaul_results::{result::Metrics, summary};
-use longhaul_units::{BitRate, Bytes, Time};
-use serde::{Deserialize, Serialize};
+use longhaul_units::{BitRate, Time};
 use toml::Value;
-
-/// A measure as the scenario's file says it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct MeasurePlan {
-    /// Of the metric; it ends in the unit of what is measured.
-    pub(crate) name: String,
-    pub(crate) of: Quantity,
-    /// The flow; all that move bytes if absent.
-    pub(crate) flow: Option<String>,
-    /// The part of the run, from its start; to its end if absent.
-    #[serde(default)]
-    pub(crate) from: Time,
-    pub(crate) to: Option<Time>,
-    #[serde(default)]
-    pub(crate) stat: Stat,
-    /// What one value is the mean of.
-    #[serde(default = "second")]
-    pub(crate) bin: Time,
-    /// What counts as all of it, instead of the slowest link's rate.
-    pub(crate) capacity: Option<BitRate>,
-    /// The level that `time_to` waits for: `"90 %"` of the capacity, or a quantity.
-    pub(crate) reaches: Option<Value>,
-    /// How long it must stay there; to the end of the part if absent.
-    pub(crate) hold: Option<Time>,
-}
-
-fn second() -> Time {
-    Time::from_secs(1)
-}
-
-/// What is made of the values of all bins.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Stat {
-    #[default]
-    Mean,
-    Median,
-    Min,
-    Max,
-    P05,
-    P95,
-    /// The mean over the capacity.
-    ShareOfCapacity,
-    /// From the beginning of the part until it first reaches a level and stays there. If it never does,
-    /// the length of the part.
-    TimeTo,
-}
 
 /// Every measure of a run, where its part of the run has a whole bin.
 pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording) -> Metrics {
@@ -286,27 +240,6 @@ pub(crate) fn named_flow(
     problem.map_or(Ok(()), |problem| Err(problem.into()))
 }
 
-enum Level {
-    Share(f64),
-    Value(f64),
-}
-
-fn level(value: &Value, quantity: Quantity) -> Option<Level> {
-    let number = value
-        .as_float()
-        .or(value.as_integer().map(|whole| whole as f64));
-    let text = value.as_str().unwrap_or_default();
-    let share = || Some(text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0);
-    let said = || match quantity {
-        Quantity::GoodputBps => Some(text.parse::<BitRate>().ok()?.bits() as f64),
-        Quantity::CwndBytes => Some(text.parse::<Bytes>().ok()?.get() as f64),
-        Quantity::SrttUs => Some(text.parse::<Time>().ok()?.as_secs_f64() * 1e6),
-        Quantity::RetransmitsPerS | Quantity::JainRatio => None,
-    };
-    let value = number.or_else(said).map(Level::Value);
-    share().map(Level::Share).or(value)
-}
-
 /// The slowest link from where the flow's data leaves to where it arrives, bits a second.
 fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64> {
     let path = topology.path(&flow.from, &flow.to)?;
@@ -375,8 +308,8 @@ fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::tests::{SCENARIO, two_flows};
     use super::*;
+    use crate::course::tests::{SCENARIO, two_flows};
 
     fn scenario(measure: &str) -> Scenario {
         toml::from_str(&format!("{SCENARIO}[[measure]]\n{measure}")).unwrap()

@@ -1,55 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The paper's own figures as a scenario's file keeps them: of one cell, or a table as it is printed.
 
-use super::{
+use crate::{
     book::{Book, Cell, pairs},
-    fault::{Checked, at, each, ensure},
     known::Known,
-    parameters::plain,
+    scenario::{
+        claim::{PaperFigures, PaperTable},
+        fault::{Checked, at, each, ensure},
+        value::plain,
+    },
 };
 use indexmap::IndexMap;
 use longhaul_results::result::Metrics;
-use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
-
-/// What one place of the paper says.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PaperFigures {
-    /// The varied values of the cell; with a table, those that all its cells have in common.
-    #[serde(default)]
-    pub(crate) cell: Table,
-    /// By metric.
-    #[serde(default)]
-    pub(crate) figures: IndexMap<String, f64>,
-    /// Metrics whose printed figure looks wrong: shown, never compared.
-    #[serde(default)]
-    pub(crate) suspect: Vec<String>,
-    /// A whole table instead of `figures`.
-    pub(crate) table: Option<PaperTable>,
-}
-
-/// A printed table: one metric over two varied parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PaperTable {
-    metric: String,
-    /// What a printed 1 stands for: 1e6 where the paper prints Mbit/s.
-    #[serde(default = "one")]
-    unit: f64,
-    /// The parameter of the columns and its values, in their printed order.
-    columns: IndexMap<String, Vec<Value>>,
-    rows: IndexMap<String, Vec<Value>>,
-    /// Row by row. A row may end early, as those of half a matrix do.
-    values: Vec<Vec<f64>>,
-    /// Row and column, from 0, of figures that look misprinted.
-    #[serde(default)]
-    suspect: Vec<(usize, usize)>,
-}
-
-fn one() -> f64 {
-    1.0
-}
+use toml::Value;
 
 /// The figures of one cell.
 #[derive(Debug, Clone, Default, PartialEq)]

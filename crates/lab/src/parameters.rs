@@ -5,7 +5,8 @@
 //! itself, with its type; inside a longer string the value's text is put in. Lines keep their
 //! numbers, so an error in the resolved text points into the file.
 
-use toml::{Table, Value};
+use crate::scenario::value::plain;
+use toml::Table;
 
 /// A `${name}` that no parameter has, or that is not closed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,23 +123,6 @@ fn unknown(name: &str, values: &Table) -> String {
     )
 }
 
-/// A value as a person writes it: strings without quotes.
-pub(crate) fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// The value that a person typed behind `name=`: a TOML value if it reads as one, else a string.
-pub(crate) fn typed(text: &str) -> Value {
-    toml::from_str::<Table>(&format!("value = {text}"))
-        .ok()
-        .filter(|table| table.len() == 1)
-        .and_then(|mut table| table.remove("value"))
-        .unwrap_or_else(|| Value::String(text.to_owned()))
-}
-
 /// Where a line stands with respect to strings, which may go on over several lines.
 #[derive(Default)]
 struct Quotes {
@@ -207,13 +191,5 @@ mod tests {
         assert_eq!((error.line, error.column), (2, 7));
         assert!(error.to_string().contains("size"), "{error}");
         assert!(fill_in("b = \"${size\"", &values()).is_err());
-    }
-
-    #[test]
-    fn typed_values_read_as_toml_or_stay_text() {
-        assert_eq!(typed("true"), Value::Boolean(true));
-        assert_eq!(typed("0.001"), Value::Float(0.001));
-        assert_eq!(typed("4.7GB"), Value::String("4.7GB".to_owned()));
-        assert_eq!(typed("1\nb = 2"), Value::String("1\nb = 2".to_owned()));
     }
 }

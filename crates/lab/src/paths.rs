@@ -3,7 +3,7 @@
 //! (`longhaul plan check`). It reads the scenario again, because a result holds it resolved for one
 //! cell only.
 
-use super::{
+use crate::{
     book::{Book, Cell, Choices},
     hosts, identity,
     library::{self, Source},

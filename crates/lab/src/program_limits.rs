@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs can be asked for. Asked for more, they round it, refuse it when the testbed stands, or never end.
 
-use super::{
+use crate::{
     book::Book,
-    fault::{Checked, at, each, ensure},
     programs,
-    scenario::{Flow, Program, Scenario},
+    scenario::{
+        Flow, Program, Scenario,
+        fault::{Checked, at, each, ensure},
+    },
 };
 use anyhow::Result;
 use longhaul_units::Time;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lab that may begin: its scenario is read and checked, and this machine has what it needs. Nothing was touched.
 
-use super::{
+use crate::{
     args::Run,
     book::{Book, Choices},
     controls,
@@ -35,10 +35,10 @@ use std::{
 
 /// One scenario, and where its results go.
 #[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) book: Book,
-    pub(super) identity: Identity,
-    pub(super) out: PathBuf,
+pub(crate) struct Ready {
+    pub(crate) book: Book,
+    pub(crate) identity: Identity,
+    pub(crate) out: PathBuf,
     host: Host,
     fresh: bool,
     json: bool,
@@ -46,7 +46,7 @@ pub(super) struct Ready {
 
 impl Ready {
     /// Reads `scenario` as the command line chose of it.
-    pub(super) fn read(scenario: &str, args: &Run) -> Result<Self> {
+    pub(crate) fn read(scenario: &str, args: &Run) -> Result<Self> {
         let choices = Choices {
             quick: args.quick,
             set: args.set.clone(),
@@ -71,12 +71,12 @@ impl Ready {
     }
 
     /// Refuses to take the place of another lab that was interrupted.
-    pub(super) fn may_begin(&self) -> Result<()> {
+    pub(crate) fn may_begin(&self) -> Result<()> {
         resume::check(&self.out, &self.identity, self.fresh)
     }
 
     /// Does the work, in a sandbox if it needs one, and returns the exit code; what goes wrong is said.
-    pub(super) fn perform(self) -> Result<u8> {
+    pub(crate) fn perform(self) -> Result<u8> {
         let out = output_directory(&self.out)?;
         let _as_long_as_it_lives = alone(&out)?;
         replaceable(&out)?;
@@ -152,14 +152,14 @@ fn verdict_of(result: &LabResult) -> Result<()> {
 }
 
 /// Refuses what is written wrong, though each key for itself is right.
-pub(super) fn possible(book: &Book) -> Result<()> {
+pub(crate) fn possible(book: &Book) -> Result<()> {
     simulated::check(book)?;
     program_limits::check(book)?;
     controls::check_names(book)
 }
 
 /// What the scenario needs of this machine; its facts if all is there.
-pub(super) fn prerequisites(book: &Book) -> Result<Host> {
+pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
     let scenarios = || simulated::on_testbed(book);
     let programs: std::collections::BTreeSet<Program> = scenarios()
         .flat_map(|s| &s.flows)

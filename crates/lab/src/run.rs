@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A whole lab: every cell as often as wanted, in order, and the result of it all.
 
-use super::{
+use crate::{
     account::Accounts,
     book::{Book, Cell, pairs},
     controls::Controls,

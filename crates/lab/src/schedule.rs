@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When links change by their schedules (`at`), in words, for the rules across charts over time.
 
-use super::scenario::{Link, Scenario};
+use crate::scenario::{Link, Scenario};
 use longhaul_netem::Schedule;
 use longhaul_results::result::{Event, setting};
 use longhaul_units::Time;

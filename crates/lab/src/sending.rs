@@ -1,42 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the sender of a flow sends: its congestion control and its pacing, as a socket is told.
 
-use super::{
-    scenario::{Flow, Scenario},
+use crate::{
+    scenario::{Flow, Pace, Scenario},
     topology::Topology,
 };
 use longhaul_linux::socket::Options;
 use longhaul_units::{BitRate, Time};
-use serde::{Deserialize, Serialize};
-
-/// Whether a sender spaces its packets, and to which rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, try_from = "PaceText")]
-pub(crate) enum Pace {
-    /// At TCP's own rate, from the first packet on; `false` is as if the key were not there.
-    Own(bool),
-    /// At most this much payload (SO_MAX_PACING_RATE).
-    Rate(BitRate),
-}
-
-/// As it is written, so that a rate that is none is refused with what is wrong with it.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a rate such as \"800mbit\", or true")]
-enum PaceText {
-    Own(bool),
-    Rate(String),
-}
-
-impl TryFrom<PaceText> for Pace {
-    type Error = longhaul_units::ParseError;
-
-    fn try_from(text: PaceText) -> Result<Self, Self::Error> {
-        match text {
-            PaceText::Own(own) => Ok(Self::Own(own)),
-            PaceText::Rate(rate) => rate.parse().map(Self::Rate),
-        }
-    }
-}
 
 /// What a socket of the data's sender is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! The testbed of one run: a network namespace a host, the wires between them, routes, kernel
 //! settings and relays. It lives inside the sandbox, which takes down what is not taken down here.
 
-use super::{
+use crate::{
     programs::{self, daemon::Daemon},
     scenario::{Flow, Link, LinkKind, Program, Scenario},
     topology::{Topology, Wire},

@@ -2,7 +2,7 @@
 //! Who is connected to whom, under which addresses, and which way packets go. Pure: `testbed`
 //! builds what this decides.
 
-use super::scenario::{Address, Link, Scenario};
+use crate::scenario::{Address, Link, Scenario};
 use indexmap::{IndexMap, IndexSet};
 use std::{collections::VecDeque, net::Ipv4Addr};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which run comes when.
 
-use super::{book::Book, scenario::Order};
+use crate::{book::Book, scenario::Order};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 
 /// One run to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Turn {
-    pub(super) cell: usize,
+pub(crate) struct Turn {
+    pub(crate) cell: usize,
     /// Counted from 1; `None` for a warm-up run.
-    pub(super) repetition: Option<u32>,
+    pub(crate) repetition: Option<u32>,
 }
 
 /// Warm-up rounds, then as many rounds as there are repetitions. A round holds every cell once, in
 /// a random order of its own, so that a drift of the machine spreads over all cells.
-pub(super) fn turns(book: &Book) -> Vec<Turn> {
+pub(crate) fn turns(book: &Book) -> Vec<Turn> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(book.base.seed);
     let warmups = std::iter::repeat_n(None, book.base.warmup as usize);
     let rounds = warmups.chain((1..=book.base.repetitions).map(Some));
@@ -47,13 +47,13 @@ fn shuffle<T>(list: &mut [T], random: &mut impl Rng) {
 
 /// What is still to be done, by places in the list of all turns.
 #[derive(Debug)]
-pub(super) struct ToDo(VecDeque<Next>);
+pub(crate) struct ToDo(VecDeque<Next>);
 
 /// A turn, and how often the machine was too busy for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Next {
-    pub(super) turn: usize,
-    pub(super) retaken: u32,
+pub(crate) struct Next {
+    pub(crate) turn: usize,
+    pub(crate) retaken: u32,
 }
 
 impl FromIterator<usize> for ToDo {
@@ -64,19 +64,19 @@ impl FromIterator<usize> for ToDo {
 }
 
 impl ToDo {
-    pub(super) fn pop(&mut self) -> Option<Next> {
+    pub(crate) fn pop(&mut self) -> Option<Next> {
         self.0.pop_front()
     }
 
     /// Behind all others: what keeps the machine busy now may be over by then.
-    pub(super) fn again(&mut self, done: Next) {
+    pub(crate) fn again(&mut self, done: Next) {
         self.0.push_back(Next {
             retaken: done.retaken + 1,
             ..done
         });
     }
 
-    pub(super) fn ahead(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|next| next.turn)
     }
 }

@@ -2,9 +2,9 @@
 //! Links that are `like` another: the same options and the same random decisions, so that what
 //! crosses one is hit as what crosses the other.
 
-use super::{
+use crate::scenario::{
+    Link,
     fault::{Checked, Fault, at},
-    scenario::Link,
 };
 
 /// Gives every link that is like another that one's options.

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a scenario must keep beyond its grammar. Every problem is one line that names the place.
 
-use super::{
+use crate::{
     book::{Book, pairs},
-    controls::{self, Control},
-    expression::{Bound, Expression},
-    fault::{Checked, Fault, at, each, ensure},
     known::{Known, unaided},
     listening::Listeners,
     paper, programs,
     scenario::{
-        AnswerPlan, CheckPlan, Decp, Direction, Flow, Host, Link, LinkKind, Program, Relay,
-        Scenario, Setting,
+        AnswerPlan, CheckPlan, Control, Decp, Direction, Flow, Host, Link, LinkKind, Pace, Program,
+        Relay, Scenario, Setting,
+        expression::{Bound, Expression},
+        fault::{Checked, Fault, at, each, ensure},
+        relay,
     },
-    sending::Pace,
     topology::{LINKS_MAX, Topology, Wire},
     verdict,
 };
@@ -219,7 +218,7 @@ fn relay(
 
 /// The congestion controls of a relay's legs are names, as a host's is.
 fn legs(relay: &Relay) -> Checked {
-    controls::each_of_legs(relay, control)
+    relay::each_of_legs(relay, control)
 }
 
 fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {

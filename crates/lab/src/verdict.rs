@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Derived metrics and checks: what the runs say, put against what the scenario wants.
 
-use super::{
+use crate::{
     book::{Book, pairs},
-    expression::{Bound, Expression},
     paper,
-    scenario::{CheckPlan, Scenario},
+    scenario::{
+        CheckPlan, Scenario,
+        expression::{Bound, Expression},
+    },
     validate::one_cell,
 };
 use longhaul_results::result::{Cell, Check, Metrics};
@@ -200,8 +202,8 @@ fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell
 
 #[cfg(test)]
 mod tests {
-    use super::super::{book::Choices, library::Source};
     use super::*;
+    use crate::{book::Choices, library::Source};
     use Figure::{Found, Infinite, Missing, Unasked};
 
     #[test]

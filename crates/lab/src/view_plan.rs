@@ -2,19 +2,22 @@
 //! `[[table]]` and `[[figure]]`: what the report shall show. Here they are read and checked, and the cells are put
 //! where they belong; `view.rs` is what comes of them.
 
-use super::{
+use crate::{
     book::{Book, Cell},
-    course::{self, Bins, Quantity},
-    expression::Expression,
-    fault::{Checked, at, each, ensure},
-    finding,
+    course::{self, Bins},
     flow_samples::Flows,
     known::Known,
     legs::FLOWS_MAX,
-    matching,
     measure::named_flow,
     sampler::Recording,
-    scenario::Scenario,
+    scenario::{
+        Scenario,
+        expression::Expression,
+        fault::{Checked, at, each, ensure},
+        finding,
+        measure::Quantity,
+        view::{FigurePlan, LimitPlan, Listed, Names, TablePlan, Values, listed},
+    },
     topology::Topology,
     validate::one_cell,
     verdict,
@@ -23,140 +26,13 @@ use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
 use longhaul_results::{
     result,
-    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table, quantity},
+    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Panel, Table},
 };
 use longhaul_units::Time;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// In place of a parameter: the cell itself, by its name.
 const CELL: &str = "cell";
-
-/// One name or several.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected a name or a list of names")]
-enum Names {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Names {
-    fn all(&self) -> &[String] {
-        match self {
-            Self::One(name) => std::slice::from_ref(name),
-            Self::Several(names) => names,
-        }
-    }
-}
-
-/// One value or several.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Values {
-    Several(Vec<toml::Value>),
-    One(toml::Value),
-}
-
-impl Values {
-    fn has(&self, value: &toml::Value) -> bool {
-        let is = |one: &toml::Value| matching::names(&super::parameters::plain(one), value);
-        match self {
-            Self::One(one) => is(one),
-            Self::Several(all) => all.iter().any(is),
-        }
-    }
-}
-
-/// One quantity over time, or several.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected goodput_bps, cwnd_bytes, srtt_us, retransmits_per_s or jain_ratio, or a list of them"
-)]
-enum Quantities {
-    One(Quantity),
-    Several(Vec<Quantity>),
-}
-
-impl Quantities {
-    fn all(&self) -> &[Quantity] {
-        match self {
-            Self::One(quantity) => std::slice::from_ref(quantity),
-            Self::Several(quantities) => quantities,
-        }
-    }
-}
-
-type Listed = Option<Names>;
-
-fn listed(names: &Listed) -> &[String] {
-    names.as_ref().map_or(&[], Names::all)
-}
-
-/// `[[table]]` as the file says it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TablePlan {
-    name: String,
-    title: String,
-    note: Option<String>,
-    metric: Names,
-    /// Varied parameters, or `cell`.
-    rows: Listed,
-    columns: Listed,
-    panels: Listed,
-    /// Only the cells with these values.
-    only: Option<IndexMap<String, Values>>,
-    /// Whether the paper's figures stand beside ours.
-    #[serde(default = "yes")]
-    paper: bool,
-}
-
-/// `[[figure]]` as the file says it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FigurePlan {
-    name: String,
-    kind: FigureKind,
-    title: String,
-    note: Option<String>,
-    metric: Listed,
-    /// Instead of a metric: quantities over time.
-    of: Option<Quantities>,
-    /// Of these flows, a line each; of all together if absent.
-    flow: Listed,
-    /// Part of the run, and the width of a bin.
-    from: Option<Time>,
-    to: Option<Time>,
-    bin: Option<Time>,
-    /// Series, bars: what goes along the axis. With `of` it is time.
-    over: Listed,
-    /// Series, bars, cdf: what makes lines or colours.
-    by: Listed,
-    /// Heat map, matrix.
-    rows: Listed,
-    columns: Listed,
-    panels: Listed,
-    only: Option<IndexMap<String, Values>>,
-    /// `x`, `y` or `xy`.
-    log: Option<String>,
-    #[serde(default = "yes")]
-    paper: bool,
-    #[serde(default)]
-    limits: Vec<LimitPlan>,
-}
-
-/// A line across a chart.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LimitPlan {
-    value: toml::Value,
-    label: String,
-}
-
-fn yes() -> bool {
-    true
-}
 
 /// Checks all views; `known` has the metrics.
 pub(crate) fn check(book: &Book, known: &Known) -> Checked {
@@ -415,10 +291,6 @@ impl FigurePlan {
         }
     }
 
-    fn is_grid(&self) -> bool {
-        matches!(self.kind, FigureKind::Heatmap | FigureKind::Matrix)
-    }
-
     fn check(&self, book: &Book, known: &Known) -> Checked {
         self.check_source()?;
         self.check_axes()?;
@@ -537,22 +409,6 @@ impl FigurePlan {
         Ok(())
     }
 
-    fn courses(&self) -> Vec<(Quantity, CourseName)> {
-        let name = |quantity: &Quantity, flow: Option<&String>| {
-            let (of, flow) = (quantity.name().to_owned(), flow.cloned());
-            (*quantity, CourseName { of, flow })
-        };
-        let quantities = self.of.as_ref().map_or(&[][..], Quantities::all);
-        let each = |quantity| match listed(&self.flow) {
-            [] => vec![name(quantity, None)],
-            flows => flows
-                .iter()
-                .map(|flow| name(quantity, Some(flow)))
-                .collect(),
-        };
-        quantities.iter().flat_map(each).collect()
-    }
-
     fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Figure> {
         let panels = self.layout().resolve(book).ok()?;
         let log = self.log.as_deref().unwrap_or_default();
@@ -598,17 +454,6 @@ impl LimitPlan {
             self.limit().is_some(),
             || "a limit is a number or a quantity",
         )
-    }
-
-    fn limit(&self) -> Option<Limit> {
-        let value = &self.value;
-        let number = value
-            .as_float()
-            .or(value.as_integer().map(|whole| whole as f64));
-        Some(Limit {
-            value: number.or_else(|| quantity(value.as_str()?))?,
-            label: self.label.clone(),
-        })
     }
 }
 
@@ -676,8 +521,8 @@ fn nice(width_s: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{book::Choices, library::Source};
     use super::*;
+    use crate::{book::Choices, library::Source};
 
     const TEXT: &str = r#"title = "t"
 question = "q"

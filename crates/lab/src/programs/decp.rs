@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul decp` on a host that sends.
 
-use super::{daemon::Daemon, flags, longhaul};
-use crate::scenario::Decp;
+use super::{daemon::Daemon, longhaul};
+use crate::scenario::{Decp, value::flags};
 use anyhow::Result;
 use longhaul_linux::netns::Netns;
 use std::path::Path;

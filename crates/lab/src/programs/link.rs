@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul link` as one wire of the testbed.
 
-use super::{daemon::Daemon, flags, longhaul};
-use crate::{scenario::Link, topology::Wire};
+use super::{daemon::Daemon, longhaul};
+use crate::{
+    scenario::{Link, value::flags},
+    topology::Wire,
+};
 use anyhow::Result;
 use longhaul_linux::netns::Netns;
 use longhaul_netem::{Schedule, Shape};

@@ -16,7 +16,7 @@ mod squid;
 pub(crate) mod udt;
 pub(crate) mod ways;
 
-use super::scenario::{Program, RelayProgram};
+use crate::scenario::{Program, RelayProgram};
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{netns::Netns, process};
 use longhaul_results::result::Metrics;
@@ -25,7 +25,6 @@ use std::{
     path::Path,
     process::{Command, Output},
 };
-use toml::{Table, Value};
 
 /// What a program measured: from its first byte sent to its last byte received.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,35 +38,6 @@ pub(crate) struct Outcome {
     pub(crate) connections_bps: Vec<f64>,
     /// What only this program measures.
     pub(crate) extra: Metrics,
-}
-
-/// TOML keys as command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags, all in one word,
-/// so that nothing is taken for a flag that begins with a minus sign.
-pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
-    let mut flags = Vec::new();
-    for (key, value) in options {
-        let flag = format!("--{}", key.replace('_', "-"));
-        match value {
-            Value::Boolean(true) => flags.push(flag),
-            Value::Boolean(false) => {}
-            Value::Array(all) => {
-                for one in all {
-                    flags.push(format!("{flag}={}", scalar(key, one)?));
-                }
-            }
-            one => flags.push(format!("{flag}={}", scalar(key, one)?)),
-        }
-    }
-    Ok(flags)
-}
-
-fn scalar(key: &str, value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Float(number) => Ok(longhaul_netem::grammar::number_text(key, *number)),
-        Value::Integer(_) | Value::Boolean(_) => Ok(value.to_string()),
-        _ => Err(format!("{key} must be a text, a number or a list of them")),
-    }
 }
 
 /// A command of this very binary.
@@ -167,22 +137,5 @@ mod tests {
             number("HAProxy version 2.6.12-1+deb12u4 2026/10/17"),
             "2.6.12-1+deb12u4"
         );
-    }
-
-    #[test]
-    fn keys_become_flags() {
-        let table = toml::from_str(
-            "keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']\nseed = -1",
-        )
-        .unwrap();
-        let expected = [
-            "--keep-source",
-            "--loss=0.1%",
-            "--peer=a",
-            "--peer=b",
-            "--seed=-1",
-        ];
-        assert_eq!(flags(&table).unwrap(), expected);
-        assert!(flags(&toml::from_str("x = { y = 1 }").unwrap()).is_err());
     }
 }

@@ -2,11 +2,8 @@
 //! A relay on a host of the testbed: `longhaul relay`, with the rules that a transparent listener
 //! needs, or another program beside it.
 
-use super::{daemon::Daemon, dante, flags, haproxy, longhaul, squid, ways::Ways};
-use crate::{
-    controls,
-    scenario::{Relay, RelayProgram},
-};
+use super::{daemon::Daemon, dante, haproxy, longhaul, squid, ways::Ways};
+use crate::scenario::{Relay, RelayProgram, relay, value::flags};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::{interface, netns::Netns, process};
 use std::{
@@ -36,7 +33,7 @@ pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String
 /// What is wrong with the configuration file begins with `config: `: where the file is and has its lines nobody wrote.
 fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let bare = controls::left_out(relay);
+    let bare = relay::left_out(relay);
     let arguments = arguments(host, &bare, scratch.path(), scratch.path());
     let arguments = arguments.map_err(|error| format!("{error:#}"))?;
     let file = format!("{}:", configuration(host, scratch.path()).display());

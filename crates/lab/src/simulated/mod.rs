@@ -8,12 +8,11 @@ mod samples;
 
 pub(crate) use plan::Plan;
 
-use super::{
+use crate::{
     book::Book,
-    fault::Fault,
     flows,
     programs::Outcome,
-    scenario::{Flow, Scenario},
+    scenario::{Flow, Scenario, fault::Fault},
     schedule,
 };
 use anyhow::{Result, anyhow, bail};

@@ -3,10 +3,12 @@
 
 use super::route::{Route, Shared};
 use crate::{
-    fault::{Checked, Fault, at, each, ensure},
     hosts::{receive_window, send_buffer, sender_control},
-    scenario::{Direction, Flow, Program, Relay, RelayProgram, Scenario},
-    sending::{Pace, Sending, segment},
+    scenario::{
+        Direction, Flow, Pace, Program, Relay, RelayProgram, Scenario,
+        fault::{Checked, Fault, at, each, ensure},
+    },
+    sending::{Sending, segment},
     topology::Topology,
 };
 use longhaul_congestion::simulated::algorithm;

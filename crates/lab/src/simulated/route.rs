@@ -3,9 +3,11 @@
 //! stretch all flows share and queue at.
 
 use crate::{
-    fault::{Checked, Fault, at, ensure},
     programs,
-    scenario::{Flow, LinkKind, Scenario},
+    scenario::{
+        Flow, LinkKind, Scenario,
+        fault::{Checked, Fault, at, ensure},
+    },
     topology::Topology,
 };
 use longhaul_netem::{Rate, Schedule, Shape, TrainLine, loss::Loss};

@@ -11,7 +11,7 @@ mod fine;
 
 pub(crate) use figures::FIGURES;
 
-use super::{
+use crate::{
     flows,
     programs::link,
     scenario::{Flow, Link, Program, Scenario},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wrong with a scenario, and the way to it: the keys that lead from the top of the file to the value at
-//! fault. Who finds it knows only the last of them; whoever it passes puts his own before. [`super::inherit`] makes
+//! fault. Who finds it knows only the last of them; whoever it passes puts his own before. [`crate::inherit`] makes
 //! file, line and column of it.
 
 use std::fmt::{self, Display};

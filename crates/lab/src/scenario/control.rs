@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A congestion control as a scenario names it.
+
+use longhaul_congestion::{math::algorithm, parameters};
+use std::{fmt, str::FromStr};
+
+/// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Control {
+    pub(crate) name: Option<String>,
+    /// `ack_shift=3`, of longhaul's own.
+    pub(crate) settings: Vec<String>,
+    /// Spaced from the first packet on.
+    pub(crate) paced: bool,
+}
+
+impl Control {
+    /// Its name, as the kernel knows it once [`Controls::resolve`] has been there.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What decides who provides it: all but the pacing. None if it names nobody.
+    pub(crate) fn key(&self) -> Option<String> {
+        let name = self.name.iter().chain(&self.settings);
+        let words: Vec<&str> = name.map(String::as_str).collect();
+        self.name.is_some().then(|| words.join(":"))
+    }
+}
+
+impl FromStr for Control {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rest, paced) = match text.strip_suffix("+pace") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let mut words = rest.split(':').map(str::to_owned);
+        let name = words.next().filter(|name| !name.is_empty());
+        let settings: Vec<String> = words.collect();
+        if name.is_none() && (!paced || !settings.is_empty()) {
+            return Err(format!(
+                "{text:?} names no congestion control, as reno, lh_bic:ack_shift=3 or cubic+pace do"
+            ));
+        }
+        let control = Self {
+            name,
+            settings,
+            paced,
+        };
+        control.values().map(|_| control.clone())
+    }
+}
+
+impl Control {
+    /// The parameters that it sets, checked; nothing if it sets none.
+    pub(crate) fn values(&self) -> Result<Option<Vec<u32>>, String> {
+        let (Some(name), false) = (&self.name, self.settings.is_empty()) else {
+            return Ok(None);
+        };
+        let ours = algorithm(name).ok_or_else(|| {
+            format!("{name} has no parameters: only longhaul's own congestion controls have some")
+        })?;
+        let values = parameters::values(ours, &self.settings);
+        let values = values.map_err(|error| error.to_string().replace("--param", name))?;
+        Ok(Some(values))
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key().unwrap_or_default())?;
+        f.write_str(if self.paced { "+pace" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_as_it_prints() {
+        for text in ["reno", "lh_bic:ack_shift=3", "cubic+pace", "+pace"] {
+            let control: Control = text.parse().unwrap();
+            assert_eq!(control.to_string(), text);
+        }
+        let both: Control = "bic:ack_shift=3+pace".parse().unwrap();
+        assert_eq!(both.key().unwrap(), "bic:ack_shift=3");
+        assert!(both.paced);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| text.parse::<Control>().unwrap_err();
+        assert!(error("").contains("cubic+pace"));
+        assert!(error(":x=1+pace").contains("names no"));
+        assert!(error("reno:beta=2").contains("reno has no parameters"));
+        assert!(
+            error("bic:x=1").contains("no parameter \"x\""),
+            "{}",
+            error("bic:x=1")
+        );
+        assert!(error("bic:ack_shift=999").contains("whole number"));
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A wire between two hosts, and the addresses of its ends.
+
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use toml::Table;
+
+/// A wire between two hosts. Its name is the name of the interface on both.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Link {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "super::notation::two")]
+    pub(crate) between: [String; 2],
+    #[serde(default)]
+    pub(crate) kind: LinkKind,
+    /// Address and prefix length of each end; one subnet a link is chosen if absent.
+    #[serde(default, deserialize_with = "super::notation::two_if_any")]
+    pub(crate) addresses: Option<[Address; 2]>,
+    /// Bytes, 1,280 to 9,000.
+    #[serde(default = "standard_mtu")]
+    pub(crate) mtu: u32,
+    /// Another link, whose options and random decisions this one takes.
+    pub(crate) like: Option<String>,
+    /// Whether its segments are recorded, in the raw records of each run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tap: bool,
+    /// Whether that record stays when the run is analysed.
+    #[serde(default = "super::notation::yes")]
+    pub(crate) tap_keep: bool,
+    /// Segments that TCP hands down to it as one, at either end, 1 to 65,535; the kernel's choice
+    /// if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gso_max_segs: Option<u32>,
+    /// Every other key: an option of `longhaul link`.
+    #[serde(flatten)]
+    pub(crate) options: Table,
+}
+
+fn standard_mtu() -> u32 {
+    1500
+}
+
+/// What the wire is made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LinkKind {
+    /// `longhaul link`.
+    #[default]
+    Emulated,
+    /// A plain veth pair: no delay, no limit.
+    Veth,
+}
+
+/// An IPv4 address with the length of its subnet's prefix, written `10.9.0.1/30`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) prefix: u8,
+}
+
+impl Address {
+    /// The address of the subnet itself.
+    pub(crate) fn network(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.ip.to_bits() & self.mask())
+    }
+
+    /// Whether an interface may have it: not that of the subnet or of all of its hosts (RFC 3021 makes an
+    /// exception of two), nor one that stands for something else.
+    pub(crate) fn is_of_a_host(self) -> bool {
+        let host = self.ip.to_bits() & !self.mask();
+        let of_the_subnet = self.prefix < 31 && (host == 0 || host == !self.mask());
+        let [first, ..] = self.ip.octets();
+        !of_the_subnet && !matches!(first, 0 | 127 | 224..)
+    }
+
+    /// Whether one subnet lies in the other.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let mask = self.mask() & other.mask();
+        self.ip.to_bits() & mask == other.ip.to_bits() & mask
+    }
+
+    fn mask(self) -> u32 {
+        u32::MAX
+            .checked_shl(32 - u32::from(self.prefix))
+            .unwrap_or(0)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/');
+        let parsed = parts.and_then(|(ip, prefix)| {
+            let prefix = prefix
+                .parse()
+                .ok()
+                .filter(|prefix| (1..=31).contains(prefix))?;
+            Some(Self {
+                ip: ip.parse().ok()?,
+                prefix,
+            })
+        });
+        parsed
+            .ok_or_else(|| format!("{text:?} is no IPv4 address with a prefix such as 10.9.0.1/30"))
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        String::deserialize(input)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}

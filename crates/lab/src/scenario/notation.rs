@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How values are written beyond what serde reads by itself.
+
+use serde::{Deserialize, Deserializer};
+
+pub(super) fn yes() -> bool {
+    true
+}
+
+/// Two, where serde's own arrays take the first two of three.
+pub(super) fn two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    input: D,
+) -> Result<[T; 2], D::Error> {
+    let all = Vec::deserialize(input)?;
+    all.try_into().map_err(|all: Vec<T>| {
+        let problem = format!("two belong here, not {}", all.len());
+        serde::de::Error::custom(problem)
+    })
+}
+
+pub(super) fn two_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    input: D,
+) -> Result<Option<[T; 2]>, D::Error> {
+    two(input).map(Some)
+}
+
+/// A boolean, or a list of them that must all be true.
+pub(super) fn all_hold<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a boolean or a list of them")]
+    enum When {
+        One(bool),
+        All(Vec<bool>),
+    }
+    Ok(match When::deserialize(input)? {
+        When::One(one) => one,
+        When::All(all) => all.into_iter().all(|one| one),
+    })
+}
+
+/// Values that a file holds as text.
+pub(super) mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::{fmt::Display, str::FromStr};
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// An empty text is none, so that a parameter can leave the key out.
+    pub(crate) fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Option<T>, D::Error> {
+        match String::deserialize(input)?.as_str() {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Values as people write them, and when a varied value is the one that a person names: `loss=1e-3` means a cell with `loss = 0.001`, and
+//! `delay=1000us` one with `delay = "1ms"`.
+
+use longhaul_units::{BitRate, Bytes, Ratio, Time};
+use std::str::FromStr;
+use toml::{Table, Value};
+
+/// Whether `text` names `value`: the same text, number or quantity.
+pub(crate) fn names(text: &str, value: &Value) -> bool {
+    let own = plain(value);
+    // Bare numbers are not sizes: 0.00001 would be as many bytes as 0.
+    own == text || same_number(&own, text).unwrap_or_else(|| same_quantity(&own, text))
+}
+
+/// Whether `text` names `value`, alone or among others: `a|b`.
+pub(crate) fn names_one_of(text: &str, value: &Value) -> bool {
+    names(text, value) || text.split('|').any(|one| names(one.trim(), value))
+}
+
+/// `None` unless both are numbers.
+fn same_number(one: &str, other: &str) -> Option<bool> {
+    let number = |text: &str| text.parse::<f64>().ok();
+    Some(number(one)? == number(other)?)
+}
+
+fn same_quantity(one: &str, other: &str) -> bool {
+    same::<Time>(one, other)
+        || same::<Bytes>(one, other)
+        || same::<BitRate>(one, other)
+        || same_share(one, other)
+}
+
+fn same<T: FromStr + PartialEq>(one: &str, other: &str) -> bool {
+    matches!((one.parse::<T>(), other.parse::<T>()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Percent come to shares with an error of rounding: 0.7 % is 0.006999….
+fn same_share(one: &str, other: &str) -> bool {
+    let share = |text: &str| text.parse().map(Ratio::get);
+    matches!((share(one), share(other)), (Ok(one), Ok(other)) if (one - other).abs() < 1e-12)
+}
+
+/// A value as a person writes it: strings without quotes.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The value that a person typed behind `name=`: a TOML value if it reads as one, else a string.
+pub(crate) fn typed(text: &str) -> Value {
+    toml::from_str::<Table>(&format!("value = {text}"))
+        .ok()
+        .filter(|table| table.len() == 1)
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// TOML keys as command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags, all in one word,
+/// so that nothing is taken for a flag that begins with a minus sign.
+pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
+    let mut flags = Vec::new();
+    for (key, value) in options {
+        let flag = format!("--{}", key.replace('_', "-"));
+        match value {
+            Value::Boolean(true) => flags.push(flag),
+            Value::Boolean(false) => {}
+            Value::Array(all) => {
+                for one in all {
+                    flags.push(format!("{flag}={}", scalar(key, one)?));
+                }
+            }
+            one => flags.push(format!("{flag}={}", scalar(key, one)?)),
+        }
+    }
+    Ok(flags)
+}
+
+fn scalar(key: &str, value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Float(number) => Ok(longhaul_netem::grammar::number_text(key, *number)),
+        Value::Integer(_) | Value::Boolean(_) => Ok(value.to_string()),
+        _ => Err(format!("{key} must be a text, a number or a list of them")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &str) -> Value {
+        Value::String(value.to_owned())
+    }
+
+    #[test]
+    fn numbers_and_quantities_are_compared_by_value() {
+        assert!(names("1e-3", &Value::Float(0.001)));
+        assert!(names("0.0", &Value::Integer(0)));
+        assert!(names("0.7%", &Value::Float(0.007)));
+        assert!(names("1000us", &text("1ms")));
+        assert!(names("1gbit", &text("1000mbit")));
+        assert!(names("true", &Value::Boolean(true)));
+        assert!(!names("1", &Value::Boolean(true)));
+        assert!(!names("1ms", &text("10ms")));
+        assert!(!names("1GB", &text("1gbit")));
+        assert!(!names("", &Value::Integer(0)));
+        assert!(!names("0.0", &Value::Float(0.00001)));
+        assert!(names("0.00001", &Value::Float(1e-5)));
+    }
+
+    #[test]
+    fn one_of_several_is_enough() {
+        assert!(names_one_of("0|0.001", &Value::Float(0.001)));
+        assert!(names_one_of("reno | cubic", &text("cubic")));
+        assert!(names_one_of("a|b", &text("a|b")));
+        assert!(!names_one_of("0|0.1", &Value::Float(0.001)));
+    }
+
+    #[test]
+    fn typed_values_read_as_toml_or_stay_text() {
+        assert_eq!(typed("true"), Value::Boolean(true));
+        assert_eq!(typed("0.001"), Value::Float(0.001));
+        assert_eq!(typed("4.7GB"), Value::String("4.7GB".to_owned()));
+        assert_eq!(typed("1\nb = 2"), Value::String("1\nb = 2".to_owned()));
+    }
+
+    #[test]
+    fn keys_become_flags() {
+        let table = toml::from_str(
+            "keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']\nseed = -1",
+        )
+        .unwrap();
+        let expected = [
+            "--keep-source",
+            "--loss=0.1%",
+            "--peer=a",
+            "--peer=b",
+            "--seed=-1",
+        ];
+        assert_eq!(flags(&table).unwrap(), expected);
+        assert!(flags(&toml::from_str("x = { y = 1 }").unwrap()).is_err());
+    }
+}
