@@ -3,7 +3,7 @@
 
 use crate::{
     config::{networks::network, users::Users},
-    disagreement::Stranger,
+    faults::disagreement::Stranger,
     session::Session,
 };
 use sha2::{Digest as _, Sha256};

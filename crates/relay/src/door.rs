@@ -2,12 +2,14 @@
 //! A listener at work.
 
 use crate::{
+    admission::{
+        penalties::Penalties,
+        rate::{Clients, Limits, Pair},
+    },
     config::listener::Listener,
-    counters::Counters,
+    faults::warnings::Warnings,
     intercept::flow::Ready,
-    penalties::Penalties,
-    rate::{Clients, Limits, Pair},
-    warnings::Warnings,
+    records::counters::Counters,
 };
 use longhaul_admin::relay_record::ListenerCounts;
 use std::{

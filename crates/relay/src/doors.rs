@@ -2,19 +2,22 @@
 //! All listeners at work, those that a reload has closed included: their connections go on, and
 //! what they have counted stays in the total.
 
-use crate::{counters, door::Door};
-use longhaul_admin::record::ListenerTimes;
-use longhaul_admin::relay_record::{Counts, ListenerCounts};
-use longhaul_linux::socket::is_local_address;
+use crate::{door::Door, records::counters, route::local::ListenAddresses};
+use longhaul_admin::{
+    record::ListenerTimes,
+    relay_record::{Counts, ListenerCounts},
+};
 use std::{
     collections::BTreeSet,
-    net::SocketAddr,
     sync::{Arc, PoisonError, RwLock},
 };
 
 /// The listeners; a reload replaces them.
 #[derive(Debug, Default)]
-pub(crate) struct Doors(RwLock<List>);
+pub(crate) struct Doors {
+    list: RwLock<List>,
+    addresses: ListenAddresses,
+}
 
 #[derive(Debug, Default)]
 struct List {
@@ -27,16 +30,14 @@ struct List {
 
 impl Doors {
     pub(crate) fn new(open: Vec<Arc<Door>>) -> Self {
-        let list = List {
-            open,
-            ..List::default()
-        };
-        Self(list.into())
+        let doors = Self::default();
+        doors.replace(open, []);
+        doors
     }
 
     /// Those that accept.
     pub(crate) fn open(&self) -> Vec<Arc<Door>> {
-        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         list.open.clone()
     }
 
@@ -46,23 +47,21 @@ impl Doors {
         open: Vec<Arc<Door>>,
         closed: impl IntoIterator<Item = Arc<Door>>,
     ) {
-        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        self.addresses.set(open.iter().map(|door| door.address));
         list.open = open;
         list.closing.extend(closed);
         list.forget_idle();
     }
 
-    /// Whether one that accepts is reached at `address`.
-    pub(crate) fn listen_at(&self, address: SocketAddr) -> bool {
-        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        list.open
-            .iter()
-            .any(|door| is_reached(door.address, address))
+    /// Where connections would reach this relay.
+    pub(crate) fn addresses(&self) -> &ListenAddresses {
+        &self.addresses
     }
 
     /// The counters of each, and the total since the start.
     pub(crate) fn counts(&self) -> (Vec<ListenerCounts>, Counts) {
-        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let doors = list.open.iter().chain(&list.closing);
         let each: Vec<_> = doors.map(|door| door.counts()).collect();
         let total = counters::total(&list.past, &each);
@@ -73,7 +72,7 @@ impl Doors {
 impl Doors {
     /// How long the connections of each took. Two of one name, of which one is closing, are one.
     pub(crate) fn times(&self) -> Vec<ListenerTimes> {
-        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut names = BTreeSet::new();
         let doors = list.open.iter().chain(&list.closing);
         let doors = doors.filter(|door| names.insert(door.name()));
@@ -81,13 +80,6 @@ impl Doors {
             .map(|door| door.counters.times.read(door.name()))
             .collect()
     }
-}
-
-/// Whether a listener at `listener` is reached by a connection from this host to `to`. In doubt, yes.
-fn is_reached(listener: SocketAddr, to: SocketAddr) -> bool {
-    let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
-    let everywhere = || at.is_ipv4() == to_ip.is_ipv4() && is_local_address(to_ip).unwrap_or(true);
-    listener.port() == to.port() && (at == to_ip || at.is_unspecified() && everywhere())
 }
 
 impl List {

@@ -18,72 +18,58 @@
 //! longhaul_relay::run(&cli.relay).unwrap();
 //! ```
 
-mod accounts;
+mod admission;
 mod alarm;
 mod announcement;
 mod args;
 mod authentication;
-mod budget;
-mod candidates;
 mod certificates;
 mod config;
-mod connect;
-mod counters;
 mod crew;
-mod disagreement;
 mod door;
 mod doors;
 mod drain;
-mod fault;
+mod faults;
 mod findings;
 mod ftp;
 mod history;
 mod http_memory;
 mod idle;
 pub(crate) mod intercept;
-mod journal;
 mod leg;
 mod listener;
-mod local;
-mod lookups;
-mod memory;
 mod overview;
 mod paced;
 mod passed;
-mod peer;
-mod penalties;
-mod rate;
-mod ready;
+mod peers;
+mod records;
 mod registry;
 mod reload;
 mod reload_state;
-mod resolver;
 mod route;
 mod service_manager;
 mod session;
-mod shortage;
 mod silence;
 mod standstill;
-mod stream;
 mod stripe;
 mod summary;
 mod survey;
-mod times;
 mod transfer;
-mod udt;
-mod victims;
-mod warnings;
 mod worker;
 
 pub use args::Args;
 
 use crate::{
-    accounts::Accounts,
+    admission::{
+        accounts::Accounts,
+        budget::{Budget, Demand},
+        lookups::Lookups,
+        memory::{self, Memory},
+    },
     alarm::Alarm,
-    budget::{Budget, Demand},
     certificates::authority,
     config::{
-        Config,
+        Config, Current,
         listener::{Kind, Listener},
         reference,
         settings::Transport,
@@ -98,11 +84,10 @@ use crate::{
         pulse::Pulse,
         verify::Verifier,
     },
-    journal::Journal,
-    lookups::Lookups,
-    memory::Memory,
+    leg::udt,
     overview::Overview,
     passed::PassedSockets,
+    records::journal::Journal,
     registry::Registry,
     reload_state::ReloadState,
     service_manager::ServiceManager,
@@ -124,7 +109,7 @@ use std::{
     io::{self, Write as _},
     net::{SocketAddr, TcpListener},
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
@@ -169,13 +154,13 @@ pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
 /// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    config: RwLock<Arc<Config>>,
+    config: Current,
     doors: Doors,
     drain: Drain,
     journal: Journal,
     sessions: Registry,
     /// Connections that other relays carry by several legs.
-    groups: Groups,
+    groups: Arc<Groups>,
     accounts: Accounts,
     lookups: Lookups,
     crew: Arc<Crew>,
@@ -201,13 +186,7 @@ pub(crate) struct Relay {
 impl Relay {
     /// The configuration for whatever begins now.
     fn config(&self) -> Arc<Config> {
-        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
-        config.clone()
-    }
-
-    fn set_config(&self, config: Config) {
-        let mut current = self.config.write().unwrap_or_else(PoisonError::into_inner);
-        *current = config.into();
+        self.config.get()
     }
 }
 
@@ -244,7 +223,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         crew: crew.into(),
         doors: Doors::new(doors),
         sessions: Registry::default(),
-        groups: Groups::default(),
+        groups: Arc::default(),
         accounts: Accounts::default(),
         lookups: Lookups::new(budget.lookups),
         memory: Memory::new(memory::budget(config.limits.memory).map(|budget| budget.bytes)),
@@ -260,7 +239,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         alarm: Alarm::new(),
         pulse: Pulse::new(config.limits.workers + verifiers.len()),
         pseudonym: pseudonym(),
-        config: RwLock::new(config.into()),
+        config: Current::new(config),
     });
     let opened = Opened {
         doors: opened,
@@ -556,7 +535,7 @@ async fn supervise(
             () = reloading => {}
             () = memory::watch(relay) => {}
             () = idle::watch(relay) => {}
-            () = peer::watch(relay) => {}
+            () = peers::check::watch(&relay.config) => {}
         }
         manager.stopping();
         if let Some(keeper) = keeper {

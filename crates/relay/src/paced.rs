@@ -2,7 +2,10 @@
 //! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
 //! bytes ([`super::transfer`]) this does to messages.
 
-use crate::{counters::Direction, http_memory::HttpMemory, rate::Limits, stream::Shared};
+use crate::{
+    admission::rate::Limits, http_memory::HttpMemory, leg::shared::Shared,
+    records::counters::Direction,
+};
 use bytes::{Buf as _, Bytes};
 use std::{
     io,

@@ -4,8 +4,8 @@
 
 use crate::{
     Relay,
+    admission::budget::Demand,
     args::Args,
-    budget::Demand,
     config::{Config, listener::Listener, settings::Transport},
     door::Door,
     is_possible, open_door, socket_options,
@@ -176,7 +176,7 @@ pub(crate) fn reload(
     for key in fixed {
         note!("longhaul relay: {key} takes a restart to change");
     }
-    relay.set_config(config);
+    relay.config.set(config);
     let open = ready.iter().map(|(door, ..)| door.clone()).collect();
     let closed: Vec<_> = plan.close.iter().map(|n| doors[*n].clone()).collect();
     for (door, listener, sockets) in ready {

@@ -3,9 +3,13 @@
 
 use crate::{
     Relay,
-    accounts::{Account, Entered, Holder},
+    admission::{
+        accounts::{Account, Entered, Holder},
+        lookups::Asker,
+        rate::Limits,
+        victims::Holding,
+    },
     announcement,
-    candidates::Candidates,
     config::{
         Config,
         listener::{Kind, Listener},
@@ -14,39 +18,42 @@ use crate::{
         profile::Profile,
         settings::Mode,
     },
-    counters::{Direction, Pauses, Traffic},
-    disagreement::Stranger,
     door::Door,
-    fault::Fault,
+    faults::{disagreement::Stranger, fault::Fault},
     http_memory::HttpMemory,
     idle::Idleness,
     intercept::flow::Flow,
-    leg::Leg,
+    leg::{Leg, candidates::Candidates},
     listener,
-    local::{self, LocalAccess},
-    lookups::Asker,
-    rate::Limits,
-    ready::Ready,
-    route::{Far, Request, Route},
+    peers::ready::Ready,
+    records::{
+        counters::{Direction, Pauses, Traffic},
+        times::FirstByte,
+    },
+    route::{
+        Route,
+        far::Far,
+        local::{self, LocalAccess},
+        request::Request,
+    },
     standstill::Standstill,
     stripe::{
-        self,
         groups::{Entry, Founder, Seat},
-        run::Ends,
         trunk::Trunk,
     },
-    times::FirstByte,
-    transfer::{self, End, Means, Side},
-    victims::Holding,
+    transfer::{
+        self, End, Means, Side,
+        striped::{self, Ends},
+    },
     worker::Newcomer,
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{ConnectionRecord, Ended, Record};
 use longhaul_linux::pipe_pool::Pool;
-use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{
     convert::{Join, Stripes},
     destination::Destination,
+    failure::Failure,
     proxy_protocol::Header,
 };
 use longhaul_transport::{carrier::Carrier, tls::Tls};
@@ -247,8 +254,8 @@ impl Session {
     /// Founds the group that the client asks for; `ahead` came behind the request.
     pub(crate) fn found(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
         let legs_max = stripes.count.into();
-        let trunk = Trunk::new(self.near(), ahead, legs_max, &self.listener.profile);
-        let founder = Founder::new(&self.relay, stripes, self.entry(), trunk);
+        let trunk = Trunk::new(self.near(), legs_max, &self.listener.profile);
+        let founder = Founder::new(&self.relay.groups, stripes, self.entry(), (trunk, ahead));
         let founder = founder.ok_or(Failure::BadRequest)?;
         let _ = self.founder.set(founder.into());
         Ok(())
@@ -516,7 +523,7 @@ impl Session {
         let elsewhere =
             self.asks_for_others.load(Relaxed) || known_as.into_iter().any(is_from_elsewhere);
         let allowed = self.config.allow_local || local::is_meant(&self.listener.kind);
-        LocalAccess::new(elsewhere, allowed, &self.relay.doors)
+        LocalAccess::new(elsewhere, allowed, self.relay.doors.addresses())
     }
 
     /// The client, a relay, has said that its own client is from elsewhere.
@@ -629,7 +636,7 @@ impl Session {
             far,
             ready: &self.ready,
         };
-        Box::pin(stripe::run::run(&ends, on_success.as_ref(), &means)).await
+        Box::pin(striped::run(&ends, on_success.as_ref(), &means)).await
     }
 
     /// From now on it ends when it has carried nothing for too long.

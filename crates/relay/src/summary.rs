@@ -3,7 +3,10 @@
 //! in words.
 
 use crate::{
-    budget::{Budget, Demand},
+    admission::{
+        budget::{Budget, Demand},
+        memory::{self, Basis},
+    },
     config::{
         Config,
         file::File,
@@ -13,7 +16,6 @@ use crate::{
         settings::Transport,
     },
     findings::Finding,
-    memory::{self, Basis},
 };
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;

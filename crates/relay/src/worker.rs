@@ -4,13 +4,13 @@
 
 use crate::{
     Relay,
+    admission::shortage::{self, is_shortage},
     crew::Seated,
     door::Door,
     drain::Phase,
     intercept::pulse::beat,
     registry::{Entry, Registry},
     session::{self, Shares},
-    shortage::{self, is_shortage},
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;
@@ -92,7 +92,7 @@ impl Worker {
         let (relay, ready) = (self.relay.clone(), shares.ready.clone());
         let kept = async {
             select! {
-                () = ready.keep(&relay) => {}
+                () = ready.keep(&relay.config) => {}
                 () = relay.drain.reached(Phase::Drain) => ready.clear(),
             }
             relay.drain.reached(Phase::Stop).await;

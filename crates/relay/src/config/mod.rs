@@ -33,7 +33,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -54,6 +54,27 @@ pub(crate) struct Config {
     pub(crate) interval: Duration,
     /// Where health, metrics and the status page are served.
     pub(crate) admin: Option<SocketAddr>,
+}
+
+/// The configuration of the moment; a reload puts another in its place.
+#[derive(Debug)]
+pub(crate) struct Current(RwLock<Arc<Config>>);
+
+impl Current {
+    pub(crate) fn new(config: Config) -> Self {
+        Self(RwLock::new(config.into()))
+    }
+
+    /// For whatever begins now.
+    pub(crate) fn get(&self) -> Arc<Config> {
+        let config = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        config.clone()
+    }
+
+    pub(crate) fn set(&self, config: Config) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *current = config.into();
+    }
 }
 
 impl Config {

@@ -10,7 +10,11 @@ pub(crate) use download::Download;
 pub(crate) use url::Url;
 
 use crate::{
-    fault::Fault, leg::Leg, route::Request, session::Session, shortage::patiently, stream::Shared,
+    admission::shortage::patiently,
+    faults::fault::Fault,
+    leg::{Leg, shared::Shared},
+    route::request::Request,
+    session::Session,
 };
 use bytes::Bytes;
 use http_body_util::{Either, Full};

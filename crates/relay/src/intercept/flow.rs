@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections whose far leg was opened before their near leg.
 
-use crate::route::Far;
+use crate::route::far::Far;
 use longhaul_packet::{ip, tcp};
 use std::{
     collections::HashMap,

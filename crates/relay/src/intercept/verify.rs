@@ -7,11 +7,15 @@ use crate::{
     config::listener::Kind,
     door::Door,
     drain::Phase,
-    fault::Fault,
+    faults::fault::Fault,
     intercept::flow::Flow,
-    local::{self, LocalAccess},
-    ready::Ready,
-    route::{Far, Request, Route},
+    peers::ready::Ready,
+    route::{
+        Route,
+        far::Far,
+        local::{self, LocalAccess},
+        request::Request,
+    },
 };
 use longhaul_linux::netfilter::marks::Marks;
 use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
@@ -256,7 +260,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         // These go by address.
         asker: None,
         direct_fallback: listener.direct_fallback,
-        local: LocalAccess::new(from_elsewhere, config.allow_local, &relay.doors),
+        local: LocalAccess::new(from_elsewhere, config.allow_local, relay.doors.addresses()),
     };
     let mut request = Request {
         source: keep_source.then_some(client),

@@ -2,12 +2,11 @@
 //! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
 
 use crate::{
-    disagreement::Stranger,
     drain::Phase,
-    fault::Fault,
+    faults::{disagreement::Stranger, fault::Fault},
+    leg::inbox::{Inbox, Unread},
     listener::{Asked, FAREWELL_TIME, Heard, Language, Rejected},
     session::Session,
-    stream::{Inbox, Unread},
     transfer::End,
 };
 use longhaul_protocol::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};

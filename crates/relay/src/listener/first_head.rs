@@ -3,9 +3,9 @@
 //! that has said nothing, and several times the head for one that says it slowly.
 
 use crate::{
-    counters::Direction,
     drain::Phase,
     http_memory::HEAD_LEN_MAX,
+    records::counters::Direction,
     session::Session,
     transfer::{End, Side},
 };

@@ -3,7 +3,7 @@
 
 use crate::{
     listener::{Asked, Language},
-    route::Request,
+    route::request::Request,
 };
 use longhaul_protocol::destination::Destination;
 

@@ -3,20 +3,19 @@
 //! one by one while the connection is kept alive.
 
 use crate::{
+    admission::penalties,
     authentication::Verdict,
-    counters::Direction,
     drain::Phase,
-    fault::Fault,
+    faults::fault::Fault,
     ftp,
     http_memory::{Counted, HEAD_LEN_MAX},
-    leg::Leg,
-    listener::first_head,
+    leg::{Leg, shared::Shared},
+    listener::{answered::Answered, first_head},
     paced::Paced,
-    penalties,
-    route::{Far, Request},
+    records::counters::Direction,
+    route::{far::Far, request::Request},
     session::Session,
     silence::{Download, Silence, Upload},
-    stream::{Answered, Shared},
     transfer::{End, Side},
 };
 use bytes::Bytes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each kind of listener knows: how its clients say where to go, and how they are answered.
 
+pub(crate) mod answered;
 mod convert;
 mod first_head;
 mod forward;
@@ -10,11 +11,10 @@ mod transparent;
 
 use crate::{
     config::listener::Kind,
-    fault::Fault,
-    leg::Leg,
-    route::{Far, Request},
+    faults::fault::Fault,
+    leg::{Leg, inbox::Unread},
+    route::{far::Far, request::Request},
     session::Session,
-    stream::Unread,
     stripe::groups::Seat,
     transfer::End,
 };

@@ -5,7 +5,7 @@
 
 use crate::{
     listener::{Asked, Language, Rejected, local_address},
-    route::Request,
+    route::request::Request,
     session::Session,
 };
 use longhaul_linux::socket::is_local_address;

@@ -14,7 +14,7 @@ use std::{
 
 /// Merges what the legs bring. It reads no byte ahead of its turn but headers.
 #[derive(Debug)]
-pub(super) struct Gatherer {
+pub(crate) struct Gatherer {
     gather: Gather,
     strands: Vec<Arc<Strand>>,
     /// Of the first leg, read behind the request and not used yet.
@@ -25,7 +25,7 @@ pub(super) struct Gatherer {
 }
 
 impl Gatherer {
-    pub(super) fn new(ahead: Vec<u8>) -> Self {
+    pub(crate) fn new(ahead: Vec<u8>) -> Self {
         Self {
             gather: Gather::default(),
             strands: Vec::new(),
@@ -36,12 +36,12 @@ impl Gatherer {
     }
 
     /// Whether the next bytes are in user space already, where a pipe can't take them.
-    pub(super) fn wants_copy(&self) -> bool {
+    pub(crate) fn wants_copy(&self) -> bool {
         !self.ahead.is_empty()
     }
 
     /// As `Leg::fill`, of the merged stream.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         trunk: &Trunk,
         conduit: &mut Conduit,
@@ -65,7 +65,7 @@ impl Gatherer {
     }
 
     /// Ready when [`Gatherer::fill`] is worth a try.
-    pub(super) fn poll_ready(&self, trunk: &Trunk, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_ready(&self, trunk: &Trunk, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = trunk.poll_changed(self.version, cx).is_ready();
         match self.gather.turn() {
             Some(turn) => ready |= self.has_some(turn.connection, cx),
@@ -85,7 +85,7 @@ impl Gatherer {
     /// Ready when every leg that brought an end is closed by the other relay, too. A socket that is closed
     /// here before that answers close_notify (RFC 8446 §6.1) with RST, and to the other relay this is a broken
     /// leg as long as it waits for another one's end.
-    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(strand) = self.strands.get(self.closed) {
             if self.gather.has_ended(self.closed) {
                 ready!(strand.leg.poll_closed(cx));

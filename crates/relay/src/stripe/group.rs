@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The asking side: a request over one leg, and the legs that join it.
 
-use crate::{config::peer::Peer, leg::Leg, ready::Ready, stripe::trunk::Trunk};
-use longhaul_protocol::failure::Failure;
-use longhaul_protocol::stripe::PIECE_LEN;
+use crate::{
+    config::peer::Peer,
+    leg::Leg,
+    peers::ready::Ready,
+    stripe::{gatherer::Gatherer, trunk::Trunk},
+};
 use longhaul_protocol::{
     convert::{Answer, Join, Stripes},
-    stripe::Frame,
+    failure::Failure,
+    stripe::{Frame, PIECE_LEN},
 };
 use longhaul_transport::channel::{read_some, write_all};
 use std::{
@@ -19,7 +23,11 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::{Mutex as AsyncMutex, watch},
+    task::JoinSet,
+    time::timeout,
+};
 
 /// A request for several legs, and what is known of its fate.
 #[derive(Debug)]
@@ -28,10 +36,12 @@ pub(crate) struct Group {
     peer: Arc<Peer>,
     /// For connecting, and for an answer.
     limit: Duration,
-    pub(super) trunk: Arc<Trunk>,
+    pub(crate) trunk: Arc<Trunk>,
+    /// The receiving half of it.
+    pub(crate) receiving: AsyncMutex<Gatherer>,
     /// Bytes of the stream that left before the transfer began.
     ahead: AtomicUsize,
-    pub(super) kept: Kept,
+    pub(crate) kept: Kept,
     /// The peer has said that it knows no groups.
     unsupported: AtomicBool,
 }
@@ -50,7 +60,8 @@ impl Group {
             stripes,
             peer: peer.clone(),
             limit,
-            trunk: Trunk::new(first, Vec::new(), legs_max, &peer.profile),
+            trunk: Trunk::new(first, legs_max, &peer.profile),
+            receiving: Gatherer::new(Vec::new()).into(),
             ahead: ahead.into(),
             kept: Kept::default(),
             unsupported: AtomicBool::new(false),
@@ -73,7 +84,7 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn ahead(&self) -> usize {
+    pub(crate) fn ahead(&self) -> usize {
         self.ahead.load(Relaxed)
     }
 
@@ -97,7 +108,7 @@ impl Group {
 
     /// Opens the other legs at once, and lets them join as soon as `accepted` says that the peer
     /// knows the group. Those that can't are done without.
-    pub(super) async fn gather(&self, ready: &Arc<Ready>, accepted: watch::Receiver<bool>) {
+    pub(crate) async fn gather(&self, ready: &Arc<Ready>, accepted: watch::Receiver<bool>) {
         let mut joining = JoinSet::new();
         for index in 1..self.stripes.count {
             let joiner = Joiner {
@@ -176,7 +187,7 @@ async fn accepted_by(leg: &Leg) -> io::Result<()> {
 /// The client's bytes that left before the peer's answer, for the case that it is "I know no
 /// groups". At most [`Kept::MAX`] of them leave before it: more than a new leg's window anyway.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<KeptState>);
+pub(crate) struct Kept(Mutex<KeptState>);
 
 #[derive(Debug, Default)]
 struct KeptState {
@@ -189,17 +200,17 @@ impl Kept {
     const MAX: usize = 64 * 1024;
 
     /// How many bytes may leave now; `None`: as many as there are, and none need be kept.
-    pub(super) fn room(&self) -> Option<usize> {
+    pub(crate) fn room(&self) -> Option<usize> {
         let state = self.state();
         (!state.settled).then(|| Self::MAX - state.bytes.len())
     }
 
-    pub(super) fn keep(&self, bytes: &[u8]) {
+    pub(crate) fn keep(&self, bytes: &[u8]) {
         self.state().bytes.extend(bytes);
     }
 
     /// The peer has accepted.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let mut state = self.state();
         state.settled = true;
         state.bytes = Vec::new();
@@ -209,7 +220,7 @@ impl Kept {
     }
 
     /// Ready when the peer has accepted.
-    pub(super) fn poll_settled(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_settled(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
         match state.settled {
             true => Poll::Ready(()),

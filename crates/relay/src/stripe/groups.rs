@@ -4,7 +4,10 @@
 //! Bounded by the sessions that have one; a group's waiting legs by its size. A leg that names no
 //! group of this moment is refused at once, so that nothing ever waits for a group to be made.
 
-use crate::{Relay, leg::Leg, stripe::trunk::Trunk};
+use crate::{
+    leg::Leg,
+    stripe::{gatherer::Gatherer, trunk::Trunk},
+};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
 use longhaul_transport::channel::write_all;
 use std::{
@@ -65,9 +68,11 @@ impl Seat {
 
 /// A session's group, listed until this is dropped.
 pub(crate) struct Founder {
-    relay: Arc<Relay>,
+    groups: Arc<Groups>,
     id: GroupId,
-    pub(super) trunk: Arc<Trunk>,
+    pub(crate) trunk: Arc<Trunk>,
+    /// The receiving half of it; kept here because one client may be served by several ways out in turn.
+    pub(crate) receiving: AsyncMutex<Gatherer>,
     newcomers: AsyncMutex<Receiver<Newcomer>>,
 }
 
@@ -79,22 +84,22 @@ impl std::fmt::Debug for Founder {
 
 impl Drop for Founder {
     fn drop(&mut self) {
-        self.relay.groups.lock().remove(&self.id);
+        self.groups.lock().remove(&self.id);
     }
 }
 
 impl Founder {
-    /// Lists a group; `None` if there is one of that name.
+    /// Lists a group, of whose first leg `ahead` was read already; `None` if there is one of that name.
     pub(crate) fn new(
-        relay: &Arc<Relay>,
+        groups: &Arc<Groups>,
         stripes: Stripes,
         entry: Entry,
-        trunk: Arc<Trunk>,
+        (trunk, ahead): (Arc<Trunk>, Vec<u8>),
     ) -> Option<Self> {
         let others = stripes.count - 1;
         let (seats, newcomers) = channel(others.into());
-        let mut groups = relay.groups.lock();
-        if groups.contains_key(&stripes.group) {
+        let mut listed = groups.lock();
+        if listed.contains_key(&stripes.group) {
             return None;
         }
         let group = Group {
@@ -102,12 +107,13 @@ impl Founder {
             seats,
             free: others,
         };
-        groups.insert(stripes.group, group);
-        drop(groups);
+        listed.insert(stripes.group, group);
+        drop(listed);
         Some(Self {
-            relay: relay.clone(),
+            groups: groups.clone(),
             id: stripes.group,
             trunk,
+            receiving: Gatherer::new(ahead).into(),
             newcomers: newcomers.into(),
         })
     }
@@ -117,7 +123,7 @@ impl Founder {
     }
 
     /// Lets legs into the trunk, for ever.
-    pub(super) async fn welcome(&self) {
+    pub(crate) async fn welcome(&self) {
         let mut newcomers = self.newcomers.lock().await;
         while let Some(Newcomer { leg, seat }) = newcomers.recv().await {
             let Ok(leg) = leg.at_home_here() else {

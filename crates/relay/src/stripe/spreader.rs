@@ -2,7 +2,7 @@
 //! The sending half of a trunk: each leg takes its pieces at its own pace.
 
 use crate::{
-    counters::Guard,
+    records::counters::Guard,
     stripe::trunk::{Strand, Trunk},
 };
 use longhaul_linux::pipe_pool::Lease;
@@ -17,7 +17,7 @@ use std::{
 
 /// Sends one stream over the legs of a trunk. Memory: a pipe or a buffer for each leg that has not
 /// taken all of its piece, at most [`longhaul_protocol::stripe::PIECE_LEN`] bytes in it.
-pub(super) struct Spreader<'a> {
+pub(crate) struct Spreader<'a> {
     trunk: &'a Trunk,
     spread: Spread,
     lines: Vec<Line<'a>>,
@@ -37,14 +37,14 @@ struct Line<'a> {
 }
 
 /// A piece on its way out.
-pub(super) struct Load<'a> {
-    pub(super) conduit: Lease<'a>,
-    pub(super) _held: Guard<'a>,
+pub(crate) struct Load<'a> {
+    pub(crate) conduit: Lease<'a>,
+    pub(crate) _held: Guard<'a>,
 }
 
 impl<'a> Spreader<'a> {
     /// A sender of which the first `ahead` bytes have left already, over the first leg.
-    pub(super) fn new(trunk: &'a Trunk, ahead: usize) -> Self {
+    pub(crate) fn new(trunk: &'a Trunk, ahead: usize) -> Self {
         let mut spread = Spread::default();
         if ahead > 0 {
             spread.begin(0, ahead);
@@ -60,7 +60,7 @@ impl<'a> Spreader<'a> {
     }
 
     /// A leg that would take bytes at once.
-    pub(super) fn free(&mut self) -> io::Result<Option<usize>> {
+    pub(crate) fn free(&mut self) -> io::Result<Option<usize>> {
         self.look_for_joins();
         let mut problem = None;
         let lines = &self.lines;
@@ -79,7 +79,7 @@ impl<'a> Spreader<'a> {
     }
 
     /// Gives a leg that is free the next piece.
-    pub(super) fn begin(&mut self, n: usize, load: Load<'a>) {
+    pub(crate) fn begin(&mut self, n: usize, load: Load<'a>) {
         let line = &mut self.lines[n];
         line.strand.use_it();
         let header = self.spread.begin(n, load.conduit.held());
@@ -88,7 +88,7 @@ impl<'a> Spreader<'a> {
 
     /// Lets all legs take what they can, and says how many bytes of the stream that were. Whoever
     /// has all of its piece is free.
-    pub(super) fn push(&mut self) -> io::Result<usize> {
+    pub(crate) fn push(&mut self) -> io::Result<usize> {
         let mut pushed = 0;
         for (n, line) in self.lines.iter_mut().enumerate().filter(|(_, l)| l.busy) {
             pushed += line.push()?;
@@ -99,12 +99,12 @@ impl<'a> Spreader<'a> {
         Ok(pushed)
     }
 
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.lines.iter().any(|line| line.busy)
     }
 
     /// Ready when [`Spreader::push`] is worth a try, or, if `idle`, [`Spreader::free`].
-    pub(super) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = idle && self.trunk.poll_changed(self.version, cx).is_ready();
         for line in self.lines.iter().filter(|line| line.waits(idle)) {
             ready |= line.strand.leg.poll_write_ready(cx).is_ready();
@@ -116,7 +116,7 @@ impl<'a> Spreader<'a> {
     }
 
     /// Says the end on every leg that carried something; [`Spreader::push`] takes it there.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.look_for_joins();
         for (n, header) in self.spread.end() {
             self.lines[n].say(header, None);
@@ -125,7 +125,7 @@ impl<'a> Spreader<'a> {
 
     /// Closes the direction of every leg that carried something, once nobody is busy.
     /// None twice: once the other side has closed too, there is nothing left to close.
-    pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for (n, _) in self.spread.end().into_iter().skip(self.closed) {
             ready!(self.lines[n].strand.leg.poll_finish_sending(cx))?;
             self.closed += 1;

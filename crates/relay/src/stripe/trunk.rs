@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The legs that carry one connection together.
 
-use crate::{config::profile::Profile, leg::Leg, stripe::gatherer::Gatherer};
+use crate::{config::profile::Profile, leg::Leg};
 use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     future::poll_fn,
@@ -13,7 +13,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::sync::oneshot;
 
 /// What a leg may hold unsent, in bytes, if its profile does not say: two pieces, so that there is
 /// work while the next one is fetched, and little that a slow leg keeps the others waiting for.
@@ -21,8 +21,8 @@ const UNSENT_MAX: u32 = 2 * longhaul_protocol::stripe::PIECE_LEN as u32;
 
 /// One of the legs.
 #[derive(Debug)]
-pub(super) struct Strand {
-    pub(super) leg: Leg,
+pub(crate) struct Strand {
+    pub(crate) leg: Leg,
     /// It has carried something, so that its failure is the connection's.
     used: AtomicBool,
     /// It failed before it had carried anything.
@@ -32,20 +32,20 @@ pub(super) struct Strand {
 }
 
 impl Strand {
-    pub(super) fn use_it(&self) {
+    pub(crate) fn use_it(&self) {
         self.used.store(true, Relaxed);
     }
 
-    pub(super) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.used.load(Relaxed)
     }
 
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.dead.store(true, Relaxed);
     }
 
     /// Whether bytes written now would find room; one that has failed without use has none.
-    pub(super) fn has_room(&self) -> io::Result<bool> {
+    pub(crate) fn has_room(&self) -> io::Result<bool> {
         if self.is_dead() {
             return Ok(false);
         }
@@ -58,7 +58,7 @@ impl Strand {
         }
     }
 
-    pub(super) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
 }
@@ -67,8 +67,6 @@ impl Strand {
 #[derive(Debug)]
 pub(crate) struct Trunk {
     state: Mutex<State>,
-    /// The receiving half; kept here because one client may be served by several ways out in turn.
-    pub(super) receiving: AsyncMutex<Gatherer>,
     legs_max: usize,
     unsent_max: Option<u32>,
 }
@@ -85,17 +83,16 @@ struct State {
 }
 
 /// What a half of the trunk sees at one moment.
-pub(super) struct View {
+pub(crate) struct View {
     /// Those that it had not seen before.
-    pub(super) new: Vec<Arc<Strand>>,
-    pub(super) open: bool,
-    pub(super) version: usize,
+    pub(crate) new: Vec<Arc<Strand>>,
+    pub(crate) open: bool,
+    pub(crate) version: usize,
 }
 
 impl Trunk {
-    /// A trunk with its first leg, of which `ahead` was read already. It may have `legs_max` legs,
-    /// all of them behaving as `profile` says.
-    pub(crate) fn new(first: Leg, ahead: Vec<u8>, legs_max: usize, profile: &Profile) -> Arc<Self> {
+    /// A trunk with its first leg. It may have `legs_max` legs, all of them behaving as `profile` says.
+    pub(crate) fn new(first: Leg, legs_max: usize, profile: &Profile) -> Arc<Self> {
         let trunk = Self {
             state: Mutex::new(State {
                 strands: Vec::new(),
@@ -103,7 +100,6 @@ impl Trunk {
                 version: 0,
                 wakers: Vec::new(),
             }),
-            receiving: AsyncMutex::new(Gatherer::new(ahead)),
             legs_max,
             unsent_max: match profile.options.notsent_lowat {
                 Some(_) => None,
@@ -116,7 +112,7 @@ impl Trunk {
     }
 
     /// A further leg. `seat` is dropped when the trunk no longer needs it.
-    pub(super) fn join(&self, leg: Leg, seat: Option<oneshot::Sender<()>>) {
+    pub(crate) fn join(&self, leg: Leg, seat: Option<oneshot::Sender<()>>) {
         if let Some(bytes) = self.unsent_max {
             leg.carrier().limit_unsent(bytes);
         }
@@ -134,14 +130,14 @@ impl Trunk {
     }
 
     /// No further leg will come.
-    pub(super) fn close_entry(&self) {
+    pub(crate) fn close_entry(&self) {
         let mut state = self.state();
         state.open = false;
         state.changed();
     }
 
     /// The legs from number `seen` on.
-    pub(super) fn look(&self, seen: usize) -> View {
+    pub(crate) fn look(&self, seen: usize) -> View {
         let state = self.state();
         View {
             new: state.strands[seen..].to_vec(),
@@ -151,7 +147,7 @@ impl Trunk {
     }
 
     /// Ready when something has changed since `version`.
-    pub(super) fn poll_changed(&self, version: usize, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_changed(&self, version: usize, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
         if state.version != version {
             return Poll::Ready(());
@@ -162,12 +158,12 @@ impl Trunk {
         Poll::Pending
     }
 
-    pub(super) fn first(&self) -> Arc<Strand> {
+    pub(crate) fn first(&self) -> Arc<Strand> {
         self.state().strands[0].clone()
     }
 
     /// Returns when a leg that has carried something has an error. Others are given up.
-    pub(super) async fn broken(&self) -> io::Error {
+    pub(crate) async fn broken(&self) -> io::Error {
         type Watched = Pin<Box<dyn Future<Output = io::Error> + Send>>;
         let mut watched: Vec<(Arc<Strand>, Watched)> = Vec::new();
         let (mut seen, mut version) = (0, 0);

@@ -3,7 +3,7 @@
 //! is held meanwhile.
 
 use crate::{
-    counters::Direction,
+    records::counters::Direction,
     session::{Session, WayOut},
     stripe::trunk::Trunk,
 };

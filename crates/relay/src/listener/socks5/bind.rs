@@ -3,15 +3,15 @@
 //! whose servers connect back. Two replies: where it listens, and who came.
 
 use crate::{
+    admission::shortage::{patiently, within},
     config::profile::Profile,
-    counters::Direction,
     listener::{
         Rejected, reject,
         socks5::{failed, turn_away, unsupported},
     },
-    route::Far,
+    records::counters::Direction,
+    route::far::Far,
     session::Session,
-    shortage::{patiently, within},
     transfer::{End, Side},
 };
 use longhaul_linux::socket;

@@ -7,10 +7,9 @@ mod udp;
 use crate::{
     authentication::Verdict,
     config::users::Users,
+    leg::inbox::Inbox,
     listener::{Asked, Language, Rejected, connect, hear, reject},
-    route,
     session::Session,
-    stream::Inbox,
     transfer::End,
 };
 use longhaul_linux::socket::reset_on_close;
@@ -35,7 +34,7 @@ pub(crate) async fn serve(session: &Session) -> End {
     } = request;
     match command {
         Command::Connect => {
-            let request = route::Request::to(destination, early);
+            let request = crate::route::request::Request::to(destination, early);
             let language = Language::Socks5;
             connect(session, Asked { request, language }).await
         }

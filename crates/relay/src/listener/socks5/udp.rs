@@ -2,13 +2,13 @@
 //! UDP ASSOCIATE (RFC 1928 §7): datagrams for one client, as long as its TCP connection stands.
 
 use crate::{
-    counters::Direction,
+    admission::shortage::{is_shortage, patiently, within},
     listener::{
         Rejected, reject,
         socks5::{closed, failed, unsupported},
     },
+    records::counters::Direction,
     session::Session,
-    shortage::{is_shortage, patiently, within},
     transfer::{End, Side},
 };
 use indexmap::{IndexMap, IndexSet};

@@ -3,7 +3,7 @@
 
 use crate::{
     certificates::identity::{NotAllowed, listed},
-    fault::Fault,
+    faults::fault::Fault,
 };
 use longhaul_protocol::{
     convert::{ErrorCode, Request},

@@ -6,7 +6,7 @@
 //! Each thread with an event loop has a resolver of its own, because the sockets of one belong to
 //! the event loop that opened them.
 
-use crate::shortage;
+use crate::admission::shortage;
 use futures_util::future::BoxFuture;
 use hickory_resolver::{
     Hosts, TokioResolver,

@@ -4,7 +4,7 @@
 //! oldest lookup of the client that has most of them ends, so that nobody's silent name server
 //! keeps other clients' names out.
 
-use crate::accounts::{Account, Holder};
+use crate::admission::accounts::{Account, Holder};
 use longhaul_protocol::failure::Failure;
 use std::{
     collections::HashMap,
@@ -131,7 +131,7 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::Accounts;
+    use crate::admission::accounts::Accounts;
     use std::future::pending;
     use tokio::time::{Duration, timeout};
 

@@ -3,8 +3,8 @@
 //! turns (RFC 8305 §4), those that become known late included.
 
 use crate::{
-    lookups::{Asker, Place},
-    resolver::{Addresses, Answers, Resolver},
+    admission::lookups::{Asker, Place},
+    leg::resolver::{Addresses, Answers, Resolver},
 };
 use futures_util::future::BoxFuture;
 use longhaul_protocol::destination::Destination;

@@ -6,8 +6,8 @@
 //! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
 
 use crate::{
-    Relay,
     config::{
+        Current,
         health::{doubled, jitter, jittered},
         peer::Peer,
     },
@@ -66,9 +66,9 @@ impl Ready {
     }
 
     /// Keeps what the configuration of the moment asks for, until the relay stops accepting.
-    pub(crate) async fn keep(&self, relay: &Relay) {
+    pub(crate) async fn keep(&self, current: &Current) {
         loop {
-            let config = relay.config();
+            let config = current.get();
             let wanted = config.peers.values().filter(|peer| peer.pool > 0);
             self.follow(wanted.cloned().collect(), config.limits.connect_timeout);
             drop(config);
@@ -214,7 +214,7 @@ impl Stock {
 
 /// Fills the stock and keeps it full. What is missing is opened at once, since one after the other
 /// would take a round trip each, but not while legs have just ended; a peer that is down is left to
-/// [`super::peer::watch`].
+/// [`super::check::watch`].
 async fn tend(stock: Arc<Stock>) {
     let mut opening = JoinSet::new();
     let mut pauses = Pauses::default();

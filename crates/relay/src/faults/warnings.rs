@@ -2,7 +2,7 @@
 //! Lines about clients that a listener turned away. Strangers cause them, so that their number is
 //! bounded whatever comes.
 
-use crate::{config::networks::network, disagreement::Stranger};
+use crate::{config::networks::network, faults::disagreement::Stranger};
 use longhaul_command::note;
 use std::{
     collections::HashMap,

@@ -2,10 +2,12 @@
 //! Opening a leg: resolve, connect, and say why not.
 
 use crate::{
-    candidates::Candidates,
+    admission::{
+        lookups::Asker,
+        shortage::{patiently, within},
+    },
     config::profile::Profile,
-    lookups::Asker,
-    shortage::{patiently, within},
+    leg::candidates::Candidates,
 };
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use longhaul_linux::socket::{self, Options};

@@ -3,16 +3,16 @@
 //! have a relay connect to them. Services there often ask nobody who they are: they take everyone who
 //! can reach them for a user of the host.
 
-use crate::{
-    config::{
-        listener::{Kind, Listener},
-        networks::embedded,
-    },
-    doors::Doors,
+use crate::config::{
+    listener::{Kind, Listener},
+    networks::embedded,
 };
 use longhaul_linux::socket::is_local_address;
 use longhaul_protocol::destination::Destination;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{PoisonError, RwLock},
+};
 
 /// What a client may reach of the relay's own host.
 #[derive(Debug, Clone, Copy)]
@@ -20,22 +20,39 @@ pub(crate) struct LocalAccess<'a> {
     /// The client may be on another host, or speak for somebody who is.
     pub(crate) from_elsewhere: bool,
     /// The listeners that it may not reach, nor any local address; `None` is no such limit.
-    closed: Option<&'a Doors>,
+    closed: Option<&'a ListenAddresses>,
+}
+
+/// Where the listeners of this relay are.
+#[derive(Debug, Default)]
+pub(crate) struct ListenAddresses(RwLock<Vec<SocketAddr>>);
+
+impl ListenAddresses {
+    /// These, and no others any more.
+    pub(crate) fn set(&self, all: impl Iterator<Item = SocketAddr>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = all.collect();
+    }
+
+    /// Whether a connection from this host to `address` reaches one of them.
+    fn has(&self, address: SocketAddr) -> bool {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|own| is_reached(*own, address))
+    }
 }
 
 impl<'a> LocalAccess<'a> {
     /// `allowed` is for clients from elsewhere too.
-    pub(crate) fn new(from_elsewhere: bool, allowed: bool, doors: &'a Doors) -> Self {
+    pub(crate) fn new(from_elsewhere: bool, allowed: bool, own: &'a ListenAddresses) -> Self {
         let closed = from_elsewhere && !allowed;
         Self {
             from_elsewhere,
-            closed: closed.then_some(doors),
+            closed: closed.then_some(own),
         }
     }
 
     /// Whether the client may reach `to`.
     pub(crate) fn permits(self, to: SocketAddr) -> bool {
-        let is_closed = |doors: &Doors| is_local(to.ip()) || doors.listen_at(to);
+        let is_closed = |own: &ListenAddresses| is_local(to.ip()) || own.has(to);
         !self.closed.is_some_and(is_closed)
     }
 }
@@ -105,6 +122,13 @@ fn is_local_v6(ip: Ipv6Addr) -> bool {
 
 /// Where a cloud tells an instance its secrets, as 169.254.169.254 does; it is no link-local address.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// Whether a listener at `listener` is reached by a connection from this host to `to`. In doubt, yes.
+fn is_reached(listener: SocketAddr, to: SocketAddr) -> bool {
+    let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
+    let everywhere = || at.is_ipv4() == to_ip.is_ipv4() && is_local_address(to_ip).unwrap_or(true);
+    listener.port() == to.port() && (at == to_ip || at.is_unspecified() && everywhere())
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,15 +4,19 @@
 //! Written as polled states instead of nested `async fn`s: thousands of connections are idle at a
 //! time, and an idle one is as large as this.
 
+pub(crate) mod striped;
+
 use crate::{
+    admission::rate::Limits,
     config::settings::Mode,
-    counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
-    fault::Fault,
+    faults::fault::Fault,
     leg::Leg,
-    rate::Limits,
-    route::Far,
+    records::{
+        counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
+        times::FirstByte,
+    },
+    route::far::Far,
     stripe::groups::Seat,
-    times::FirstByte,
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};

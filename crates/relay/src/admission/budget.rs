@@ -2,7 +2,7 @@
 //! How many connections the limit on descriptors has room for. Those beyond wait in the listen
 //! queue, where they cost nothing, instead of failing half-way.
 
-use crate::{config::Config, lookups};
+use crate::{admission::lookups, config::Config};
 
 /// What a configuration wants of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the relay counts. Any thread adds, one reads.
 
-use crate::times::Times;
+use crate::records::times::Times;
 use longhaul_admin::relay_record::{Counts, ListenerCounts};
 use longhaul_protocol::failure::Failure;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,7 +4,7 @@
 //! others have waited for a while, more than an equal part. Of each kind, the client comes first that
 //! holds most, and its largest connections.
 
-use crate::accounts::Holder;
+use crate::admission::accounts::Holder;
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},

@@ -2,6 +2,13 @@
 //! One connection between two neighbours: TCP, or TLS over TCP or UDT. The plain one is the socket and
 //! nothing more, so that it costs what the socket costs.
 
+pub(crate) mod candidates;
+pub(crate) mod connect;
+pub(crate) mod inbox;
+pub(crate) mod resolver;
+pub(crate) mod shared;
+pub(crate) mod udt;
+
 use longhaul_linux::conduit::Conduit;
 use longhaul_transport::{
     carrier::Carrier,

@@ -3,10 +3,10 @@
 
 use crate::{
     config::settings::Mode,
-    counters::Direction,
     leg::Leg,
-    ready::Ready,
-    route::Far,
+    peers::ready::Ready,
+    records::counters::Direction,
+    route::far::Far,
     stripe::{
         gatherer::Gatherer,
         group::{Group, Kept},
@@ -29,7 +29,7 @@ use std::{
 };
 use tokio::{
     select,
-    sync::{MutexGuard, Notify, watch},
+    sync::{Mutex as AsyncMutex, MutexGuard, Notify, watch},
     task::yield_now,
     time::sleep_until,
 };
@@ -48,20 +48,22 @@ pub(crate) struct Ends<'a> {
 #[derive(Clone, Copy)]
 enum Party<'a> {
     One(&'a Leg),
-    Many(&'a Trunk),
+    Many(&'a Trunk, &'a Receiving),
 }
+
+type Receiving = AsyncMutex<Gatherer>;
 
 impl Ends<'_> {
     fn near(&self) -> Party<'_> {
         match self.founder {
-            Some(founder) => Party::Many(&founder.trunk),
+            Some(founder) => Party::Many(&founder.trunk, &founder.receiving),
             None => Party::One(self.near),
         }
     }
 
     fn far(&self) -> Party<'_> {
         match self.group() {
-            Some(group) => Party::Many(&group.trunk),
+            Some(group) => Party::Many(&group.trunk, &group.receiving),
             None => Party::One(&self.far.stream),
         }
     }
@@ -181,14 +183,14 @@ impl<'a> Party<'a> {
     async fn source(self) -> Source<'a> {
         match self {
             Self::One(leg) => Source::One(leg),
-            Self::Many(trunk) => Source::Many(trunk, trunk.receiving.lock().await),
+            Self::Many(trunk, receiving) => Source::Many(trunk, receiving.lock().await),
         }
     }
 
     async fn broken(self) -> io::Error {
         match self {
             Self::One(leg) => leg.carrier().broken().await,
-            Self::Many(trunk) => trunk.broken().await,
+            Self::Many(trunk, _) => trunk.broken().await,
         }
     }
 }

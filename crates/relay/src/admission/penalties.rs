@@ -13,7 +13,7 @@ use std::{
 /// The wait after the first wrong password; it doubles with each more.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 /// The longest wait between two passwords: eight a minute and address.
-pub(super) const DELAY_MAX: Duration = Duration::from_secs(8);
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(8);
 /// Who would wait longer, because others of the same address wait, too, is refused at once. Less than
 /// the time for a handshake.
 const WAIT_MAX: Duration = Duration::from_secs(9);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rate limits: bytes that connections share, each direction by itself.
 
-use crate::counters::Direction;
+use crate::records::counters::Direction;
 use longhaul_units::BitRate;
 use std::{
     collections::HashMap,

@@ -2,108 +2,43 @@
 //! The way out: straight to the destination, or to the next relay of a chain with the rest of the
 //! way in the preamble.
 
+pub(crate) mod far;
+pub(crate) mod local;
+pub(crate) mod request;
+
 use crate::{
+    admission::{lookups::Asker, shortage::within},
     config::{
         Config,
         peer::Peer,
         policy::{Chain, Question, WayOut, has_hope},
         profile::Profile,
-        settings::Mode,
     },
-    connect::{Departure, connect},
-    disagreement::Obstacle,
-    fault::Fault,
-    leg::Leg,
-    local::{LocalAccess, led_to},
-    lookups::Asker,
-    peer,
-    ready::Ready,
-    shortage::within,
-    stripe::group::Group,
+    faults::fault::Fault,
+    leg::{
+        Leg,
+        connect::{Departure, connect},
+    },
+    peers::ready::Ready,
+    route::{
+        far::{Beyond, Far, relay_name},
+        local::{LocalAccess, led_to},
+        request::Request,
+    },
 };
-use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{
-    convert::{self, Answer, Cause, ErrorCode, HOPS_MAX, Stripes},
+    convert::{self, Stripes},
     destination::Destination,
+    failure::Failure,
     stripe,
 };
 use longhaul_transport::channel::{Channel, write_all};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
-
-/// What a client wants, whichever listener it came through.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) destination: Destination,
-    /// Relays that the relay before wants passed, nearest first.
-    pub(crate) hops: Vec<SocketAddr>,
-    /// Relays that may still be passed, this one included.
-    pub(crate) hop_limit: u8,
-    /// Address and port to leave with, if not the relay's own.
-    pub(crate) source: Option<SocketAddr>,
-    /// How long the answer to a relay may wait for bytes that it can go along with; zero for clients
-    /// that wait for it themselves.
-    pub(crate) patience: Duration,
-    /// When the relay before waits no longer.
-    pub(crate) deadline: Option<Instant>,
-    /// What the client sent behind its request.
-    pub(crate) early: Vec<u8>,
-    /// The leg to a peer may be the first of several.
-    pub(crate) may_stripe: bool,
-}
-
-impl Request {
-    /// From a client that knows nothing of relays.
-    pub(crate) fn to(destination: Destination, early: Vec<u8>) -> Self {
-        Self {
-            destination,
-            hops: Vec::new(),
-            hop_limit: HOPS_MAX as u8,
-            source: None,
-            patience: Duration::ZERO,
-            deadline: None,
-            early,
-            may_stripe: false,
-        }
-    }
-
-    /// From a client that waits for nothing but the destination's bytes.
-    pub(crate) fn unanswered(self) -> Self {
-        Self {
-            patience: convert::PATIENCE_MAX,
-            ..self
-        }
-    }
-}
-
-impl From<(convert::Request, Vec<u8>)> for Request {
-    fn from((request, early): (convert::Request, Vec<u8>)) -> Self {
-        Self {
-            destination: request.destination,
-            hops: request.hops,
-            hop_limit: request.hop_limit,
-            source: None,
-            patience: request.patience,
-            deadline: deadline(request.time),
-            early,
-            may_stripe: false,
-        }
-    }
-}
-
-/// The end of the time that the relay before has, less the way back: an eighth of it, enough for a
-/// round trip of 1.25 s at 10 s.
-fn deadline(time: Duration) -> Option<Instant> {
-    (!time.is_zero()).then(|| Instant::now() + time / 8 * 7)
-}
 
 /// How the connections of one client leave this relay.
 #[derive(Debug, Clone, Copy)]
@@ -159,7 +94,10 @@ impl Route<'_> {
             };
             match missed {
                 Err(fault) => outcome = Err(fault),
-                Ok(far) => return Ok(Far { beyond, ..far }),
+                Ok(mut far) => {
+                    far.beyond = beyond;
+                    return Ok(far);
+                }
             }
         }
         outcome
@@ -289,9 +227,9 @@ impl Route<'_> {
         let first = [onward.encode(), early(request, stripes.is_some())].concat();
         let is_bare = request.early.is_empty();
         let asked = |leg, stood| {
-            let far = Far::asked(leg, peer, limit, stood, is_bare).unhurried(request.patience);
+            let mut far = Far::asked(leg, peer, limit, stood, is_bare).unhurried(request.patience);
             let hop = request.hops.first().copied();
-            let far = Far { hop, ..far };
+            far.hop = hop;
             match stripes {
                 Some(stripes) => far.striped(stripes, request.early.len(), peer),
                 None => far,
@@ -312,11 +250,6 @@ impl Route<'_> {
         let _ = write_all(&leg, &first).await;
         Ok(asked(leg, false))
     }
-}
-
-/// What other relays and clients know a peer by: the address that a request names it by, or its name.
-fn relay_name(peer: &Peer, hop: Option<&SocketAddr>) -> String {
-    hop.map_or_else(|| peer.name.clone(), ToString::to_string)
 }
 
 /// The part of the time for connecting and for the answer that a relay may hold the answer back.
@@ -346,8 +279,6 @@ fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> Beyond {
     let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
     others.filter(|(_, peer)| peer.is_beyond).collect()
 }
-
-type Beyond = Box<[(SocketAddr, Arc<Peer>)]>;
 
 /// The peer for which a chain is not used.
 fn at_fault(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
@@ -406,236 +337,10 @@ fn next_leg(
     Ok(NextLeg::Peer(next.clone(), onward))
 }
 
-/// An outgoing leg.
-#[derive(Debug)]
-pub(crate) struct Far {
-    pub(crate) stream: Leg,
-    /// Where it goes: the destination's address or the peer's.
-    pub(crate) address: SocketAddr,
-    /// How its bytes move, if its profile says.
-    pub(crate) mode: Option<Mode>,
-    /// The peer that it goes to, if it does not go straight.
-    pub(crate) peer: Option<Arc<Peer>>,
-    /// The peer's answer has not been read yet.
-    answer_due: AtomicBool,
-    limit: Duration,
-    /// How long the answer that the client gets may wait for bytes to go along with.
-    patience: Duration,
-    /// It stood ready, and nothing but the request has been sent over it.
-    replaceable: bool,
-    /// Its end came before any byte of the peer's answer.
-    unanswered: AtomicBool,
-    /// What came instead of an answer makes the peer doubtful.
-    doubtful: AtomicBool,
-    /// Relays behind the peer that the request names.
-    beyond: Beyond,
-    /// The answer says that one of these can't be gone on to.
-    cut_off: AtomicBool,
-    /// The address that the request names the peer by, if it does.
-    hop: Option<SocketAddr>,
-    /// Nothing of the client's left with the request.
-    is_bare: bool,
-    since: Instant,
-    /// A byte was taken from the client for it.
-    pub(crate) client_heard: AtomicBool,
-    /// It is the first leg of these.
-    pub(crate) group: Option<Arc<Group>>,
-}
-
-impl Far {
-    /// The same leg, driven by the calling thread's event loop from now on.
-    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
-        // A group shares the leg, which only its last owner can move.
-        let plan = self.group.take().map(|group| group.plan());
-        let stream = self.stream.at_home_here().map_err(|_| Failure::Other)?;
-        let far = Self { stream, ..self };
-        Ok(match plan {
-            Some((stripes, peer)) => far.striped(stripes, 0, &peer),
-            None => far,
-        })
-    }
-
-    /// Sends what the client has said before the transfer begins.
-    pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
-        match &self.group {
-            Some(group) => group.send_first(bytes).await,
-            None => write_all(&self.stream, bytes).await,
-        }
-    }
-
-    /// A leg that stands, straight to the destination.
-    pub(crate) fn standing(
-        (stream, address): (tokio::net::TcpStream, SocketAddr),
-        profile: &Profile,
-        limit: Duration,
-    ) -> Self {
-        Self::new((Leg::plain(stream), address), profile, limit)
-    }
-
-    fn new((stream, address): (Leg, SocketAddr), profile: &Profile, limit: Duration) -> Self {
-        Self {
-            stream,
-            address,
-            mode: profile.mode,
-            peer: None,
-            answer_due: AtomicBool::new(false),
-            limit,
-            patience: Duration::ZERO,
-            replaceable: false,
-            unanswered: AtomicBool::new(false),
-            doubtful: AtomicBool::new(false),
-            beyond: Beyond::default(),
-            cut_off: AtomicBool::new(false),
-            hop: None,
-            is_bare: false,
-            since: Instant::now(),
-            client_heard: AtomicBool::new(false),
-            group: None,
-        }
-    }
-
-    /// The same leg as the first of a group, over which `ahead` bytes of the client have left.
-    fn striped(self, stripes: Stripes, ahead: usize, peer: &Arc<Peer>) -> Self {
-        let group = Group::new(stripes, self.stream.clone(), ahead, peer, self.limit);
-        Self {
-            group: Some(group),
-            ..self
-        }
-    }
-
-    /// A leg to a peer that has been asked and will answer.
-    fn asked(leg: Leg, peer: &Arc<Peer>, limit: Duration, stood: bool, is_bare: bool) -> Self {
-        let address = leg.carrier().peer_addr();
-        let address = address.unwrap_or_else(|| peer.place.last());
-        Self {
-            peer: Some(peer.clone()),
-            answer_due: AtomicBool::new(true),
-            replaceable: stood && is_bare,
-            is_bare,
-            ..Self::new((leg, address), &peer.profile, limit)
-        }
-    }
-
-    /// The same leg for a client that does not wait for an answer.
-    fn unhurried(self, patience: Duration) -> Self {
-        Self { patience, ..self }
-    }
-
-    /// How long the answer that the client gets may wait for bytes from here; `None`: it leaves by
-    /// itself. A peer has waited already: what it had in time came with its answer.
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        let own = match self.peer {
-            Some(_) => Duration::ZERO,
-            None => self.patience,
-        };
-        (!self.patience.is_zero()).then_some(own)
-    }
-
-    /// Whether it stood before it was asked for anything.
-    pub(crate) fn stood_ready(&self) -> bool {
-        self.replaceable
-    }
-
-    /// Whether it was dead before it was asked, for all that can be known, and the request may be
-    /// made again: not a byte of the client has left.
-    pub(crate) fn was_stale(&self) -> bool {
-        self.replaceable && self.unanswered.load(Relaxed) && !self.client_heard.load(Relaxed)
-    }
-
-    /// Whether the peer's answer is still to come.
-    pub(crate) fn owes_answer(&self) -> bool {
-        self.answer_due.load(Relaxed)
-    }
-
-    /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
-    /// answer, and not one byte more. Call it before anything else is read; after the first call it
-    /// does nothing.
-    pub(crate) async fn answer(&self) -> Result<(), Fault> {
-        if !self.answer_due.swap(false, Relaxed) {
-            return Ok(());
-        }
-        let answer = timeout(self.limit, peer::answer(&self.stream)).await;
-        match answer.unwrap_or(Err(Obstacle::Silent(self.limit))) {
-            Ok((answer, cause)) => self.hear(answer, cause),
-            Err(obstacle) => {
-                let closed = matches!(obstacle, Obstacle::Closed(_));
-                self.unanswered.store(closed, Relaxed);
-                // A leg that stood ready may have died by itself: who keeps it ready sees to that.
-                if !closed || !self.replaceable {
-                    self.doubt_peer();
-                }
-                Err(Fault::at(obstacle.failure(), &self.relay_name()))
-            }
-        }
-    }
-
-    fn relay_name(&self) -> String {
-        let name = |peer| relay_name(peer, self.hop.as_ref());
-        self.peer.as_deref().map(name).unwrap_or_default()
-    }
-
-    fn hear(&self, answer: Answer, cause: Option<Cause>) -> Result<(), Fault> {
-        let Answer::Refused { code, detail } = answer else {
-            let others = self.beyond.iter().map(|(_, peer)| peer);
-            for peer in self.peer.iter().chain(others) {
-                peer.is_back();
-            }
-            return Ok(());
-        };
-        match (code, &self.group) {
-            (ErrorCode::UnsupportedMessage, Some(group)) => group.is_unsupported(),
-            (code, _) if peer::is_strange(code) => self.doubt_peer(),
-            _ => {}
-        }
-        let fault = Fault::of_answer((code, detail), cause, &self.relay_name());
-        self.blame(&fault);
-        Err(fault)
-    }
-
-    /// Takes note of a relay that can't be gone on to. Another one's shortage passes.
-    fn blame(&self, fault: &Fault) {
-        let named = |(hop, _): &&(SocketAddr, _)| fault.hop() == Some(*hop);
-        if fault.failure != Failure::Exhausted
-            && let Some((_, peer)) = self.beyond.iter().find(named)
-        {
-            self.cut_off.store(true, Relaxed);
-            peer.is_missed_beyond(fault);
-        }
-    }
-
-    /// Has the peer checked.
-    fn doubt_peer(&self) {
-        let Some(peer) = self.peer.clone() else {
-            return;
-        };
-        self.doubtful.store(true, Relaxed);
-        let (now, limit) = (Instant::now(), self.limit);
-        tokio::spawn(async move { peer.doubt(now, limit).await });
-    }
-
-    /// After a failure: whether a peer of the chain turned out to be down, and the request may be made again by
-    /// another way, because not a byte of the client has left.
-    pub(crate) async fn has_lost_peer(&self) -> bool {
-        let nothing_left = self.is_bare && !self.client_heard.load(Relaxed);
-        match &self.peer {
-            Some(_) if nothing_left && self.cut_off.load(Relaxed) => true,
-            Some(peer) if nothing_left && self.doubtful.load(Relaxed) => {
-                peer.doubt(self.since, self.limit).await
-            }
-            _ => false,
-        }
-    }
-
-    /// What the client has sent since the request, if the request may be made again over one leg.
-    pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
-        self.group.as_ref().and_then(|group| group.take_back())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::Doors;
+    use crate::route::local::ListenAddresses;
 
     fn chain(peers: &[&str]) -> Vec<Arc<Peer>> {
         let peer = |text: &&str| Peer::new(text, text.parse().unwrap(), Arc::default());
@@ -655,7 +360,7 @@ mod tests {
     }
 
     fn way_out(config: &Config, hops: &[&str], destination: &str) -> Result<WayOut, Fault> {
-        let doors = Doors::default();
+        let addresses = ListenAddresses::default();
         let route = Route {
             config,
             ready: &Ready::default(),
@@ -663,7 +368,7 @@ mod tests {
             client: [127, 0, 0, 1].into(),
             asker: None,
             direct_fallback: false,
-            local: LocalAccess::new(false, false, &doors),
+            local: LocalAccess::new(false, false, &addresses),
         };
         route.way_out(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),

@@ -4,9 +4,9 @@
 
 use crate::{
     Relay,
+    admission::victims::{self, Bounds, Holding, Waiting},
     config::networks::network,
     session::{Session, WhyCut},
-    victims::{self, Bounds, Holding, Waiting},
 };
 use longhaul_command::note;
 use serde::Serialize;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An outgoing leg as hyper wants it: the answer of a peer on the way comes first.
+
+use crate::{faults::fault::Fault, leg::shared::Shared, route::far::Far};
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+type Answer = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+
+/// An outgoing leg as hyper wants it: before the first byte is read from it comes the answer of the
+/// peer on the way, if there is one. Writing does not wait for it.
+pub(crate) struct Answered {
+    stream: Shared,
+    answer: Option<Answer>,
+    /// Where a refusal goes.
+    refused: Arc<OnceLock<Fault>>,
+}
+
+impl Answered {
+    pub(crate) fn new(far: Arc<Far>, refused: Arc<OnceLock<Fault>>) -> Self {
+        let stream = Shared {
+            stream: far.stream.clone(),
+            on_bytes: Box::new(|_, _| {}),
+        };
+        Self {
+            stream,
+            answer: Some(Box::pin(async move { far.answer().await })),
+            refused,
+        }
+    }
+}
+
+impl Answered {
+    /// Ready once the answer is there; a refusal is an error.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(answer) = &mut self.answer else {
+            return Poll::Ready(Ok(()));
+        };
+        let outcome = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(outcome.map_err(|fault| {
+            let _ = self.refused.set(fault.clone());
+            io::Error::other(fault)
+        }))
+    }
+}
+
+impl AsyncRead for Answered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_answer(cx))?;
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Answered {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write_vectored(cx, slices) {
+            // A peer that refuses closes: its answer says more than the error.
+            Poll::Ready(Err(error)) => {
+                ready!(self.poll_answer(cx))?;
+                Poll::Ready(Err(error))
+            }
+            polled => polled,
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
