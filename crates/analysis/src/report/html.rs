@@ -9,9 +9,8 @@
 use super::{
     between::{self, Between},
     direction::{self, Amount, Shown},
-    flows, method,
-    output::Finished,
-    quantity,
+    finished::Finished,
+    flows, method, quantity,
     result::Analysis,
     strip::mostly,
 };

@@ -5,7 +5,7 @@
 use super::{
     course::Drawn,
     excerpts,
-    output::Finished,
+    finished::Finished,
     result::{Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint},
 };
 use crate::flow::{

@@ -8,6 +8,7 @@ mod charts;
 mod course;
 mod direction;
 mod excerpts;
+mod finished;
 mod flows;
 mod histogram;
 mod html;
@@ -25,8 +26,8 @@ mod result;
 mod strip;
 
 pub(crate) use direction::{Shown, name as direction_name};
+pub use finished::Finished;
 pub(crate) use html::{STYLE, script};
 pub(crate) use largest::Ranks;
-pub use output::Finished;
 pub(crate) use output::{Output, Plan, Sources, Writer};
 pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, SCHEMA, VantagePoint};

@@ -6,6 +6,7 @@ use super::{
     by_line::ByLine,
     course::Drawn,
     excerpts::{self, marks_max},
+    finished::{COURSES, Finished, RESULT},
     html,
     largest::{Largest, Ranks, drop_course, payload},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
@@ -17,7 +18,6 @@ use crate::flow::{
 };
 use crate::series::{self, Format, Row};
 use anyhow::{Context, Result};
-use longhaul_command::exit::Refusal;
 use longhaul_units::Time;
 use serde::Serialize;
 use serde_json::Serializer;
@@ -45,14 +45,8 @@ const BINS_SUM_MAX: usize = 40 << 10;
 /// Bytes of JSON that are written at once.
 const BUFFER: usize = 1 << 17;
 
-/// What everybody reads.
-const RESULT: &str = "result.json";
 /// Flows beyond those that `result.json` tells.
 const OTHERS: &str = "flows.jsonl";
-/// What the charts are made of.
-const COURSES: &str = "courses.jsonl";
-
-const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
 /// What shall be written.
 #[derive(Debug, Clone)]
@@ -77,17 +71,6 @@ pub(crate) struct Sources {
     pub(crate) vantages: Vec<VantagePoint>,
     /// Flows that were seen at two of them.
     pub(crate) both_ends: Vec<BothEnds>,
-}
-
-/// A result with its charts' data, in the order of its flows.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Finished {
-    /// The result, as it is written to JSON.
-    pub analysis: Analysis,
-    pub(crate) courses: Vec<Drawn>,
-    /// Every bin of the first width, those of a direction in order of time. None if they were not asked for, if
-    /// there are more than that, or of a result that was read back.
-    pub bins: Option<Vec<Row>>,
 }
 
 /// Bins that stay in memory, all of them or none.
@@ -222,10 +205,10 @@ impl Output {
             bins: kept.rows,
         };
         let directory = plan.directory.as_deref();
-        let result = || directory.map_or(Ok(()), |directory| finished.write_result(directory));
+        let result = || directory.map_or(Ok(()), |directory| write_result(&finished, directory));
         let rest = || {
             series.finish()?;
-            directory.map_or(Ok(()), |directory| finished.write_page(directory))
+            directory.map_or(Ok(()), |directory| write_page(&finished, directory))
         };
         match plan.threads {
             1 => result().and_then(|()| rest())?,
@@ -296,42 +279,13 @@ impl Drop for Writer<'_> {
     }
 }
 
-impl Finished {
-    /// Reads back what [`Output::finish`] wrote into `directory`.
-    ///
-    /// # Errors
-    /// A usage refusal if there is nothing that this version reads.
-    pub(crate) fn read(directory: &Path) -> Result<Self> {
-        let text = read_text(&directory.join(RESULT))?;
-        let analysis: Analysis =
-            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT, e))?;
-        if analysis.schema != SCHEMA {
-            let other = format!(
-                "schema {}, and this version reads {SCHEMA}",
-                analysis.schema
-            );
-            return Err(unreadable(directory, RESULT, other));
-        }
-        let lines = read_text(&directory.join(COURSES))?;
-        let courses = lines
-            .lines()
-            .map(serde_json::from_str)
-            .collect::<Result<_, _>>();
-        Ok(Self {
-            analysis,
-            courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
-            bins: None,
-        })
-    }
+fn write_result(finished: &Finished, directory: &Path) -> Result<()> {
+    json_by_line(&directory.join(RESULT), &finished.analysis)
+}
 
-    fn write_result(&self, directory: &Path) -> Result<()> {
-        json_by_line(&directory.join(RESULT), &self.analysis)
-    }
-
-    fn write_page(&self, directory: &Path) -> Result<()> {
-        json_lines(&directory.join(COURSES), &self.courses)?;
-        write_text(&directory.join("report.html"), &html::html(self))
-    }
+fn write_page(finished: &Finished, directory: &Path) -> Result<()> {
+    json_lines(&directory.join(COURSES), &finished.courses)?;
+    write_text(&directory.join("report.html"), &html::html(finished))
 }
 
 /// Two things at once.
@@ -344,18 +298,6 @@ fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         one.and(other)
     })
-}
-
-fn read_text(path: &Path) -> Result<String> {
-    fs::read_to_string(path)
-        .map_err(|error| Refusal::usage(format!("{}: {error}; {WAY_OUT}", path.display())))
-}
-
-fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
-    Refusal::usage(format!(
-        "{}: {why}; {WAY_OUT}",
-        directory.join(name).display()
-    ))
 }
 
 fn write_text(path: &Path, text: &str) -> Result<()> {
@@ -475,7 +417,8 @@ fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
 mod tests {
     use super::*;
     use crate::flow::series::Bin;
-    use crate::report::made_up;
+    use crate::report::{finished::WAY_OUT, made_up};
+    use longhaul_command::exit::Refusal;
 
     fn plan(directory: Option<&Path>) -> Plan {
         Plan {

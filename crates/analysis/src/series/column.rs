@@ -1,8 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The columns of a series: `flow`, `direction`, `time_ns`, and those of a [`Bin`], which the report's
+//! The rows of a series, and its columns: `flow`, `direction`, `time_ns`, and those of a [`Bin`], which the report's
 //! page has too. Names end in units; a value that a bin does not have is empty.
 
 use crate::flow::series::Bin;
+use std::io;
+
+/// One bin of one direction of a flow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// The flow's number in `result.json`.
+    pub flow: u64,
+    /// Data from the client.
+    pub upload: bool,
+    /// Where the bin begins, ns since 1970.
+    pub from_ns: u64,
+    /// The figures of the bin.
+    pub bin: Bin,
+}
+
+/// What turns rows into a file of one format.
+pub(super) trait Encoder: Send {
+    /// Some rows more.
+    fn write(&mut self, rows: &[Row]) -> io::Result<()>;
+
+    /// What is left to write when there are no more.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
 
 /// One quantity of a bin.
 pub(crate) struct Column {

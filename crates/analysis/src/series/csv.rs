@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Series as CSV (RFC 4180, but with LF): nothing in it needs quotes. Time is an integer, ns since 1970.
 
-use super::{
-    Encoder, Row,
-    column::{COLUMNS, direction},
-};
+use super::column::{COLUMNS, Encoder, Row, direction};
 use std::io::{self, BufWriter, Write};
 
 /// A CSV file that is being written.

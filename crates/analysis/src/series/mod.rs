@@ -8,27 +8,16 @@ pub(crate) mod column;
 mod csv;
 mod parquet;
 
-use crate::flow::series::Bin;
+pub use column::Row;
+
 use anyhow::{Context, Result};
+use column::Encoder;
 use longhaul_units::Time;
 use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
 };
-
-/// One bin of one direction of a flow.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
-    /// The flow's number in `result.json`.
-    pub flow: u64,
-    /// Data from the client.
-    pub upload: bool,
-    /// Where the bin begins, ns since 1970.
-    pub from_ns: u64,
-    /// The figures of the bin.
-    pub bin: Bin,
-}
 
 /// A kind of series file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,15 +35,6 @@ impl Format {
             Self::Parquet => "parquet",
         }
     }
-}
-
-/// What turns rows into a file of one format.
-trait Encoder: Send {
-    /// Some rows more.
-    fn write(&mut self, rows: &[Row]) -> io::Result<()>;
-
-    /// What is left to write when there are no more.
-    fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
 /// The series files of an analysis.
@@ -160,6 +140,7 @@ fn cannot_write(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::series::Bin;
 
     /// Rows of two directions, each with another value in every column.
     pub(super) fn rows(count: u64) -> Vec<Row> {

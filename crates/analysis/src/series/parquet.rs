@@ -2,10 +2,7 @@
 //! Series as Parquet. Rows become columns as they come, and these a row group when there are enough.
 //! `time_ns` is a timestamp in UTC; numbers are signed, so that differences of columns are what one expects.
 
-use super::{
-    Encoder, Row,
-    column::{COLUMNS, Column, direction},
-};
+use super::column::{COLUMNS, Column, Encoder, Row, direction};
 use parquet::{
     basic::{Compression, Encoding},
     column::writer::ColumnWriter,

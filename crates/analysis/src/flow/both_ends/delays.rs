@@ -2,13 +2,40 @@
 //! Differences between the times at which two places saw the same packet, and what they are as
 //! delays once the clocks are known.
 
-use super::Bounds;
 use crate::flow::{
     clock_skew::slope_below,
     distribution::Histogram,
     pieces::median,
     record::{DelayBin, DelayCourse, Distribution},
 };
+
+/// What a comparison may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Packets after which one that was seen at one place only is given up, for each place and
+    /// direction. It must be more than are on the way, or lie between the clocks. 120 bytes each at
+    /// worst, when nothing matches.
+    pub packets_max: usize,
+    /// Delays that are kept for their distribution, each way: 16 bytes each. When there are more,
+    /// every second goes.
+    pub samples_max: usize,
+    /// Bins of a course, each way, 40 bytes each; when there are more, they become twice as wide.
+    pub bins_max: usize,
+    /// Width of a bin at first, ns.
+    pub width_ns: u64,
+}
+
+impl Default for Bounds {
+    /// For 10 Gbit/s and 75 ms: at worst 32 MB, when nothing matches.
+    fn default() -> Self {
+        Self {
+            packets_max: 1 << 16,
+            samples_max: 1 << 14,
+            bins_max: 1 << 12,
+            width_ns: 1_000_000,
+        }
+    }
+}
 
 /// Two clocks, each as far off as crystals are sold (100 ppm).
 const SKEW_MAX: f64 = 200e-6;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an analysis found, with its charts' data, and how it is read back from its directory.
+
+use super::{
+    course::Drawn,
+    result::{Analysis, SCHEMA},
+};
+use crate::series::Row;
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use std::{fs, path::Path};
+
+/// What everybody reads.
+pub(super) const RESULT: &str = "result.json";
+/// What the charts are made of.
+pub(super) const COURSES: &str = "courses.jsonl";
+
+pub(super) const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
+
+/// A result with its charts' data, in the order of its flows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Finished {
+    /// The result, as it is written to JSON.
+    pub analysis: Analysis,
+    pub(crate) courses: Vec<Drawn>,
+    /// Every bin of the first width, those of a direction in order of time. None if they were not asked for, if
+    /// there are more than that, or of a result that was read back.
+    pub bins: Option<Vec<Row>>,
+}
+
+impl Finished {
+    /// Reads back what an analysis wrote into `directory`.
+    ///
+    /// # Errors
+    /// A usage refusal if there is nothing that this version reads.
+    pub(crate) fn read(directory: &Path) -> Result<Self> {
+        let text = read_text(&directory.join(RESULT))?;
+        let analysis: Analysis =
+            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT, e))?;
+        if analysis.schema != SCHEMA {
+            let other = format!(
+                "schema {}, and this version reads {SCHEMA}",
+                analysis.schema
+            );
+            return Err(unreadable(directory, RESULT, other));
+        }
+        let lines = read_text(&directory.join(COURSES))?;
+        let courses = lines
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>();
+        Ok(Self {
+            analysis,
+            courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
+            bins: None,
+        })
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path)
+        .map_err(|error| Refusal::usage(format!("{}: {error}; {WAY_OUT}", path.display())))
+}
+
+fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!(
+        "{}: {why}; {WAY_OUT}",
+        directory.join(name).display()
+    ))
+}
