@@ -1,20 +1,87 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the command line asks for, given to who does it.
+//! The process that was called: it lets movers share the bulk if it is asked to, and then has two ends copy whatever is left.
 
 use super::{
-    args::{Args, Command},
-    driver, end, movers, threads, verify,
+    apart,
+    args::command::{Args, Command},
+    config::Config,
+    conversation::{follow::converse, job::Job},
+    end, movers,
+    progress::{hearing::Hearing, record::Record},
+    threads, verify,
 };
+use crate::protocol::order::Task;
+use anyhow::{Context as _, Result, bail};
+use longhaul_command::{note, say};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level::emulate_default_handler,
+};
+use std::time::Instant;
 
 /// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> Result<()> {
     if args.attended {
         threads::begin(end::reports::end_with_standard_input)?;
     }
     match &args.command {
-        Some(Command::Verify(args)) => verify::run(args),
-        Some(Command::Jobs(args)) => movers::jobs::run(args),
+        Some(Command::Verify(args)) => verify::run(&args.dir, args.json),
+        Some(Command::Jobs(args)) => {
+            movers::jobs::run(&args.leases, args.forget.as_deref(), args.json)
+        }
         None if args.end => end::process::run(args.confined),
-        None => driver::run(args),
+        None => copy(&args.config()?),
+    }
+}
+
+fn copy(config: &Config) -> Result<()> {
+    let job = Job::new(config)?;
+    report_interruption()?;
+    let mut hearing = Hearing::new(config, Instant::now());
+    if let Some(side) = config.apart {
+        return finish(config, &apart::run(&job, side, &mut hearing)?);
+    }
+    let shared = match &config.leases {
+        Some(address) => Some(movers::crew::run(&job, address, &mut hearing)?),
+        None => None,
+    };
+    let first = shared.as_ref().map_or(0, |shared| shared.pair);
+    let pair = |number| job.pair(first + number);
+    converse(&job, pair, Task::Whole, &mut hearing)?;
+    if let Some(shared) = shared {
+        shared.forget();
+    }
+    finish(config, &hearing.conclude())
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP print a line on standard error before they end the process, as they would
+/// without it: the caller sees the signal.
+///
+/// # Errors
+/// No descriptors or threads are left.
+fn report_interruption() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
+    threads::begin(move || {
+        for signal in signals.forever() {
+            // The progress display leaves the cursor behind its last line.
+            note!(
+                "\nlonghaul: interrupted: what has arrived stays, and the same command copies the rest"
+            );
+            let _ended = emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
+}
+
+fn finish(config: &Config, record: &Record) -> Result<()> {
+    match (config.json, config.quiet) {
+        (true, _) => say!("{}", serde_json::to_string(record)?),
+        (false, false) => say!("{record}"),
+        (false, true) => {}
+    }
+    match record.failed {
+        0 => Ok(()),
+        failed => bail!("{failed} could not be copied"),
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What longhauls on two hosts say to each other, and what both know of it: below `copy` and `site`, which speak it.
 //!
-//! A driver tells an end what to do ([`order`]) and hears from it ([`report`]); the two ends of a copy exchange messages
-//! ([`message`]) and blocks ([`block`]). Who comes to a site by its [`address`] shows a [`token`] before that
-//! ([`admission`]).
+//! A driver tells an end what to do (`order`) and hears from it (`report`); the two ends of a copy exchange messages
+//! ([`message`]) and blocks ([`block`]). Who comes to a site by its `address` shows a `token` before that
+//! (`admission`).
 
 pub(crate) mod address;
 pub(crate) mod admission;

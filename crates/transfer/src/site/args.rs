@@ -7,7 +7,7 @@ use super::{
     keys::{certificate::Certificate, state::State},
 };
 use crate::{
-    copy::{keyring::Keyring, place::Place},
+    copy::{conversation::keyring::Keyring, place::Place},
     protocol::{address::PORT, options::Ports},
 };
 use anyhow::Result;
@@ -42,52 +42,52 @@ pub struct Args {
 
     /// A directory to read and write, and what it is called; repeatable
     #[arg(long, value_name = "NAME=DIR", required_unless_present = "export_ro")]
-    pub(super) export: Vec<Named>,
+    export: Vec<Named>,
 
     /// A directory that may only be read; repeatable
     #[arg(long, value_name = "NAME=DIR")]
-    pub(super) export_ro: Vec<Named>,
+    export_ro: Vec<Named>,
 
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
-    pub(super) listen: SocketAddr,
+    listen: SocketAddr,
 
     /// Offer the exports over HTTP and WebDAV here, too, on a loopback address
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(super) http: Option<SocketAddr>,
+    http: Option<SocketAddr>,
 
     /// Offer them over HTTPS here, with the site's own key unless --certificate says otherwise
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(super) https: Option<SocketAddr>,
+    https: Option<SocketAddr>,
 
     /// For --https: a certificate, those that vouch for it, and its key, in PEM; a file that nobody else may read
     #[arg(long, value_name = "FILE", requires = "https")]
-    pub(super) certificate: Option<PathBuf>,
+    certificate: Option<PathBuf>,
 
     /// Copy what is in an export to another site, whenever something is new; repeatable. The token for that site is
     /// where longhaul copy looks for it
     #[arg(long, value_name = "NAME=longhaul://SITE/EXPORT")]
-    pub(super) mirror: Vec<Named>,
+    mirror: Vec<Named>,
 
     /// How often a mirrored export is looked through for what came by other ways than this site
     #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub(super) mirror_every: Time,
+    mirror_every: Time,
 
     /// Remove at the other site, too, what is gone from a mirrored export
     #[arg(long, requires = "mirror")]
-    pub(super) mirror_delete: bool,
+    mirror_delete: bool,
 
     /// Ports for data, on the address that the client reached; a copy takes one [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
-    pub(super) ports: Option<Ports>,
+    ports: Option<Ports>,
 
     /// Copies at once, 1 to 256; each is a process that costs 4 MiB and its socket's buffers for each of its streams
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(super) copies_max: u16,
+    copies_max: u16,
 
     /// Run as root, although setuid files and devices may then be copied in
     #[arg(long)]
-    pub(super) as_root: bool,
+    as_root: bool,
 
     /// Where the key and the tokens are [default: the environment's STATE_DIRECTORY, or
     /// ~/.local/state/longhaul/site]
@@ -96,7 +96,7 @@ pub struct Args {
 
     /// Print what happens as JSON objects, one a line
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 
     /// Serve the listener that is standard input, for the site that has started this
     #[arg(long, hide = true)]
@@ -220,9 +220,9 @@ pub(super) enum TokenCommand {
 
 /// A name and a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) name: String,
-    pub(super) directory: PathBuf,
+struct Named {
+    name: String,
+    directory: PathBuf,
 }
 
 impl FromStr for Named {

@@ -3,7 +3,7 @@
 //!
 //! A site listens (`daemon`), lets in who has a token (`visit`), and starts an end of `longhaul copy` for each,
 //! confined to the directory that was asked for (`Confinement`); from then on it passes bytes on
-//! (`bridge`). `longhaul copy` comes in by `copy::client`. The same directories are there for HTTP clients (`http`),
+//! (`bridge`). `longhaul copy` comes in by `copy::conversation::site`. The same directories are there for HTTP clients (`http`),
 //! and copied on to other sites (`mirror`).
 
 mod account;

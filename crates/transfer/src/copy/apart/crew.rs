@@ -2,9 +2,10 @@
 //! All shares of a copy, as they are shown together.
 
 use super::teller::{Said, Told};
-use crate::copy::{
+use crate::copy::progress::{
     hearing::{Hearing, Listener as _},
-    standing::{Record, Standing},
+    record::Record,
+    standing::Standing,
 };
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},

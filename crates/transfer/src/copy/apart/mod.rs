@@ -9,12 +9,13 @@ mod union;
 
 use crate::{
     copy::{
-        args::Apart,
-        driver::converse,
-        hearing::Hearing,
-        job::{Job, Pair},
-        sharing,
-        standing::Record,
+        config::Apart,
+        conversation::{
+            follow::converse,
+            job::{Job, Pair},
+            sharing,
+        },
+        progress::{hearing::Hearing, record::Record},
         threads,
     },
     protocol::order::{Pass, Task},
@@ -56,14 +57,14 @@ pub(super) fn run(job: &Job<'_>, side: Apart, hearing: &mut Hearing) -> Result<R
 }
 
 fn allow(job: &Job<'_>, side: Apart) -> Result<()> {
-    let sources = job.sources.first().map_or(0, Vec::len);
-    let targets = job.target.len();
+    let sources = job.config.sources.first().map_or(0, Vec::len);
+    let targets = job.config.target.len();
     let why = match side {
         Apart::Target if targets < 2 => "--apart target wants several hosts to copy to: b1,b2:PATH",
         Apart::Source if sources < 2 => {
             "--apart source wants several hosts to copy from: a1,a2:PATH"
         }
-        Apart::Source if job.args.delete => {
+        Apart::Source if job.config.delete => {
             "no host of --apart source knows what the others have, so nothing can be deleted: leave --delete out"
         }
         Apart::Both if sources < 2 || sources != targets => {
@@ -76,8 +77,8 @@ fn allow(job: &Job<'_>, side: Apart) -> Result<()> {
 
 fn shares(job: &Job<'_>, side: Apart) -> Vec<Share> {
     let hosts = match side {
-        Apart::Target => job.target.len(),
-        Apart::Source | Apart::Both => job.sources.first().map_or(0, Vec::len),
+        Apart::Target => job.config.target.len(),
+        Apart::Source | Apart::Both => job.config.sources.first().map_or(0, Vec::len),
     };
     let ranks = job.target_ranks();
     let task = |host: usize| match side {
@@ -86,7 +87,7 @@ fn shares(job: &Job<'_>, side: Apart) -> Vec<Share> {
         Apart::Target => Task::Spread(Placement {
             host: ranks[host],
             hosts: hosts as u16,
-            stripe: job.args.stripe.map(longhaul_units::Bytes::get),
+            stripe: job.config.stripe.map(longhaul_units::Bytes::get),
         }),
     };
     let share = |host| Share {
@@ -155,7 +156,7 @@ fn all_done(failed: Vec<(String, anyhow::Error)>, all: usize, crew: &Crew<'_>) -
 
 /// Directories get their metadata when nobody writes in them any more.
 fn gather_last(job: &Job<'_>, crew: &mut Crew<'_>) -> Result<()> {
-    for host in 0..job.sources.first().map_or(0, Vec::len) {
+    for host in 0..job.config.sources.first().map_or(0, Vec::len) {
         crew.pass(host);
         let task = Task::Gather(Pass::Last);
         // What it refuses now it did not refuse before anything was touched.

@@ -2,7 +2,7 @@
 //! What is said of one share, told to who hears of all.
 
 use crate::{
-    copy::{hearing::Listener, patience::Gain},
+    copy::progress::{hearing::Listener, patience::Gain},
     protocol::{
         order::Role,
         report::{Progress, Report},

@@ -7,8 +7,8 @@
 
 use crate::{
     copy::{
-        hearing::{Hearing, Listener as _},
-        job::Job,
+        conversation::job::Job,
+        progress::hearing::{Hearing, Listener as _},
     },
     protocol::{
         order::{Role, Task},
@@ -28,7 +28,7 @@ use std::{
 struct Survey {
     /// The host, as it was given.
     name: String,
-    far: crate::copy::far::Far,
+    far: crate::copy::conversation::far::Far,
     ready: VecDeque<Found>,
     shares: Vec<Share>,
     over: bool,
@@ -43,7 +43,7 @@ type Pieces = Vec<(usize, Found)>;
 /// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different things of one
 /// name.
 pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
-    let hosts = 0..job.sources.first().map_or(0, Vec::len);
+    let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
     let begin = |host| {
         let survey = Survey::begin(job, host);
         survey.map_err(|error| error.context(job.source_name(host)))

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A conversation about extents: its ends stay, and get another extent before they are done with the last.
 
-use super::{POLL_EVERY, Said, TICK, holding::Holding, mover::Mover, work::Work};
+use super::{
+    leases::Holding,
+    mover::{Mover, POLL_EVERY, Said, TICK},
+    work::Work,
+};
 use crate::{
-    copy::{
+    copy::conversation::{
         far::Far,
-        hearing::{Ending, LAST_WORDS},
-        job::Met,
+        follow::LAST_WORDS,
+        meeting::{Ending, Met},
     },
     protocol::{
         order::{Extent, Role, Task, Word},

@@ -10,30 +10,6 @@ use longhaul_units::{Bytes, Time};
 use serde::Serialize;
 use std::fmt;
 
-const EXAMPLES: &str = "\
-Examples:
-  longhaul copy jobs --leases postgresql://longhaul@db/longhaul
-      which copies movers share there, how far they are, and who is at them
-  longhaul copy jobs --leases @/etc/longhaul/leases --forget 5f0c2a91
-      one that nobody will end: its movers stop, what has arrived stays";
-
-/// Lists the copies that movers share through a database.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// The database, postgresql://USER@HOST/NAME, or @FILE whose first line says so
-    #[arg(long, value_name = "URL")]
-    leases: String,
-
-    /// Remove this one, by its number in the list
-    #[arg(long, value_name = "NUMBER")]
-    forget: Option<String>,
-
-    /// Print JSON objects, one a line
-    #[arg(long)]
-    json: bool,
-}
-
 /// A job as it is shown.
 #[derive(Debug, Serialize)]
 struct Shown {
@@ -50,13 +26,13 @@ struct Shown {
     movers: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let board = open(&args.leases)?;
+pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> {
+    let board = open(leases)?;
     let jobs = board.jobs()?;
-    let Some(number) = &args.forget else {
-        return jobs.iter().try_for_each(|job| show(&board, job, args.json));
+    let Some(number) = forget else {
+        return jobs.iter().try_for_each(|job| show(&board, job, json));
     };
-    match jobs.iter().find(|job| hex(job) == *number) {
+    match jobs.iter().find(|job| hex(job) == number) {
         Some(job) => board.forget(job.job).map(drop).map_err(Into::into),
         None => Err(Refusal::usage(format!(
             "{number}: no job of {} has this number (without --forget all are listed)",

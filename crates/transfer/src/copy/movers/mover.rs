@@ -2,14 +2,18 @@
 //! A mover: it takes extents, and has a pair of ends copy them, until nothing is left.
 
 use super::{
-    Said, TICK,
-    holding::Holding,
+    leases::Holding,
     work::{Shared, Work, wrong},
 };
-use crate::copy::{
-    hearing::Ending,
-    job::{Job, Pair},
-    patience::Patience,
+use crate::{
+    copy::{
+        conversation::{
+            job::{Job, Pair},
+            meeting::Ending,
+        },
+        progress::patience::Patience,
+    },
+    protocol::{order::Role, report::Progress},
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
@@ -26,6 +30,23 @@ use std::{
 /// Between two looks whether there is something to take.
 const POLL: Duration = Duration::from_secs(1);
 
+/// How long nothing is heard before it is looked whether a lease is to be renewed.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+
+/// Between two looks whether there is more.
+pub(super) const POLL_EVERY: Duration = Duration::from_secs(1);
+
+/// What a mover tells.
+pub(super) enum Said {
+    Progress(usize, Role, Box<Progress>),
+    /// It has brought an extent.
+    Done(usize),
+    /// Its next conversation counts from 0.
+    Again(usize),
+    Note(String),
+}
+
+/// One of them.
 pub(super) struct Mover<'a> {
     pub(super) job: &'a Job<'a>,
     /// Its own connection.
@@ -95,7 +116,7 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn ttl(&self) -> Duration {
-        Duration::from_nanos(self.job.args.lease_time.as_nanos())
+        Duration::from_nanos(self.job.config.lease_time.as_nanos())
     }
 
     /// Until nothing is left to do, or this one can't.

@@ -2,7 +2,8 @@
 //! A copy as the database has it: a job whose first extent is to plan the others.
 
 use crate::{
-    copy::{job::Job, place::Place},
+    copy::config::Config,
+    copy::{conversation::job::Job, place::Place},
     protocol::order::{Content, Extent},
 };
 use anyhow::Result;
@@ -44,7 +45,7 @@ impl Shared {
     /// The job of this command: whoever gives it, wherever, shares the same.
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
         let board = open(address)?;
-        let spec = postcard::to_stdvec(&Spec::of(job))?;
+        let spec = postcard::to_stdvec(&Spec::of(job.config))?;
         let first = NewExtent {
             key: b"plan".to_vec(),
             body: postcard::to_stdvec(&Work::Plan)?,
@@ -93,20 +94,19 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    fn of(job: &Job<'_>) -> Self {
-        let args = job.args;
+    fn of(config: &Config) -> Self {
         Self {
-            sources: job
+            sources: config
                 .sources
                 .iter()
                 .map(|source| SharedPlace::of(source))
                 .collect(),
-            target: SharedPlace::of(&job.target),
-            rules: args.patterns.rules.clone(),
-            update: args.update,
-            one_file_system: args.one_file_system,
-            extent: args.extent.map(longhaul_units::Bytes::get),
-            preserve: job.preserve(),
+            target: SharedPlace::of(&config.target),
+            rules: config.rules.clone(),
+            update: config.update,
+            one_file_system: config.one_file_system,
+            extent: config.extent.map(longhaul_units::Bytes::get),
+            preserve: config.preserve.clone(),
         }
     }
 

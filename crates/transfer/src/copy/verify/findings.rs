@@ -2,7 +2,7 @@
 //! What is said of a tree: each finding as it comes, how far it is, and the totals.
 
 use super::files::{Found, What};
-use crate::copy::plan::with_path;
+use crate::copy::progress::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::say;

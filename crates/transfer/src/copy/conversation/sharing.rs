@@ -16,7 +16,7 @@ use longhaul_command::exit::Refusal;
 use rustix::rand::GetRandomFlags;
 
 /// Refuses a directory that the hosts do not share: each would get some of the data, and none all of it.
-pub(super) fn must_be_shared(job: &Job<'_>) -> Result<()> {
+pub(crate) fn must_be_shared(job: &Job<'_>) -> Result<()> {
     let Some((first, blind)) = find(job, false)? else {
         return Ok(());
     };
@@ -27,7 +27,7 @@ pub(super) fn must_be_shared(job: &Job<'_>) -> Result<()> {
 }
 
 /// Refuses one that some of them share: two would keep their shares in one place.
-pub(super) fn must_be_apart(job: &Job<'_>) -> Result<()> {
+pub(crate) fn must_be_apart(job: &Job<'_>) -> Result<()> {
     let Some((first, seeing)) = find(job, true)? else {
         return Ok(());
     };
@@ -38,8 +38,8 @@ pub(super) fn must_be_apart(job: &Job<'_>) -> Result<()> {
 }
 
 /// Refuses source hosts of which one has other things than another: each would bring some of its own, and none all of it.
-pub(super) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
-    let hosts = job.sources.first().map_or(0, Vec::len);
+pub(crate) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
+    let hosts = job.config.sources.first().map_or(0, Vec::len);
     if hosts < 2 {
         return Ok(());
     }
@@ -62,7 +62,7 @@ pub(super) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
 /// asked: its conversation will not get far either.
 fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
     let number = random()?;
-    let hosts = 0..job.target.len();
+    let hosts = 0..job.config.target.len();
     let sources = match hosts.len() {
         1 => Sources::default(),
         _ => locate(job),
@@ -97,7 +97,7 @@ fn locate(job: &Job<'_>) -> Sources {
 
 /// Where they are on each host that can be reached now.
 fn located<'a>(job: &'a Job<'_>) -> impl Iterator<Item = (usize, Sources)> + 'a {
-    let hosts = 0..job.sources.first().map_or(0, Vec::len);
+    let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
     hosts.filter_map(|host| {
         let mut far = job.alone(job.pair_of(host, 0), Role::Source, Task::Locate);
         match far.as_mut().ok()?.report() {

@@ -21,8 +21,8 @@ const KINDS: [(&str, Kind, &str); 2] = [
 ];
 
 #[derive(Debug, Default)]
-pub(super) struct Patterns {
-    pub(super) rules: Vec<Rule>,
+pub(crate) struct Patterns {
+    pub(crate) rules: Vec<Rule>,
 }
 
 impl Args for Patterns {

@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul copy`, as typed.
 
-use super::{patterns::Patterns, preserved::Preserved};
+use super::{
+    patterns::Patterns,
+    preserved::Preserved,
+    subcommands::{Jobs, Verify},
+    values::{extent, lease_time, limit, silence},
+};
 use crate::{
+    copy::{
+        config::{Apart, Config},
+        place::Place,
+    },
     protocol::options::{Pace, Ports, Streams, Switch, Transport},
     transport::carrier::udt_control,
 };
+use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
 use longhaul_units::{BitRate, Bytes, Time};
-use std::{ffi::OsString, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,11 +40,11 @@ Examples:
       whether everything is still as it was copied";
 
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Read what was copied into a directory, and compare it with the hashes kept there; the source is not needed
-    Verify(crate::copy::verify::Args),
+    Verify(Verify),
     /// List the copies that movers share through a database
-    Jobs(crate::copy::movers::jobs::Args),
+    Jobs(Jobs),
 }
 
 /// Copies files over many connections at once, and goes on where an interrupted copy was.
@@ -45,77 +56,77 @@ pub(super) enum Command {
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
-    pub(super) command: Option<Command>,
+    pub(crate) command: Option<Command>,
 
     /// What to copy, and last where to
     #[arg(value_name = "PLACE", required_unless_present = "end", num_args = 1..)]
-    pub(super) places: Vec<OsString>,
+    places: Vec<OsString>,
 
     /// Connections that carry data, 1 to 256, or auto: as many as make it faster, 4 to 64; each costs either end 4 MiB and
     /// its socket's buffers
     #[arg(long, value_name = "N", default_value = "auto")]
-    pub(super) streams: Streams,
+    streams: Streams,
 
     /// Space packets evenly: auto (by the window and the round trip), off, or at most this rate in all
     #[arg(long, value_name = "RATE", default_value = "auto")]
-    pub(super) pace: Pace,
+    pace: Pace,
 
     /// Congestion control of the connections that carry data, as bbr or lh_hstcp [default: the sending host's]; with
     /// --transport udt native or bbr [default: bbr]
     #[arg(long, value_name = "NAME")]
-    pub(super) cc: Option<String>,
+    cc: Option<String>,
 
     /// What connections that carry data go over: tcp, or udt where the hosts' TCP can't fill a long path (UDP of the
     /// same port; always paced; up to 48 MB at either end for each)
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]
-    pub(super) transport: Transport,
+    transport: Transport,
 
     /// Send at most this rate, shared with all copies of this user from this host that have a limit; 100kbit at the least
     #[arg(long, value_name = "RATE", value_parser = limit)]
-    pub(super) limit: Option<BitRate>,
+    limit: Option<BitRate>,
 
     /// Encrypt the data: on, or off where the network is trusted. Both ends are authenticated and all else is encrypted
     /// either way [default: on; off from here to here]
     #[arg(long, value_name = "SWITCH")]
-    pub(super) encrypt: Option<Switch>,
+    encrypt: Option<Switch>,
 
     /// Hash the data, so that damage on its way is found and `verify` can look later: on, or off where both ends are
     /// trusted more than the processor is fast
     #[arg(long, value_name = "SWITCH", default_value = "on")]
-    pub(super) hash: Switch,
+    hash: Switch,
 
     /// Give a connection up when the other end has not answered for so long, 1s to 1h; it is opened anew
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = silence)]
-    pub(super) silence: u32,
+    silence: u32,
     /// Only say what would be made, changed and removed at the target
     #[arg(long, short = 'n')]
-    pub(super) dry_run: bool,
+    dry_run: bool,
 
     /// Compare files of one size by their contents, which both sides read, instead of by their times
     #[arg(long)]
-    pub(super) checksum: bool,
+    checksum: bool,
 
     /// Remove below the copied directories what the source does not have
     #[arg(long)]
-    pub(super) delete: bool,
+    delete: bool,
 
     /// Leave files alone that are newer at the target
     #[arg(long)]
-    pub(super) update: bool,
+    update: bool,
 
     /// Leave out what is in directories on which another file system is mounted
     #[arg(long, short = 'x')]
-    pub(super) one_file_system: bool,
+    one_file_system: bool,
 
     #[command(flatten)]
-    pub(super) patterns: Patterns,
+    patterns: Patterns,
 
     #[command(flatten)]
-    pub(super) preserved: Preserved,
+    preserved: Preserved,
 
     /// Ports for data on the side that is connected to [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
-    pub(super) ports: Option<Ports>,
+    ports: Option<Ports>,
 
     /// What reaches the other host: a program and its options, divided at spaces
     #[arg(
@@ -123,95 +134,119 @@ pub struct Args {
         value_name = "COMMAND",
         default_value = "ssh -o ServerAliveInterval=15"
     )]
-    pub(super) ssh: String,
+    ssh: String,
 
     /// longhaul on the other host
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    pub(super) remote_program: String,
+    remote_program: String,
 
     /// The token for longhaul://SITE, first in this file [default: the environment's LONGHAUL_TOKEN, or
     /// ~/.config/longhaul/sites.toml]
     #[arg(long, value_name = "FILE")]
-    pub(super) token_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
 
     /// Share the work with other movers through this PostgreSQL database, postgresql://USER@HOST/NAME, or @FILE whose first line
     /// says so: hosts of one side, a1,a2:PATH, and other processes with the same command. DST is a directory then
     #[arg(long, value_name = "URL", conflicts_with_all = ["dry_run", "checksum"])]
-    pub(super) leases: Option<String>,
+    leases: Option<String>,
 
     /// Pairs of a source and a target at work at the same time, 1 to 64, over the hosts in turn [default: as many as the side
     /// with more hosts has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
-    pub(super) movers: Option<u8>,
+    movers: Option<u8>,
 
     /// Hosts before a path, as a1,a2:PATH, have no file system in common: each has a share of what is there, on disks of its own. target
     /// spreads what is copied over them, large files in stripes; source brings it together again; both copies each share to the host of
     /// the same place in the other list. DST is a directory then
     #[arg(long, value_name = "SIDE", conflicts_with_all = ["leases", "dry_run", "checksum"])]
-    pub(super) apart: Option<Apart>,
+    apart: Option<Apart>,
 
     /// Bytes of a large file that lie together on one host, with --apart target: 16MB to 64GB [default: a 1024th of a file, 64 MiB to
     /// 64 GiB]
     #[arg(long, value_name = "SIZE", value_parser = extent, requires = "apart")]
-    pub(super) stripe: Option<Bytes>,
+    stripe: Option<Bytes>,
 
     /// What one mover takes at a time: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
     #[arg(long, value_name = "SIZE", value_parser = extent, requires = "leases")]
-    pub(super) extent: Option<Bytes>,
+    extent: Option<Bytes>,
 
     /// How long after its last word a mover's work goes to others, 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease_time, requires = "leases")]
-    pub(super) lease_time: Time,
+    lease_time: Time,
 
     /// Print one JSON object about the copy at its end
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 
     /// With --json: one a second while it goes on, too, {"progress": …}
     #[arg(long, requires = "json")]
-    pub(super) progress: bool,
+    progress: bool,
 
     /// Say nothing but what goes wrong
     #[arg(long, short)]
-    pub(super) quiet: bool,
+    quiet: bool,
 
     /// Be one end of a copy, for whoever speaks on standard input
     #[arg(long, hide = true)]
-    pub(super) end: bool,
+    pub(crate) end: bool,
 
     /// End when standard input does: whoever started it is gone
     #[arg(long, hide = true)]
-    pub(super) attended: bool,
+    pub(crate) attended: bool,
 
     /// Hear first what may be touched
     #[arg(long, hide = true, requires = "end")]
-    pub(super) confined: bool,
-}
-
-/// Which side's hosts keep a share each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Apart {
-    Source,
-    Target,
-    Both,
-}
-
-impl FromStr for Apart {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "source" => Ok(Self::Source),
-            "target" => Ok(Self::Target),
-            "both" => Ok(Self::Both),
-            _ => Err("want source, target or both".to_owned()),
-        }
-    }
+    pub(crate) confined: bool,
 }
 
 impl Args {
+    /// What stands after the check.
+    pub(crate) fn config(&self) -> Result<Config> {
+        self.check_transport().map_err(Refusal::usage)?;
+        self.check_places().map_err(Refusal::usage)?;
+        let places = self.places.iter().map(|text| Place::parse_shared(text));
+        let mut sources: Vec<Vec<Place>> = places.collect::<Result<_>>()?;
+        let target = sources.pop().context("no target")?;
+        // What a site sends is somebody else's, unless the user says otherwise.
+        let of_site = sources.iter().flatten().any(|place| place.site().is_some());
+        let config = Config {
+            sources,
+            target,
+            streams: self.streams,
+            pace: self.pace,
+            congestion_control: self.cc.clone(),
+            transport: self.transport,
+            limit: self.limit,
+            encrypt: self.encrypt,
+            hash: self.hash,
+            silence: self.silence,
+            dry_run: self.dry_run,
+            checksum: self.checksum,
+            delete: self.delete,
+            update: self.update,
+            one_file_system: self.one_file_system,
+            rules: self.patterns.rules.clone(),
+            preserve: self.preserved.preserve(of_site),
+            ports: self.ports,
+            ssh: self.ssh.clone(),
+            remote_program: self.remote_program.clone(),
+            token_file: self.token_file.clone(),
+            leases: self.leases.clone(),
+            movers: self.movers,
+            apart: self.apart,
+            stripe: self.stripe,
+            extent: self.extent,
+            lease_time: self.lease_time,
+            json: self.json,
+            progress: self.progress,
+            quiet: self.quiet,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
     /// There is a source and a target, and no command behind options, where clap takes it for a place.
-    pub(super) fn check_places(&self) -> Result<(), String> {
+    fn check_places(&self) -> Result<(), String> {
         let first = self.places.first().and_then(|place| place.to_str());
         match first {
             Some(name @ ("jobs" | "verify")) => Err(format!(
@@ -225,7 +260,7 @@ impl Args {
     }
 
     /// UDT has a rate control of its own, which spaces all packets.
-    pub(super) fn check_transport(&self) -> Result<(), &'static str> {
+    fn check_transport(&self) -> Result<(), &'static str> {
         match (self.transport, self.cc.as_deref(), self.pace) {
             (Transport::Tcp, ..) => Ok(()),
             (_, Some(cc), ..) if udt_control(cc).is_none() => {
@@ -233,145 +268,6 @@ impl Args {
             }
             (_, _, Pace::Auto) => Ok(()),
             _ => Err("--transport udt has a pace of its own: --limit bounds it, --pace does not"),
-        }
-    }
-}
-
-impl FromStr for Transport {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "tcp" => Ok(Self::Tcp),
-            "udt" => Ok(Self::Udt),
-            _ => Err("want tcp or udt".to_owned()),
-        }
-    }
-}
-
-/// The most streams that may be asked for.
-const STREAMS_MAX: u16 = 256;
-
-impl FromStr for Streams {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = || text.parse().ok().filter(|n| (1..=STREAMS_MAX).contains(n));
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => number()
-                .map(Self::Exactly)
-                .ok_or_else(|| format!("want auto or 1 to {STREAMS_MAX}")),
-        }
-    }
-}
-
-/// Below that a window of ten segments lasts seconds.
-const PACE_MIN: u64 = 100_000;
-
-impl FromStr for Pace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "off" => Ok(Self::Off),
-            _ => match text.parse::<BitRate>() {
-                Ok(rate) if rate.bits() >= PACE_MIN => Ok(Self::Rate(rate.bits())),
-                Ok(_) => Err("want auto, off or a rate of 100kbit or more, as 900mbit".to_owned()),
-                Err(error) => Err(format!("{error}; want auto, off or a rate")),
-            },
-        }
-    }
-}
-
-fn limit(text: &str) -> Result<BitRate, String> {
-    let rate = text.parse::<BitRate>().map_err(|error| error.to_string())?;
-    let rate = Some(rate).filter(|rate| rate.bits() >= PACE_MIN);
-    rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
-}
-
-fn extent(text: &str) -> Result<Bytes, String> {
-    let size = text.parse::<Bytes>().ok();
-    let allowed = 16_000_000..=longhaul_scheduling::extents::EXTENT_MAX;
-    let size = size.filter(|size| allowed.contains(&size.get()));
-    size.ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
-}
-
-fn lease_time(text: &str) -> Result<Time, String> {
-    let time = text.parse::<Time>().ok();
-    let allowed = Time::from_secs(2)..=Time::from_secs(3600);
-    let time = time.filter(|time| allowed.contains(time));
-    time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
-}
-
-/// In milliseconds.
-fn silence(text: &str) -> Result<u32, String> {
-    let time = text.parse::<Time>().ok();
-    let allowed = Time::from_secs(1)..=Time::from_secs(3600);
-    let time = time.filter(|time| allowed.contains(time));
-    let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
-    millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
-}
-
-impl FromStr for Switch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "on" => Ok(Self::On),
-            "off" => Ok(Self::Off),
-            _ => Err("want on or off".to_owned()),
-        }
-    }
-}
-
-impl FromStr for Ports {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
-        match (port(first), port(last)) {
-            (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(
-                "want a port or two with a hyphen between, 1 to 65535, the smaller first"
-                    .to_owned(),
-            ),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_words_are_told_apart() {
-        assert_eq!("auto".parse(), Ok(Streams::Auto));
-        assert_eq!("256".parse(), Ok(Streams::Exactly(256)));
-        assert!("0".parse::<Streams>().is_err() && "257".parse::<Streams>().is_err());
-        assert_eq!("off".parse(), Ok(Pace::Off));
-        assert_eq!("900mbit".parse(), Ok(Pace::Rate(900_000_000)));
-        assert!("10kbit".parse::<Pace>().is_err() && "fast".parse::<Pace>().is_err());
-    }
-
-    #[test]
-    fn silence_has_bounds() {
-        assert_eq!(silence("1500ms"), Ok(1500));
-        assert_eq!(silence("3600s"), Ok(3_600_000));
-        for text in ["999ms", "3601s", "soon", ""] {
-            assert!(silence(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn ports_are_one_or_a_range() {
-        let ports = |text: &str| Ports::from_str(text).ok().map(|p| (p.first, p.last));
-        assert_eq!(ports("7000"), Some((7000, 7000)));
-        assert_eq!(ports("7000-7100"), Some((7000, 7100)));
-        for text in ["0", "7100-7000", "70000", "a-b", ""] {
-            assert_eq!(ports(text), None, "{text}");
         }
     }
 }

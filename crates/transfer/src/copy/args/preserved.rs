@@ -5,7 +5,7 @@ use longhaul_store::{chmod::Chmod, preserve::Preserve};
 
 /// What a copy takes over besides data and names.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Preserved {
+pub(crate) struct Preserved {
     /// Leave owner and group as the target makes them
     #[arg(long)]
     no_owner: bool,
@@ -37,7 +37,7 @@ pub(super) struct Preserved {
 
 impl Preserved {
     /// `of_site`: a site sends it.
-    pub(super) fn preserve(&self, of_site: bool) -> Preserve {
+    pub(crate) fn preserve(&self, of_site: bool) -> Preserve {
         let safe = self.safe || of_site && !self.trust_source;
         Preserve {
             owner: !(safe || self.no_owner),

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a conversation brought that those before it did not.
 #[derive(Debug, Default)]
-pub(super) struct Gain {
+pub(crate) struct Gain {
     /// Bytes and entries that became durable.
     durable: u64,
     /// Entries that came to their end well, whatever for, and the most that did in a conversation before.
@@ -27,19 +27,19 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    pub(super) fn hear(&mut self, role: Role, progress: &Progress) {
+    pub(crate) fn hear(&mut self, role: Role, progress: &Progress) {
         match role {
             Role::Source => self.settled = progress.same + progress.made + progress.left_out,
             Role::Target => self.durable = progress.durable + progress.made,
         }
     }
 
-    pub(super) fn so_far(&self) -> u64 {
+    pub(crate) fn so_far(&self) -> u64 {
         self.durable + self.settled.saturating_sub(self.furthest)
     }
 
     /// Another conversation begins.
-    pub(super) fn again(&mut self) {
+    pub(crate) fn again(&mut self) {
         let furthest = self.furthest.max(self.settled);
         *self = Self {
             furthest,
@@ -50,7 +50,7 @@ impl Gain {
 
 /// What is left of it.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// When that one broke. What went well before, however long and with whatever gain, is nobody's loss.
     since: Option<Instant>,
     losses: usize,
@@ -58,7 +58,7 @@ pub(super) struct Patience {
 
 impl Patience {
     /// A conversation broke, maybe after it had gained something: how long to wait before the next; `None` is never.
-    pub(super) fn lose(&mut self, gained: bool, now: Instant) -> Option<Duration> {
+    pub(crate) fn lose(&mut self, gained: bool, now: Instant) -> Option<Duration> {
         if gained {
             *self = Self::default();
         }

@@ -3,7 +3,7 @@
 
 use super::{mover::Mover, work::new_extent};
 use crate::{
-    copy::hearing::Ending,
+    copy::conversation::meeting::Ending,
     protocol::{
         order::{Content, Extent, Role, Task},
         report::{Found, Report},
@@ -46,9 +46,9 @@ impl Mover<'_> {
         planned
     }
 
-    fn survey(&self, held: &mut crate::copy::movers::holding::Holding<'_>) -> Result<Ending> {
+    fn survey(&self, held: &mut crate::copy::movers::leases::Holding<'_>) -> Result<Ending> {
         let mut planner = Planner {
-            extent: self.job.args.extent.map(longhaul_units::Bytes::get),
+            extent: self.job.config.extent.map(longhaul_units::Bytes::get),
             gathered: BTreeMap::new(),
             ready: Vec::new(),
         };
@@ -59,7 +59,7 @@ impl Mover<'_> {
         loop {
             self.check_presence()?;
             held.renew()?;
-            match from.recv_timeout(crate::copy::movers::TICK) {
+            match from.recv_timeout(crate::copy::movers::mover::TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
                     for (file, version) in found.into_iter().filter_map(file) {

@@ -2,8 +2,9 @@
 //! An end of a copy as a process of its own: here a child, over there one that ssh or a site starts. Whatever ends it, the other
 //! end and the files are as a power loss would leave them: good to go on with.
 
-use super::{args::Args, client, keyring::Keyring, place::Host, threads};
+use super::{keyring::Keyring, site as client};
 use crate::{
+    copy::{config::Config, place::Host, threads},
     protocol::{
         message,
         order::{GREETING, Role},
@@ -36,7 +37,7 @@ const LINE_MAX: u64 = 4 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The process, and the way to it. Dropped, it ends.
-pub(super) struct Far {
+pub(crate) struct Far {
     way: Way,
     to: Box<dyn Write + Send>,
     from: Option<From>,
@@ -58,13 +59,13 @@ enum Way {
 
 impl Far {
     /// Starts it here, or on `host`.
-    pub(super) fn start(host: Option<&Host>, args: &Args, keys: &Keyring) -> Result<Self> {
+    pub(crate) fn start(host: Option<&Host>, config: &Config, keys: &Keyring) -> Result<Self> {
         let (mut far, last_word) = match host {
             None => Self::spawn(&mut Command::new(std::env::current_exe()?)),
             Some(Host::Ssh(host)) => {
-                let mut words = args.ssh.split_whitespace();
+                let mut words = config.ssh.split_whitespace();
                 let mut ssh = Command::new(words.next().unwrap_or("ssh"));
-                ssh.args(words).args(["--", host, &args.remote_program]);
+                ssh.args(words).args(["--", host, &config.remote_program]);
                 Self::spawn(ssh.stderr(Stdio::piped()))
             }
             Some(Host::Site { address, export }) => {
@@ -77,7 +78,7 @@ impl Far {
     }
 
     /// Where the site that has it was reached, or its host by ssh, if that went there without detours.
-    pub(super) fn reached(&self) -> Option<IpAddr> {
+    pub(crate) fn reached(&self) -> Option<IpAddr> {
         match &self.way {
             Way::Site(line) => Some(line.peer()),
             Way::Child(ssh) => {
@@ -141,19 +142,19 @@ impl Far {
     }
 
     /// The next report; `None` when it has ended.
-    pub(super) fn report(&mut self) -> Result<Option<Report>> {
+    pub(crate) fn report(&mut self) -> Result<Option<Report>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
         Ok(message::read(from)?.map(Report::escaped))
     }
 
     /// A [`crate::protocol::order::Begin`], or the meeting that was put off.
-    pub(super) fn tell(&mut self, message: &impl Serialize) -> Result<()> {
+    pub(crate) fn tell(&mut self, message: &impl Serialize) -> Result<()> {
         message::write(&mut self.to, message)?;
         Ok(self.to.flush()?)
     }
 
     /// From now on its reports go there, and `None` at its end.
-    pub(super) fn report_to(
+    pub(crate) fn report_to(
         &mut self,
         role: Role,
         to: Sender<(Role, Option<Report>)>,

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// How much would be done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     make: u64,
     change: u64,
     remove: u64,
@@ -19,7 +19,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn add(&mut self, planned: &Planned) {
+    pub(crate) fn add(&mut self, planned: &Planned) {
         let count = match planned.action {
             Action::Make => &mut self.make,
             Action::Change => &mut self.change,
@@ -41,7 +41,7 @@ impl Action {
 }
 
 impl Planned {
-    pub(super) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         let Self {
             action,
             path,
@@ -56,7 +56,7 @@ impl Planned {
 
 /// A JSON object about a file: `path` is its name as it is, not as people read it. Of a name that is not UTF-8 `path` is
 /// near, and `path_base64` all bytes.
-pub(super) fn with_path(path: &[u8], mut object: serde_json::Value) -> serde_json::Value {
+pub(crate) fn with_path(path: &[u8], mut object: serde_json::Value) -> serde_json::Value {
     object["path"] = String::from_utf8_lossy(path).into();
     if str::from_utf8(path).is_err() {
         object["path_base64"] = BASE64_STANDARD.encode(path).into();

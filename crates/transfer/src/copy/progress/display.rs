@@ -2,8 +2,8 @@
 //! What is said while a copy goes on: a bar and two lines on a terminal, a line from time to time elsewhere, both on
 //! standard error; or JSON lines on standard output.
 
-use super::{args::Args, standing::Record};
-use crate::protocol::report::Planned;
+use super::record::Record;
+use crate::{copy::config::Config, protocol::report::Planned};
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_command::{note, say};
 use std::{
@@ -20,7 +20,7 @@ const BAR: usize = 24;
 
 /// The display of one copy.
 #[derive(Debug)]
-pub(super) struct Display {
+pub(crate) struct Display {
     form: Form,
     json: bool,
     /// When it shows something next.
@@ -36,8 +36,8 @@ enum Form {
 }
 
 impl Display {
-    pub(super) fn of(args: &Args, now: Instant) -> Self {
-        let form = match (args.progress, args.quiet) {
+    pub(crate) fn of(config: &Config, now: Instant) -> Self {
+        let form = match (config.progress, config.quiet) {
             (true, _) => Form::Json,
             (false, true) => Form::Nothing,
             (false, false) if stderr().is_terminal() => Form::Screen(screen()),
@@ -48,12 +48,12 @@ impl Display {
             Form::Json => now,
             _ => now + PATIENCE,
         };
-        let json = args.json;
+        let json = config.json;
         Self { form, json, due }
     }
 
     /// Shows how it stands, if it is time to.
-    pub(super) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
+    pub(crate) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
         if now < self.due {
             return;
         }
@@ -72,7 +72,7 @@ impl Display {
     }
 
     /// Something that would be done.
-    pub(super) fn plan(&self, planned: &Planned) {
+    pub(crate) fn plan(&self, planned: &Planned) {
         match &self.form {
             _ if self.json => say!("{}", planned.json()),
             Form::Nothing => {}
@@ -82,7 +82,7 @@ impl Display {
     }
 
     /// Says something beside it.
-    pub(super) fn note(&self, said: &str) {
+    pub(crate) fn note(&self, said: &str) {
         match &self.form {
             Form::Screen(screen) => screen.suspend(|| note!("longhaul: {said}")),
             _ => note!("longhaul: {said}"),
@@ -90,7 +90,7 @@ impl Display {
     }
 
     /// Nothing more is to be shown.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         if let Form::Screen(screen) = &self.form {
             screen.finish_and_clear();
         }

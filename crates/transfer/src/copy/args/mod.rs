@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul copy`.
+
+pub(super) mod command;
+
+mod patterns;
+mod preserved;
+mod subcommands;
+mod values;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How values on the command line are read.
+
+use crate::{
+    copy::config::Apart,
+    protocol::options::{Pace, Ports, Streams, Switch, Transport},
+};
+use longhaul_units::{BitRate, Bytes, Time};
+use std::str::FromStr;
+
+impl FromStr for Apart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "source" => Ok(Self::Source),
+            "target" => Ok(Self::Target),
+            "both" => Ok(Self::Both),
+            _ => Err("want source, target or both".to_owned()),
+        }
+    }
+}
+
+/// The most streams that may be asked for.
+const STREAMS_MAX: u16 = 256;
+
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "tcp" => Ok(Self::Tcp),
+            "udt" => Ok(Self::Udt),
+            _ => Err("want tcp or udt".to_owned()),
+        }
+    }
+}
+
+impl FromStr for Streams {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = || text.parse().ok().filter(|n| (1..=STREAMS_MAX).contains(n));
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => number()
+                .map(Self::Exactly)
+                .ok_or_else(|| format!("want auto or 1 to {STREAMS_MAX}")),
+        }
+    }
+}
+
+/// Below that a window of ten segments lasts seconds.
+const PACE_MIN: u64 = 100_000;
+
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => match text.parse::<BitRate>() {
+                Ok(rate) if rate.bits() >= PACE_MIN => Ok(Self::Rate(rate.bits())),
+                Ok(_) => Err("want auto, off or a rate of 100kbit or more, as 900mbit".to_owned()),
+                Err(error) => Err(format!("{error}; want auto, off or a rate")),
+            },
+        }
+    }
+}
+
+pub(super) fn limit(text: &str) -> Result<BitRate, String> {
+    let rate = text.parse::<BitRate>().map_err(|error| error.to_string())?;
+    let rate = Some(rate).filter(|rate| rate.bits() >= PACE_MIN);
+    rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
+}
+
+pub(super) fn extent(text: &str) -> Result<Bytes, String> {
+    let size = text.parse::<Bytes>().ok();
+    let allowed = 16_000_000..=longhaul_scheduling::extents::EXTENT_MAX;
+    let size = size.filter(|size| allowed.contains(&size.get()));
+    size.ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
+}
+
+pub(super) fn lease_time(text: &str) -> Result<Time, String> {
+    let time = text.parse::<Time>().ok();
+    let allowed = Time::from_secs(2)..=Time::from_secs(3600);
+    let time = time.filter(|time| allowed.contains(time));
+    time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
+}
+
+/// In milliseconds.
+pub(super) fn silence(text: &str) -> Result<u32, String> {
+    let time = text.parse::<Time>().ok();
+    let allowed = Time::from_secs(1)..=Time::from_secs(3600);
+    let time = time.filter(|time| allowed.contains(time));
+    let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
+    millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err("want on or off".to_owned()),
+        }
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
+        match (port(first), port(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
+            _ => Err(
+                "want a port or two with a hyphen between, 1 to 65535, the smaller first"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_words_are_told_apart() {
+        assert_eq!("auto".parse(), Ok(Streams::Auto));
+        assert_eq!("256".parse(), Ok(Streams::Exactly(256)));
+        assert!("0".parse::<Streams>().is_err() && "257".parse::<Streams>().is_err());
+        assert_eq!("off".parse(), Ok(Pace::Off));
+        assert_eq!("900mbit".parse(), Ok(Pace::Rate(900_000_000)));
+        assert!("10kbit".parse::<Pace>().is_err() && "fast".parse::<Pace>().is_err());
+    }
+
+    #[test]
+    fn silence_has_bounds() {
+        assert_eq!(silence("1500ms"), Ok(1500));
+        assert_eq!(silence("3600s"), Ok(3_600_000));
+        for text in ["999ms", "3601s", "soon", ""] {
+            assert!(silence(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        let ports = |text: &str| Ports::from_str(text).ok().map(|p| (p.first, p.last));
+        assert_eq!(ports("7000"), Some((7000, 7000)));
+        assert_eq!(ports("7000-7100"), Some((7000, 7100)));
+        for text in ["0", "7100-7000", "70000", "a-b", ""] {
+            assert_eq!(ports(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is said of a copy, as JSON and in words.
+
+use super::plan::Plan;
+use crate::protocol::report::StreamFigures;
+use longhaul_scheduling::Verdict;
+use longhaul_units::{BitRate, Bytes, Time};
+use serde::Serialize;
+use std::fmt;
+
+/// What is said of a copy, as JSON and in words.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Record {
+    /// Things found so far, and bytes in their files.
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    /// Whether these are all.
+    pub(super) scanned: bool,
+    pub(super) same: u64,
+    pub(super) made: u64,
+    /// Of a kind that the target does not take.
+    pub(super) left_out: u64,
+    pub(crate) failed: u64,
+    pub(super) removed: u64,
+    /// Bytes that needed not be sent, that were sent, and that were made durable.
+    pub(super) there_bytes: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) durable_bytes: u64,
+    /// Sent on another stream, too, at the end.
+    pub(super) repeated_bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) average_bps: u64,
+    /// In the last seconds; not at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) now_bps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left_s: Option<f64>,
+    /// Open now; at the end, the most that were.
+    pub(super) open_streams: u32,
+    pub(super) rtt_us: u32,
+    pub(super) retransmitted_segments: u64,
+    pub(super) retransmitted_bytes: u64,
+    pub(super) limited_by: Option<Verdict>,
+    /// With a dry run, what would be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) plan: Option<Plan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) brought: Option<Brought>,
+    /// What each stream carried; only at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) streams: Option<Vec<StreamFigures>>,
+    /// Bytes of all that are at the target.
+    #[serde(skip)]
+    pub(super) at: u64,
+}
+
+/// What movers brought before the first conversation.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Brought {
+    /// Of this process.
+    pub(crate) movers: usize,
+    /// By all of all processes: extents, those that were given up, and bytes.
+    pub(crate) extents: u64,
+    pub(crate) failed: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Record {
+    /// What several movers do; `left` bytes of all extents are not done, `done` are, whoever did them.
+    pub(crate) fn together(movers: Vec<Self>, left: u64, done: u64) -> Self {
+        let slowest = movers.iter().filter(|one| one.limited_by.is_some());
+        let slowest = slowest.min_by_key(|one| one.now_bps);
+        let limited_by = slowest.and_then(|one| one.limited_by.clone());
+        let mut all = Self {
+            limited_by,
+            bytes: left + done,
+            ..Self::default()
+        };
+        for one in movers {
+            all.add(&one);
+        }
+        all.at = all.at.max(done).min(all.bytes);
+        let rate = all.now_bps.filter(|rate| *rate > 0);
+        all.left_s = rate.map(|rate| (all.bytes - all.at) as f64 * 8.0 / rate as f64);
+        all
+    }
+
+    /// What several conversations do, each with things of its own.
+    pub(crate) fn sum(each: Vec<Self>) -> Self {
+        let scanned = each.iter().all(|one| one.scanned);
+        let of_all = |what: fn(&Self) -> u64| each.iter().map(what).sum();
+        let (failed, removed) = (of_all(|one| one.failed), of_all(|one| one.removed));
+        let bytes = of_all(|one| one.bytes);
+        Self {
+            scanned,
+            failed,
+            removed,
+            ..Self::together(each, bytes, 0)
+        }
+    }
+
+    fn add(&mut self, one: &Self) {
+        self.same += one.same;
+        self.made += one.made;
+        self.left_out += one.left_out;
+        self.entries += one.entries;
+        self.there_bytes += one.there_bytes;
+        self.sent_bytes += one.sent_bytes;
+        self.repeated_bytes += one.repeated_bytes;
+        self.durable_bytes += one.durable_bytes;
+        self.seconds = self.seconds.max(one.seconds);
+        self.average_bps += one.average_bps;
+        self.now_bps = self
+            .now_bps
+            .into_iter()
+            .chain(one.now_bps)
+            .reduce(|a, b| a + b);
+        self.open_streams += one.open_streams;
+        self.rtt_us = self.rtt_us.max(one.rtt_us);
+        self.retransmitted_segments += one.retransmitted_segments;
+        self.retransmitted_bytes += one.retransmitted_bytes;
+        self.at += one.at;
+    }
+
+    /// Of a dry run: nothing was done of it.
+    pub(crate) fn planned(self, plan: Plan) -> Self {
+        Self {
+            made: 0,
+            removed: 0,
+            limited_by: None,
+            plan: Some(plan),
+            ..self
+        }
+    }
+
+    /// Bytes that are still to come.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.bytes.checked_sub(self.at)
+    }
+
+    /// How far it is, from 0 to 1.
+    pub(crate) fn share(&self) -> f64 {
+        (self.at as f64 / self.bytes.max(1) as f64).min(1.0)
+    }
+
+    /// How much is done of what.
+    pub(crate) fn amount(&self) -> String {
+        let (at, all) = (Bytes::new(self.at.min(self.bytes)), Bytes::new(self.bytes));
+        let done = self.same + self.made + self.left_out + self.failed;
+        let more = if self.scanned { "" } else { " found so far" };
+        let left = self
+            .left_s
+            .filter(|left| *left > 0.0)
+            .map(|left| format!(", about {} left", Time::from_secs(left.ceil() as u64)));
+        format!(
+            "{at} of {all}, {done} of {}{more}{}",
+            count(self.entries, "thing"),
+            left.unwrap_or_default()
+        )
+    }
+
+    /// How fast it is.
+    pub(crate) fn speed(&self) -> String {
+        let rate = BitRate::measured;
+        let now = self.now_bps.map(|now| format!("now {}, ", rate(now)));
+        let rtt = Time::from_micros(self.rtt_us.into());
+        let rtt = (self.rtt_us > 0).then(|| format!(", RTT {rtt}"));
+        format!(
+            "{}{} on average; {}{}, {} sent again",
+            now.unwrap_or_default(),
+            rate(self.average_bps),
+            count(self.open_streams.into(), "stream"),
+            rtt.unwrap_or_default(),
+            count(self.retransmitted_segments, "segment"),
+        )
+    }
+
+    /// What keeps it from being faster, if that is known.
+    pub(crate) fn limit(&self) -> Option<String> {
+        let verdict = self.limited_by.as_ref()?;
+        Some(format!("limited by {verdict}"))
+    }
+}
+
+impl Record {
+    fn sent(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, seconds) = (self.sent_bytes, self.seconds);
+        if bytes == 0 {
+            return write!(f, "no data sent in {seconds:.1} s");
+        }
+        let rate = (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64;
+        let (bytes, rate) = (Bytes::new(bytes), BitRate::measured(rate));
+        write!(f, "{bytes} of data in {seconds:.1} s ({rate})")
+    }
+}
+
+/// What is said at the end.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.plan {
+            Some(plan) => write!(f, "{plan}; {} there already", self.same)?,
+            None => {
+                write!(f, "{} copied, {} there already, ", self.made, self.same)?;
+                self.sent(f)?;
+            }
+        }
+        for (count, what) in [
+            (self.left_out, "left out"),
+            (self.failed, "failed"),
+            (self.removed, "removed"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        if let Some(brought) = &self.brought {
+            write!(
+                f,
+                "\n{}, {}, {:.1} s of it",
+                count(brought.movers as u64, "mover"),
+                count(brought.extents, "extent"),
+                brought.seconds
+            )?;
+        }
+        match self.limit() {
+            Some(limit) => write!(f, "\n{limit}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
