@@ -7,13 +7,14 @@ use crate::{
     keys,
     known::Known,
     library::Source,
-    measure,
+    measure::statistic,
+    network::link,
     scenario::{
         CellPlan, Scenario,
         fault::{Checked, Fault, at, each, ensure},
         value::{self, plain},
     },
-    twins, validate, view_plan,
+    validate, view_plan,
 };
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
@@ -465,7 +466,7 @@ fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
     let merged = texts.merged()?;
     keys::check(merged.get_ref()).map_err(|unknown| texts.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = texts.read(merged)?;
-    let checked = measure::check(&scenario).and_then(|()| twins::resolve(&mut scenario.links));
+    let checked = statistic::check(&scenario).and_then(|()| link::resolve(&mut scenario.links));
     checked.map_err(|fault| texts.refuse(&fault))?;
     Ok(scenario)
 }

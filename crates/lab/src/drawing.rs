@@ -3,9 +3,8 @@
 //! each link with its range over all cells.
 
 use crate::{
-    programs,
+    network::{Topology, Wire, link},
     scenario::{Link, LinkKind, Scenario},
-    topology::{Topology, Wire},
 };
 use longhaul_results::result::{Testbed, TestbedHost, TestbedLink};
 use std::collections::BTreeSet;
@@ -104,7 +103,7 @@ fn described(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
         name: link.name.clone(),
         ..TestbedLink::default()
     };
-    let shapes = (link.kind == LinkKind::Emulated).then(|| programs::link::shapes(link, wire));
+    let shapes = (link.kind == LinkKind::Emulated).then(|| link::shapes(link, wire));
     let Some(Ok([right, left])) = shapes else {
         return plain;
     };

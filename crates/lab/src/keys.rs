@@ -2,7 +2,7 @@
 //! The keys that tables of links, relays and decp may have: the lab's own, and the options of the command
 //! that stands behind the table. Looked for in the text, where a key still has a place.
 
-use crate::{programs::ways::Ways, scenario::RelayProgram};
+use crate::{scenario::RelayProgram, testbed::programs::ways::Ways};
 use std::{collections::BTreeSet, sync::LazyLock};
 use toml::de::{DeTable, DeValue};
 

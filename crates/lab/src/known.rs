@@ -4,10 +4,10 @@
 
 use crate::{
     book::Book,
-    programs::probe,
+    measure::taps,
+    network::Topology,
     scenario::{Flow, Program, Scenario, expression::Expression},
-    taps,
-    topology::Topology,
+    testbed::programs::probe,
 };
 use longhaul_report::metric;
 use std::collections::BTreeSet;

@@ -14,52 +14,37 @@
 //! longhaul_lab::run(cli.lab).unwrap();
 //! ```
 
-mod account;
 mod args;
 mod batch;
 mod board;
 mod book;
-mod controls;
-mod course;
-mod disturbed;
 mod drawing;
 #[cfg(test)]
 mod every_refusal;
 #[cfg(test)]
 mod every_scenario;
-mod flow_samples;
-mod flows;
-mod hosts;
 mod identity;
 mod inherit;
 mod keys;
 mod known;
-mod legs;
 mod library;
 mod listening;
 mod machine;
 mod measure;
+mod network;
 mod paper;
 mod parameters;
 pub mod paths;
-mod payload;
 mod program_limits;
-mod programs;
 mod progress;
 mod raw;
 mod ready;
 mod resume;
 mod run;
-mod sampler;
 mod scenario;
-mod schedule;
-mod sending;
 mod simulated;
-mod taps;
 mod testbed;
-mod topology;
 mod turns;
-mod twins;
 mod validate;
 mod verdict;
 mod view_plan;

@@ -4,13 +4,11 @@
 //! connects to.
 
 use crate::{
-    flows,
-    programs::{ftp, nginx},
+    network::{Topology, ports},
     scenario::{
         Flow, Program, Relay, Scenario,
         fault::{Checked, at, each, ensure},
     },
-    topology::Topology,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use toml::{Table, Value};
@@ -37,15 +35,15 @@ impl<'a> Listeners<'a> {
     pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
         let mut all = Vec::new();
-        for (host, ways) in flows::web_servers(scenario, topology, &flows) {
-            let ports = (0..ways.len()).map(nginx::port);
+        for (host, ways) in ports::web_servers(scenario, topology, &flows) {
+            let ports = (0..ways.len()).map(ports::web);
             all.extend(ports.map(|port| everywhere(&host, port, "nginx".to_owned())));
         }
         for (number, flow) in flows.iter().enumerate() {
-            let (host, owner) = (flows::accepting(flow), format!("flow {:?}", flow.name));
+            let (host, owner) = (ports::accepting(flow), format!("flow {:?}", flow.name));
             match flow.program {
-                Program::Ftp => all.push(everywhere(host, ftp::PORT, owner)),
-                Program::Iperf3 => all.push(everywhere(host, flows::iperf_port(number), owner)),
+                Program::Ftp => all.push(everywhere(host, ports::FTP, owner)),
+                Program::Iperf3 => all.push(everywhere(host, ports::iperf_port(number), owner)),
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
         }
@@ -133,7 +131,7 @@ impl<'a> Listeners<'a> {
         let Some(target) = target.filter(|_| flow.when) else {
             return Ok(());
         };
-        let address = self.topology.address(flows::opening(flow), &target.host);
+        let address = self.topology.address(ports::opening(flow), &target.host);
         let address = address.map(|ip| SocketAddr::from((ip, target.port)));
         let serves =
             |one: &Listener| one.host == target.host && address.is_some_and(|at| meet(one.at, at));

@@ -5,12 +5,11 @@
 
 use crate::{
     book::{Book, Cell, Choices},
-    hosts, identity,
+    identity,
     library::{self, Source},
-    programs,
+    network::{Topology, hosts, link},
     scenario::{Flow, LinkKind, Program, Scenario},
     simulated,
-    topology::Topology,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -194,7 +193,7 @@ fn leg(
         if link.kind != LinkKind::Emulated {
             continue;
         }
-        let [right, left] = programs::link::shapes(link, &topology.wires[index]).ok()?;
+        let [right, left] = link::shapes(link, &topology.wires[index]).ok()?;
         rtt += right.delay + left.delay;
         let shape = if link.between[0] == pair[0] {
             right

@@ -3,11 +3,11 @@
 
 use crate::{
     book::Book,
-    programs,
     scenario::{
         Flow, Program, Scenario,
         fault::{Checked, at, each, ensure},
     },
+    testbed::programs,
 };
 use anyhow::Result;
 use longhaul_units::Time;

@@ -4,13 +4,13 @@
 use crate::{
     args::Run,
     book::{Book, Choices},
-    controls,
     identity::identity,
-    library, machine, program_limits, programs,
+    library, machine, program_limits,
     resume::{self, Journal},
     run,
     scenario::{LinkKind, Program, RelayProgram},
     simulated,
+    testbed::{controls, programs},
 };
 use anyhow::{Context, Result, bail};
 use longhaul_command::{

@@ -2,21 +2,25 @@
 //! A whole lab: every cell as often as wanted, in order, and the result of it all.
 
 use crate::{
-    account::Accounts,
     book::{Book, Cell, pairs},
-    controls::Controls,
-    disturbed, drawing,
-    flows::{self, Landings},
+    drawing,
+    measure::{
+        links::{self, Accounts},
+        taps,
+    },
+    network::{Topology, link, topology::LINKS_MAX},
     paper,
-    payload::Store,
-    programs,
     progress::Progress,
     raw::Raw,
     resume::{Done, Journal},
     scenario::{Link, LinkKind, Scenario},
-    simulated, taps,
-    testbed::Testbed,
-    topology::{LINKS_MAX, Topology},
+    simulated,
+    testbed::{
+        Testbed,
+        controls::Controls,
+        payload::Store,
+        transfers::{self, Landings},
+    },
     turns::{ToDo, Turn, turns},
     validate::one_cell,
     verdict, view_plan,
@@ -178,7 +182,7 @@ impl<'a> Lab<'a> {
     fn account_for(&mut self, scenario: &Scenario, directory: &Path) {
         let emulated = |link: &&Link| link.kind == LinkKind::Emulated && !scenario.simulate;
         for link in scenario.links.iter().filter(emulated) {
-            let counters = programs::link::counters(link, directory);
+            let counters = link::counters(link, directory);
             self.accounts.add(&link.name, &counters);
         }
     }
@@ -270,7 +274,7 @@ impl<'a> Lab<'a> {
         let store = self.store.as_ref().context("there are no files")?;
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
         self.offloads = testbed.offloads()?;
-        let run = flows::execute(
+        let run = transfers::execute(
             scenario,
             &mut testbed,
             store,
@@ -281,7 +285,7 @@ impl<'a> Lab<'a> {
         .await;
         testbed.take_down().await?;
         let mut run = run?;
-        run.disturbed = disturbed::late(scenario, directory);
+        run.disturbed = links::late(scenario, directory);
         taps::add(scenario, directory, &mut run)?;
         Ok(run)
     }

@@ -5,7 +5,8 @@ use crate::{
     book::{Book, pairs},
     known::{Known, unaided},
     listening::Listeners,
-    paper, programs,
+    network::{Topology, Wire, link, topology::LINKS_MAX},
+    paper,
     scenario::{
         AnswerPlan, CheckPlan, Control, Decp, Direction, Flow, Host, Link, LinkKind, Pace, Program,
         Relay, Scenario, Setting,
@@ -13,7 +14,7 @@ use crate::{
         fault::{Checked, Fault, at, each, ensure},
         relay,
     },
-    topology::{LINKS_MAX, Topology, Wire},
+    testbed::programs,
     verdict,
 };
 use std::{
@@ -224,7 +225,7 @@ fn legs(relay: &Relay) -> Checked {
 fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
     let place = format!("decp.{host}");
     known(&place, host, topology)?;
-    programs::decp::check(decp)
+    programs::longhaul::check_decp(decp)
         .map_err(|problem| Fault::of_option(&decp.options, problem).of(place))
 }
 
@@ -265,7 +266,7 @@ fn made_of(link: &Link, wire: &Wire) -> Checked {
             at(key, Err(problem))
         }
         (LinkKind::Veth, None) => Ok(()),
-        (LinkKind::Emulated, _) => programs::link::shapes(link, wire)
+        (LinkKind::Emulated, _) => link::shapes(link, wire)
             .map(drop)
             .map_err(|problem| Fault::of_option(&link.options, problem)),
     }

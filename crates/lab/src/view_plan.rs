@@ -4,21 +4,15 @@
 
 use crate::{
     book::{Book, Cell},
-    course::{self, Bins},
-    flow_samples::Flows,
     known::Known,
-    legs::FLOWS_MAX,
-    measure::named_flow,
-    sampler::Recording,
+    measure::{Flows, statistic::named_flow},
+    network::Topology,
     scenario::{
-        Scenario,
         expression::Expression,
         fault::{Checked, at, each, ensure},
         finding,
-        measure::Quantity,
         view::{FigurePlan, LimitPlan, Listed, Names, TablePlan, Values, listed},
     },
-    topology::Topology,
     validate::one_cell,
     verdict,
 };
@@ -26,7 +20,7 @@ use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
 use longhaul_results::{
     result,
-    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Panel, Table},
+    view::{Axis, Entry, Figure, FigureKind, Panel, Table},
 };
 use longhaul_units::Time;
 use serde_json::Value;
@@ -457,68 +451,6 @@ impl LimitPlan {
     }
 }
 
-/// The courses of one run that the scenario's figures draw, each once, in the finest bins that any asks for.
-pub(crate) fn courses(
-    scenario: &Scenario,
-    topology: &Topology,
-    recording: &Recording,
-) -> Vec<Course> {
-    let flows = Flows::of(scenario, topology);
-    let end_s = recording.end_s();
-    let mut wanted: IndexMap<(String, Option<String>), (Quantity, f64)> = IndexMap::new();
-    if scenario.figure.is_empty() {
-        let goodput = Quantity::GoodputBps;
-        wanted.extend(unasked(&flows).into_iter().map(|flow| {
-            let name = (goodput.name().to_owned(), Some(flow));
-            (name, (goodput, nice(end_s / 300.0)))
-        }));
-    }
-    for plan in &scenario.figure {
-        let width = plan
-            .bin
-            .map_or_else(|| nice(end_s / 300.0), Time::as_secs_f64);
-        for (quantity, CourseName { of, flow }) in plan.courses() {
-            let entry = wanted.entry((of, flow)).or_insert((quantity, width));
-            entry.1 = entry.1.min(width);
-        }
-    }
-    let course = |((of, flow), (quantity, width)): (_, (Quantity, f64))| {
-        let flow: Option<String> = flow;
-        let chosen = flows.chosen(flow.as_deref());
-        let bins = Bins::between(0.0, end_s, width.max(nice(end_s / Course::BINS_MAX as f64)));
-        (!chosen.is_empty()).then(|| Course {
-            name: CourseName { of, flow },
-            bin_ms: bins.width_s * 1e3,
-            values: course::values(quantity, &flows, &chosen, recording, bins),
-        })
-    };
-    wanted.into_iter().filter_map(course).collect()
-}
-
-/// Of a scenario without figures: the flows whose goodput is drawn each, as far as samples tell them apart.
-fn unasked(flows: &Flows<'_>) -> Vec<String> {
-    let transfers = flows.chosen(None);
-    let alone = |number: &&usize| {
-        let own = flows.receiving(**number);
-        let mut others = transfers.iter().filter(|other| other != number);
-        !others.any(|other| own.is_mistaken_for(&flows.receiving(*other)))
-    };
-    let several = transfers.len() > 1;
-    let drawn = transfers.iter().filter(|_| several).filter(alone);
-    let name = |number: &usize| flows.all[*number].name.clone();
-    drawn.take(FLOWS_MAX).map(name).collect()
-}
-
-/// The next of 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
-fn nice(width_s: f64) -> f64 {
-    let decades = (-1..6).map(|power| 10f64.powi(power));
-    let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
-    steps
-        .into_iter()
-        .find(|step| *step >= width_s)
-        .unwrap_or(1e6)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -668,13 +600,5 @@ size = "1MB"
         );
         assert_eq!(figures[0].limits[0].value, 1e9);
         assert_eq!(figures[0].panels[0].cells.len(), 4);
-    }
-
-    #[test]
-    fn bins_are_of_round_widths() {
-        assert_eq!(
-            [0.0, 0.1, 0.11, 0.3, 0.7, 3.0].map(nice),
-            [0.1, 0.1, 0.2, 0.5, 1.0, 5.0]
-        );
     }
 }

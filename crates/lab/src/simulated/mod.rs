@@ -10,10 +10,9 @@ pub(crate) use plan::Plan;
 
 use crate::{
     book::Book,
-    flows,
-    programs::Outcome,
+    measure::{Outcome, figures},
+    network::schedule,
     scenario::{Flow, Scenario, fault::Fault},
-    schedule,
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_results::result::{Metrics, Run};
@@ -102,7 +101,7 @@ fn simulate(
     }
     let outcomes = course.outcomes();
     let recording = samples.finish()?;
-    Ok(flows::describe(
+    Ok(figures::describe(
         scenario,
         &plan.topology,
         &plan.flows,

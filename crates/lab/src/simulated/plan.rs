@@ -3,13 +3,15 @@
 
 use super::route::{Route, Shared};
 use crate::{
-    hosts::{receive_window, send_buffer, sender_control},
+    network::{
+        Sending, Topology,
+        hosts::{receive_window, send_buffer, sender_control},
+        sending::segment,
+    },
     scenario::{
         Direction, Flow, Pace, Program, Relay, RelayProgram, Scenario,
         fault::{Checked, Fault, at, each, ensure},
     },
-    sending::{Sending, segment},
-    topology::Topology,
 };
 use longhaul_congestion::simulated::algorithm;
 use longhaul_tcpsim::{

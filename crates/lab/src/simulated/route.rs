@@ -3,12 +3,11 @@
 //! stretch all flows share and queue at.
 
 use crate::{
-    programs,
+    network::{Topology, link},
     scenario::{
         Flow, LinkKind, Scenario,
         fault::{Checked, Fault, at, ensure},
     },
-    topology::Topology,
 };
 use longhaul_netem::{Rate, Schedule, Shape, TrainLine, loss::Loss};
 use longhaul_units::{BitRate, Time};
@@ -96,7 +95,7 @@ impl Wire {
         if link.kind == LinkKind::Veth {
             return Ok(Self::default());
         }
-        let [left, right] = programs::link::ways(link, &topology.wires[hop.link])?;
+        let [left, right] = link::ways(link, &topology.wires[hop.link])?;
         let (forth, back) = if hop.forward {
             (left, right)
         } else {

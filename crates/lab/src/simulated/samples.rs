@@ -3,8 +3,8 @@
 
 use super::plan::{Connection, Plan};
 use crate::{
-    flows::{accepting, iperf_port},
-    sampler::{Recording, Sample},
+    measure::{Recording, Sample},
+    network::ports::{accepting, iperf_port},
 };
 use anyhow::{Context, Result};
 use longhaul_linux::sock_diag;

@@ -2,9 +2,9 @@
 //! `longhaul udt bench`, one flow at a time. The kernel has no TCP_INFO of it, so the bench tells how it went, and samples
 //! are made of that.
 
-use super::{Outcome, daemon::Daemon, finish, keep_json, longhaul};
+use super::{daemon::Daemon, finish, keep_json, longhaul};
 use crate::{
-    sampler::{Sample, at_time},
+    measure::{Outcome, Sample, recording::at_time},
     scenario::{Direction, Flow},
 };
 use anyhow::{Context, Result, bail};
@@ -26,7 +26,7 @@ const INTERVAL_S: f64 = 0.1;
 
 /// Starts the end that serves; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
-    let mut command = longhaul()?;
+    let mut command = longhaul::command()?;
     command.args([
         "udt",
         "bench",
@@ -48,7 +48,7 @@ pub(crate) async fn measure(
     flow: &Flow,
     record: &Path,
 ) -> Result<Outcome> {
-    let mut command = longhaul()?;
+    let mut command = longhaul::command()?;
     command.args(["udt", "bench", "--control", "native"]);
     command.args(arguments(target, flow));
     piped(&mut command);

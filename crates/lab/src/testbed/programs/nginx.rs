@@ -2,7 +2,7 @@
 //! nginx, serving files from memory.
 
 use super::daemon::Daemon;
-use crate::sending::Sending;
+use crate::network::{Sending, ports::web};
 use anyhow::{Context, Result};
 use longhaul_linux::{netns::Netns, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -13,19 +13,6 @@ use std::{
     path::Path,
     process::Command,
 };
-
-/// Where it listens first.
-const PORT: u16 = 80;
-/// And for each further way of sending, one port higher.
-const NEXT_PORT: u16 = 8081;
-
-/// Where connections of the `number`th way of sending are served, counted from 0.
-pub(crate) fn port(number: usize) -> u16 {
-    match number {
-        0 => PORT,
-        _ => NEXT_PORT.saturating_add(number as u16 - 1),
-    }
-}
 
 /// Starts nginx on every address of `netns`, serving `files` on a port for each way of sending; ready
 /// on return.
@@ -51,7 +38,7 @@ pub(crate) async fn start(
     let mut daemon = Daemon::start(&format!("nginx-{host}"), command, netns, directory)?;
     drop(sockets);
     for number in 0..ways.len() {
-        daemon.listening(netns, port(number)).await?;
+        daemon.listening(netns, web(number)).await?;
     }
     Ok(daemon)
 }
@@ -61,7 +48,7 @@ fn listeners(ways: &[Sending]) -> std::io::Result<Vec<TcpListener>> {
     let special = ways.iter().enumerate();
     let special = special.filter(|(_, sending)| **sending != Sending::default());
     let listen = |(number, sending): (usize, &Sending)| {
-        let address = (Ipv4Addr::UNSPECIFIED, port(number)).into();
+        let address = (Ipv4Addr::UNSPECIFIED, web(number)).into();
         socket::listen(address, 1, &sending.options())
     };
     let sockets: Result<Vec<_>, _> = special.map(listen).collect();
@@ -84,7 +71,7 @@ fn handed_over(sockets: &[TcpListener]) -> std::io::Result<String> {
 fn text(files: &Path, scratch: &Path, ports: usize) -> String {
     let (files, scratch) = (files.display(), scratch.display());
     let ports: String = (0..ports)
-        .map(|number| format!("listen {}; ", port(number)))
+        .map(|number| format!("listen {}; ", web(number)))
         .collect();
     format!(
         "daemon off;\n\

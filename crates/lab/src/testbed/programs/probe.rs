@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul probe` beside the other flows, judged against the link that it crosses.
 
-use super::{Outcome, finish, link, longhaul};
+use super::{finish, longhaul};
 use crate::{
+    measure::Outcome,
+    network::{Topology, link},
     scenario::{Flow, LinkKind, Scenario},
-    topology::Topology,
 };
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
@@ -129,7 +130,7 @@ pub(crate) async fn measure(
     record: &Path,
 ) -> Result<Outcome> {
     let timing = timing(flow).map_err(anyhow::Error::msg)?;
-    let mut command = longhaul()?;
+    let mut command = longhaul::command()?;
     command
         .args(["probe", "--json", "--from", &flow.from, "--to", &flow.to])
         .args(arguments(timing, expected))

@@ -2,13 +2,13 @@
 //! Which connections of the samples belong to which flow, and how each of them went. A flow is known by the port of
 //! its server, or of the relay that its client asks.
 
+use super::{Recording, Sample};
 use crate::{
-    flows::{accepting, iperf_port},
-    programs::nginx,
-    sampler::{Recording, Sample},
+    network::{
+        Sending, Topology,
+        ports::{accepting, iperf_port, web},
+    },
     scenario::{Flow, Program, Scenario},
-    sending::Sending,
-    topology::Topology,
 };
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -26,7 +26,7 @@ impl<'a> Flows<'a> {
         let ways = ways(scenario, topology, &all);
         let server = |number: usize| match all[number].program {
             // The second is that of a simulated server.
-            Program::Curl => vec![nginx::port(ways[number]), iperf_port(number)],
+            Program::Curl => vec![web(ways[number]), iperf_port(number)],
             Program::Iperf3 | Program::Udt => vec![iperf_port(number)],
             _ => Vec::new(),
         };
@@ -204,7 +204,7 @@ mod tests {
             "program = 'iperf3'\nsize = '1MB'",
         ]);
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
-        let sample = |port| super::super::course::tests::sample(1.0, "a", port, 40_000, 1);
+        let sample = |port| crate::measure::course::tests::sample(1.0, "a", port, 40_000, 1);
         let end = flows.sending(0);
         assert!(end.has(&sample(34_567)) && end.has(&sample(21)));
         assert!(!end.has(&sample(5202)));

@@ -6,8 +6,8 @@
 //! 2.8–6 s into a fresh tmpfs file (the kernel makes its pages meanwhile) and 4–6 s through a pipe
 //! into a SHA-256. So the hash is computed after curl's clock has stopped.
 
-use super::{Outcome, finish, keep_json};
-use crate::payload::Landing;
+use super::{finish, keep_json};
+use crate::{measure::Outcome, testbed::payload::Landing};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
 use longhaul_results::result::Metrics;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the sender of a flow sends: its congestion control and its pacing, as a socket is told.
 
-use crate::{
-    scenario::{Flow, Pace, Scenario},
-    topology::Topology,
-};
+use super::Topology;
+use crate::scenario::{Flow, Pace, Scenario};
 use longhaul_linux::socket::Options;
 use longhaul_units::{BitRate, Time};
 

@@ -1,34 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP_INFO of all hosts of the testbed, ten times a second, as raw records and as what the report
-//! draws.
+//! The samples of one run: TCP_INFO of all hosts, ten times a second, and what can be read from them by host.
 
-use anyhow::{Context, Result};
-use longhaul_linux::{
-    clock,
-    netns::Netns,
-    sock_diag::{Connection, SockDiag},
-};
+use longhaul_linux::sock_diag::Connection;
 use longhaul_results::result::{LegSeries, Series};
 use serde::Serialize;
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{BufWriter, Write},
-    net::SocketAddr,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 /// Time between two samples.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// Samples kept in memory for figures and report, about 200 bytes each; all go to the file. With more, every
-/// other look is left out.
-const KEPT_MAX: usize = 500_000;
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// One connection's end at one moment.
 #[derive(Debug, Clone, Serialize)]
@@ -40,117 +19,14 @@ pub(crate) struct Sample {
     pub(crate) connection: Connection,
 }
 
-/// A thread that samples until it is stopped.
-#[derive(Debug)]
-pub(crate) struct Sampler {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Recording>>,
-}
-
 /// All samples of one run, in order of time.
 #[derive(Debug, Default)]
-pub(crate) struct Recording(Vec<Sample>);
+pub(crate) struct Recording(pub(crate) Vec<Sample>);
 
-impl Sampler {
-    /// Samples `hosts` into the file `path`, and keeps in `delivered` how many payload bytes the
-    /// hosts named in `receivers` have received so far.
-    pub(crate) fn start(
-        hosts: &[(String, Netns)],
-        receivers: Vec<String>,
-        delivered: Arc<AtomicU64>,
-        path: &Path,
-    ) -> Result<Self> {
-        let channels = hosts
-            .iter()
-            .map(|(name, netns)| Ok((Arc::from(name.as_str()), SockDiag::open(netns)?)))
-            .collect::<Result<Vec<_>>>()?;
-        let file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let work = Work {
-            channels,
-            receivers,
-            delivered,
-            file: BufWriter::new(file),
-            stop: stop.clone(),
-        };
-        let thread = thread::Builder::new()
-            .name("sampler".to_owned())
-            .spawn(|| work.run())?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Ends the thread and returns what it saw.
-    pub(crate) fn stop(self) -> Result<Recording> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.thread().unpark();
-        self.thread
-            .join()
-            .map_err(|_| anyhow::anyhow!("the sampler panicked"))?
-    }
-}
-
-struct Work {
-    channels: Vec<(Arc<str>, SockDiag)>,
-    receivers: Vec<String>,
-    delivered: Arc<AtomicU64>,
-    file: BufWriter<File>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Work {
-    fn run(mut self) -> Result<Recording> {
-        let start = clock::now();
-        let mut recording = Recording::default();
-        let mut received = HashMap::new();
-        let (mut round, mut every) = (0u64, 1);
-        while !self.stop.load(Ordering::Relaxed) {
-            let at_s = clock::now().since(start).as_secs_f64();
-            for sample in self.look(at_s)? {
-                self.count(&sample, &mut received);
-                serde_json::to_writer(&mut self.file, &sample)?;
-                self.file.write_all(b"\n")?;
-                if round.is_multiple_of(every) {
-                    recording.0.push(sample);
-                }
-            }
-            round += 1;
-            if recording.0.len() >= KEPT_MAX {
-                recording.thin();
-                every *= 2;
-            }
-            thread::park_timeout(INTERVAL);
-        }
-        self.file.flush()?;
-        Ok(recording)
-    }
-
-    fn look(&mut self, at_s: f64) -> Result<Vec<Sample>> {
-        let mut samples = Vec::new();
-        for (host, channel) in &mut self.channels {
-            let found = channel.connections()?.into_iter();
-            samples.extend(found.map(|connection| Sample {
-                at_s,
-                host: host.clone(),
-                connection,
-            }));
-        }
-        Ok(samples)
-    }
-
-    fn count(&self, sample: &Sample, received: &mut HashMap<End, u64>) {
-        if self.receivers.iter().any(|host| **host == *sample.host) {
-            received.insert(sample.end(), sample.connection.bytes_received);
-            self.delivered
-                .store(received.values().sum(), Ordering::Relaxed);
-        }
-    }
-}
-
-type End = (Arc<str>, SocketAddr, SocketAddr);
+pub(crate) type End = (Arc<str>, SocketAddr, SocketAddr);
 
 impl Sample {
-    fn end(&self) -> End {
+    pub(crate) fn end(&self) -> End {
         (
             self.host.clone(),
             self.connection.local,
@@ -166,7 +42,7 @@ impl Recording {
     }
 
     /// Leaves out every other look.
-    fn thin(&mut self) {
+    pub(crate) fn thin(&mut self) {
         let (mut last, mut kept) = (f64::NAN, false);
         self.0.retain(|sample| {
             kept ^= sample.at_s != last;

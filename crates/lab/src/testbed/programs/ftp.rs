@@ -3,12 +3,10 @@
 //! no other one, which a user namespace would not have.
 
 use super::daemon::Daemon;
+use crate::network::ports::FTP;
 use anyhow::{Context, Result};
 use longhaul_linux::netns::Netns;
 use std::{fs, path::Path, process::Command};
-
-/// Where it listens.
-pub(crate) const PORT: u16 = 21;
 
 /// Starts it on every address of `netns`, serving `files`; ready on return.
 pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Result<Daemon> {
@@ -20,7 +18,7 @@ pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Resu
     let mut command = Command::new("vsftpd");
     command.arg(fs::canonicalize(&configuration)?);
     let mut daemon = Daemon::start(&format!("vsftpd-{host}"), command, netns, directory)?;
-    daemon.listening(netns, PORT).await?;
+    daemon.listening(netns, FTP).await?;
     Ok(daemon)
 }
 
@@ -31,7 +29,7 @@ fn text(files: &Path, scratch: &Path) -> String {
     let (files, scratch) = (files.display(), scratch.display());
     format!(
         "listen=YES\n\
-         listen_port={PORT}\n\
+         listen_port={FTP}\n\
          background=NO\n\
          run_as_launching_user=YES\n\
          seccomp_sandbox=NO\n\

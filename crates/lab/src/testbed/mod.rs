@@ -2,11 +2,15 @@
 //! The testbed of one run: a network namespace a host, the wires between them, routes, kernel
 //! settings and relays. It lives inside the sandbox, which takes down what is not taken down here.
 
+pub(crate) mod controls;
+pub(crate) mod payload;
+pub(crate) mod programs;
+pub(crate) mod sampler;
+pub(crate) mod transfers;
+
 use crate::{
-    programs::{self, daemon::Daemon},
+    network::{Topology, Wire, link},
     scenario::{Flow, Link, LinkKind, Program, Scenario},
-    topology::{Topology, Wire},
-    twins,
 };
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
@@ -17,6 +21,7 @@ use longhaul_linux::{
     sysctl,
 };
 use longhaul_units::Time;
+use programs::daemon::Daemon;
 use std::{collections::BTreeMap, path::Path};
 
 /// A standing testbed.
@@ -65,7 +70,7 @@ impl Testbed {
         self.make_hosts(scenario)?;
         let wires = self.topology.wires.clone();
         for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
-            let seed = seed.wrapping_add(twins::model(&scenario.links, index) as u64);
+            let seed = seed.wrapping_add(link::model(&scenario.links, index) as u64);
             self.make_link(link, &wire, seed, directory).await?;
             self.since.push(clock::now());
             self.limit_segments(link, &wire)?;
@@ -83,7 +88,8 @@ impl Testbed {
             self.daemons.push(daemon);
         }
         for (host, decp) in scenario.decp.iter().filter(|(_, decp)| decp.when) {
-            let daemon = programs::decp::start(host, decp, self.host(host)?, directory).await?;
+            let daemon =
+                programs::longhaul::start_decp(host, decp, self.host(host)?, directory).await?;
             self.daemons.push(daemon);
         }
         Ok(())
@@ -170,7 +176,7 @@ impl Testbed {
         match link.kind {
             LinkKind::Veth => self.make_veth(link, wire),
             LinkKind::Emulated => {
-                let daemon = programs::link::start(link, wire, seed, directory).await?;
+                let daemon = programs::longhaul::start_link(link, wire, seed, directory).await?;
                 self.links.push(daemon);
                 Ok(())
             }

@@ -179,7 +179,7 @@ async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
         divert(netns, &relay.intercept, listener.port())?;
     }
     let flags = arguments(place.host(), relay, directory, Path::new(CERTIFICATES))?;
-    let mut command = longhaul()?;
+    let mut command = longhaul::command()?;
     command.arg("relay").args(flags);
     if !relay.options.contains_key("counters") {
         let counters = directory.join(format!("relay-{name}.jsonl"));

@@ -12,10 +12,8 @@ mod fine;
 pub(crate) use figures::FIGURES;
 
 use crate::{
-    flows,
-    programs::link,
+    network::{Topology, link, ports},
     scenario::{Flow, Link, Program, Scenario},
-    topology::Topology,
 };
 use anyhow::{Context, Result};
 use fine::FineBins;
@@ -116,7 +114,7 @@ fn look<'a>(
         link,
         end,
         hosts: addresses.concat().into_iter().map(IpAddr::V4).collect(),
-        port: (flow.program == Program::Iperf3).then(|| flows::iperf_port(number)),
+        port: (flow.program == Program::Iperf3).then(|| ports::iperf_port(number)),
     })
 }
 

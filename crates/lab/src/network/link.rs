@@ -1,11 +1,59 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links that are `like` another: the same options and the same random decisions, so that what
-//! crosses one is hit as what crosses the other.
+//! A link of a testbed: what the emulator makes of its options, the files that it writes, and links that are `like`
+//! another: the same options and the same random decisions, so that what crosses one is hit as what crosses the other.
 
+use super::Wire;
 use crate::scenario::{
     Link,
     fault::{Checked, Fault, at},
+    value::flags,
 };
+use anyhow::Result;
+use longhaul_netem::{Schedule, Shape};
+use std::path::{Path, PathBuf};
+
+/// Checks a link's options by what the emulator would make of them, in both directions.
+pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[Shape; 2], String> {
+    let shapes = arguments(link, wire).and_then(|mut arguments| {
+        // Where it will be written is not known yet; how is in the other options.
+        arguments.extend(link.tap.then(|| "--tap=-".to_owned()));
+        longhaul_emulator::shapes(&arguments)
+    });
+    shapes.map_err(|error| error.to_string())
+}
+
+/// Likewise, with what changes later.
+pub(crate) fn ways(link: &Link, wire: &Wire) -> Result<[(Shape, Schedule); 2], String> {
+    let ways = arguments(link, wire).and_then(|arguments| longhaul_emulator::ways(&arguments));
+    ways.map_err(|error| error.to_string())
+}
+
+pub(crate) fn arguments(link: &Link, wire: &Wire) -> Result<Vec<String>> {
+    let mut arguments = ends(wire);
+    arguments.extend(["--name".to_owned(), link.name.clone()]);
+    arguments.extend(["--mtu".to_owned(), link.mtu.to_string()]);
+    arguments.extend(flags(&link.options).map_err(anyhow::Error::msg)?);
+    Ok(arguments)
+}
+
+fn ends(wire: &Wire) -> Vec<String> {
+    let sides = ["--left", "--right"].into_iter().zip(&wire.ends);
+    sides
+        .flat_map(|(side, (host, address))| {
+            [side.to_owned(), format!("{host}:{}:{address}", wire.name)]
+        })
+        .collect()
+}
+
+/// Where the emulator writes its records.
+pub(crate) fn counters(link: &Link, directory: &Path) -> PathBuf {
+    directory.join(format!("link-{}.jsonl", link.name))
+}
+
+/// Where the emulator records every segment, if it does.
+pub(crate) fn tap(link: &Link, directory: &Path) -> PathBuf {
+    directory.join(format!("link-{}.pcapng", link.name))
+}
 
 /// Gives every link that is like another that one's options.
 pub(crate) fn resolve(links: &mut [Link]) -> Checked {

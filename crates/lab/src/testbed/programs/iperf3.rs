@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! iperf3, one test at a time.
 
-use super::{Outcome, daemon::Daemon, finish, keep_json};
+use super::{daemon::Daemon, finish, keep_json};
 use crate::{
+    measure::Outcome,
+    network::Sending,
     scenario::{Direction, Flow},
-    sending::Sending,
 };
 use anyhow::{Context, Result, bail};
 use longhaul_linux::netns::Netns;
@@ -15,9 +16,6 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
-
-/// Where the server listens.
-pub(crate) const PORT: u16 = 5201;
 
 /// Starts the server for one test; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {

@@ -2,11 +2,10 @@
 //! What the report draws of TCP's windows and round trips: the legs of the flow that runs alone; of several flows the
 //! leg of each from its sender, for they may differ in their congestion control only.
 
+use super::{Flows, Recording, Sample, recording};
 use crate::{
-    flow_samples::Flows,
-    sampler::{self, Recording, Sample},
+    network::Topology,
     scenario::{Flow, Scenario},
-    topology::Topology,
 };
 use longhaul_results::result::LegSeries;
 use std::collections::BTreeSet;
@@ -50,7 +49,7 @@ pub(crate) fn of(
                 first,
             );
             let samples: Vec<Sample> = flows.sending(number).connections(recording).concat();
-            all.extend(sampler::leg(samples.iter(), name));
+            all.extend(recording::leg(samples.iter(), name));
             seen.push(number);
         }
         // What relays send on is nobody's flow to their kernels: the connection that carried most, once.
@@ -79,7 +78,7 @@ fn ends(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::tests::sample;
+    use crate::measure::course::tests::sample;
 
     const LINKS: &str = "title = 't'\nquestion = 'q'\n\
         [[links]]\nname = 'near'\nbetween = ['a', 'r']\n\

@@ -4,11 +4,10 @@
 pub(crate) mod curl;
 pub(crate) mod daemon;
 mod dante;
-pub(crate) mod decp;
 pub(crate) mod ftp;
 mod haproxy;
 pub(crate) mod iperf3;
-pub(crate) mod link;
+pub(crate) mod longhaul;
 pub(crate) mod nginx;
 pub(crate) mod probe;
 pub(crate) mod relay;
@@ -19,33 +18,11 @@ pub(crate) mod ways;
 use crate::scenario::{Program, RelayProgram};
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{netns::Netns, process};
-use longhaul_results::result::Metrics;
 use std::{
     collections::BTreeMap,
     path::Path,
     process::{Command, Output},
 };
-
-/// What a program measured: from its first byte sent to its last byte received.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Outcome {
-    /// Payload bytes delivered.
-    pub(crate) bytes: u64,
-    pub(crate) seconds: f64,
-    /// Segments sent again, if the program knows.
-    pub(crate) retransmits: Option<u64>,
-    /// What each of its connections carried, bits a second, if the program knows.
-    pub(crate) connections_bps: Vec<f64>,
-    /// What only this program measures.
-    pub(crate) extra: Metrics,
-}
-
-/// A command of this very binary.
-fn longhaul() -> Result<Command> {
-    Ok(Command::new(
-        std::env::current_exe().context("cannot find this program's own file")?,
-    ))
-}
 
 /// A program that the lab needs: its name, the flag that makes it print its version, and Debian's
 /// package.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a quantity of one or more flows went over a run, in even bins, from ten samples of TCP_INFO a second.
 
+use super::{Flows, Recording, Sample, connections::End, legs::FLOWS_MAX, recording::at_time};
 use crate::{
-    flow_samples::{End, Flows},
-    sampler::{Recording, Sample, at_time},
-    scenario::measure::Quantity,
+    network::Topology,
+    scenario::{Scenario, measure::Quantity},
 };
+use indexmap::IndexMap;
+use longhaul_results::view::{Course, CourseName};
+use longhaul_units::Time;
 
 /// Even bins of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -148,7 +151,7 @@ fn value(quantity: Quantity, all: &[&Connection], span: (f64, f64)) -> Option<f6
 }
 
 /// Jain's fairness index, (Σx)² / (n Σx²); `None` of a single one.
-fn jain(rates: &[f64]) -> Option<f64> {
+pub(crate) fn jain(rates: &[f64]) -> Option<f64> {
     let squares: f64 = rates.iter().map(|x| x * x).sum();
     let index = rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares);
     (rates.len() > 1 && index.is_finite()).then_some(index)
@@ -163,10 +166,72 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
+/// The courses of one run that the scenario's figures draw, each once, in the finest bins that any asks for.
+pub(crate) fn courses(
+    scenario: &Scenario,
+    topology: &Topology,
+    recording: &Recording,
+) -> Vec<Course> {
+    let flows = Flows::of(scenario, topology);
+    let end_s = recording.end_s();
+    let mut wanted: IndexMap<(String, Option<String>), (Quantity, f64)> = IndexMap::new();
+    if scenario.figure.is_empty() {
+        let goodput = Quantity::GoodputBps;
+        wanted.extend(unasked(&flows).into_iter().map(|flow| {
+            let name = (goodput.name().to_owned(), Some(flow));
+            (name, (goodput, nice(end_s / 300.0)))
+        }));
+    }
+    for plan in &scenario.figure {
+        let width = plan
+            .bin
+            .map_or_else(|| nice(end_s / 300.0), Time::as_secs_f64);
+        for (quantity, CourseName { of, flow }) in plan.courses() {
+            let entry = wanted.entry((of, flow)).or_insert((quantity, width));
+            entry.1 = entry.1.min(width);
+        }
+    }
+    let course = |((of, flow), (quantity, width)): (_, (Quantity, f64))| {
+        let flow: Option<String> = flow;
+        let chosen = flows.chosen(flow.as_deref());
+        let bins = Bins::between(0.0, end_s, width.max(nice(end_s / Course::BINS_MAX as f64)));
+        (!chosen.is_empty()).then(|| Course {
+            name: CourseName { of, flow },
+            bin_ms: bins.width_s * 1e3,
+            values: values(quantity, &flows, &chosen, recording, bins),
+        })
+    };
+    wanted.into_iter().filter_map(course).collect()
+}
+
+/// Of a scenario without figures: the flows whose goodput is drawn each, as far as samples tell them apart.
+fn unasked(flows: &Flows<'_>) -> Vec<String> {
+    let transfers = flows.chosen(None);
+    let alone = |number: &&usize| {
+        let own = flows.receiving(**number);
+        let mut others = transfers.iter().filter(|other| other != number);
+        !others.any(|other| own.is_mistaken_for(&flows.receiving(*other)))
+    };
+    let several = transfers.len() > 1;
+    let drawn = transfers.iter().filter(|_| several).filter(alone);
+    let name = |number: &usize| flows.all[*number].name.clone();
+    drawn.take(FLOWS_MAX).map(name).collect()
+}
+
+/// The next of 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
+fn nice(width_s: f64) -> f64 {
+    let decades = (-1..6).map(|power| 10f64.powi(power));
+    let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
+    steps
+        .into_iter()
+        .find(|step| *step >= width_s)
+        .unwrap_or(1e6)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{scenario::Scenario, topology::Topology};
+    use crate::{network::Topology, scenario::Scenario};
     use longhaul_linux::sock_diag;
     use std::sync::Arc;
 
@@ -263,5 +328,13 @@ pub(crate) mod tests {
         assert_eq!(Bins::between(0.0, 0.3, 0.1).count, 3);
         assert_eq!(Bins::between(5.0, 3.0, 1.0).count, 0);
         assert_eq!(Bins::between(0.0, 1.0, 0.001).count, 10);
+    }
+
+    #[test]
+    fn bins_are_of_round_widths() {
+        assert_eq!(
+            [0.0, 0.1, 0.11, 0.3, 0.7, 3.0].map(nice),
+            [0.1, 0.1, 0.2, 0.5, 1.0, 5.0]
+        );
     }
 }

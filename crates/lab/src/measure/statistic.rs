@@ -2,17 +2,17 @@
 //! `[[measure]]`: a figure of how a run went over time, such as the rate after a switch or the time until it was
 //! back. It becomes a metric like every other.
 
-use crate::{
+use super::{
+    Flows, Recording,
     course::{self, Bins},
-    flow_samples::Flows,
-    programs,
-    sampler::Recording,
+};
+use crate::{
+    network::{Topology, link},
     scenario::{
         Flow, LinkKind, MeasurePlan, Scenario,
         fault::{Checked, at, each, ensure},
         measure::{Level, Quantity, Stat, level},
     },
-    topology::Topology,
 };
 use longhaul_report::metric::{Metric, Unit};
 use longhaul_results::{result::Metrics, summary};
@@ -249,7 +249,7 @@ fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64>
         if link.kind == LinkKind::Veth {
             return None;
         }
-        let [right, left] = programs::link::shapes(link, wire).ok()?;
+        let [right, left] = link::shapes(link, wire).ok()?;
         let shape = if link.between[0] == pair[0] {
             right
         } else {
@@ -309,7 +309,7 @@ fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::tests::{SCENARIO, two_flows};
+    use crate::measure::course::tests::{SCENARIO, two_flows};
 
     fn scenario(measure: &str) -> Scenario {
         toml::from_str(&format!("{SCENARIO}[[measure]]\n{measure}")).unwrap()

@@ -2,21 +2,24 @@
 //! The flows of one run on a standing testbed: servers first, then all transfers at their times,
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
-use crate::{
-    legs, measure,
+use super::{
+    Testbed,
     payload::{Landing, Store, payload_name},
-    programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
-    sampler::{Recording, Sample, Sampler},
+    programs::{curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
+    sampler::Sampler,
+};
+use crate::{
+    measure::{Outcome, Sample, figures::describe},
+    network::{
+        Sending, Topology,
+        ports::{self, WebServers, accepting, iperf_port, opening, web_servers},
+        schedule,
+    },
     scenario::{Direction, Flow, HostPort, Program, Scenario},
-    schedule,
-    sending::Sending,
-    testbed::Testbed,
-    topology::Topology,
-    view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::{clock, netns::Netns};
-use longhaul_results::result::{Event, Metrics, Run, Series};
+use longhaul_results::result::Run;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -93,21 +96,6 @@ async fn end_of_a_helper(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyho
     }
 }
 
-/// The hosts that curl fetches from, each with the ways in which its connections send.
-pub(crate) type WebServers = BTreeMap<String, Vec<Sending>>;
-
-pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> WebServers {
-    let mut servers = WebServers::new();
-    for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
-        let sending = Sending::of(scenario, topology, flow);
-        let ways = servers.entry(flow.from.clone()).or_default();
-        if !ways.contains(&sending) {
-            ways.push(sending);
-        }
-    }
-    servers
-}
-
 async fn serve(
     flows: &[&Flow],
     web: &WebServers,
@@ -137,27 +125,6 @@ async fn serve(
         }
     }
     Ok(servers)
-}
-
-/// The host that waits for the connection; a probe's packets go where its data goes.
-pub(crate) fn accepting(flow: &Flow) -> &str {
-    match (flow.program, flow.direction) {
-        (program, Direction::Download) if program.has_a_client() => &flow.from,
-        _ => &flow.to,
-    }
-}
-
-/// The host that opens it.
-pub(crate) fn opening(flow: &Flow) -> &str {
-    match (flow.program, flow.direction) {
-        (program, Direction::Download) if program.has_a_client() => &flow.to,
-        _ => &flow.from,
-    }
-}
-
-/// Flows that share a host need a port each.
-pub(crate) fn iperf_port(number: usize) -> u16 {
-    iperf3::PORT.saturating_add(number as u16)
 }
 
 /// A transfer, ready to begin.
@@ -234,8 +201,8 @@ impl Place<'_> {
             ways.iter().position(|way| way == sending)
         };
         match flow.program {
-            Program::Curl => nginx::port(way().unwrap_or_default()),
-            Program::Ftp => ftp::PORT,
+            Program::Curl => ports::web(way().unwrap_or_default()),
+            Program::Ftp => ports::FTP,
             _ => iperf_port(number),
         }
     }
@@ -394,206 +361,4 @@ fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::Ends> {
 fn unix_s() -> f64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs_f64()
-}
-
-/// The figures of a run, and its course, of what programs told and samples saw; `events` fell into it.
-pub(crate) fn describe(
-    scenario: &Scenario,
-    topology: &Topology,
-    flows: &[&Flow],
-    outcomes: &[Outcome],
-    recording: &Recording,
-    events: Vec<Event>,
-) -> Run {
-    let all = || flows.iter().copied().zip(outcomes);
-    let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
-    let mut metrics = goodput(&transfers);
-    for (flow, outcome) in all().filter(|(flow, _)| !flow.program.transfers()) {
-        metrics.extend(probed(flow, outcome, flows.len() == 1));
-    }
-    let Some((flow, _)) = transfers.first() else {
-        return Run {
-            metrics,
-            ..Run::default()
-        };
-    };
-    let retransmits = retransmits(&transfers, recording, topology);
-    metrics.insert("retransmits".to_owned(), retransmits);
-    metrics.extend(measure::of(scenario, topology, recording));
-    let begin = begin_s(flow);
-    let mut series = arriving(&transfers, begin, recording);
-    series.legs = legs::of(scenario, topology, recording);
-    series.courses = view_plan::courses(scenario, topology, recording);
-    series.begin_s = begin;
-    series.events = events;
-    Run {
-        metrics,
-        series: Some(series),
-        ..Run::default()
-    }
-}
-
-/// When what `flow` moves begins to count.
-fn begin_s(flow: &Flow) -> f64 {
-    (flow.start + flow.omit.unwrap_or_default()).as_secs_f64()
-}
-
-/// What arrives from `begin` seconds on, at all hosts together that data goes to.
-fn arriving(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Recording) -> Series {
-    let mut sum = Series::default();
-    let receivers: BTreeSet<&String> = transfers.iter().map(|(flow, _)| &flow.to).collect();
-    for receiver in receivers {
-        let there = || transfers.iter().filter(|(flow, _)| flow.to == *receiver);
-        let bytes = there().map(|(_, outcome)| outcome.bytes).sum();
-        let ends = there().map(|(flow, outcome)| begin_s(flow) + outcome.seconds);
-        let end = ends.fold(begin, f64::max);
-        let series = recording.series(receiver, begin, bytes, end - begin);
-        sum.bin_ms = series.bin_ms;
-        let bins = sum.goodput_bps.len().max(series.goodput_bps.len());
-        sum.goodput_bps.resize(bins, 0.0);
-        for (all, here) in sum.goodput_bps.iter_mut().zip(series.goodput_bps) {
-            *all += here;
-        }
-    }
-    sum
-}
-
-/// What all transfers carried, and each if there are several; none is no figure.
-fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
-    let mut metrics = Metrics::new();
-    let rate = |outcome: &Outcome| outcome.bytes as f64 * 8.0 / outcome.seconds;
-    if let [(_, only)] = transfers {
-        metrics.extend(only.extra.clone());
-    }
-    if !transfers.is_empty() {
-        let sum = transfers.iter().map(|(_, outcome)| rate(outcome)).sum();
-        metrics.insert("goodput_bps".to_owned(), sum);
-    }
-    for (flow, outcome) in transfers.iter().filter(|_| transfers.len() > 1) {
-        metrics.insert(format!("{}_goodput_bps", flow.name), rate(outcome));
-        let named = |(figure, value): (&String, &f64)| (format!("{}_{figure}", flow.name), *value);
-        metrics.extend(outcome.extra.iter().map(named));
-    }
-    let jain = jain(transfers).filter(|_| share_a_path(transfers));
-    metrics.extend(jain.map(|index| ("jain_ratio".to_owned(), index)));
-    metrics
-}
-
-/// Whether all of them go from the same host to the same host, so that they share what there is.
-fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
-    let ends = |(flow, _): &(&Flow, &Outcome)| (flow.from.clone(), flow.to.clone());
-    transfers
-        .windows(2)
-        .all(|two| ends(&two[0]) == ends(&two[1]))
-}
-
-/// Jain's fairness index over all connections, (Σx)² / (n Σx²): 1 if all carried alike, 1/n if one
-/// carried all. `None` of a single one, or where a program does not tell its connections apart.
-fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
-    let rate = |outcome: &Outcome| match outcome.connections_bps.is_empty() {
-        true => vec![outcome.bytes as f64 * 8.0 / outcome.seconds],
-        false => outcome.connections_bps.clone(),
-    };
-    let rates: Vec<f64> = transfers
-        .iter()
-        .flat_map(|(_, outcome)| rate(outcome))
-        .collect();
-    let squares: f64 = rates.iter().map(|x| x * x).sum();
-    let index = rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares);
-    (rates.len() > 1 && index.is_finite()).then_some(index)
-}
-
-/// A probe's figures, under its name unless it is alone.
-fn probed(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
-    let name = |figure: &String| match alone {
-        true => figure.clone(),
-        false => format!("{}_{figure}", flow.name),
-    };
-    let named = |(figure, value): (&String, &f64)| (name(figure), *value);
-    outcome.extra.iter().map(named).collect()
-}
-
-/// Segments sent again: what the samples saw on any leg, or the programs told, whichever is more.
-fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology: &Topology) -> f64 {
-    let hosts = topology.hosts.iter();
-    let seen: u64 = hosts.map(|host| recording.retransmits(host)).sum();
-    let told: Option<u64> = transfers
-        .iter()
-        .map(|(_, outcome)| outcome.retransmits)
-        .sum();
-    told.map_or(seen, |told| told.max(seen)) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use longhaul_linux::sock_diag::Connection;
-
-    fn flow(name: &str) -> Flow {
-        toml::from_str(&format!(
-            "name = '{name}'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'"
-        ))
-        .unwrap()
-    }
-
-    fn outcome(connections_bps: &[f64]) -> Outcome {
-        Outcome {
-            bytes: 1000,
-            seconds: 1.0,
-            retransmits: None,
-            connections_bps: connections_bps.to_vec(),
-            extra: Metrics::from([("first_byte_s".to_owned(), 0.5)]),
-        }
-    }
-
-    #[test]
-    fn several_transfers_have_their_figures_under_their_names() {
-        let (a, b) = (flow("a"), flow("b"));
-        let (one, two) = (outcome(&[]), outcome(&[]));
-        let metrics = goodput(&[(&a, &one), (&b, &two)]);
-        assert_eq!(metrics["goodput_bps"], 16_000.0);
-        assert_eq!(metrics["b_goodput_bps"], 8000.0);
-        assert_eq!(metrics["a_first_byte_s"], 0.5);
-        assert_eq!(goodput(&[(&a, &one)])["first_byte_s"], 0.5);
-    }
-
-    #[test]
-    fn what_arrives_at_either_end_is_in_the_course() {
-        let there = flow("there");
-        let back = Flow {
-            from: "b".to_owned(),
-            to: "a".to_owned(),
-            ..flow("back")
-        };
-        let sample = |host: &str, at_s, bytes_received| Sample {
-            at_s,
-            host: Arc::from(host),
-            connection: Connection {
-                bytes_received,
-                ..Connection::between(([10, 9, 0, 1], 1).into(), ([10, 9, 0, 2], 2).into())
-            },
-        };
-        let ends = ["a", "b"].map(|host| sample(host, 1.0, 1000));
-        let recording = Recording::new(ends.to_vec());
-        let (one, two) = (outcome(&[]), outcome(&[]));
-        let course = arriving(&[(&there, &one), (&back, &two)], 0.0, &recording);
-        assert_eq!(course.goodput_bps.len(), 10);
-        assert!((course.goodput_bps[9] - 16_000.0).abs() < 1.0, "{course:?}");
-    }
-
-    #[test]
-    fn fairness_is_over_connections_not_flows() {
-        let (a, b) = (flow("a"), flow("b"));
-        let index = |one: &[f64], two: &[f64]| jain(&[(&a, &outcome(one)), (&b, &outcome(two))]);
-        assert_eq!(index(&[5.0, 5.0], &[5.0]), Some(1.0));
-        assert_eq!(index(&[9.0, 0.0], &[0.0]), Some(1.0 / 3.0));
-        assert_eq!(jain(&[(&a, &outcome(&[5.0]))]), None);
-        let elsewhere = Flow {
-            from: "c".to_owned(),
-            ..flow("c")
-        };
-        let metrics = |other| goodput(&[(&a, &outcome(&[])), (other, &outcome(&[]))]);
-        assert!(metrics(&b).contains_key("jain_ratio"));
-        assert!(!metrics(&elsewhere).contains_key("jain_ratio"));
-    }
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul link` as one wire of the testbed, and `longhaul decp` on a host that sends.
+
+use super::daemon::Daemon;
+use crate::{
+    network::{
+        Wire,
+        link::{arguments, counters, tap},
+    },
+    scenario::{Decp, Link, value::flags},
+};
+use anyhow::{Context, Result};
+use longhaul_linux::netns::Netns;
+use std::{path::Path, process::Command};
+
+/// A command of this very binary.
+pub(crate) fn command() -> Result<Command> {
+    Ok(Command::new(
+        std::env::current_exe().context("cannot find this program's own file")?,
+    ))
+}
+
+/// Starts the emulator, which makes both interfaces; ready on return. `seed` is for a link that
+/// has none of its own.
+pub(crate) async fn start_link(
+    link: &Link,
+    wire: &Wire,
+    seed: u64,
+    directory: &Path,
+) -> Result<Daemon> {
+    let mut command = command()?;
+    command
+        .arg("link")
+        .args(arguments(link, wire)?)
+        .arg("--counters")
+        .arg(counters(link, directory));
+    if !link.options.contains_key("seed") {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    let name = format!("link-{}", link.name);
+    if link.tap {
+        command.arg("--tap").arg(tap(link, directory));
+    }
+    let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
+    daemon.printed("ready").await?;
+    Ok(daemon)
+}
+
+/// Checks the options by what the command would make of them.
+pub(crate) fn check_decp(decp: &Decp) -> Result<(), String> {
+    longhaul_tuning::decp::check(&flags(&decp.options)?).map_err(|error| error.to_string())
+}
+
+/// Starts it; it looks at connections on return.
+pub(crate) async fn start_decp(
+    host: &str,
+    decp: &Decp,
+    netns: &Netns,
+    directory: &Path,
+) -> Result<Daemon> {
+    let mut command = command()?;
+    command
+        .arg("decp")
+        .args(flags(&decp.options).map_err(anyhow::Error::msg)?);
+    let mut daemon = Daemon::start(&format!("decp-{host}"), command, netns, directory)?;
+    // Any line: its first is of its first look.
+    daemon.printed("").await?;
+    Ok(daemon)
+}
