@@ -13,6 +13,7 @@ help: ## This list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 11
 
 build: ## Build the release binary
+	@scripts/setup --build
 	$(CARGO) build --release --locked
 
 demo: ## The main job on real traffic, with a report; SIZE=4.7GB is the paper's own file
