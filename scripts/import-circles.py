@@ -15,10 +15,10 @@ from pathlib import Path
 
 CRATES = Path(__file__).resolve().parent.parent / "crates"
 ROOTS = {"lib.rs", "main.rs", "mod.rs"}
-ITEM = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:(?:async|const|unsafe|extern \"C\") )*"
+ITEM = re.compile(r"^(?:pub )?(?:(?:async|const|unsafe|extern \"C\") )*"
                   r"(?:struct|enum|union|trait|type|fn|const|static|static mut|macro_rules!) (\w+)", re.M)
-USE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))? )?use ([^;]+);", re.M)
-REEXPORT = re.compile(r"^pub(?:\([^)]*\))? use ([^;]+);|^use ([^;]+);", re.M)
+USE = re.compile(r"^[ \t]*(?:pub )?use ([^;]+);", re.M)
+REEXPORT = re.compile(r"^pub use ([^;]+);|^use ([^;]+);", re.M)
 PATH = re.compile(r"(?<![\w:])(\w+(?:::\w+)+)")
 
 
@@ -32,7 +32,8 @@ def code_of(file):
     """The text of a file without comments, strings and unit tests."""
     text = re.sub(r"//[^\n]*", "", file.read_text())
     text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
-    return re.split(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub(?:\([^)]*\))? )?mod \w+ \{", text, maxsplit=1, flags=re.M)[0]
+    text = re.sub(r"pub\([^)]*\)", "pub", text)
+    return re.split(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub )?mod \w+ \{", text, maxsplit=1, flags=re.M)[0]
 
 
 def split_list(text):
@@ -134,7 +135,7 @@ class Crate:
     @staticmethod
     def paths_in(code):
         # What a file takes from its own modules and only passes on ties nothing together.
-        body = re.sub(r"^pub(?:\([^)]*\))? use [^;]+;", "", code, flags=re.M)
+        body = re.sub(r"^pub use [^;]+;", "", code, flags=re.M)
         for found in USE.finditer(body):
             yield from (path for path, _ in paths_of(found[1]))
         for found in PATH.finditer(USE.sub("", body)):
