@@ -3,8 +3,8 @@
 //! bytes ([`super::transfer`]) this does to messages.
 
 use crate::{
-    admission::rate::Limits, http_memory::HttpMemory, leg::shared::Shared,
-    records::counters::Direction,
+    admission::rate::Limits, leg::shared::Shared, records::counters::Direction,
+    session::http_memory::HttpMemory,
 };
 use bytes::{Buf as _, Bytes};
 use std::{

@@ -2,7 +2,7 @@
 //! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
 //! silent, and nobody is who waits for the client or can't be heard because the client is slow.
 
-use crate::{http_memory::HttpMemory, route::far::Far};
+use crate::{route::far::Far, session::http_memory::HttpMemory};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{

@@ -3,10 +3,8 @@
 //! while it is over the budget no new connection is accepted, and those end that [`victims`] chooses.
 
 use crate::{
-    Relay,
-    admission::victims::{self, Bounds, Holding, Waiting},
+    admission::victims::{Bounds, Holding},
     config::networks::network,
-    session::{Session, WhyCut},
 };
 use longhaul_command::note;
 use serde::Serialize;
@@ -14,16 +12,12 @@ use std::{
     collections::HashSet,
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::watch,
-    task::yield_now,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 
 /// What sockets may hold, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +81,7 @@ const LINES_PERIOD: Duration = Duration::from_secs(60);
 
 /// Time between two sums; with many connections it grows, so that adding up takes about a
 /// hundredth of one core at the most.
-const PERIOD: Duration = Duration::from_millis(100);
-const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(100);
-
+pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 impl Memory {
     pub(crate) fn new(budget: Option<u64>) -> Self {
         Self {
@@ -114,12 +106,12 @@ impl Memory {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long somebody has waited without a break, if somebody `waits` now.
-    fn have_waited(&self, waits: bool) -> Duration {
+    pub(crate) fn have_waited(&self, waits: bool) -> Duration {
         let since = self.waited_since.lock();
         let mut since = since.unwrap_or_else(PoisonError::into_inner);
         let begun = since.unwrap_or_else(Instant::now);
@@ -141,7 +133,7 @@ impl Memory {
         !*self.room.borrow()
     }
 
-    fn set(&self, held: u64) {
+    pub(crate) fn set(&self, held: u64) {
         self.held.store(held, Relaxed);
         let budget = self.budget.unwrap_or(u64::MAX);
         let room = self.budget.is_none() || held < budget;
@@ -160,13 +152,13 @@ impl Memory {
     }
 
     /// What a client may hold once the budget is used up.
-    fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
+    pub(crate) fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
         let budget = self.budget?;
         let share = share.unwrap_or(budget / SHARE_DEFAULT);
         Some(Bounds { budget, share })
     }
 
-    fn note_cut(&self, cut: &[Holding]) {
+    pub(crate) fn note_cut(&self, cut: &[Holding]) {
         let now = Instant::now();
         let mut lines = self.lines();
         lines.uncounted += cut.len();
@@ -204,80 +196,6 @@ impl Lines {
 
 /// The part of the budget that a client may hold for itself once it is used up.
 const SHARE_DEFAULT: u64 = 4;
-
-/// Who takes nothing for so long loses the connection when memory is short.
-const STILL: Duration = Duration::from_secs(10);
-
-/// A client's own connections may wait for its others so long. After that there may be other clients
-/// behind them, in listen queues that nobody can look into.
-const WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// Time between two looks at who takes nothing.
-const LOOK_PERIOD: Duration = Duration::from_secs(2);
-
-/// Connections that are looked at before the supervisor's other tasks have their turn.
-const LOOKS_PER_TURN: usize = 64;
-
-/// Adds up for ever, and cuts whom it must.
-pub(crate) async fn watch(relay: &Relay) {
-    let mut looked = Instant::now();
-    loop {
-        let sessions = relay.sessions.all();
-        let connections = sessions.len() as u32;
-        let now = Instant::now();
-        let holding = |session: &Arc<Session>| session.holding(now, STILL);
-        let holdings = sessions.iter().map(holding).collect();
-        drop(sessions);
-        make_room(relay, holdings);
-        if now - looked >= LOOK_PERIOD {
-            looked = now;
-            look(relay).await;
-        }
-        sleep(PERIOD.max(PERIOD_PER_CONNECTION * connections)).await;
-    }
-}
-
-fn make_room(relay: &Relay, holdings: Vec<Holding>) {
-    let held: u64 = holdings.iter().map(|holding| holding.bytes).sum();
-    let addresses: Vec<IpAddr> = relay.memory.waiting().drain().collect();
-    let waiting = Waiting {
-        for_long: relay.memory.have_waited(!addresses.is_empty()) >= WAIT_MAX,
-        addresses: &addresses,
-    };
-    let share = relay.config().limits.memory_per_client;
-    let chosen = match relay.memory.bounds(share) {
-        Some(bounds) => victims::choose(holdings, bounds, waiting),
-        None => Vec::new(),
-    };
-    let numbers: HashSet<u64> = chosen.iter().map(|chosen| chosen.number).collect();
-    if !numbers.is_empty() {
-        let sessions = relay.sessions.all().into_iter();
-        let chosen = sessions.filter(|session| numbers.contains(&session.number));
-        chosen.for_each(|session| session.cut(WhyCut::Memory));
-    }
-    relay.memory.note_cut(&chosen);
-    let freed: u64 = chosen.iter().map(|holding| holding.bytes).sum();
-    relay.memory.set(held - freed);
-}
-
-/// Sees who takes nothing, and cuts those who have for too long.
-async fn look(relay: &Relay) {
-    let sessions = relay.sessions.all();
-    // A connection that ends in the meantime must close at once.
-    let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
-    for (n, session) in sessions.into_iter().enumerate() {
-        if n % LOOKS_PER_TURN == LOOKS_PER_TURN - 1 {
-            yield_now().await;
-        }
-        if let Some(session) = session.upgrade() {
-            let now = Instant::now();
-            session.look(now);
-            if session.stands_still(now) >= session.config.limits.stall_timeout {
-                session.cut(WhyCut::TookNothing);
-            }
-        }
-    }
-}
 
 /// Half of the mark at which the kernel begins to press all of its TCP sockets
 /// (net.ipv4.tcp_mem, second value, in pages). A network namespace of its own does not show it, but

@@ -4,22 +4,20 @@
 //! watchdog process.
 
 use crate::{
-    Relay,
     config::intercept::Intercept,
     intercept::{
         claim::{Claim, is_claimed},
-        pulse::{Pulse, STALLED_AFTER},
         rules::{self, HOLD},
     },
+    relay::threads::{Alarm, Pulse, STALLED_AFTER},
 };
-use longhaul_command::exit::Refusal;
-use longhaul_command::note;
-use longhaul_linux::netfilter::marks::{Marks, TABLE_PREFIX};
+use longhaul_command::{exit::Refusal, note};
 use longhaul_linux::{
     interface::{divert_marked, undo_diversion},
     netfilter::{
         Family,
         lease::Lease,
+        marks::{Marks, TABLE_PREFIX},
         nft::{self, NftError},
         target::append_queue_rule,
     },
@@ -177,22 +175,26 @@ enum Order {
 
 impl Keeper {
     /// Installs all rules, waits for the relay's threads, and intercepts from then on.
-    pub(crate) fn start(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        pulse: &Arc<Pulse>,
+        alarm: &Alarm,
+        gates: Vec<Gate>,
+    ) -> anyhow::Result<Self> {
         remove_leftovers()?;
         let gates = Gates::installed(gates).map_err(explain)?;
         let began = Instant::now();
-        while !relay.pulse.is_steady(Instant::now()) {
+        while !pulse.is_steady(Instant::now()) {
             anyhow::ensure!(
-                began.elapsed() < START_TIME && !relay.alarm.is_raised(),
+                began.elapsed() < START_TIME && !alarm.is_raised(),
                 "the relay's threads don't start"
             );
             std::thread::sleep(Duration::from_millis(10));
         }
         gates.renew();
         let (orders, inbox) = sync_channel(4);
-        let relay = relay.clone();
+        let pulse = pulse.clone();
         let thread = std::thread::Builder::new().name("relay-keeper".into());
-        let thread = thread.spawn(move || gates.keep(&relay.pulse, &inbox))?;
+        let thread = thread.spawn(move || gates.keep(&pulse, &inbox))?;
         Ok(Self {
             orders,
             thread: Some(thread),

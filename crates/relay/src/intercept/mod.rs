@@ -3,8 +3,6 @@
 //! it, and the lease on which they hold.
 
 mod claim;
-pub(crate) mod flow;
 pub(crate) mod keeper;
-pub(crate) mod pulse;
 mod rules;
 pub(crate) mod verify;

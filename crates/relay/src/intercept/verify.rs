@@ -3,13 +3,11 @@
 //! destination answered.
 
 use crate::{
-    Relay,
     config::listener::Kind,
-    door::Door,
-    drain::Phase,
+    doors::{door::Door, flow::Flow},
     faults::fault::Fault,
-    intercept::flow::Flow,
     peers::ready::Ready,
+    relay::{Relay, drain::Phase},
     route::{
         Route,
         far::Far,
@@ -86,7 +84,7 @@ impl Verifier {
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
-            tokio::spawn(crate::intercept::pulse::beat(relay.clone(), thread));
+            tokio::spawn(crate::relay::threads::beat(relay.pulse.clone(), thread));
             let stop = relay.drain.reached(Phase::Stop);
             select! {
                 outcome = self.serve(relay) => outcome,

@@ -2,10 +2,10 @@
 //! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
 
 use crate::{
-    drain::Phase,
     faults::{disagreement::Stranger, fault::Fault},
     leg::inbox::{Inbox, Unread},
     listener::{Asked, FAREWELL_TIME, Heard, Language, Rejected},
+    relay::drain::Phase,
     session::Session,
     transfer::End,
 };

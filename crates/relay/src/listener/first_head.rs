@@ -3,10 +3,9 @@
 //! that has said nothing, and several times the head for one that says it slowly.
 
 use crate::{
-    drain::Phase,
-    http_memory::HEAD_LEN_MAX,
     records::counters::Direction,
-    session::Session,
+    relay::drain::Phase,
+    session::{Session, http_memory::HEAD_LEN_MAX},
     transfer::{End, Side},
 };
 use bytes::Bytes;

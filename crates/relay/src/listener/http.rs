@@ -4,17 +4,19 @@
 
 use crate::{
     admission::penalties,
-    authentication::Verdict,
-    drain::Phase,
     faults::fault::Fault,
     ftp,
-    http_memory::{Counted, HEAD_LEN_MAX},
     leg::{Leg, shared::Shared},
     listener::{answered::Answered, first_head},
     paced::Paced,
     records::counters::Direction,
+    relay::drain::Phase,
     route::{far::Far, request::Request},
-    session::Session,
+    session::{
+        Session,
+        client::Verdict,
+        http_memory::{Counted, HEAD_LEN_MAX},
+    },
     silence::{Download, Silence, Upload},
     transfer::{End, Side},
 };

@@ -12,23 +12,23 @@ use std::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     open: HashMap<u64, Glimpse>,
     sums: BTreeMap<Group, LegSums>,
 }
 
 /// What two looks tell together.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(super) struct Verdict {
-    pub(super) near: Option<Limiter>,
-    pub(super) far: Option<Limiter>,
-    pub(super) bytes_up_per_s: f64,
-    pub(super) bytes_down_per_s: f64,
+pub(crate) struct Verdict {
+    pub(crate) near: Option<Limiter>,
+    pub(crate) far: Option<Limiter>,
+    pub(crate) bytes_up_per_s: f64,
+    pub(crate) bytes_down_per_s: f64,
 }
 
 impl Book {
     /// Adds what is new to the sums, and judges the time since the last look.
-    pub(super) fn note(&mut self, now: Glimpse) -> Verdict {
+    pub(crate) fn note(&mut self, now: Glimpse) -> Verdict {
         let before = self.open.get(&now.number);
         // Two threads may look at once; the later look has counted already.
         if before.is_some_and(|before| before.at >= now.at) {
@@ -43,12 +43,12 @@ impl Book {
     }
 
     /// A connection is over.
-    pub(super) fn forget(&mut self, number: u64) {
+    pub(crate) fn forget(&mut self, number: u64) {
         self.open.remove(&number);
     }
 
     /// The sums of these listeners; those of others are forgotten.
-    pub(super) fn sums(&mut self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
+    pub(crate) fn sums(&mut self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
         self.sums
             .retain(|group, _| listeners.contains(&group.listener));
         self.sums.clone()

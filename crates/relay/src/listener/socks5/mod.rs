@@ -5,11 +5,10 @@ mod bind;
 mod udp;
 
 use crate::{
-    authentication::Verdict,
     config::users::Users,
     leg::inbox::Inbox,
     listener::{Asked, Language, Rejected, connect, hear, reject},
-    session::Session,
+    session::{Session, client::Verdict},
     transfer::End,
 };
 use longhaul_linux::socket::reset_on_close;

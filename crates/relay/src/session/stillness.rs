@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Neighbours that take nothing of what is there for them: their receive window is closed, and stays
-//! so. A path that loses everything is another matter, which TCP itself gives up on.
+//! How long nothing has moved: neighbours that take nothing of what is there for them, since their receive window is
+//! closed and stays so (a path that loses everything is another matter, which TCP itself gives up on); and tunnels that
+//! have carried nothing, both ends of which may be alive and the tunnel forgotten.
 
 use longhaul_linux::tcp_info::TcpInfo;
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 /// What is known of the neighbour at one end of a connection.
 #[derive(Debug, Default)]
@@ -36,6 +40,45 @@ impl Standstill {
     /// How long it has taken nothing.
     pub(crate) fn time(&self, now: Instant) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now - since)
+    }
+}
+/// How long one tunnel has carried nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Idleness(
+    /// `None` before it is a tunnel.
+    Mutex<Option<Seen>>,
+);
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    bytes: u64,
+    since: Instant,
+}
+
+impl Idleness {
+    /// From now on it is a tunnel.
+    pub(crate) fn begin(&self, now: Instant) {
+        let seen = Seen {
+            bytes: 0,
+            since: now,
+        };
+        *self.seen() = Some(seen);
+    }
+
+    /// Whether it has carried nothing for `limit`, with `bytes` in all so far.
+    pub(crate) fn exceeds(&self, limit: Duration, bytes: u64, now: Instant) -> bool {
+        let mut seen = self.seen();
+        let Some(seen) = seen.as_mut() else {
+            return false;
+        };
+        if seen.bytes != bytes {
+            *seen = Seen { bytes, since: now };
+        }
+        now.saturating_duration_since(seen.since) >= limit
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,5 +133,19 @@ mod tests {
     fn silence_and_loss_are_no_standstill() {
         assert_eq!(stood(&[leg(5, 0, 0); 4]), Duration::ZERO, "nothing to take");
         assert_eq!(stood(&[leg(5, 9, 3); 4]), Duration::ZERO, "under way");
+    }
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn time_without_a_byte_counts() {
+        let (idleness, start) = (Idleness::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(!idleness.exceeds(LIMIT, 0, after(100)), "it is no tunnel");
+        idleness.begin(after(100));
+        assert!(!idleness.exceeds(LIMIT, 0, after(109)));
+        assert!(!idleness.exceeds(LIMIT, 1, after(115)), "a byte has passed");
+        assert!(!idleness.exceeds(LIMIT, 1, after(124)));
+        assert!(idleness.exceeds(LIMIT, 1, after(125)));
     }
 }

@@ -3,14 +3,18 @@
 //! accepted.
 
 use crate::{
-    Relay,
     admission::shortage::{self, is_shortage},
-    crew::Seated,
-    door::Door,
-    drain::Phase,
-    intercept::pulse::beat,
-    registry::{Entry, Registry},
-    session::{self, Shares},
+    doors::{
+        door::Door,
+        opening::{Ear, Opening},
+    },
+    relay::{Relay, drain::Phase, threads::beat},
+    session::Shares,
+    workers::{
+        connection,
+        crew::{Crew, Newcomer},
+        registry::Registry,
+    },
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;
@@ -18,7 +22,7 @@ use longhaul_transport::carrier::Carrier;
 use longhaul_udt::socket::Socket;
 use std::{
     io,
-    net::{SocketAddr, TcpListener as StdListener},
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -26,54 +30,21 @@ use std::{
 use tokio::{
     net::{TcpListener, TcpStream},
     select,
-    sync::{OwnedSemaphorePermit, mpsc::Receiver},
+    sync::mpsc::Receiver,
     time::sleep,
 };
 
 /// A worker before its thread starts.
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
+    pub(crate) sessions: Arc<Registry>,
+    pub(crate) crew: Arc<Crew>,
     /// Among the relay's threads.
     pub(crate) index: usize,
     /// Its shares of listeners, as they are opened.
     pub(crate) openings: Receiver<Opening>,
     /// Connections that others accepted for it.
     pub(crate) newcomers: Receiver<Newcomer>,
-}
-
-/// A socket to accept on.
-pub(crate) struct Opening {
-    pub(crate) door: Arc<Door>,
-    /// The set of the door's sockets that this one is of.
-    pub(crate) generation: u64,
-    pub(crate) socket: Ear,
-}
-
-/// What a worker hears newcomers by.
-pub(crate) enum Ear {
-    Tcp(StdListener),
-    Udt(Socket),
-}
-
-/// A connection that has its place, on its way to the worker that will serve it.
-#[derive(Debug)]
-pub(crate) struct Newcomer {
-    pub(crate) relay: Arc<Relay>,
-    pub(crate) door: Arc<Door>,
-    pub(crate) client: Carrier,
-    pub(crate) address: SocketAddr,
-    pub(crate) entry: Entry,
-    pub(crate) seated: Seated,
-    /// Of those that the limit on connections has.
-    pub(crate) place: OwnedSemaphorePermit,
-}
-
-impl Newcomer {
-    /// The same, driven by the calling thread's event loop from now on.
-    fn at_home_here(self) -> io::Result<Self> {
-        let client = self.client.at_home_here()?;
-        Ok(Self { client, ..self })
-    }
 }
 
 impl Worker {
@@ -84,7 +55,7 @@ impl Worker {
     }
 
     async fn serve(mut self) -> io::Result<()> {
-        tokio::spawn(beat(self.relay.clone(), self.index));
+        tokio::spawn(beat(self.relay.pulse.clone(), self.index));
         let shares = Shares {
             pool: Arc::new(Pool::new(self.relay.config().pool)),
             ready: Arc::default(),
@@ -110,6 +81,8 @@ impl Worker {
     fn open(&self, opening: Opening, shares: &Shares) -> io::Result<()> {
         let entrance = Entrance {
             relay: self.relay.clone(),
+            sessions: self.sessions.clone(),
+            crew: self.crew.clone(),
             worker: self.index,
             door: opening.door,
             shares: shares.clone(),
@@ -137,14 +110,16 @@ fn welcome(newcomer: Newcomer, shares: &Shares) {
 
 /// Serves `newcomer` on this thread.
 fn begin(newcomer: Newcomer, shares: &Shares) {
-    let (relay, number) = (newcomer.relay.clone(), newcomer.entry.number);
-    let task = tokio::spawn(session::run(newcomer, shares.clone()));
-    relay.sessions.runs_as(number, task.abort_handle());
+    let (sessions, number) = (newcomer.entry.registry.clone(), newcomer.entry.number);
+    let task = tokio::spawn(connection::run(newcomer, shares.clone()));
+    sessions.runs_as(number, task.abort_handle());
 }
 
 /// A worker's share of a listener.
 struct Entrance {
     relay: Arc<Relay>,
+    sessions: Arc<Registry>,
+    crew: Arc<Crew>,
     /// Among the workers.
     worker: usize,
     door: Arc<Door>,
@@ -228,10 +203,10 @@ impl Entrance {
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
             return;
         };
-        let seated = self.relay.crew.place(self.worker);
+        let seated = self.crew.place(self.worker);
         let newcomer = Newcomer {
             place,
-            entry: Registry::enter(&self.relay),
+            entry: self.sessions.enter(),
             relay: self.relay.clone(),
             door: self.door.clone(),
             client: client.into(),
@@ -244,7 +219,7 @@ impl Entrance {
     fn seat(&self, newcomer: Newcomer) {
         if newcomer.seated.worker == self.worker {
             begin(newcomer, &self.shares);
-        } else if let Some(newcomer) = self.relay.crew.hand_over(newcomer) {
+        } else if let Some(newcomer) = self.crew.hand_over(newcomer) {
             begin(newcomer, &self.shares);
         }
     }

@@ -6,12 +6,41 @@
 //! no notice of what a worker has to do already, and puts two long flows on one of two workers as
 //! often as not.
 
-use crate::worker::Newcomer;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use crate::{doors::door::Door, relay::Relay, workers::registry::Entry};
+use longhaul_transport::carrier::Carrier;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
-use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
+use tokio::sync::{
+    OwnedSemaphorePermit,
+    mpsc::{Receiver, Sender, channel, error::TrySendError},
+};
+
+/// A connection that has its place, on its way to the worker that will serve it.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) relay: Arc<Relay>,
+    pub(crate) door: Arc<Door>,
+    pub(crate) client: Carrier,
+    pub(crate) address: SocketAddr,
+    pub(crate) entry: Entry,
+    pub(crate) seated: Seated,
+    /// Of those that the limit on connections has.
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+impl Newcomer {
+    /// The same, driven by the calling thread's event loop from now on.
+    pub(crate) fn at_home_here(self) -> io::Result<Self> {
+        let client = self.client.at_home_here()?;
+        Ok(Self { client, ..self })
+    }
+}
 
 /// All workers.
 #[derive(Debug)]

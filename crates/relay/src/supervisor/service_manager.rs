@@ -2,15 +2,23 @@
 //! What the service manager hears of the relay (sd_notify(3)): ready, reloading, stopping, how it
 //! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
 
-use crate::{Relay, drain::Phase};
+use crate::{
+    relay::{Relay, drain::Phase},
+    workers::registry::Registry,
+};
 use longhaul_command::note;
 use sd_notify::NotifyState;
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// The service manager, if it listens.
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
+    relay: Arc<Relay>,
+    registry: Arc<Registry>,
     /// Silence after which it kills the relay (`WatchdogSec=`).
     patience: Option<Duration>,
 }
@@ -20,9 +28,13 @@ const STATUS_PERIOD: Duration = Duration::from_secs(5);
 
 impl ServiceManager {
     /// As the environment says.
-    pub(crate) fn find() -> Self {
+    pub(crate) fn find(relay: Arc<Relay>, registry: Arc<Registry>) -> Self {
         let patience = sd_notify::watchdog_enabled();
-        Self { patience }
+        Self {
+            relay,
+            registry,
+            patience,
+        }
     }
 
     fn tell(&self, news: &[NotifyState]) {
@@ -32,8 +44,8 @@ impl ServiceManager {
     }
 
     /// All listeners stand, and what is to be intercepted is.
-    pub(crate) fn ready(&self, relay: &Relay) {
-        self.tell(&[NotifyState::Ready, NotifyState::Status(&status(relay))]);
+    pub(crate) fn ready(&self) {
+        self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
     }
 
     /// The configuration is being read again; [`Self::reloaded`] says when that is over.
@@ -45,9 +57,9 @@ impl ServiceManager {
     }
 
     /// It was read; `problem` is why it was not taken.
-    pub(crate) fn reloaded(&self, relay: &Relay, problem: Option<&str>) {
+    pub(crate) fn reloaded(&self, problem: Option<&str>) {
         match problem {
-            None => self.ready(relay),
+            None => self.ready(),
             Some(problem) => {
                 let status = format!("not reloaded: {problem}");
                 self.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
@@ -63,18 +75,18 @@ impl ServiceManager {
 
     /// Says for ever that the relay is alive, as long as all its threads are, and how it does
     /// whenever that has changed.
-    pub(crate) async fn attend(&self, relay: &Relay) {
+    pub(crate) async fn attend(&self) {
         let mut ticks = interval(self.period());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut next) = (status(relay), Instant::now() + STATUS_PERIOD);
+        let (mut told, mut next) = (self.status(), Instant::now() + STATUS_PERIOD);
         loop {
             let now = ticks.tick().await.into_std();
-            if self.patience.is_some() && relay.pulse.is_steady(Instant::now()) {
+            if self.patience.is_some() && self.relay.pulse.is_steady(Instant::now()) {
                 self.tell(&[NotifyState::Watchdog]);
             }
-            if now >= next && relay.drain.phase() == Phase::Run {
+            if now >= next && self.relay.drain.phase() == Phase::Run {
                 next = now + STATUS_PERIOD;
-                let status = status(relay);
+                let status = self.status();
                 if status != told {
                     self.tell(&[NotifyState::Status(&status)]);
                     told = status;
@@ -88,22 +100,22 @@ impl ServiceManager {
         let quarter = self.patience.map_or(STATUS_PERIOD, |patience| patience / 4);
         quarter.clamp(Duration::from_millis(1), STATUS_PERIOD)
     }
-}
 
-/// One short line.
-fn status(relay: &Relay) -> String {
-    let listeners = relay.doors.open().len();
-    let connections = relay.sessions.len();
-    let config = relay.config();
-    let down: Vec<_> = config
-        .peers
-        .values()
-        .filter(|peer| !peer.health.is_up())
-        .map(|peer| peer.name.as_str())
-        .collect();
-    let down = match down.is_empty() {
-        true => String::new(),
-        false => format!(", down: {}", down.join(", ")),
-    };
-    format!("{listeners} listeners, {connections} connections{down}")
+    /// One short line.
+    fn status(&self) -> String {
+        let listeners = self.relay.doors.open().len();
+        let connections = self.registry.len();
+        let config = self.relay.config();
+        let down: Vec<_> = config
+            .peers
+            .values()
+            .filter(|peer| !peer.health.is_up())
+            .map(|peer| peer.name.as_str())
+            .collect();
+        let down = match down.is_empty() {
+            true => String::new(),
+            false => format!(", down: {}", down.join(", ")),
+        };
+        format!("{listeners} listeners, {connections} connections{down}")
+    }
 }

@@ -7,8 +7,8 @@ use crate::{
         rate::{Clients, Limits, Pair},
     },
     config::listener::Listener,
+    doors::flow::Ready,
     faults::warnings::Warnings,
-    intercept::flow::Ready,
     records::counters::Counters,
 };
 use longhaul_admin::relay_record::ListenerCounts;

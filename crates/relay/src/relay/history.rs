@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What went through in the last five minutes, for those who come to look only now.
 
-use crate::Relay;
 use jiff::Timestamp;
 use longhaul_admin::record::{Point, Throughput};
 use longhaul_admin::relay_record::Counts;
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::time::{MissedTickBehavior, interval};
 
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// Five minutes: 5 KiB.
 const POINTS_MAX: usize = 300;
 
@@ -21,20 +19,6 @@ const POINTS_MAX: usize = 300;
 pub(crate) struct History(Mutex<VecDeque<Point>>);
 
 impl History {
-    /// Adds a point a second, for ever.
-    pub(crate) async fn write(&self, relay: &Relay) {
-        let mut ticks = interval(INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut at, mut before) = (Instant::now(), Counts::default());
-        ticks.tick().await;
-        loop {
-            ticks.tick().await;
-            let (now, (_, total)) = (Instant::now(), relay.doors.counts());
-            self.add(point(&before, &total, now - at));
-            (at, before) = (now, total);
-        }
-    }
-
     pub(crate) fn read(&self) -> Throughput {
         Throughput {
             time: Timestamp::now(),
@@ -43,7 +27,7 @@ impl History {
         }
     }
 
-    fn add(&self, point: Point) {
+    pub(crate) fn add(&self, point: Point) {
         let mut points = self.points();
         if points.len() == POINTS_MAX {
             points.pop_front();
@@ -56,7 +40,7 @@ impl History {
     }
 }
 
-fn point(before: &Counts, now: &Counts, elapsed: Duration) -> Point {
+pub(crate) fn point(before: &Counts, now: &Counts, elapsed: Duration) -> Point {
     let per_s = |before: u64, now: u64| now.saturating_sub(before) as f64 / elapsed.as_secs_f64();
     Point {
         bytes_up_per_s: per_s(before.bytes_up, now.bytes_up),

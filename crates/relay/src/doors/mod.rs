@@ -2,7 +2,11 @@
 //! All listeners at work, those that a reload has closed included: their connections go on, and
 //! what they have counted stays in the total.
 
-use crate::{door::Door, records::counters, route::local::ListenAddresses};
+pub(crate) mod door;
+pub(crate) mod flow;
+pub(crate) mod opening;
+
+use crate::{doors::door::Door, records::counters, route::local::ListenAddresses};
 use longhaul_admin::{
     record::ListenerTimes,
     relay_record::{Counts, ListenerCounts},
@@ -99,7 +103,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reload::tests::listener;
+    use crate::supervisor::reload::tests::listener;
 
     fn door() -> Arc<Door> {
         let listener = listener("127.0.0.1:1", "");

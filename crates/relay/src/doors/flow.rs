@@ -28,7 +28,7 @@ impl Flow {
     }
 
     /// Of a packet that starts with its IP header, if it is a whole TCP header's worth.
-    pub(super) fn of_packet(packet: &[u8]) -> Option<Self> {
+    pub(crate) fn of_packet(packet: &[u8]) -> Option<Self> {
         let transport = ip::transport(packet)?;
         let header = tcp::Header::at(packet.get(transport.offset..)?)?;
         if transport.protocol != ip::TCP || transport.fragment {
@@ -41,11 +41,11 @@ impl Flow {
         })
     }
 
-    pub(super) fn client(&self) -> SocketAddr {
+    pub(crate) fn client(&self) -> SocketAddr {
         self.client.into()
     }
 
-    pub(super) fn destination(&self) -> SocketAddr {
+    pub(crate) fn destination(&self) -> SocketAddr {
         self.destination.into()
     }
 }
@@ -74,7 +74,7 @@ impl Ready {
     /// How long a client may take for its ACK.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    pub(super) fn put(&self, flow: Flow, far: Far) {
+    pub(crate) fn put(&self, flow: Flow, far: Far) {
         self.lock().insert(flow, (Instant::now(), far));
     }
 
@@ -83,16 +83,16 @@ impl Ready {
         self.lock().remove(&flow).map(|(_, far)| far)
     }
 
-    pub(super) fn has(&self, flow: Flow) -> bool {
+    pub(crate) fn has(&self, flow: Flow) -> bool {
         self.lock().contains_key(&flow)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
     /// Resets those that nobody came for.
-    pub(super) fn expire(&self) {
+    pub(crate) fn expire(&self) {
         self.lock().retain(|_, (since, far)| {
             let keep = since.elapsed() < Self::PATIENCE;
             if !keep {

@@ -2,11 +2,9 @@
 //! What the relay tells its admin endpoint.
 
 use crate::{
-    Relay,
     certificates::validity::Certificates,
     config::{Config, peer::Peer},
-    counters,
-    drain::Phase,
+    relay::{Relay, drain::Phase},
 };
 use jiff::{Timestamp, ToSpan as _};
 use longhaul_admin::{
@@ -37,7 +35,7 @@ impl Source for Overview {
 
     async fn status(&self) -> Status {
         let legs = self.0.survey.latest().await.legs.clone();
-        let relay = counters(&self.0);
+        let relay = self.0.counters();
         let peer = |counts: &longhaul_admin::relay_record::PeerCounts| PeerState {
             usage: PeerUsage::of(&counts.name, &legs),
             counts: counts.clone(),

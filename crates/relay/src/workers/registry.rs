@@ -2,7 +2,7 @@
 //! The connections that are open now, for those who look at all of them, the memory budget and the
 //! status page, and for the one who cuts them.
 
-use crate::{Relay, session::Session};
+use crate::session::{Session, WhyCut};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -31,13 +31,13 @@ struct Connection {
 
 impl Registry {
     /// A number for a connection, which is listed until the guard is dropped.
-    pub(crate) fn enter(relay: &Arc<Relay>) -> Entry {
-        let mut open = relay.sessions.open();
+    pub(crate) fn enter(self: &Arc<Self>) -> Entry {
+        let mut open = self.open();
         let number = open.next;
         open.next += 1;
         open.connections.insert(number, Connection::default());
         Entry {
-            relay: relay.clone(),
+            registry: self.clone(),
             number,
         }
     }
@@ -61,11 +61,12 @@ impl Registry {
         tasks.for_each(AbortHandle::abort);
     }
 
-    /// Ends the task of one connection, if it is still open.
-    pub(crate) fn cut_one(&self, number: u64) {
+    /// Ends a connection abnormally, if it is still open, and says why in its record.
+    pub(crate) fn cut_one(&self, session: &Session, why: WhyCut) {
+        session.is_cut_for(why);
         let abort = {
             let open = self.open();
-            let connection = open.connections.get(&number);
+            let connection = open.connections.get(&session.number);
             connection.and_then(|connection| connection.abort.clone())
         };
         if let Some(abort) = abort {
@@ -94,14 +95,14 @@ impl Registry {
 /// A connection's place in the list.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    relay: Arc<Relay>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) number: u64,
 }
 
 impl Entry {
     /// It is known whose connection this is.
     pub(crate) fn is(&self, session: &Arc<Session>) {
-        let mut open = self.relay.sessions.open();
+        let mut open = self.registry.open();
         if let Some(connection) = open.connections.get_mut(&self.number) {
             connection.session = Some(session.clone());
         }
@@ -109,7 +110,7 @@ impl Entry {
 
     /// It has become part of another session's connection, which is listed itself.
     pub(crate) fn is_anothers(&self) {
-        let mut open = self.relay.sessions.open();
+        let mut open = self.registry.open();
         let connection = open.connections.get_mut(&self.number);
         let left = connection.and_then(|connection| connection.session.take());
         // As in [`Drop`].
@@ -120,7 +121,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let left = self.relay.sessions.open().connections.remove(&self.number);
+        let left = self.registry.open().connections.remove(&self.number);
         // The last share of a session may be this one: it is let go of without the lock.
         drop(left);
     }

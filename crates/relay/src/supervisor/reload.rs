@@ -3,13 +3,13 @@
 //! configuration that they came under; listeners that are in both keep their sockets.
 
 use crate::{
-    Relay,
     admission::budget::Demand,
-    args::Args,
     config::{Config, listener::Listener, settings::Transport},
-    door::Door,
-    is_possible, open_door, socket_options,
-    worker::{Ear, Opening},
+    doors::{
+        door::Door,
+        opening::{Ear, Opening, is_possible, open_door, socket_options},
+    },
+    relay::Relay,
 };
 use anyhow::Context as _;
 use longhaul_command::note;
@@ -157,14 +157,13 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
 /// A listener of the new configuration, and sockets if it needs any.
 type Ready = (Arc<Door>, Listener, Option<Vec<Ear>>);
 
-/// Reads the configuration again and acts on it. After an error, everything is as it was.
+/// Acts on a configuration that was read again. After an error, everything is as it was.
 pub(crate) fn reload(
     relay: &Relay,
-    args: &Args,
+    mut config: Config,
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let before = relay.config();
-    let mut config = args.configuration()?;
     config.listeners.retain(is_possible);
     let fixed = config.keep(&before);
     let doors = relay.doors.open();

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opening the sockets of listeners, or taking those that the service manager opened (socket activation).
+
+use crate::{
+    config::{
+        Config,
+        listener::{Kind, Listener},
+        settings::Transport,
+    },
+    doors::door::Door,
+    leg::udt,
+};
+use longhaul_command::{exit::Refusal, note};
+use longhaul_linux::{activation, socket};
+use longhaul_udt::socket::Socket;
+use std::{
+    io::{self},
+    net::TcpListener,
+    sync::Arc,
+};
+
+/// Sockets that no listener has taken yet.
+#[derive(Debug)]
+pub(crate) struct PassedSockets(Vec<activation::Passed>);
+
+impl PassedSockets {
+    /// What this process was started with.
+    pub(crate) fn take() -> anyhow::Result<Self> {
+        let passed = activation::take();
+        passed.map(Self).map_err(|error| {
+            Refusal::usage(format!(
+                "LISTEN_FDS, LISTEN_FDNAMES: {error}: not what a service manager passes"
+            ))
+        })
+    }
+
+    /// Those for `listener`: under its name, or on its address. None: it opens its own.
+    pub(crate) fn taken_by(&mut self, listener: &Listener) -> anyhow::Result<Vec<TcpListener>> {
+        let is_for = |passed: &mut activation::Passed| {
+            // Only those of TCP have one.
+            let there = passed
+                .address()
+                .filter(|_| listener.transport == Transport::Tcp);
+            let named = passed.name == listener.name;
+            there.is_some() && (named || there == Some(listener.address))
+        };
+        let taken: Vec<_> = self.0.extract_if(.., is_for).collect();
+        for passed in &taken {
+            passed
+                .address()
+                .map_or(Ok(()), |at| listener.check_place(at))?;
+        }
+        Ok(taken.into_iter().map(TcpListener::from).collect())
+    }
+
+    /// Nobody would serve the clients of a socket that is left.
+    pub(crate) fn check_none_left(&self) -> anyhow::Result<()> {
+        let Some(passed) = self.0.first() else {
+            return Ok(());
+        };
+        let name = &passed.name;
+        Err(Refusal::usage(match passed.address() {
+            Some(address) => format!(
+                "the service manager passed socket {name} ({address}), which no listener wants: \
+                 give one this address, or name the socket after it (FileDescriptorName=)"
+            ),
+            None => format!(
+                "the service manager passed {name}, which is not a TCP socket that listens \
+                 (ListenStream=)"
+            ),
+        }))
+    }
+}
+
+/// A socket to accept on.
+pub(crate) struct Opening {
+    pub(crate) door: Arc<Door>,
+    /// The set of the door's sockets that this one is of.
+    pub(crate) generation: u64,
+    pub(crate) socket: Ear,
+}
+
+/// What a worker hears newcomers by.
+pub(crate) enum Ear {
+    Tcp(TcpListener),
+    Udt(Socket),
+}
+
+/// A door and the sockets behind it, one a worker, or one for all.
+pub(crate) type OpenDoor = (Arc<Door>, Vec<Ear>);
+
+pub(crate) fn open_doors(
+    config: &Config,
+    passed: &mut PassedSockets,
+) -> anyhow::Result<Vec<OpenDoor>> {
+    let present = config
+        .listeners
+        .iter()
+        .filter(|listener| is_possible(listener));
+    let opened: Vec<_> = present
+        .map(|listener| open_door(config, listener, &passed.taken_by(listener)?))
+        .collect::<Result<_, _>>()?;
+    passed.check_none_left()?;
+    match opened.is_empty() {
+        true => Err(Refusal::unsupported(
+            "no listener is left: IPv6 is off here",
+        )),
+        false => Ok(opened),
+    }
+}
+
+/// Where IPv6 is off there is nothing to divert, and that is no reason not to divert the rest.
+pub(crate) fn is_possible(listener: &Listener) -> bool {
+    let transparent = matches!(listener.kind, Kind::Transparent { .. });
+    let possible =
+        !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
+    if !possible {
+        note!(
+            "longhaul relay: IPv6 is off here: transparent {} is left out",
+            listener.address
+        );
+    }
+    possible
+}
+
+/// On the sockets that were passed, if there are any.
+pub(crate) fn open_door(
+    config: &Config,
+    listener: &Listener,
+    passed: &[TcpListener],
+) -> anyhow::Result<OpenDoor> {
+    if listener.transport == Transport::Udt {
+        return open_udt_door(listener);
+    }
+    let (options, workers) = (socket_options(listener), config.limits.workers);
+    let is_passed = !passed.is_empty();
+    let sockets = match is_passed {
+        true => socket::adopt(passed, workers, &options),
+        false => socket::listen(listener.address, workers, &options),
+    };
+    let sockets = sockets.map_err(|error| explain(error, listener))?;
+    let mut door = Door::new(listener.clone(), sockets[0].local_addr()?);
+    door.is_passed = is_passed;
+    Ok((Arc::new(door), sockets.into_iter().map(Ear::Tcp).collect()))
+}
+
+fn open_udt_door(listener: &Listener) -> anyhow::Result<OpenDoor> {
+    let socket = udt::listen(listener.address, &listener.profile);
+    let socket = socket.map_err(|error| explain(error, listener))?;
+    let door = Door::new(listener.clone(), socket.local_addr());
+    Ok((Arc::new(door), vec![Ear::Udt(socket)]))
+}
+
+/// Of a listener's sockets, and of those that they accept.
+pub(crate) fn socket_options(listener: &Listener) -> socket::Options {
+    socket::Options {
+        transparent: matches!(listener.kind, Kind::Transparent { .. }),
+        ..listener.profile.options.clone()
+    }
+}
+
+fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
+    let Listener { kind, address, .. } = listener;
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
+    match kind {
+        Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
+            "--transparent {address}: IP_TRANSPARENT needs CAP_NET_ADMIN or CAP_NET_RAW (run it as root)"
+        )),
+        _ if denied => Refusal::unsupported(format!(
+            "--{kind} {address}: ports below net.ipv4.ip_unprivileged_port_start need \
+             CAP_NET_BIND_SERVICE"
+        )),
+        _ => anyhow::Error::new(error).context(format!("--{kind} {address}")),
+    }
+}

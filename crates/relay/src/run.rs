@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Starting, supervising and ending a relay.
+
+use crate::{
+    admission::{
+        accounts::Accounts,
+        budget::{Budget, Demand},
+        lookups::Lookups,
+        memory::{self, Memory},
+    },
+    args::Args,
+    certificates::authority,
+    config::{Config, Current, reference},
+    doors::{
+        Doors,
+        door::Door,
+        opening::{OpenDoor, Opening, PassedSockets, open_doors},
+    },
+    findings,
+    intercept::{
+        keeper::{Gate, Keeper},
+        verify::Verifier,
+    },
+    peers,
+    records::journal::Journal,
+    relay::{
+        Relay,
+        drain::{Drain, Phase},
+        history::History,
+        reload_state::ReloadState,
+        threads::{Alarm, Pulse},
+    },
+    summary::Summary,
+    supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
+    survey::Survey,
+    workers::{
+        crew::{Crew, Newcomer},
+        registry::Registry,
+        worker::Worker,
+    },
+};
+use anyhow::Context as _;
+use longhaul_admin::relay_record::Record;
+use longhaul_command::{exit::Refusal, note, say};
+use std::{
+    io::{self, Write as _},
+    net::TcpListener,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tokio::{
+    select,
+    signal::unix::{SignalKind, signal},
+    sync::{
+        Semaphore,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::{Instant, sleep_until, timeout},
+};
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some((directory, names)) = args.make_certificates.split_first() {
+        authority::make(directory.as_ref(), names)?;
+        say!("{}", authority::explanation(directory.as_ref(), names));
+        return Ok(());
+    }
+    if args.print_default_config {
+        return Ok(io::stdout().write_all(reference::TEXT.as_bytes())?);
+    }
+    if args.check_config {
+        return check_config(args);
+    }
+    let mut passed = PassedSockets::take()?;
+    let mut config = args.configuration()?;
+    let budget = budget(&config)?;
+    config.pool.pipes_max = budget.pipes_per_worker;
+    let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
+    let opened = open_doors(&config, &mut passed)?;
+    warn_of_few(budget.connections, config.limits.connections_max);
+    let verifiers = open_verifiers(&opened)?;
+    let (journal, writer) = config
+        .counters
+        .as_deref()
+        .map(Journal::open)
+        .transpose()?
+        .unzip();
+    let doors = opened.iter().map(|(door, _)| door.clone()).collect();
+    let (crew, newcomers) = Crew::new(config.limits.workers);
+    let relay = Arc::new(Relay {
+        doors: Doors::new(doors),
+        groups: Arc::default(),
+        accounts: Accounts::default(),
+        lookups: Lookups::new(budget.lookups),
+        memory: Memory::new(memory::budget(config.limits.memory).map(|budget| budget.bytes)),
+        survey: Survey::new(config.admin.is_some()),
+        history: History::default(),
+        started: Instant::now(),
+        reloads: ReloadState::new(),
+        drain: Drain::new(),
+        journal: journal.unwrap_or_default(),
+        places: Arc::new(Semaphore::new(budget.connections)),
+        places_all: (budget.connections as u32).into(),
+        budget,
+        alarm: Alarm::new(),
+        pulse: Pulse::new(config.limits.workers + verifiers.len()).into(),
+        pseudonym: pseudonym(),
+        config: Current::new(config),
+    });
+    let opened = Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+        crew: crew.into(),
+    };
+    serve(&relay, opened, args)?;
+    // The writer ends when the last user of the journal is gone.
+    drop(relay);
+    if let Some(writer) = writer {
+        writer
+            .join()
+            .map_err(|_| anyhow::anyhow!("the counters' writer panicked"))?;
+    }
+    Ok(())
+}
+
+/// Says what the configuration comes to, or what is wrong with it.
+fn check_config(args: &Args) -> anyhow::Result<()> {
+    let (config, settings, file) = args.read()?;
+    let mut summary = Summary::new(&config);
+    for finding in findings::find(&settings, &config) {
+        summary.warn_of(&finding, file.as_ref());
+    }
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&summary)? + "\n",
+        false => summary.to_string(),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Raises the limit on descriptors as far as it goes, and shares it out.
+fn budget(config: &Config) -> anyhow::Result<Budget> {
+    let limit = longhaul_linux::descriptors::raise_limit();
+    Budget::new(limit, &Demand::of(config))
+        .ok_or_else(|| Refusal::unsupported("RLIMIT_NOFILE is too low for a single connection"))
+}
+
+fn warn_of_few(places: usize, wanted: u32) {
+    if places < wanted as usize {
+        note!(
+            "longhaul relay: RLIMIT_NOFILE has room for {places} connections at once, not \
+             {wanted}: others wait"
+        );
+    }
+}
+
+fn pseudonym() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    format!("longhaul-{:016x}", RandomState::new().hash_one(0))
+}
+
+/// What the relay serves on, before it serves.
+struct Opened {
+    doors: Vec<OpenDoor>,
+    verifiers: Vec<Verifier>,
+    /// Of the admin endpoint.
+    endpoint: Option<TcpListener>,
+    /// Each worker's, of connections that others accepted.
+    newcomers: Vec<Receiver<Newcomer>>,
+    crew: Arc<Crew>,
+}
+
+/// Starts the workers, waits for the signal, drains, and stops them.
+fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
+    let Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+        crew,
+    } = opened;
+    let registry = Arc::<Registry>::default();
+    // First: a lack of descriptors is seen before anything is touched.
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
+    let gates = gates(&relay.doors.open(), &verifiers)?;
+    let (mut threads, workers) = start_workers((relay, &registry, &crew), opened.len(), newcomers)?;
+    // A worker that is gone takes no listener; joining it tells why.
+    let handed_out = opened
+        .into_iter()
+        .try_for_each(|(door, sockets)| reload::hand_out(&door, sockets, &workers));
+    threads.extend(start_verifiers(relay, verifiers)?);
+    let keeper = handed_out.and_then(|()| keeper(relay, gates));
+    let outcome = keeper.and_then(|keeper| {
+        runtime.block_on(async {
+            serve_admin(relay, &registry, endpoint)?;
+            supervise((relay, &registry), args, &workers, keeper.as_ref()).await
+        })
+    });
+    relay.drain.enter(Phase::Stop);
+    for thread in threads {
+        let name = thread.thread().name().unwrap_or_default().to_owned();
+        let ended = thread.join();
+        ended
+            .map_err(|_| anyhow::anyhow!("thread {name} panicked"))?
+            .with_context(|| format!("thread {name}"))?;
+    }
+    relay.journal.put(counters_record(relay));
+    outcome
+}
+
+/// Lets people and programs look at the relay, until its runtime ends.
+fn serve_admin(
+    relay: &Arc<Relay>,
+    registry: &Arc<Registry>,
+    endpoint: Option<TcpListener>,
+) -> anyhow::Result<()> {
+    let Some(endpoint) = endpoint else {
+        return Ok(());
+    };
+    note!("listening admin {}", endpoint.local_addr()?);
+    let (looked_at, registry) = (relay.clone(), registry.clone());
+    tokio::spawn(async move { rounds::go_round(&looked_at, &registry).await });
+    let remembered = relay.clone();
+    tokio::spawn(async move { rounds::write_history(&remembered).await });
+    let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
+    tokio::spawn(longhaul_admin::serve(endpoint, Overview(relay.clone())));
+    Ok(())
+}
+
+type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
+
+/// Sockets that may wait for a worker to take them, besides those of the start.
+const OPENINGS_MAX: usize = 1024;
+
+/// The threads, and the ways to give them sockets.
+fn start_workers(
+    (relay, registry, crew): (&Arc<Relay>, &Arc<Registry>, &Arc<Crew>),
+    listeners: usize,
+    newcomers: Vec<Receiver<Newcomer>>,
+) -> io::Result<(Vec<WorkerThread>, Vec<Sender<Opening>>)> {
+    let start = |(index, newcomers)| {
+        let (sender, openings) = channel(listeners + OPENINGS_MAX);
+        let worker = Worker {
+            relay: relay.clone(),
+            sessions: registry.clone(),
+            crew: crew.clone(),
+            index,
+            openings,
+            newcomers,
+        };
+        let thread = std::thread::Builder::new().name(format!("relay-{index}"));
+        let alarm = relay.clone();
+        let run = move || alarm.alarm.over(|| worker.run());
+        Ok((thread.spawn(run)?, sender))
+    };
+    let workers = newcomers.into_iter().enumerate().map(start);
+    Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+}
+
+/// The holders of SYNs, one for each listener that verifies.
+fn open_verifiers(opened: &[OpenDoor]) -> anyhow::Result<Vec<Verifier>> {
+    let verifies = |door: &&Arc<Door>| {
+        let listener = door.listener();
+        listener.intercept.as_ref().is_some_and(|i| i.verify)
+    };
+    let doors = opened.iter().map(|(door, _)| door).filter(verifies);
+    doors.cloned().map(Verifier::open).collect()
+}
+
+fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<Vec<WorkerThread>> {
+    let workers = relay.config().limits.workers;
+    let start = |(index, verifier): (usize, Verifier)| {
+        let relay = relay.clone();
+        let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
+        thread.spawn(move || relay.alarm.over(|| verifier.run(&relay, workers + index)))
+    };
+    verifiers.into_iter().enumerate().map(start).collect()
+}
+
+/// What is to be installed for each listener that intercepts.
+fn gates(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<Gate>> {
+    let gate = |door: &Arc<Door>| {
+        let intercept = door.listener().intercept.clone()?;
+        let verifier = verifiers.iter().find(|v| v.door().address == door.address);
+        let queue = verifier.map(Verifier::queue);
+        Some(Gate::new(door.address, intercept, queue))
+    };
+    doors.iter().filter_map(gate).collect()
+}
+
+/// Interception, if there is any. It ends when this is dropped.
+fn keeper(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Option<Keeper>> {
+    match gates.is_empty() {
+        true => Ok(None),
+        false => Keeper::start(&relay.pulse, &relay.alarm, gates).map(Some),
+    }
+}
+
+/// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period. Ends at once
+/// when a thread is gone: joining it tells why.
+async fn supervise(
+    (relay, registry): (&Arc<Relay>, &Arc<Registry>),
+    args: &Args,
+    workers: &[Sender<Opening>],
+    keeper: Option<&Keeper>,
+) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let manager = ServiceManager::find(relay.clone(), registry.clone());
+    let reloading = reload_at_sighup(relay, args, workers, &manager)?;
+    for door in relay.doors.open() {
+        note!("listening {} {}", door.listener().kind, door.address);
+    }
+    manager.ready();
+    let mut told_to_end = async || {
+        select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let life = async {
+        select! {
+            () = told_to_end() => {}
+            () = report_counters(relay) => {}
+            () = reloading => {}
+            () = watch::memory(relay, registry) => {}
+            () = watch::idle_tunnels(relay, registry) => {}
+            () = peers::check::watch(&relay.config) => {}
+        }
+        manager.stopping();
+        if let Some(keeper) = keeper {
+            keeper.let_pass();
+        }
+        wind_down(relay, registry, told_to_end()).await;
+    };
+    select! {
+        () = life => {}
+        () = manager.attend() => {}
+        () = relay.alarm.raised() => manager.stopping(),
+    }
+    Ok(())
+}
+
+/// Takes the configuration anew whenever SIGHUP comes, for ever.
+fn reload_at_sighup(
+    relay: &Relay,
+    args: &Args,
+    workers: &[Sender<Opening>],
+    manager: &ServiceManager,
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            manager.reloading();
+            // Whether the configuration is taken or not: the file may have been moved.
+            relay.journal.reopen();
+            let problem = args
+                .configuration()
+                .and_then(|config| reload::reload(relay, config, workers));
+            let problem = problem.err();
+            let problem = problem.map(|error| format!("{error:#}"));
+            match &problem {
+                None => note!("longhaul relay: configuration reloaded"),
+                Some(problem) => note!("longhaul relay: not reloaded: {problem}"),
+            }
+            manager.reloaded(problem.as_deref());
+            relay.reloads.ended(problem);
+        }
+    })
+}
+
+/// Writes all counters, once an interval, for ever.
+async fn report_counters(relay: &Relay) {
+    let mut next = Instant::now();
+    loop {
+        sleep_until(next).await;
+        relay.journal.put(counters_record(relay));
+        next += relay.config().interval;
+    }
+}
+
+/// How long connections that were cut may take to write their records.
+const CUT_TIME: Duration = Duration::from_secs(2);
+
+/// Stops accepting; cuts what is left after the grace period, or at a second signal.
+async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
+    relay.drain.enter(Phase::Drain);
+    let all = relay.places_all.load(Relaxed);
+    let patience = async {
+        select! {
+            all_back = relay.places.acquire_many(all) => drop(all_back),
+            () = impatient => {}
+        }
+    };
+    let _ = timeout(relay.config().limits.grace, patience).await;
+    let cut = registry.len();
+    relay.drain.enter(Phase::Cut);
+    registry.cut();
+    let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
+    match cut {
+        0 => note!("longhaul relay: stopped, no connection cut"),
+        n => note!("longhaul relay: stopped, {n} connections cut"),
+    }
+}
+
+fn counters_record(relay: &Relay) -> Record {
+    Record::Relay(relay.counters())
+}

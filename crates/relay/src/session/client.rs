@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who the client is, and whether it is let in: the PROXY protocol, addresses, TLS, users and passwords.
+
+use crate::{
+    admission::accounts::Holder,
+    config::{
+        listener::Kind,
+        networks::{Prefix, network},
+        settings::SendProxy,
+        users::Users,
+    },
+    faults::disagreement::Stranger,
+    route::request::Request,
+    session::Session,
+};
+use longhaul_protocol::{
+    failure::Failure,
+    proxy_protocol::{Header, encode_v1, encode_v2, missing, parse},
+};
+use longhaul_transport::{carrier::Carrier, channel::read_some, tls::Tls};
+use sha2::{Digest as _, Sha256};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+use tokio::time::{sleep, timeout};
+
+/// Connections that a client may have for each one that is left for others.
+const CLIENT_PARTS: usize = 3;
+
+impl Session {
+    /// Lets the sender say whom it speaks for.
+    pub(crate) async fn hear_announcement(&mut self) -> Result<(), Failure> {
+        if !self.is_known(self.sender) {
+            return Err(Failure::NotAllowed);
+        }
+        let limit = self.config.limits.handshake_timeout;
+        let heard = timeout(limit, read_header(&self.client)).await;
+        let header = heard.unwrap_or(Err(Failure::HandshakeTimeout));
+        if header == Err(Failure::BadRequest) {
+            self.turn_away(&Stranger::NoProxyHeader);
+        }
+        let header = header?;
+        if let Header::Proxied {
+            source,
+            destination,
+        } = header
+        {
+            self.client_address = source;
+            self.announced = Some(destination);
+            self.limits = self.door.limits(&self.listener, source.ip());
+            let holder = Self::holder(&self.listener, source);
+            let lookups = self.config.limits.lookups_per_client;
+            self.account = self.relay.accounts.of(holder, lookups);
+        }
+        Ok(())
+    }
+
+    /// Where the client came in: at this relay, or at one that speaks for it.
+    fn entrance(&self) -> Option<SocketAddr> {
+        self.announced.or_else(|| self.client.local_addr().ok())
+    }
+
+    /// Takes another of the connections that its client may have.
+    pub(crate) fn enter(&self) -> Result<(), Failure> {
+        let entered = self.account.enter(self.connections_max());
+        let _ = self.entered.set(entered.ok_or(Failure::Exhausted)?);
+        Ok(())
+    }
+
+    /// Connections that its client may have at a time. By default it is so many times as many as are
+    /// left for others: a client alone gets three quarters of all, and however many are greedy, some
+    /// are left. This machine's own programs and other relays speak for many.
+    fn connections_max(&self) -> usize {
+        let Holder { address, is_relay } = self.account.holder;
+        if is_relay {
+            return usize::MAX;
+        }
+        let left = self.relay.places.available_permits();
+        match self.config.limits.connections_per_client {
+            Some(most) => most,
+            None if address.is_loopback() => usize::MAX,
+            None => CLIENT_PARTS * (left + 1),
+        }
+    }
+
+    /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those
+    /// may be denied as if they had come themselves.
+    pub(crate) fn stranger(&self) -> Option<Stranger> {
+        let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
+        let denied = |address: SocketAddr| listed(&self.listener.deny_from, address);
+        if !transparent && !self.is_known(self.sender) {
+            return Some(Stranger::NotListed);
+        }
+        (denied(self.sender) || denied(self.client_address)).then_some(Stranger::Denied)
+    }
+
+    fn is_known(&self, sender: SocketAddr) -> bool {
+        sender.ip().to_canonical().is_loopback() || listed(&self.listener.allow_from, sender)
+    }
+
+    /// Shakes hands with the client within `limit`, if its listener wants TLS.
+    pub(crate) async fn protect(&self, limit: Duration) -> Result<(), Failure> {
+        let Some(responder) = &self.listener.tls else {
+            return Ok(());
+        };
+        let shaken = async { Tls::handshake(&self.client, responder.connection()?).await };
+        let tls = match timeout(limit, shaken).await {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => return Err(self.turn_away(&Stranger::Tls(error))),
+            Err(_) => {
+                // Over UDT, whoever gave up is not told from whoever says nothing.
+                if self.client.tcp().is_some() {
+                    self.turn_away(&Stranger::NoHandshake);
+                }
+                return Err(Failure::HandshakeTimeout);
+            }
+        };
+        let _ = self.tls.set(tls.into());
+        Ok(())
+    }
+
+    /// Lets the operator know why the client is not let in.
+    pub(crate) fn turn_away(&self, why: &Stranger) -> Failure {
+        let listener = format!("{} {}", self.listener.kind, self.door.name());
+        self.door
+            .warnings
+            .turned_away(&listener, self.client_address.ip(), why);
+        Failure::NotAllowed
+    }
+
+    /// The request with a header for its destination in front. Peers pass it on like anything that
+    /// the client sends.
+    pub(super) fn introduce(&self, request: &Request) -> Option<Request> {
+        let (version, entrance) = (self.listener.send_proxy?, self.entrance()?);
+        let header = write_header(version, self.client_address, entrance);
+        Some(Request {
+            destination: request.destination.clone(),
+            hops: request.hops.clone(),
+            early: [header, request.early.clone()].concat(),
+            ..*request
+        })
+    }
+}
+
+/// Reads the header that a connection begins with, and not a byte more.
+pub(crate) async fn read_header(stream: &Carrier) -> Result<Header, Failure> {
+    let mut bytes = Vec::new();
+    loop {
+        match missing(&bytes).map_err(|_| Failure::BadRequest)? {
+            0 => break,
+            more => match read_some(stream, &mut bytes, more).await {
+                Ok(1..) => {}
+                _ => return Err(Failure::ClientGone),
+            },
+        }
+    }
+    match parse(&bytes) {
+        Ok(Some((header, _))) => Ok(header),
+        _ => Err(Failure::BadRequest),
+    }
+}
+
+/// The header for a destination: who the client is and where it came in.
+pub(crate) fn write_header(
+    version: SendProxy,
+    client: SocketAddr,
+    entrance: SocketAddr,
+) -> Vec<u8> {
+    match version {
+        SendProxy::V1 => encode_v1(client, entrance),
+        SendProxy::V2 => encode_v2(client, entrance),
+    }
+}
+
+fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(address.ip()))
+}
+
+/// What came of a user and a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Right,
+    Wrong,
+    /// Nobody looked, since too many others of its address wait.
+    Unseen,
+}
+
+impl Session {
+    /// Whether the client is this user. An address that gave wrong passwords waits first; one that
+    /// already has others waiting is refused unseen. What was right on this connection stays right.
+    pub(crate) async fn authenticate(
+        &self,
+        users: &Users,
+        user: &[u8],
+        password: &[u8],
+    ) -> Verdict {
+        let given = digest(user, password);
+        if self.credentials.get().is_some_and(|known| **known == given) {
+            return Verdict::Right;
+        }
+        let (client, penalties) = (network(self.client_address.ip()), &self.door.penalties);
+        let Some(wait) = penalties.wait(client, Instant::now()) else {
+            return Verdict::Unseen;
+        };
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+        if users.know(user, password) {
+            penalties.succeed(client, user);
+            let _ = self.credentials.set(given.into());
+            return Verdict::Right;
+        }
+        penalties.fail(client, user, Instant::now());
+        self.turn_away(&Stranger::WrongPassword);
+        Verdict::Wrong
+    }
+}
+
+fn digest(user: &[u8], password: &[u8]) -> [u8; 32] {
+    let users_end = (user.len() as u64).to_be_bytes();
+    let hash = Sha256::new().chain_update(users_end);
+    hash.chain_update(user)
+        .chain_update(password)
+        .finalize()
+        .into()
+}

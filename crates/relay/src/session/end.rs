@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a connection ends, and its record.
+
+use crate::{
+    config::listener::Kind,
+    faults::fault::Fault,
+    session::{Session, WayOut, WhyCut},
+    transfer::{End, Side},
+};
+use jiff::Timestamp;
+use longhaul_admin::relay_record::{ConnectionRecord, Ended, Record};
+use longhaul_transport::carrier::Carrier;
+
+/// What is to be done when a connection ends, however it ends.
+pub(crate) struct Finale<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) end: End,
+}
+
+impl Drop for Finale<'_> {
+    fn drop(&mut self) {
+        let Self { session, end } = self;
+        if session.relay.survey.is_wanted() {
+            let glimpse = session.glimpse(&session.last_way_out());
+            session.relay.survey.see_last(glimpse, &session.seen_last);
+        }
+        session.close(end);
+        if !session.was_unused(end) {
+            let lasted = session.started.elapsed();
+            session.door.counters.times.duration.add(lasted);
+        }
+        if session.relay.journal.is_kept() && !session.was_unused(end) {
+            session.relay.journal.put(session.record(end));
+        }
+    }
+}
+
+impl Session {
+    /// Counts a failure and names it as the end.
+    pub(crate) fn fail(&self, fault: impl Into<Fault>) -> End {
+        let fault = fault.into();
+        self.door.counters.fail(fault.failure);
+        End::Failed(fault)
+    }
+
+    /// Invariant: an abnormal end is never turned into a clean FIN. A failed connection was
+    /// answered in words, if its protocol has any; otherwise it ends by RST, as all do whose end was
+    /// not passed on.
+    fn close(&self, end: &End) {
+        if matches!(end, End::Finished) {
+            return self.close_cleanly();
+        }
+        if matches!(end, End::Broken(..) | End::Cut) {
+            if let Some(trunk) = self.near_trunk() {
+                trunk.reset_on_close();
+            }
+            self.client.reset_on_close();
+        }
+        let way_out = self.way_out();
+        if let Some(far) = &way_out.far {
+            far.reset_on_close();
+            if let Some(trunk) = &way_out.trunk {
+                trunk.reset_on_close();
+            }
+        }
+    }
+
+    /// Nothing is owed to anybody, on no leg.
+    fn close_cleanly(&self) {
+        let WayOut { far, trunk, .. } = self.last_way_out();
+        self.client.fin_on_close();
+        if let Some(far) = far {
+            far.fin_on_close();
+        }
+        for trunk in trunk.iter().chain(self.near_trunk()) {
+            trunk.fin_on_close();
+        }
+    }
+
+    /// A relay's connection that stood ready and was never asked for anything is no event.
+    fn was_unused(&self, end: &End) -> bool {
+        let finished = matches!((&self.listener.kind, end), (Kind::Convert, End::Finished));
+        finished && self.way_out().destination.is_none()
+    }
+
+    fn record(&self, end: &End) -> Record {
+        let way_out = self.way_out();
+        let (bytes_up, bytes_down) = self.traffic.read();
+        let (ended, cause) = describe(end);
+        let cause = cause.or(self.why_cut.get().map(ToString::to_string));
+        let far = way_out.far.as_ref();
+        let (near, trunk) = (self.near_trunk(), &way_out.trunk);
+        Record::Connection(Box::new(ConnectionRecord {
+            time: Timestamp::now(),
+            kind: self.listener.kind.to_string(),
+            listener: self.door.address,
+            client: self.client_address,
+            destination: way_out.destination.clone(),
+            next_hop: way_out.next_hop,
+            bytes_up,
+            bytes_down,
+            duration_s: self.started.elapsed().as_secs_f64(),
+            ended,
+            cause,
+            near: self.client.tcp_info(),
+            far: far.and_then(Carrier::tcp_info),
+            near_streams: near.map(|trunk| trunk.tcp_info()).unwrap_or_default(),
+            far_streams: trunk
+                .as_ref()
+                .map(|trunk| trunk.tcp_info())
+                .unwrap_or_default(),
+        }))
+    }
+
+    /// It is cut for this reason, which its record will tell.
+    pub(crate) fn is_cut_for(&self, why: WhyCut) {
+        let _ = self.why_cut.set(why);
+    }
+}
+
+fn describe(end: &End) -> (Ended, Option<String>) {
+    match end {
+        End::Finished => (Ended::Finished, None),
+        End::Broken(Side::Near, error) => (Ended::ClientBroke, Some(error.to_string())),
+        End::Broken(Side::Far, error) => (Ended::DestinationBroke, Some(error.to_string())),
+        End::Failed(fault) => (Ended::Failed, Some(fault.to_string())),
+        End::Cut => (Ended::Cut, None),
+        End::Joined(_) => unreachable!("a leg of another connection has no record"),
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way out that a client's requests take, and the bytes on it.
+
+use crate::{
+    admission::lookups::Asker,
+    config::{profile::Profile, settings::Mode},
+    doors::flow::Flow,
+    faults::fault::Fault,
+    leg::candidates::Candidates,
+    peers::ready::Ready,
+    records::counters::Direction,
+    route::{
+        Route,
+        far::Far,
+        local::{self, LocalAccess},
+        request::Request,
+    },
+    session::Session,
+    transfer::{
+        self, End, Means,
+        striped::{self, Ends},
+    },
+};
+use longhaul_protocol::{destination::Destination, failure::Failure};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
+
+impl Session {
+    /// Opens the way out and remembers it for the record.
+    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
+        self.open_by(request, &self.ready).await
+    }
+
+    /// The same, over no connection that stood ready.
+    pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Fault> {
+        self.open_by(request, &Ready::default()).await
+    }
+
+    /// The same request over one leg, for a peer that has refused to read it. What the client has
+    /// sent was counted before.
+    pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Fault> {
+        let introduced = self.introduce(request);
+        let wanted = introduced.as_ref().unwrap_or(request);
+        // The peer is known by now to take no group.
+        let far = Box::pin(self.route(&Ready::default()).open(wanted)).await?;
+        self.leaves_by(&far);
+        Ok(far)
+    }
+
+    /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
+    /// stood ready and turns out to be dead makes room for a new one.
+    pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Fault> {
+        let mut far = self.open(request).await?;
+        let mut answer = far.answer().await;
+        if answer.is_err() && far.was_stale() {
+            far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
+        if answer.is_err() && far.take_back().is_some() {
+            far = self.open_unstriped(request).await?;
+            answer = far.answer().await;
+        }
+        while answer.is_err() && self.has_other_way(&far, request).await {
+            far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
+        answer.map(|()| far)
+    }
+
+    /// After a failure of `far`: whether the request may be made again by another way. It has one peer
+    /// less each time.
+    pub(crate) async fn has_other_way(&self, far: &Far, request: &Request) -> bool {
+        far.has_lost_peer().await && self.route(&self.ready).has_hope(request)
+    }
+
+    async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Fault> {
+        self.asks_for(request.destination.to_string());
+        self.first_byte.asked_unless_waiting();
+        let introduced = self.introduce(request);
+        let wanted = introduced.as_ref().unwrap_or(request);
+        let far = match self.opened_ahead(&request.destination) {
+            Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
+            None => self.connect(ready, wanted).await?,
+        };
+        self.count(Direction::Up, request.early.len());
+        self.leaves_by(&far);
+        Ok(far)
+    }
+
+    /// Opens the way out, and counts how long that took.
+    async fn connect(&self, ready: &Ready, wanted: &Request) -> Result<Far, Fault> {
+        let begin = Instant::now();
+        let far = Box::pin(self.route(ready).open(wanted)).await?;
+        self.door.counters.times.connect.add(begin.elapsed());
+        Ok(far)
+    }
+
+    /// A leg that was opened before there was anything to say on it.
+    async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
+        let written = far.send_first(first).await;
+        written.map_err(|error| Failure::from_connect(&error))?;
+        Ok(far)
+    }
+
+    fn route<'a>(&'a self, ready: &'a Ready) -> Route<'a> {
+        Route {
+            config: &self.config,
+            ready,
+            listener: &self.listener.name,
+            client: self.client_address.ip().to_canonical(),
+            asker: Some(self.asker()),
+            direct_fallback: self.listener.direct_fallback,
+            local: self.local_access(),
+        }
+    }
+
+    fn local_access(&self) -> LocalAccess<'_> {
+        let known_as = [self.sender, self.client_address];
+        let is_from_elsewhere = |address| local::is_from_elsewhere(&self.listener, address);
+        let elsewhere =
+            self.asks_for_others.load(Relaxed) || known_as.into_iter().any(is_from_elsewhere);
+        let allowed = self.config.allow_local || local::is_meant(&self.listener.kind);
+        LocalAccess::new(elsewhere, allowed, self.relay.doors.addresses())
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker {
+            lookups: &self.relay.lookups,
+            account: &self.account,
+        }
+    }
+
+    /// The addresses that `destination` has or leads to.
+    pub(crate) async fn resolve(
+        &self,
+        destination: &Destination,
+    ) -> Result<Vec<SocketAddr>, Failure> {
+        let candidates = Candidates::of(destination, Some(self.asker())).await?;
+        Ok(candidates.known())
+    }
+
+    /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
+    pub(crate) fn straight_way(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<Arc<Profile>>, Failure> {
+        self.route(&self.ready).straight(destination)
+    }
+
+    /// The same where it is not known yet who the destination is.
+    pub(crate) fn straight_way_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
+        self.route(&self.ready).straight_to_anyone()
+    }
+
+    /// Remembers the outgoing leg, for the record and for the end.
+    pub(crate) fn leaves_by(&self, far: &Far) {
+        self.see_last_of_far();
+        let mut way_out = self.way_out();
+        way_out.next_hop = Some(far.address);
+        way_out.far = Some(far.stream.carrier().clone());
+        way_out.trunk = far.group.as_ref().map(|group| group.trunk().clone());
+        way_out.peer.clone_from(&far.peer);
+        way_out.legs += 1;
+    }
+
+    /// The far leg, if the client was let in because it stood.
+    fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
+        match destination {
+            Destination::Address(to) => self.door.ready.take(Flow::new(self.client_address, *to)),
+            Destination::Name(..) => None,
+        }
+    }
+
+    /// Relays between the client and `far` until the end.
+    pub(crate) async fn transfer(&self, far: &Far, on_success: impl AsRef<[u8]>) -> End {
+        let near = self.near();
+        let mode = match near.needs_copy() || far.stream.needs_copy() {
+            true => Mode::Copy,
+            false => far.mode.or(self.config.far.mode).unwrap_or_default(),
+        };
+        self.way_out().mode = Some(mode);
+        self.is_tunnel();
+        let means = Means {
+            pool: &self.pool,
+            counters: &self.door.counters,
+            traffic: &self.traffic,
+            pauses: &self.pauses,
+            first_byte: &self.first_byte,
+            limits: &self.limits,
+            mode,
+            client_heard: &far.client_heard,
+        };
+        if self.founder.get().is_none() && far.group.is_none() {
+            return transfer::run(&near, far, on_success.as_ref(), &means).await;
+        }
+        let ends = Ends {
+            near: &near,
+            founder: self.founder.get().map(Box::as_ref),
+            far,
+            ready: &self.ready,
+        };
+        Box::pin(striped::run(&ends, on_success.as_ref(), &means)).await
+    }
+
+    /// Lets the survey see the outgoing leg, if there is one, before another takes its place.
+    fn see_last_of_far(&self) {
+        let way_out = self.last_way_out();
+        if self.relay.survey.is_wanted() && way_out.far.is_some() {
+            self.relay
+                .survey
+                .look(self.glimpse(&way_out), &self.seen_last);
+        }
+    }
+}

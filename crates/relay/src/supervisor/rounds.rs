@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Looking at all open connections once a second, on the supervisor's thread, as long as somebody wants to know.
+
+use crate::{
+    config::settings::Mode,
+    relay::{
+        Relay,
+        history::{INTERVAL, point},
+    },
+    session::{Session, WayOut},
+    survey::{
+        book::Verdict,
+        glimpse::{Glimpse, LegGlimpse},
+    },
+    workers::registry::Registry,
+};
+use jiff::Timestamp;
+use longhaul_admin::{
+    record::{Connection, Group, LegGauges, LegGroup, LegState, LegSums, Snapshot},
+    relay_record::Counts,
+};
+use longhaul_linux::{limiter::Limiter, tcp_info::TcpInfo};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    task::yield_now,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+/// Time between two rounds; with more than 5,000 connections it grows, so that rounds take a few
+/// hundredths of one core at the most.
+const PERIOD: Duration = Duration::from_secs(1);
+const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(200);
+/// Between the first two rounds, of which only the second can say what goes on *now*. Long enough
+/// for the kernel's stopwatch, which ticks in jiffies.
+const FIRST_PERIOD: Duration = Duration::from_millis(200);
+/// Connections that are looked at before the supervisor's other tasks have their turn.
+const LOOKS_PER_TURN: usize = 64;
+
+/// Rounds, while somebody asks, for ever.
+pub(crate) async fn go_round(relay: &Relay, sessions: &Registry) {
+    let survey = &relay.survey;
+    loop {
+        survey.asked().await;
+        round(relay, sessions).await;
+        sleep(FIRST_PERIOD).await;
+        while survey.is_asked() {
+            sleep(publish(relay, sessions).await).await;
+        }
+    }
+}
+
+/// Makes a round known, and says how long the pause after it is.
+async fn publish(relay: &Relay, sessions: &Registry) -> Duration {
+    let begin = Instant::now();
+    let snapshot = round(relay, sessions).await;
+    let connections = snapshot.connections.len() as u32;
+    let pause = PERIOD.max(PERIOD_PER_CONNECTION * connections);
+    relay.survey.publish(snapshot, begin + 2 * pause);
+    pause
+}
+
+async fn round(relay: &Relay, sessions: &Registry) -> Snapshot {
+    let time = Timestamp::now();
+    let sessions = sessions.all();
+    // A connection that ends in the meantime must close at once.
+    let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
+    let (mut connections, mut gauges) = (Vec::new(), BTreeMap::new());
+    for (n, session) in sessions.into_iter().enumerate() {
+        if n % LOOKS_PER_TURN == LOOKS_PER_TURN - 1 {
+            yield_now().await;
+        }
+        let Some(session) = session.upgrade() else {
+            continue;
+        };
+        let way_out = session.last_way_out();
+        let glimpse = session.glimpse(&way_out);
+        if let Some((glimpse, verdict)) = relay.survey.look(glimpse, &session.seen_last) {
+            gauge(&glimpse, &verdict, &mut gauges);
+            connections.push(connection(&session, way_out, glimpse, &verdict));
+        }
+    }
+    Snapshot {
+        time,
+        connections,
+        legs: groups(relay, gauges),
+    }
+}
+
+fn groups(relay: &Relay, mut gauges: BTreeMap<Group, Gauge>) -> Vec<LegGroup> {
+    let (listeners, _) = relay.doors.counts();
+    let names: Vec<_> = listeners.into_iter().map(|l| l.name).collect();
+    let sums = relay.survey.sums(&names);
+    let group = |(group, sums): (Group, LegSums)| LegGroup {
+        now: gauges.remove(&group).unwrap_or_default().finish(),
+        group,
+        sums,
+    };
+    sums.into_iter().map(group).collect()
+}
+
+/// Adds a point a second to the history, for ever.
+pub(crate) async fn write_history(relay: &Relay) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut at, mut before) = (Instant::now(), Counts::default());
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let (now, (_, total)) = (Instant::now(), relay.doors.counts());
+        relay.history.add(point(&before, &total, now - at));
+        (at, before) = (now, total);
+    }
+}
+
+/// Sums over the open legs of a group.
+#[derive(Debug, Default)]
+struct Gauge {
+    now: LegGauges,
+    rtts: u64,
+    rtt_sum_us: f64,
+}
+
+impl Gauge {
+    fn add(&mut self, leg: &LegGlimpse, limited_by: Option<Limiter>) {
+        let limiter = limited_by.map_or("unknown", Limiter::name);
+        *self.now.limited_by.entry(limiter.to_owned()).or_default() += 1;
+        self.now.buffered_bytes += leg.buffered_bytes;
+        self.now.reading_paused += u64::from(leg.is_paused);
+        leg.streams
+            .iter()
+            .for_each(|stream| self.add_stream(stream));
+    }
+
+    fn add_stream(&mut self, tcp: &TcpInfo) {
+        self.now.streams_open += 1;
+        self.now.delivery_rate_bytes_per_s += tcp.delivery_rate_bytes_per_s;
+        // 0 and the largest number are before the first sample.
+        if tcp.rtt_us > 0 {
+            self.rtts += 1;
+            self.rtt_sum_us += f64::from(tcp.rtt_us);
+        }
+        let smallest = self.now.rtt_min_us.unwrap_or(u32::MAX);
+        let smallest = smallest.min(tcp.rtt_min_us);
+        self.now.rtt_min_us = (smallest < u32::MAX).then_some(smallest);
+    }
+
+    fn finish(self) -> LegGauges {
+        LegGauges {
+            rtt_mean_us: (self.rtts > 0).then(|| self.rtt_sum_us / self.rtts as f64),
+            ..self.now
+        }
+    }
+}
+
+fn gauge(glimpse: &Glimpse, verdict: &Verdict, gauges: &mut BTreeMap<Group, Gauge>) {
+    let legs = [(&glimpse.near, verdict.near), (&glimpse.far, verdict.far)];
+    for (leg, limited_by) in legs {
+        if let Some(leg) = leg {
+            let gauge = gauges.entry(leg.group.clone()).or_default();
+            gauge.add(leg, limited_by);
+        }
+    }
+}
+
+fn connection(
+    session: &Session,
+    way_out: WayOut,
+    glimpse: Glimpse,
+    verdict: &Verdict,
+) -> Connection {
+    let state = |leg: Option<LegGlimpse>, limited_by| {
+        leg.map(|leg| LegState {
+            limited_by,
+            reading_paused: leg.is_paused,
+            reading_pauses: leg.pauses,
+            buffered_bytes: leg.buffered_bytes,
+            tcp: leg.streams[0],
+            streams: match leg.is_striped {
+                true => leg.streams,
+                false => Vec::new(),
+            },
+        })
+    };
+    Connection {
+        id: session.number,
+        listener: session.door.name(),
+        kind: session.listener.kind.to_string(),
+        client: session.client_address,
+        next_hop: way_out.next_hop,
+        peer: session.peer_label(&way_out),
+        destination: way_out.destination,
+        age_s: session.started.elapsed().as_secs_f64(),
+        mode: way_out.mode.map(|mode| mode_name(mode).to_owned()),
+        bytes_up: glimpse.bytes_up,
+        bytes_down: glimpse.bytes_down,
+        bytes_up_per_s: verdict.bytes_up_per_s,
+        bytes_down_per_s: verdict.bytes_down_per_s,
+        near: state(glimpse.near, verdict.near),
+        far: state(glimpse.far, verdict.far),
+    }
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Auto => "auto",
+        Mode::Splice => "splice",
+        Mode::Copy => "copy",
+    }
+}
