@@ -2,7 +2,7 @@
 //! Several scenarios, one after the other, each into a folder of its own, and a page over all of them. What stands
 //! is kept: hours of work go on where they ended.
 
-use crate::{args::Run, library, ready::Ready};
+use crate::{args::Run, ready::Ready, source::library};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{note, say};

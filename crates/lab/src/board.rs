@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table that fills while a lab works: a line a cell, with how many of its runs are done and what they gave.
 
-use crate::book::Book;
+use crate::source::Book;
 use longhaul_report::metric::Metric;
 use longhaul_results::{
     result::{Metrics, Run},

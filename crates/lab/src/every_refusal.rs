@@ -2,9 +2,8 @@
 //! What a person reads who wrote something wrong: file, line and column of the value at fault, whatever it is.
 
 use crate::{
-    book::{Book, Choices},
-    library::Source,
     ready, simulated,
+    source::{Book, Choices, Source},
 };
 
 const TEXT: &str = r#"title = 't'
@@ -774,12 +773,14 @@ fn what_a_program_cannot_take_has_its_place() {
         cell.scenario.simulate = true;
         cell.short.simulate = true;
     }
-    super::program_limits::check(&book).unwrap();
+    crate::check::program_limits::check(&book).unwrap();
     // But a run waits as long as the scenario says.
     for cell in &mut book.cells {
         cell.scenario.limit = longhaul_units::Time::from_secs(1);
     }
-    let error = super::program_limits::check(&book).unwrap_err().to_string();
+    let error = crate::check::program_limits::check(&book)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("limit, the longest"), "{error}");
 }
 

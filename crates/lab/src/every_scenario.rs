@@ -2,8 +2,8 @@
 //! What every file under `scenarios/` must keep, whatever it asks.
 
 use crate::{
-    book::{Book, Choices},
-    drawing, inherit, library, paper, view_plan,
+    source::{self, Book, Choices, inherit, library},
+    verdict::{drawing, paper, view},
 };
 use longhaul_results::result::{self, Metrics, Run};
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ fn it_can_be_read_with_all_that_it_stands_on() {
         let family = inherit::Family::gather(&source).unwrap();
         let resolved = family.resolved().unwrap();
         // What results says the same without its bases.
-        let alone = library::Source {
+        let alone = source::Source {
             name: name.to_owned(),
             origin: format!("{name}, resolved"),
             text: resolved,
@@ -36,7 +36,7 @@ fn it_can_be_read_with_all_that_it_stands_on() {
                 Book::open(&alone, &Choices::default()).unwrap_or_else(|error| panic!("{error:#}"));
             let family = BOOKS.iter().find(|book| book.name == name).unwrap();
             let names = |book: &Book| -> Vec<String> {
-                book.cells.iter().map(super::book::Cell::name).collect()
+                book.cells.iter().map(crate::source::Cell::name).collect()
             };
             assert_eq!(names(family), names(&alone), "{name}");
         }
@@ -114,8 +114,8 @@ fn is_of_a_control(c: char) -> bool {
 fn every_table_and_figure_shows_something() {
     for book in BOOKS.iter() {
         let cells: Vec<result::Cell> = book.cells.iter().map(|_| one_run()).collect();
-        let tables = view_plan::tables(book, &cells);
-        let figures = view_plan::figures(book, &cells);
+        let tables = view::tables(book, &cells);
+        let figures = view::figures(book, &cells);
         assert_eq!(tables.len(), book.base.table.len(), "{}", book.name);
         assert_eq!(figures.len(), book.base.figure.len(), "{}", book.name);
         let panels = tables

@@ -17,25 +17,15 @@
 mod args;
 mod batch;
 mod board;
-mod book;
-mod drawing;
+mod check;
 #[cfg(test)]
 mod every_refusal;
 #[cfg(test)]
 mod every_scenario;
-mod identity;
-mod inherit;
-mod keys;
-mod known;
-mod library;
-mod listening;
 mod machine;
 mod measure;
 mod network;
-mod paper;
-mod parameters;
 pub mod paths;
-mod program_limits;
 mod progress;
 mod raw;
 mod ready;
@@ -43,21 +33,21 @@ mod resume;
 mod run;
 mod scenario;
 mod simulated;
+mod source;
 mod testbed;
 mod turns;
-mod validate;
 mod verdict;
-mod view_plan;
 
 pub use args::Args;
 pub use scenario::expression;
 
+use crate::source::{inherit, library};
 use anyhow::Result;
 use args::Command;
 use batch::Batch;
-use book::{Book, Choices};
 use longhaul_command::say;
 use ready::Ready;
+use source::{Book, Choices};
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {

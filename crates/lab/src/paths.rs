@@ -4,12 +4,10 @@
 //! cell only.
 
 use crate::{
-    book::{Book, Cell, Choices},
-    identity,
-    library::{self, Source},
     network::{Topology, hosts, link},
     scenario::{Flow, LinkKind, Program, Scenario},
     simulated,
+    source::{Book, Cell, Choices, Source, library},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -111,7 +109,7 @@ fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
         );
         return Ok(());
     };
-    if identity.digest == identity::digest(book)? {
+    if identity.digest == book.digest()? {
         return Ok(());
     }
     let version = longhaul_command::version();

@@ -3,13 +3,13 @@
 
 use crate::{
     args::Run,
-    book::{Book, Choices},
-    identity::identity,
-    library, machine, program_limits,
+    check::program_limits,
+    machine,
     resume::{self, Journal},
     run,
     scenario::{LinkKind, Program, RelayProgram},
     simulated,
+    source::{Book, Choices, library},
     testbed::{controls, programs},
 };
 use anyhow::{Context, Result, bail};
@@ -316,6 +316,17 @@ fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
         }
     };
     Refusal::unsupported(format!("{error}; {advice}"))
+}
+
+/// The identity of a lab on a machine with this kernel and so many CPUs.
+fn identity(book: &Book, kernel: &str, cpus: usize) -> Result<Identity> {
+    Ok(Identity {
+        scenario: book.name.clone(),
+        digest: book.digest()?,
+        seed: book.base.seed,
+        longhaul: longhaul_command::version().to_owned(),
+        machine: format!("Linux {kernel}, {cpus} CPUs"),
+    })
 }
 
 #[cfg(test)]

@@ -2,19 +2,17 @@
 //! A whole lab: every cell as often as wanted, in order, and the result of it all.
 
 use crate::{
-    book::{Book, Cell, pairs},
-    drawing,
     measure::{
         links::{self, Accounts},
         taps,
     },
     network::{Topology, link, topology::LINKS_MAX},
-    paper,
     progress::Progress,
     raw::Raw,
     resume::{Done, Journal},
     scenario::{Link, LinkKind, Scenario},
     simulated,
+    source::{Book, Cell, pairs},
     testbed::{
         Testbed,
         controls::Controls,
@@ -22,8 +20,7 @@ use crate::{
         transfers::{self, Landings},
     },
     turns::{ToDo, Turn, turns},
-    validate::one_cell,
-    verdict, view_plan,
+    verdict::{checks, drawing, paper, view},
 };
 use anyhow::{Context, Result};
 use longhaul_results::result::{self, About, Answer, Host, LabResult, Run};
@@ -260,7 +257,7 @@ impl<'a> Lab<'a> {
                     .await?
             }
         };
-        verdict::derive(scenario, &mut run.metrics);
+        checks::derive(scenario, &mut run.metrics);
         Ok(run)
     }
 
@@ -323,9 +320,9 @@ impl<'a> Lab<'a> {
                     .map(|cell| &cell.scenario)
                     .collect::<Vec<_>>(),
             )),
-            checks: verdict::checks(self.book, &self.cells),
-            tables: view_plan::tables(self.book, &self.cells),
-            figures: view_plan::figures(self.book, &self.cells),
+            checks: checks::checks(self.book, &self.cells),
+            tables: view::tables(self.book, &self.cells),
+            figures: view::figures(self.book, &self.cells),
             links: self.accounts.result(),
             congestion_controls: self.controls.provided(),
             raw: self.raw.files(),
@@ -444,9 +441,9 @@ fn answer(book: &Book) -> Option<Answer> {
     Some(Answer {
         sentence: plan.sentence.clone(),
         metric: plan.metric.clone(),
-        cell: one_cell(book, &pairs(&plan.cell)).ok()?,
+        cell: book.one_cell(&pairs(&plan.cell)).ok()?,
         baseline: match &plan.baseline {
-            Some(cell) => Some(one_cell(book, &pairs(cell)).ok()?),
+            Some(cell) => Some(book.one_cell(&pairs(cell)).ok()?),
             None => None,
         },
     })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which run comes when.
 
-use crate::{book::Book, scenario::Order};
+use crate::{scenario::Order, source::Book};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},

@@ -151,8 +151,8 @@ fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology:
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sample;
     use super::*;
+    use crate::measure::Sample;
     use longhaul_linux::sock_diag::Connection;
     use std::sync::Arc;
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wrong with a scenario, and the way to it: the keys that lead from the top of the file to the value at
-//! fault. Who finds it knows only the last of them; whoever it passes puts his own before. [`crate::inherit`] makes
+//! fault. Who finds it knows only the last of them; whoever it passes puts his own before. [`crate::source::inherit`] makes
 //! file, line and column of it.
 
-use std::fmt::{self, Display};
+use std::{
+    collections::HashSet,
+    fmt::{self, Display},
+};
 use toml::{
     Spanned, Table, Value,
     de::{DeTable, DeValue},
@@ -150,6 +153,33 @@ pub(crate) fn each<T>(
 /// A fault unless `good`.
 pub(crate) fn ensure<P: Into<Fault>>(good: bool, problem: impl FnOnce() -> P) -> Checked {
     if good { Ok(()) } else { Err(problem().into()) }
+}
+
+pub(crate) fn within(what: &str, value: u32, least: u32, most: u32) -> Checked {
+    let good = (least..=most).contains(&value);
+    ensure(good, || {
+        format!("{what} is {value}, but must be {least} to {most}")
+    })
+}
+
+pub(crate) fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>) -> Checked {
+    let mut seen = HashSet::new();
+    each(names, |name| {
+        let new = ensure(seen.insert(name), || {
+            format!("two {place} are called {name:?}")
+        });
+        at("name", new)
+    })
+}
+
+/// Names become interface, namespace and file names.
+pub(crate) fn valid_name(what: &str, name: &str, longest: usize) -> Checked {
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let good =
+        (1..=longest).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-');
+    ensure(good, || {
+        format!("{what} {name:?}: a name is 1 to {longest} letters, digits, '-' and '_'")
+    })
 }
 
 #[cfg(test)]

@@ -69,6 +69,16 @@ impl RelayProgram {
             Self::Squid => "squid",
         }
     }
+
+    /// The options of `longhaul relay` that another program knows.
+    pub(crate) fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Longhaul => &[],
+            Self::Haproxy => &["forward", "allow_from"],
+            Self::Dante => &["socks5", "peer", "allow_from"],
+            Self::Squid => &["http", "peer", "allow_from"],
+        }
+    }
 }
 
 /// Those of a relay's legs: among its options, and in the profiles of its configuration.

@@ -9,10 +9,10 @@ mod samples;
 pub(crate) use plan::Plan;
 
 use crate::{
-    book::Book,
     measure::{Outcome, figures},
     network::schedule,
     scenario::{Flow, Scenario, fault::Fault},
+    source::Book,
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_results::result::{Metrics, Run};

@@ -3,12 +3,12 @@
 //! longhaul's are registered by this process, which keeps them: with it, however it ends, they go.
 
 use crate::{
-    book::Book,
     scenario::{
         Control, Flow, Scenario,
         fault::{Checked, Fault, at, each},
         relay::{each_of_legs, of_legs},
     },
+    source::Book,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;

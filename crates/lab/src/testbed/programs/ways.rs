@@ -27,16 +27,6 @@ const SOCKS_PORT: u16 = 1080;
 const HTTP_PORT: u16 = 3128;
 
 impl Ways {
-    /// The keys that a program knows.
-    pub(crate) fn known_to(program: RelayProgram) -> &'static [&'static str] {
-        match program {
-            RelayProgram::Longhaul => &[],
-            RelayProgram::Haproxy => &["forward", "allow_from"],
-            RelayProgram::Dante => &["socks5", "peer", "allow_from"],
-            RelayProgram::Squid => &["http", "peer", "allow_from"],
-        }
-    }
-
     /// Reads a relay's options. An error is one line that names the key.
     pub(crate) fn of(program: RelayProgram, options: &Table) -> Result<Self, String> {
         let list = |key: &str| texts(options, key);

@@ -3,10 +3,10 @@
 //! is found before the first run, not after the last.
 
 use crate::{
-    book::Book,
     measure::taps,
     network::Topology,
     scenario::{Flow, Program, Scenario, expression::Expression},
+    source::Book,
     testbed::programs::probe,
 };
 use longhaul_report::metric;

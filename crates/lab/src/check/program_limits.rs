@@ -2,11 +2,11 @@
 //! What programs can be asked for. Asked for more, they round it, refuse it when the testbed stands, or never end.
 
 use crate::{
-    book::Book,
     scenario::{
         Flow, Program, Scenario,
         fault::{Checked, at, each, ensure},
     },
+    source::Book,
     testbed::programs,
 };
 use anyhow::Result;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Derived metrics and checks: what the runs say, put against what the scenario wants.
 
+use super::paper;
 use crate::{
-    book::{Book, pairs},
-    paper,
     scenario::{
         CheckPlan, Scenario,
         expression::{Bound, Expression},
     },
-    validate::one_cell,
+    source::{Book, pairs},
 };
 use longhaul_results::result::{Cell, Check, Metrics};
 use serde_json::Value;
@@ -179,7 +178,9 @@ impl Figure {
 fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell]) -> Figure {
     let disturbed = std::cell::Cell::new(false);
     let look_up = |name: &str, wanted: &[(String, String)]| {
-        let index = one_cell(book, &beside(book, of, wanted)).map_err(|_| Figure::Unasked)?;
+        let index = book
+            .one_cell(&beside(book, of, wanted))
+            .map_err(|_| Figure::Unasked)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
             let printed = cells.get(index).and_then(|cell| cell.paper_figure(metric));
             return printed.ok_or(Figure::Unasked);
@@ -203,7 +204,7 @@ fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{book::Choices, library::Source};
+    use crate::source::{Choices, Source};
     use Figure::{Found, Infinite, Missing, Unasked};
 
     #[test]

@@ -1,58 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[table]]` and `[[figure]]`: what the report shall show. Here they are read and checked, and the cells are put
-//! where they belong; `view.rs` is what comes of them.
+//! `[[table]]` and `[[figure]]` of a result: the cells are put where they belong, and titles say what was found.
 
+use super::checks;
 use crate::{
-    book::{Book, Cell},
-    known::Known,
-    measure::{Flows, statistic::named_flow},
-    network::Topology,
     scenario::{
         expression::Expression,
-        fault::{Checked, at, each, ensure},
         finding,
-        view::{FigurePlan, LimitPlan, Listed, Names, TablePlan, Values, listed},
+        view::{FigurePlan, LimitPlan, Listed, TablePlan, Values, listed},
     },
-    validate::one_cell,
-    verdict,
+    source::{Book, Cell},
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
 use longhaul_results::{
     result,
-    view::{Axis, Entry, Figure, FigureKind, Panel, Table},
+    view::{Axis, Entry, Figure, Panel, Table},
 };
 use longhaul_units::Time;
 use serde_json::Value;
 
 /// In place of a parameter: the cell itself, by its name.
-const CELL: &str = "cell";
-
-/// Checks all views; `known` has the metrics.
-pub(crate) fn check(book: &Book, known: &Known) -> Checked {
-    let mut names = IndexSet::new();
-    let tables = each(&book.base.table, |plan| {
-        at("name", named(&plan.name, &mut names))?;
-        plan.check(book, known)
-    });
-    at("table", tables)?;
-    let figures = each(&book.base.figure, |plan| {
-        at("name", named(&plan.name, &mut names))?;
-        plan.check(book, known)
-    });
-    at("figure", figures)
-}
-
-fn named<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> Checked {
-    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    let good = (1..=64).contains(&name.len()) && name.chars().all(clean);
-    ensure(good, || {
-        format!("{name:?}: a name is 1 to 64 letters, digits, '-' and '_'")
-    })?;
-    ensure(seen.insert(name), || {
-        format!("two tables or figures are called {name:?}")
-    })
-}
+pub(crate) const CELL: &str = "cell";
 
 /// The tables of a result.
 pub(crate) fn tables(book: &Book, cells: &[result::Cell]) -> Vec<Table> {
@@ -67,30 +35,16 @@ pub(crate) fn figures(book: &Book, cells: &[result::Cell]) -> Vec<Figure> {
 }
 
 /// Which cells a view shows, and where.
-struct Layout<'a> {
-    rows: (&'static str, &'a Listed),
-    columns: (&'static str, &'a Listed),
-    panels: &'a Listed,
-    only: Option<&'a IndexMap<String, Values>>,
+pub(crate) struct Layout<'a> {
+    pub(crate) rows: (&'static str, &'a Listed),
+    pub(crate) columns: (&'static str, &'a Listed),
+    pub(crate) panels: &'a Listed,
+    pub(crate) only: Option<&'a IndexMap<String, Values>>,
 }
 
 impl Layout<'_> {
-    fn check(&self, book: &Book) -> Checked {
-        for (key, names) in [self.rows, self.columns, ("panels", self.panels)] {
-            let mut all = listed(names).iter();
-            at(key, all.try_for_each(|name| varied(book, name)))?;
-        }
-        let mut only = self.only.into_iter().flatten();
-        let only = only.try_for_each(|(name, values)| at(name, some_has(book, name, values)));
-        at("only", only)?;
-        ensure(
-            !self.resolve(book)?.is_empty(),
-            || "no cell has all of these parameters",
-        )
-    }
-
     /// The panels with their cells; none if no cell of the book is meant.
-    fn resolve(&self, book: &Book) -> Result<Vec<Panel>, String> {
+    pub(crate) fn resolve(&self, book: &Book) -> Result<Vec<Panel>, String> {
         let (rows, columns, panels) = (
             listed(self.rows.1),
             listed(self.columns.1),
@@ -133,36 +87,8 @@ impl Layout<'_> {
     }
 }
 
-fn varied(book: &Book, name: &String) -> Result<(), String> {
-    let mut names: IndexSet<&str> = book
-        .cells
-        .iter()
-        .flat_map(|cell| cell.vary.keys().map(String::as_str))
-        .collect();
-    names.insert(CELL);
-    match names.contains(name.as_str()) {
-        true => Ok(()),
-        false => {
-            let known: Vec<&str> = names.into_iter().collect();
-            Err(format!(
-                "no cell varies {name:?} (there are: {})",
-                known.join(", ")
-            ))
-        }
-    }
-}
-
-fn some_has(book: &Book, name: &String, values: &Values) -> Result<(), String> {
-    varied(book, name)?;
-    let has = |cell: &Cell| cell.vary.get(name).is_some_and(|value| values.has(value));
-    match book.cells.iter().any(has) {
-        true => Ok(()),
-        false => Err(format!("no cell has such a {name}")),
-    }
-}
-
 /// What a cell has for each of these names.
-fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
+pub(crate) fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
     let value = |name: &String| match cell.vary.get(name) {
         Some(value) => serde_json::to_value(value).unwrap_or_default(),
         None => Value::from(cell.name()),
@@ -216,34 +142,15 @@ fn places(
     Ok(places)
 }
 
-fn check_metrics(metrics: &Names, known: &Known) -> Checked {
-    let mut all = metrics.all().iter();
-    ensure(all.len() > 0, || "at least one metric")?;
-    Ok(all.try_for_each(|name| known.check(name))?)
-}
-
-/// The numbers that a title names are of cells and metrics that there are.
-fn check_title(title: &str, book: &Book, known: &Known) -> Checked {
-    let sound = |expression: &Expression| {
-        known.check_all(expression)?;
-        let one = |name: &str, wanted: &[(String, String)]| {
-            let index = one_cell(book, wanted)?;
-            known.check_in(index, name).map(|()| 1.0)
-        };
-        expression.value(&one).map(drop)
-    };
-    Ok(finding::check(title, sound)?)
-}
-
 /// What was found; of cells that do not tell, what it is about.
 fn title(title: &str, of: &str, book: &Book, cells: &[result::Cell]) -> String {
-    let number = |expression: &Expression| verdict::number(expression, book, cells);
+    let number = |expression: &Expression| checks::number(expression, book, cells);
     let about = || format!("{} of the cells that were run", Metric::of(of).label);
     finding::fill_in(title, number).unwrap_or_else(about)
 }
 
 impl TablePlan {
-    fn layout(&self) -> Layout<'_> {
+    pub(crate) fn layout(&self) -> Layout<'_> {
         Layout {
             rows: ("rows", &self.rows),
             columns: ("columns", &self.columns),
@@ -252,13 +159,7 @@ impl TablePlan {
         }
     }
 
-    fn check(&self, book: &Book, known: &Known) -> Checked {
-        at("metric", check_metrics(&self.metric, known))?;
-        at("title", check_title(&self.title, book, known))?;
-        self.layout().check(book)
-    }
-
-    fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Table> {
+    pub(crate) fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Table> {
         let panels = self.layout().resolve(book).ok()?;
         (!panels.is_empty()).then(|| Table {
             name: self.name.clone(),
@@ -272,7 +173,7 @@ impl TablePlan {
 }
 
 impl FigurePlan {
-    fn layout(&self) -> Layout<'_> {
+    pub(crate) fn layout(&self) -> Layout<'_> {
         let (rows, columns) = match self.is_grid() {
             true => (("rows", &self.rows), ("columns", &self.columns)),
             false => (("by", &self.by), ("over", &self.over)),
@@ -285,125 +186,7 @@ impl FigurePlan {
         }
     }
 
-    fn check(&self, book: &Book, known: &Known) -> Checked {
-        self.check_source()?;
-        self.check_axes()?;
-        self.check_kind()?;
-        at("log", self.check_log())?;
-        if let Some(metrics) = &self.metric {
-            at("metric", check_metrics(metrics, known))?;
-        }
-        at("flow", self.check_flows(book))?;
-        at(
-            "limits",
-            each(&self.limits, |limit| at("value", limit.check())),
-        )?;
-        at("title", check_title(&self.title, book, known))?;
-        self.layout().check(book)
-    }
-
-    /// A metric, or what goes over time with the keys that belong to it.
-    fn check_source(&self) -> Checked {
-        let over_time = self.of.is_some();
-        let one = ensure(
-            over_time != self.metric.is_some(),
-            || "a figure draws either a metric or, over time, what of names",
-        );
-        at("of", one)?;
-        let spread = matches!(self.kind, FigureKind::Series | FigureKind::Cdf);
-        let drawn = ensure(
-            !over_time || spread,
-            || "only series and cdf draw what of names",
-        );
-        at("kind", drawn)?;
-        let of_time = [
-            ("flow", self.flow.is_some()),
-            ("from", self.from.is_some()),
-            ("to", self.to.is_some()),
-            ("bin", self.bin.is_some()),
-        ];
-        if let Some((key, _)) = of_time.into_iter().find(|(_, given)| *given && !over_time) {
-            return at(key, Err("flow, from, to and bin belong to of"));
-        }
-        let onward = self.to.is_none_or(|to| to > self.from.unwrap_or_default());
-        at("to", ensure(onward, || "to must be later than from"))
-    }
-
-    /// Each kind has the axes that mean something to it.
-    fn check_axes(&self) -> Checked {
-        let (others, problem) = match self.is_grid() {
-            true => (
-                [("over", &self.over), ("by", &self.by)],
-                "a heat map or matrix has rows and columns, not over and by",
-            ),
-            false => (
-                [("rows", &self.rows), ("columns", &self.columns)],
-                "series, bars and cdf have over and by, not rows and columns",
-            ),
-        };
-        match others.into_iter().find(|(_, names)| names.is_some()) {
-            None => Ok(()),
-            Some((key, _)) => at(key, Err(problem)),
-        }
-    }
-
-    fn check_kind(&self) -> Checked {
-        let metrics = listed(&self.metric).len();
-        let grid = [&self.rows, &self.columns];
-        match self.kind {
-            FigureKind::Series if self.of.is_some() => {
-                let bare = ensure(
-                    self.over.is_none(),
-                    || "what of names is drawn over time; leave over out",
-                );
-                at("over", bare)
-            }
-            FigureKind::Series => {
-                let one = ensure(
-                    listed(&self.over).len() == 1,
-                    || "a series of a metric goes over one parameter",
-                );
-                at("over", one)
-            }
-            FigureKind::Bars => Ok(()),
-            FigureKind::Cdf => at(
-                "over",
-                ensure(self.over.is_none(), || "a cdf has by, not over"),
-            ),
-            FigureKind::Heatmap => ensure(
-                metrics == 1 && grid.iter().all(|names| names.is_some()),
-                || "a heat map has one metric, rows and columns",
-            ),
-            FigureKind::Matrix => ensure(
-                (1..=2).contains(&metrics) && grid.iter().all(|names| listed(names).len() == 1),
-                || "a matrix has one or two metrics, and one parameter each for rows and columns",
-            ),
-        }
-    }
-
-    fn check_log(&self) -> Checked {
-        let log = self.log.as_deref();
-        ensure(
-            log.is_none_or(|log| ["x", "y", "xy"].contains(&log)),
-            || "log is \"x\", \"y\" or \"xy\"",
-        )
-    }
-
-    fn check_flows(&self, book: &Book) -> Checked {
-        let Some(of) = &self.of else {
-            return Ok(());
-        };
-        for scenario in book.cells.iter().map(|cell| &cell.scenario) {
-            let flows = Flows::of(scenario, &Topology::of(scenario));
-            for name in listed(&self.flow) {
-                let mut all = of.all().iter();
-                all.try_for_each(|quantity| named_flow(scenario, &flows, name, *quantity))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Figure> {
+    pub(crate) fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Figure> {
         let panels = self.layout().resolve(book).ok()?;
         let log = self.log.as_deref().unwrap_or_default();
         let seconds = |time: Option<Time>| time.map(Time::as_secs_f64);
@@ -442,19 +225,10 @@ impl FigurePlan {
     }
 }
 
-impl LimitPlan {
-    fn check(&self) -> Checked {
-        ensure(
-            self.limit().is_some(),
-            || "a limit is a number or a quantity",
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{book::Choices, library::Source};
+    use crate::source::{Choices, Source};
 
     const TEXT: &str = r#"title = "t"
 question = "q"
@@ -558,7 +332,7 @@ size = "1MB"
             &format!("{GRID}only = {{ relays = true, loss = [0, 0.5] }}\n"),
             &[],
         );
-        let tables = super::tables(&some, &cells(&some));
+        let tables = crate::verdict::view::tables(&some, &cells(&some));
         assert_eq!(tables[0].panels[0].cells, [[Some(1)]]);
     }
 
@@ -575,7 +349,7 @@ size = "1MB"
             "the cell that it compares with was not run"
         );
         let none = book(&format!("{GRID}columns = \"relays\"\n"), &[("from", "b")]);
-        assert!(super::tables(&none, &cells(&none)).is_empty());
+        assert!(crate::verdict::view::tables(&none, &cells(&none)).is_empty());
     }
 
     #[test]

@@ -1,54 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paper's own figures as a scenario's file keeps them: of one cell, or a table as it is printed.
+//! The paper's figures: each is of a metric that runs give and belongs to one cell.
 
+use super::known::Known;
 use crate::{
-    book::{Book, Cell, pairs},
-    known::Known,
     scenario::{
         claim::{PaperFigures, PaperTable},
         fault::{Checked, at, each, ensure},
-        value::plain,
     },
+    source::Book,
+    verdict::paper::{entries, only},
 };
-use indexmap::IndexMap;
-use longhaul_results::result::Metrics;
-use toml::Value;
-
-/// The figures of one cell.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Printed {
-    pub(crate) figures: Metrics,
-    pub(crate) suspect: Vec<String>,
-}
-
-/// All that the paper says of `cell`.
-pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
-    let mut printed = Printed::default();
-    for entry in all.iter().flat_map(entries) {
-        if cell.matches(&entry.cell) {
-            let metric = entry.metric.to_owned();
-            printed
-                .suspect
-                .extend(entry.suspect.then(|| metric.clone()));
-            printed.figures.insert(metric, entry.figure);
-        }
-    }
-    printed
-}
 
 /// Every figure is of a metric that runs give and belongs to one cell, and a table has as many values as rows and
 /// columns.
-pub(crate) fn check(
-    book: &Book,
-    known: &Known,
-    one_cell: impl Fn(&Book, &[(String, String)]) -> Result<usize, String>,
-) -> Checked {
+pub(crate) fn check(book: &Book, known: &Known) -> Checked {
     each(&book.base.paper, |paper| {
         shape(paper)?;
         metrics(paper, known)?;
         let mut all = entries(paper).into_iter();
         all.try_for_each(|entry| {
-            let one = one_cell(book, &entry.cell).map(drop);
+            let one = book.one_cell(&entry.cell).map(drop);
             match entry.place {
                 None => at("cell", one),
                 Some((row, column)) => at("table", at("values", at(row, at(column, one)))),
@@ -118,62 +89,6 @@ impl PaperTable {
             format!("suspect: there is no row {row}, column {column}")
         })
     }
-}
-
-fn only(axis: &IndexMap<String, Vec<Value>>) -> Option<(&String, &Vec<Value>)> {
-    axis.first().filter(|_| axis.len() == 1)
-}
-
-/// One figure.
-struct Entry<'a> {
-    /// The varied values of its cell.
-    cell: Vec<(String, String)>,
-    metric: &'a str,
-    figure: f64,
-    /// Whether it looks misprinted.
-    suspect: bool,
-    /// Row and column, in a table.
-    place: Option<(usize, usize)>,
-}
-
-fn entries(paper: &PaperFigures) -> Vec<Entry<'_>> {
-    match &paper.table {
-        Some(table) => from_table(&pairs(&paper.cell), table),
-        None => of_one_cell(paper).collect(),
-    }
-}
-
-fn of_one_cell(paper: &PaperFigures) -> impl Iterator<Item = Entry<'_>> {
-    let cell = pairs(&paper.cell);
-    paper.figures.iter().map(move |(metric, figure)| Entry {
-        cell: cell.clone(),
-        metric,
-        figure: *figure,
-        suspect: paper.suspect.contains(metric),
-        place: None,
-    })
-}
-
-fn from_table<'a>(common: &[(String, String)], table: &'a PaperTable) -> Vec<Entry<'a>> {
-    let (Some(rows), Some(columns)) = (only(&table.rows), only(&table.columns)) else {
-        return Vec::new();
-    };
-    let mut entries = Vec::new();
-    for (r, (row, values)) in rows.1.iter().zip(&table.values).enumerate() {
-        for (c, (column, value)) in columns.1.iter().zip(values).enumerate() {
-            let mut cell = common.to_vec();
-            cell.push((rows.0.clone(), plain(row)));
-            cell.push((columns.0.clone(), plain(column)));
-            entries.push(Entry {
-                cell,
-                metric: &table.metric,
-                figure: value * table.unit,
-                suspect: table.suspect.contains(&(r, c)),
-                place: Some((r, c)),
-            });
-        }
-    }
-    entries
 }
 
 #[cfg(test)]

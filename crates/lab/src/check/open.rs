@@ -1,80 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a scenario's text and the command line to the cells to run, each with the scenario as it
-//! reads with that cell's parameters. Everything is checked here, before anything is touched.
+//! From a scenario's text and the command line to a book of cells, each with the scenario as it reads with that cell's
+//! parameters. Each cell is checked when it is read, then what they have in common.
 
+use super::{claims, known::Known, measures, scenario, views};
 use crate::{
-    inherit::{Family, Texts},
-    keys,
-    known::Known,
-    library::Source,
-    measure::statistic,
     network::link,
     scenario::{
         CellPlan, Scenario,
         fault::{Checked, Fault, at, each, ensure},
         value::{self, plain},
     },
-    validate, view_plan,
+    source::{
+        Book, Cell, Choices, Source,
+        cells::{Head, Values, combinations, companions, values},
+        inherit::Family,
+        keys, refuse,
+    },
 };
 use anyhow::Result;
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use longhaul_command::exit::Refusal;
-use serde::Deserialize;
 use toml::{Table, Value};
-
-/// A scenario, ready to run.
-#[derive(Debug)]
-pub(crate) struct Book {
-    pub(crate) name: String,
-    /// With the default parameters; what all cells share is read from here.
-    pub(crate) base: Scenario,
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) quick: bool,
-    family: Family,
-}
-
-/// One combination of parameters.
-#[derive(Debug)]
-pub(crate) struct Cell {
-    pub(crate) vary: Table,
-    pub(crate) label: Option<String>,
-    /// The scenario with this cell's parameters.
-    pub(crate) scenario: Scenario,
-    /// The same, shortened: for warm-up runs.
-    pub(crate) short: Scenario,
-    /// The values of all parameters.
-    values: Table,
-}
-
-/// What the command line changes.
-#[derive(Debug, Default)]
-pub(crate) struct Choices {
-    pub(crate) quick: bool,
-    /// Parameters as `name=value`.
-    pub(crate) set: Vec<(String, String)>,
-    /// Run only cells whose varied values match all of these.
-    pub(crate) only: Vec<(String, String)>,
-    pub(crate) repetitions: Option<u32>,
-    pub(crate) seed: Option<u64>,
-}
-
-/// Cells of one scenario: five delays by four losses by relays and algorithms fit many times over.
-const CELLS_MAX: usize = 10_000;
-
-/// What is needed before the parameters are known.
-#[derive(Deserialize)]
-struct Head {
-    #[serde(default)]
-    parameters: Table,
-    #[serde(default)]
-    quick: Table,
-    #[serde(default, deserialize_with = "crate::scenario::range::varied")]
-    vary: IndexMap<String, Vec<Value>>,
-    #[serde(default)]
-    with: IndexMap<String, IndexMap<String, Table>>,
-    #[serde(default)]
-    cells: Vec<CellPlan>,
-}
 
 impl Book {
     /// Reads and checks a scenario. Every error is a usage error that names file and line.
@@ -102,15 +48,10 @@ impl Book {
         book.reaches_some(choices)?;
         book.choose(&head, choices);
         let known = Known::of(&book);
-        let checked = validate::book(&book).and_then(|()| view_plan::check(&book, &known));
+        let checked = claims::book(&book).and_then(|()| views::check(&book, &known));
         checked.map_err(|fault| refuse(&book.family, &used.all, &fault))?;
         book.keep_only(&choices.only)?;
         Ok(book)
-    }
-
-    /// Refuses the book for what is wrong with one of its cells, at its place.
-    pub(crate) fn refuse(&self, cell: &Cell, fault: &Fault) -> anyhow::Error {
-        refuse(&self.family, &cell.values, fault)
     }
 
     /// Single cells have names of their own.
@@ -206,102 +147,6 @@ fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
     })
 }
 
-impl Cell {
-    /// Its label, or its varied values.
-    pub(crate) fn name(&self) -> String {
-        self.label.clone().unwrap_or_else(|| {
-            let pairs: Vec<_> = self
-                .vary
-                .iter()
-                .map(|(k, v)| format!("{k}={}", plain(v)))
-                .collect();
-            pairs.join(", ")
-        })
-    }
-
-    /// Whether each pair is one of its varied values.
-    pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
-        self.all(wanted, value::names)
-    }
-
-    /// Whether each pair names one of its varied values, alone or among others: `loss=0|0.001`.
-    fn is_among(&self, wanted: &[(String, String)]) -> bool {
-        self.all(wanted, value::names_one_of)
-    }
-
-    fn all(&self, wanted: &[(String, String)], names: fn(&str, &Value) -> bool) -> bool {
-        let has =
-            |(key, text): &(String, String)| self.vary.get(key).is_some_and(|own| names(text, own));
-        wanted.iter().all(has)
-    }
-}
-
-/// A table of varied values as pairs of text.
-pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
-    table
-        .iter()
-        .map(|(key, value)| (key.clone(), plain(value)))
-        .collect()
-}
-
-/// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
-fn values(texts: &Texts<'_>, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
-    let both = parameters_of(head).and_then(|declared| {
-        let short = at("quick", shortened(&declared, &head.quick))?;
-        Ok([declared, short])
-    });
-    let [declared, short] = both.map_err(|fault| texts.refuse(&fault))?;
-    let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
-    let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
-    let named = || choices.set.iter().map(|(name, _)| name.clone());
-    let quick = head.quick.keys().cloned();
-    Ok([
-        Values {
-            all: chosen(declared, &choices.set)?,
-            chosen: named().collect(),
-        },
-        Values {
-            all: chosen(short, &set)?,
-            chosen: named().chain(quick).collect(),
-        },
-    ])
-}
-
-/// The parameters that go with the plan's varied values.
-fn companions(plan: &CellPlan, with: &IndexMap<String, IndexMap<String, Table>>) -> Table {
-    let found = plan
-        .vary
-        .iter()
-        .filter_map(|(key, value)| {
-            let named = with.get(key)?.iter();
-            named
-                .into_iter()
-                .find(|(name, _)| value::names(name, value))
-        })
-        .map(|(_, set)| set);
-    let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
-    all.collect()
-}
-
-/// All parameters, and the names of those that `--quick` or `--set` gave another value, which goes
-/// before what merely accompanies a varied one.
-struct Values {
-    all: Table,
-    chosen: Vec<String>,
-}
-
-impl Values {
-    fn of(&self, plan: &CellPlan, companions: &Table) -> Table {
-        let mut values = self.all.clone();
-        let free = |(name, _): &(&String, &Value)| !self.chosen.contains(name);
-        let companions = companions.iter().filter(free);
-        values.extend(companions.map(|(k, v)| (k.clone(), v.clone())));
-        values.extend(plan.vary.clone());
-        values.extend(plan.set.clone());
-        values
-    }
-}
-
 fn cell(
     family: &Family,
     [values, short]: [&Values; 2],
@@ -320,145 +165,9 @@ fn cell(
     };
     for (scenario, values) in [(&cell.scenario, &cell.values), (&cell.short, &short_values)] {
         let named = |fault: Fault| fault.of_cell(&cell.name());
-        validate::scenario(scenario).map_err(|fault| refuse(family, values, &named(fault)))?;
+        scenario::scenario(scenario).map_err(|fault| refuse(family, values, &named(fault)))?;
     }
     Ok(cell)
-}
-
-/// The declared parameters, with the names of `vary` beside them; cells may set no others.
-fn parameters_of(head: &Head) -> Result<Table, Fault> {
-    let mut values = head.parameters.clone();
-    for (name, choices) in &head.vary {
-        let first = choices.first().ok_or(format!("vary.{name} is empty"));
-        let first = at("vary", at(name, first))?;
-        at("vary", at(name, unlike(name, choices)))?;
-        values.entry(name.clone()).or_insert_with(|| first.clone());
-    }
-    at(
-        "cells",
-        each(&head.cells, |cell| {
-            at("vary", declared(&cell.vary, &values))?;
-            at("set", declared(&cell.set, &values))?;
-            at("set", sets_what_it_does_not_vary(cell))
-        }),
-    )?;
-    let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
-        let mut all = of_values.iter();
-        at(
-            key,
-            all.try_for_each(|(value, set)| {
-                let there = declared(set, &values).and_then(|()| goes_with_some(head, key, value));
-                at(value, there)
-            }),
-        )
-    };
-    at("with", head.with.iter().try_for_each(with))?;
-    Ok(values)
-}
-
-/// Two cells with one value could not be told apart.
-fn unlike(name: &str, choices: &[Value]) -> Checked {
-    each(0..choices.len(), |at| {
-        let text = plain(&choices[at]);
-        let twice = choices[..at]
-            .iter()
-            .any(|before| value::names(&text, before));
-        ensure(!twice, || format!("vary.{name} has {text} twice"))
-    })
-}
-
-/// What tells a cell from others is what it runs with.
-fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
-    let both = |name: &String| {
-        ensure(!cell.vary.contains_key(name), || {
-            format!("the cell varies {name}, and sets it to something else")
-        })
-    };
-    cell.set.keys().try_for_each(|name| at(name, both(name)))
-}
-
-/// A cell sets only what is a parameter.
-fn declared(set: &Table, values: &Table) -> Checked {
-    let known = |name: &String| {
-        ensure(values.contains_key(name), || {
-            format!("a cell sets {name:?}, which [parameters] does not declare")
-        })
-    };
-    set.keys().try_for_each(|name| at(name, known(name)))
-}
-
-/// A value under `with` is one that some cell has: a slip of the pen would go unnoticed.
-fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
-    let listed = head.vary.get(key).into_iter().flatten();
-    let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
-    let varied = listed.chain(single).any(|own| value::names(value, own));
-    ensure(varied, || {
-        format!("with.{key}.{value}: no cell varies {key} as {value}")
-    })
-}
-
-/// The parameters of a short run.
-fn shortened(values: &Table, quick: &Table) -> Result<Table, Fault> {
-    let mut short = values.clone();
-    for (name, value) in quick {
-        at(name, shorten(&mut short, name, value))?;
-    }
-    Ok(short)
-}
-
-fn shorten(values: &mut Table, name: &str, value: &Value) -> Checked {
-    if name == "repetitions" {
-        let good = value.as_integer().is_some_and(|n| (1..=1000).contains(&n));
-        return ensure(good, || "quick.repetitions must be 1 to 1000");
-    }
-    let old = values.get_mut(name);
-    *old.ok_or_else(|| format!("quick.{name} is no parameter"))? = value.clone();
-    Ok(())
-}
-
-fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
-    for (name, text) in set {
-        let known: Vec<_> = values.keys().cloned().collect();
-        let value = values.get_mut(name).ok_or_else(|| {
-            let known = known.join(", ");
-            Refusal::usage(format!(
-                "--set {name}: no parameter has that name (there are: {known})"
-            ))
-        })?;
-        *value = value::typed(text);
-    }
-    Ok(values)
-}
-
-/// The cross product of `vary`, last key fastest, then the single cells.
-fn combinations(head: &Head) -> Result<Vec<CellPlan>, Fault> {
-    let count = head
-        .vary
-        .values()
-        .map(Vec::len)
-        .fold(1usize, usize::saturating_mul);
-    let few = count.saturating_add(head.cells.len()) <= CELLS_MAX;
-    let few = ensure(few, || {
-        format!("the scenario has more than {CELLS_MAX} cells")
-    });
-    at("vary", few)?;
-    let mut all = vec![CellPlan::default()];
-    for (name, choices) in &head.vary {
-        let extended = |plan: &CellPlan, choice: &Value| {
-            let mut plan = plan.clone();
-            plan.vary.insert(name.clone(), choice.clone());
-            plan
-        };
-        all = all
-            .iter()
-            .flat_map(|plan| choices.iter().map(move |choice| extended(plan, choice)))
-            .collect();
-    }
-    if head.vary.is_empty() && !head.cells.is_empty() {
-        all.clear();
-    }
-    all.extend(head.cells.iter().cloned());
-    Ok(all)
 }
 
 fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
@@ -466,17 +175,9 @@ fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
     let merged = texts.merged()?;
     keys::check(merged.get_ref()).map_err(|unknown| texts.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = texts.read(merged)?;
-    let checked = statistic::check(&scenario).and_then(|()| link::resolve(&mut scenario.links));
+    let checked = measures::check(&scenario).and_then(|()| link::resolve(&mut scenario.links));
     checked.map_err(|fault| texts.refuse(&fault))?;
     Ok(scenario)
-}
-
-/// Refuses what is wrong once parameters have these values.
-fn refuse(family: &Family, values: &Table, fault: &Fault) -> anyhow::Error {
-    match family.filled(values) {
-        Ok(texts) => texts.refuse(fault),
-        Err(error) => error,
-    }
 }
 
 #[cfg(test)]

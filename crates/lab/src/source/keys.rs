@@ -2,7 +2,7 @@
 //! The keys that tables of links, relays and decp may have: the lab's own, and the options of the command
 //! that stands behind the table. Looked for in the text, where a key still has a place.
 
-use crate::{scenario::RelayProgram, testbed::programs::ways::Ways};
+use crate::scenario::RelayProgram;
 use std::{collections::BTreeSet, sync::LazyLock};
 use toml::de::{DeTable, DeValue};
 
@@ -87,7 +87,7 @@ fn known_to(program: RelayProgram) -> BTreeSet<String> {
     match program {
         RelayProgram::Longhaul => OF_RELAYS.clone(),
         other => {
-            let options = Ways::known_to(other).iter().map(|key| (*key).to_owned());
+            let options = other.keys().iter().map(|key| (*key).to_owned());
             known(&RELAY, options.collect(), &[])
         }
     }

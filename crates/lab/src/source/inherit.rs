@@ -6,11 +6,11 @@
 //! One offset names a place in all files: each file's text is parsed behind as many blanks as the texts before it
 //! have bytes. So an error in what was merged still knows its file, line and column.
 
-use crate::{
-    library::{self, Source},
+use super::{
+    Source, library,
     parameters::{Filled, fill_in},
-    scenario::fault::Fault,
 };
+use crate::scenario::fault::Fault;
 use anyhow::Result;
 use indexmap::IndexMap;
 use longhaul_command::exit::Refusal;

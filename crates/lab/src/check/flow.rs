@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a flow must keep beyond its grammar.
+
+use crate::{
+    network::Topology,
+    scenario::{
+        Control, Direction, Flow, Pace, Program, Scenario,
+        fault::{Checked, at, ensure, valid_name, within},
+    },
+    testbed::programs,
+};
+
+pub(crate) fn flow(flow: &Flow, topology: &Topology) -> Checked {
+    at("name", valid_name("flow", &flow.name, 32))?;
+    possible(flow, topology).map_err(|fault| fault.of(format!("flow {:?}", flow.name)))
+}
+
+fn possible(flow: &Flow, topology: &Topology) -> Checked {
+    ends(flow, topology)?;
+    ways(flow, topology)?;
+    at("parallel", within("parallel", flow.parallel, 1, 128))?;
+    match flow.program {
+        Program::Curl => curl(flow),
+        Program::Iperf3 => size_or_duration(flow, "iperf3 takes either size or duration"),
+        Program::Ftp => ftp(flow),
+        Program::Probe => probe(flow),
+        Program::Udt => udt(flow),
+    }?;
+    only_of_probe(flow)?;
+    at("omit", omit(flow))?;
+    sender(flow)
+}
+
+fn size_or_duration(flow: &Flow, problem: &'static str) -> Checked {
+    ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
+    let some = flow.size.is_none_or(|size| size.get() > 0);
+    at("size", ensure(some, || "size must be above 0"))
+}
+
+/// What lasts as long as it takes has no beginning that could be left out.
+fn omit(flow: &Flow) -> Checked {
+    let lasting = matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
+    ensure(
+        lasting || flow.omit.is_none(),
+        || "omit is a key of programs \"iperf3\" and \"udt\", beside duration",
+    )
+}
+
+fn ends(flow: &Flow, topology: &Topology) -> Checked {
+    for (key, host) in [("from", &flow.from), ("to", &flow.to)] {
+        let reached = ensure(topology.hosts.contains(host), || {
+            format!("no link reaches a host {host:?}")
+        });
+        at(key, reached)?;
+    }
+    let joined = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
+    let joined = ensure(joined, || {
+        format!(
+            "no path leads from {:?} to another host {:?}",
+            flow.from, flow.to
+        )
+    });
+    at("to", joined)
+}
+
+/// The relay that a flow is sent to is one that it reaches.
+fn ways(flow: &Flow, topology: &Topology) -> Checked {
+    let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
+    let one = ensure(
+        via.is_none() || proxy.is_none(),
+        || "via and proxy exclude each other",
+    );
+    at("via", one)?;
+    let carried = ensure(
+        proxy.is_none() || flow.program.carries_a_file(),
+        || "proxy is a key of programs \"curl\" and \"ftp\"",
+    );
+    at("proxy", carried)?;
+    let relayable = matches!(flow.program, Program::Curl | Program::Iperf3);
+    let relayed = ensure(
+        via.is_none() || relayable,
+        || "via is a key of programs \"curl\" and \"iperf3\"",
+    );
+    at("via", relayed)?;
+    let opening = match flow.direction {
+        Direction::Upload => &flow.from,
+        Direction::Download => &flow.to,
+    };
+    let Some(relay) = via.or(proxy.map(|proxy| &proxy.at)) else {
+        return Ok(());
+    };
+    let reached = ensure(topology.address(opening, &relay.host).is_some(), || {
+        format!("no path leads from {opening:?} to a host {:?}", relay.host)
+    });
+    at(if via.is_some() { "via" } else { "proxy" }, reached)
+}
+
+fn curl(flow: &Flow) -> Checked {
+    at("size", sized(flow, "curl needs a size above 0"))?;
+    let endless = ensure(
+        flow.duration.is_none(),
+        || "curl takes a size, not a duration",
+    );
+    at("duration", endless)?;
+    let down = ensure(
+        flow.direction == Direction::Download,
+        || "curl downloads; use iperf3 for uploads",
+    );
+    at("direction", down)?;
+    let single = ensure(
+        flow.parallel == 1,
+        || "curl opens one connection; add flows for more",
+    );
+    at("parallel", single)
+}
+
+fn sized(flow: &Flow, problem: &'static str) -> Checked {
+    ensure(flow.size.is_some_and(|size| size.get() > 0), || problem)
+}
+
+fn ftp(flow: &Flow) -> Checked {
+    let problem = "ftp needs a size above 0, and has no duration and no parallel";
+    at("size", sized(flow, problem))?;
+    at("duration", ensure(flow.duration.is_none(), || problem))?;
+    at("parallel", ensure(flow.parallel == 1, || problem))?;
+    let http = flow
+        .proxy
+        .as_ref()
+        .is_some_and(|proxy| proxy.scheme == "http");
+    let passed = ensure(
+        !http || flow.direction == Direction::Download,
+        || "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does",
+    );
+    at("proxy", passed)?;
+    let reached = ensure(
+        !flow.active || flow.proxy.is_none(),
+        || "active: a server can't connect to a client behind a proxy",
+    );
+    at("active", reached)
+}
+
+fn udt(flow: &Flow) -> Checked {
+    size_or_duration(flow, "udt takes either size or duration")?;
+    at("parallel", within("parallel", flow.parallel, 1, 64))?;
+    let own = |control: &Control| control.to_string() == programs::udt::CONTROL;
+    let control = ensure(
+        flow.cc.as_ref().is_none_or(own),
+        || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
+    );
+    at("cc", control)
+}
+
+/// What is said of the sender's socket is said of a program whose socket can be told.
+fn sender(flow: &Flow) -> Checked {
+    told(flow)?;
+    let one = ensure(
+        flow.gap.is_none() || flow.pace.is_none(),
+        || "pace and gap exclude each other",
+    );
+    at("gap", one)?;
+    let gap = flow.gap.map_or(1_000, longhaul_units::Time::as_nanos);
+    let gap = ensure(
+        (100..=1_000_000_000).contains(&gap),
+        || "gap must be 100ns to 1s",
+    );
+    at("gap", gap)?;
+    at("pace", pace(flow))?;
+    at("window", window(flow))?;
+    let opened = ensure(
+        !flow.active || flow.program == Program::Ftp,
+        || "active is a key of program \"ftp\"",
+    );
+    at("active", opened)
+}
+
+fn told(flow: &Flow) -> Checked {
+    let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
+    let own_way = matches!(flow.program, Program::Ftp | Program::Udt);
+    let chosen = flow.cc.is_none() || tellable || own_way;
+    let chosen = ensure(
+        chosen,
+        || "cc is a key of programs \"curl\", \"iperf3\" and \"ftp\"",
+    );
+    at("cc", chosen)?;
+    for (key, given) in [("pace", flow.pace.is_some()), ("gap", flow.gap.is_some())] {
+        let spaced = ensure(
+            !given || tellable,
+            || "pace and gap are keys of programs \"curl\" and \"iperf3\"",
+        );
+        at(key, spaced)?;
+    }
+    Ok(())
+}
+
+/// FTP's programs open sockets of their own, so routes say by which congestion control they send: all that the
+/// host sends has it, too.
+pub(crate) fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
+    let ftp = flow.when && flow.program == Program::Ftp;
+    let Some(control) = flow.cc.as_ref().filter(|_| ftp) else {
+        return Ok(());
+    };
+    let (name, host) = (&flow.name, &flow.from);
+    ensure(!control.paced, || {
+        format!("flow {name:?}: +pace is for programs \"curl\" and \"iperf3\"")
+    })?;
+    let only = format!("flow {name:?}: the cc of an FTP flow is that of all that {host:?} sends");
+    let differs = |other: &&Flow| {
+        let sends = other.when && other.program.is_tcp() && other.from == *host;
+        sends && other.cc.as_ref().and_then(Control::key) != control.key()
+    };
+    let other = scenario.flows.iter().find(differs);
+    other.map_or(Ok(()), |other| {
+        let other = &other.name;
+        Err(format!(
+            "{only}; give flow {other:?} the same, or a host of its own"
+        ))
+    })?;
+    ensure(!scenario.relays_on(host), || {
+        format!("{only}, and a relay sends from there, too")
+    })
+}
+
+fn pace(flow: &Flow) -> Checked {
+    let Some(Pace::Rate(rate)) = flow.pace else {
+        return Ok(());
+    };
+    ensure((8_000..=34_000_000_000).contains(&rate.bits()), || {
+        format!("pace is {rate}, but must be 8kbit to 34gbit")
+    })
+}
+
+fn window(flow: &Flow) -> Checked {
+    ensure(
+        flow.window.is_none() || flow.program == Program::Iperf3,
+        || "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host",
+    )?;
+    let window = flow.window.map_or(4096, longhaul_units::Bytes::get);
+    ensure(
+        (2048..=1 << 30).contains(&window),
+        || "window must be 2KiB to 1GiB",
+    )
+}
+
+fn probe(flow: &Flow) -> Checked {
+    let problem = "probe sends one stream of packets: it has no size and no parallel";
+    at("size", ensure(flow.size.is_none(), || problem))?;
+    let onward = ensure(
+        flow.direction == Direction::Download,
+        || "probe sends its packets from \"from\" to \"to\": it has no direction",
+    );
+    at("direction", onward)?;
+    at("parallel", ensure(flow.parallel == 1, || problem))?;
+    Ok(programs::probe::timing(flow).map(drop)?)
+}
+
+/// A probe's packets are not fragmented.
+pub(crate) fn fits(flow: &Flow, scenario: &Scenario, topology: &Topology) -> Checked {
+    let (Program::Probe, Some(length)) = (flow.program, flow.length) else {
+        return Ok(());
+    };
+    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
+    let wires = path
+        .windows(2)
+        .filter_map(|hop| topology.between(&hop[0], &hop[1]));
+    let mtu = wires.map(|wire| scenario.links[wire].mtu).min();
+    ensure(mtu.is_none_or(|mtu| u32::from(length) <= mtu), || {
+        let (name, mtu) = (&flow.name, mtu.unwrap_or_default());
+        format!("flow {name:?}: packets of {length} bytes don't fit the path's MTU of {mtu}")
+    })
+}
+
+fn only_of_probe(flow: &Flow) -> Checked {
+    let keys = [
+        ("count", flow.count.is_some()),
+        ("interval", flow.interval.is_some()),
+        ("length", flow.length.is_some()),
+        ("segments", flow.segments != 1),
+    ];
+    let given = keys.into_iter().find(|(_, given)| *given);
+    match given.filter(|_| flow.program != Program::Probe) {
+        None => Ok(()),
+        Some((key, _)) => at(
+            key,
+            Err("count, interval, length and segments are keys of program \"probe\""),
+        ),
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the links, hosts and relays of one cell must keep beyond their grammar.
+
+use super::{
+    flow::{by_routes, fits, flow},
+    listening::Listeners,
+};
+use crate::{
+    network::{Topology, Wire, link, topology::LINKS_MAX},
+    scenario::{
+        Control, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
+        fault::{Checked, Fault, at, distinct, each, ensure, valid_name, within},
+        relay,
+    },
+    testbed::programs,
+};
+use std::collections::BTreeMap;
+
+/// Checks the scenario of one cell.
+pub(crate) fn scenario(scenario: &Scenario) -> Checked {
+    let links = &scenario.links;
+    let possible = ensure((1..=LINKS_MAX).contains(&links.len()), || {
+        format!("there must be 1 to {LINKS_MAX} [[links]]")
+    });
+    at("links", possible)?;
+    at(
+        "links",
+        distinct("links", links.iter().map(|link| &link.name)),
+    )?;
+    let flows = scenario.flows.iter().map(|flow| &flow.name);
+    at("flows", distinct("flows", flows))?;
+    let topology = Topology::of(scenario);
+    let wires = links.iter().zip(&topology.wires);
+    at("links", each(wires, |(one, wire)| link(one, wire)))?;
+    at("links", apart(links, &topology))?;
+    at(
+        "limit",
+        ensure(
+            scenario.limit > longhaul_units::Time::ZERO,
+            || "limit must be above 0",
+        ),
+    )?;
+    at("sysctl", settings(&scenario.sysctl))?;
+    if let Some(text) = &scenario.congestion_control {
+        at("congestion_control", control("congestion_control", text))?;
+    }
+    let mut hosts = scenario.hosts.iter();
+    at(
+        "hosts",
+        hosts.try_for_each(|(name, own)| at(name, host(name, own, &topology))),
+    )?;
+    let mut listeners = Listeners::of_flows(scenario, &topology);
+    let mut relays = scenario.relays();
+    let relays = relays.try_for_each(|(name, host, own)| {
+        at(name, relay(name, host, own, &topology, &mut listeners))
+    });
+    at("relays", relays)?;
+    let mut decps = scenario.decp.iter();
+    at(
+        "decp",
+        decps.try_for_each(|(host, own)| at(host, decp(host, own, &topology))),
+    )?;
+    at("flows", some_run(&scenario.flows))?;
+    at("flows", each(&scenario.flows, |one| flow(one, &topology)))?;
+    at("flows", each(&scenario.flows, |one| listeners.serve(one)))?;
+    at(
+        "flows",
+        each(&scenario.flows, |one| {
+            at("length", fits(one, scenario, &topology))
+        }),
+    )?;
+    at(
+        "flows",
+        each(&scenario.flows, |one| at("cc", by_routes(one, scenario))),
+    )
+}
+
+/// Subnets that overlap would leave routes to chance.
+fn apart(links: &[Link], topology: &Topology) -> Checked {
+    let networks: Vec<_> = topology.wires.iter().map(|wire| wire.ends[0].1).collect();
+    each(0..links.len(), |new| {
+        let met = (0..new).find(|old| networks[new].overlaps(networks[*old]));
+        met.map_or(Ok(()), |old| {
+            let [new, old] =
+                [new, old].map(|at| format!("{:?} ({})", links[at].name, networks[at]));
+            at(
+                "addresses",
+                Err(format!("the subnets of links {old} and {new} overlap")),
+            )
+        })
+    })
+}
+
+/// A link reaches `host`, which `place` speaks of.
+fn known(place: &str, host: &String, topology: &Topology) -> Checked {
+    ensure(topology.hosts.contains(host), || {
+        format!("{place}: no link reaches a host {host:?}")
+    })
+}
+
+fn host(name: &String, own: &Host, topology: &Topology) -> Checked {
+    known("hosts", name, topology)?;
+    at("sysctl", settings(&own.sysctl))?;
+    let Some(text) = &own.congestion_control else {
+        return Ok(());
+    };
+    let place = format!("hosts.{name}.congestion_control");
+    at("congestion_control", control(&place, text))
+}
+
+/// A host is a network namespace: other settings are the machine's, and would stay.
+fn settings(all: &BTreeMap<String, Setting>) -> Checked {
+    all.keys().try_for_each(|name| {
+        let own = name.starts_with("net.") || name.starts_with("net/");
+        at(
+            name,
+            ensure(own, || {
+                format!("{name:?} is no setting of a host: those begin with net.")
+            }),
+        )
+    })
+}
+
+fn relay(
+    own: &String,
+    host: &String,
+    relay: &Relay,
+    topology: &Topology,
+    listeners: &mut Listeners<'_>,
+) -> Checked {
+    let place = format!("relays.{own}");
+    valid_name("relay", own, 32)?;
+    at("host", known(&place, host, topology))?;
+    // Where it is off, what varies may leave it without a way in.
+    if !relay.when {
+        return Ok(());
+    }
+    legs(relay).map_err(|fault| fault.of(&place))?;
+    let checked = programs::relay::check(host, relay).or_else(|problem| {
+        match problem.starts_with("config: ") {
+            true => at("config", Err(problem)),
+            false => Err(Fault::of_option(&relay.options, problem)),
+        }
+    });
+    let own_listeners = checked.map_err(|fault| fault.of(&place))?;
+    listeners
+        .add_relay(own, host, relay, own_listeners)
+        .map_err(|fault| fault.of(place))
+}
+
+/// The congestion controls of a relay's legs are names, as a host's is.
+fn legs(relay: &Relay) -> Checked {
+    relay::each_of_legs(relay, control)
+}
+
+fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
+    let place = format!("decp.{host}");
+    known(&place, host, topology)?;
+    programs::longhaul::check_decp(decp)
+        .map_err(|problem| Fault::of_option(&decp.options, problem).of(place))
+}
+
+fn link(link: &Link, wire: &Wire) -> Checked {
+    // IFNAMSIZ of linux/if.h, without its final NUL.
+    at("name", valid_name("link", &link.name, 15))?;
+    let reserved = ["lo", "all", "default"].contains(&link.name.as_str());
+    let free = ensure(!reserved, || {
+        format!("link {:?}: no interface may have that name", link.name)
+    });
+    at("name", free)?;
+    at(
+        "between",
+        each(&link.between, |host| valid_name("host", host, 32)),
+    )?;
+    made_of(link, wire).map_err(|fault| fault.of(format!("link {:?}", link.name)))
+}
+
+fn made_of(link: &Link, wire: &Wire) -> Checked {
+    let apart = ensure(
+        link.between[0] != link.between[1],
+        || "it joins a host with itself",
+    );
+    at("between", apart)?;
+    at("mtu", within("mtu", link.mtu, 1280, 9000))?;
+    at("addresses", one_subnet(link))?;
+    let recorded = ensure(
+        !link.tap || link.kind == LinkKind::Emulated,
+        || "only an emulated link has a tap",
+    );
+    at("tap", recorded)?;
+    if let Some(segments) = link.gso_max_segs {
+        at("gso_max_segs", within("gso_max_segs", segments, 1, 65_535))?;
+    }
+    match (link.kind, link.options.keys().next()) {
+        (LinkKind::Veth, Some(key)) => {
+            let problem = format!("kind \"veth\" has no option {key:?}");
+            at(key, Err(problem))
+        }
+        (LinkKind::Veth, None) => Ok(()),
+        (LinkKind::Emulated, _) => link::shapes(link, wire)
+            .map(drop)
+            .map_err(|problem| Fault::of_option(&link.options, problem)),
+    }
+}
+
+fn one_subnet(link: &Link) -> Checked {
+    let Some([left, right]) = link.addresses else {
+        return Ok(());
+    };
+    let same = left.network() == right.network() && left.prefix == right.prefix && left != right;
+    ensure(same, || {
+        format!("{left} and {right} are not two addresses of one subnet")
+    })?;
+    each([left, right], |address| {
+        ensure(address.is_of_a_host(), || {
+            format!("{address} is no address that a host may have")
+        })
+    })
+}
+
+fn some_run(flows: &[Flow]) -> Checked {
+    ensure(!flows.is_empty(), || "there are no [[flows]]")?;
+    ensure(flows.iter().any(|flow| flow.when), || "no flow runs")
+}
+
+/// The congestion control of a host's routes or a relay's legs: a name, and no pacing.
+fn control(place: &str, text: &str) -> Checked {
+    let control: Control = text
+        .parse()
+        .map_err(|problem| format!("{place}: {problem}"))?;
+    ensure(!control.paced, || {
+        format!("{place}: +pace is for flows only")
+    })
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From parameters and what varies to the cells of a scenario.
+
+use super::{Choices, inherit::Texts};
+use crate::scenario::{
+    CellPlan,
+    fault::{Checked, Fault, at, each, ensure},
+    value::{self, plain},
+};
+use anyhow::Result;
+use indexmap::IndexMap;
+use longhaul_command::exit::Refusal;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// Cells of one scenario: five delays by four losses by relays and algorithms fit many times over.
+const CELLS_MAX: usize = 10_000;
+
+/// What is needed before the parameters are known.
+#[derive(Deserialize)]
+pub(crate) struct Head {
+    #[serde(default)]
+    pub(crate) parameters: Table,
+    #[serde(default)]
+    pub(crate) quick: Table,
+    #[serde(default, deserialize_with = "crate::scenario::range::varied")]
+    pub(crate) vary: IndexMap<String, Vec<Value>>,
+    #[serde(default)]
+    pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
+    #[serde(default)]
+    pub(crate) cells: Vec<CellPlan>,
+}
+
+/// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
+pub(crate) fn values(texts: &Texts<'_>, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
+    let both = parameters_of(head).and_then(|declared| {
+        let short = at("quick", shortened(&declared, &head.quick))?;
+        Ok([declared, short])
+    });
+    let [declared, short] = both.map_err(|fault| texts.refuse(&fault))?;
+    let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
+    let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
+    let named = || choices.set.iter().map(|(name, _)| name.clone());
+    let quick = head.quick.keys().cloned();
+    Ok([
+        Values {
+            all: chosen(declared, &choices.set)?,
+            chosen: named().collect(),
+        },
+        Values {
+            all: chosen(short, &set)?,
+            chosen: named().chain(quick).collect(),
+        },
+    ])
+}
+
+/// The parameters that go with the plan's varied values.
+pub(crate) fn companions(
+    plan: &CellPlan,
+    with: &IndexMap<String, IndexMap<String, Table>>,
+) -> Table {
+    let found = plan
+        .vary
+        .iter()
+        .filter_map(|(key, value)| {
+            let named = with.get(key)?.iter();
+            named
+                .into_iter()
+                .find(|(name, _)| value::names(name, value))
+        })
+        .map(|(_, set)| set);
+    let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
+    all.collect()
+}
+
+/// All parameters, and the names of those that `--quick` or `--set` gave another value, which goes
+/// before what merely accompanies a varied one.
+pub(crate) struct Values {
+    pub(crate) all: Table,
+    pub(crate) chosen: Vec<String>,
+}
+
+impl Values {
+    pub(crate) fn of(&self, plan: &CellPlan, companions: &Table) -> Table {
+        let mut values = self.all.clone();
+        let free = |(name, _): &(&String, &Value)| !self.chosen.contains(name);
+        let companions = companions.iter().filter(free);
+        values.extend(companions.map(|(k, v)| (k.clone(), v.clone())));
+        values.extend(plan.vary.clone());
+        values.extend(plan.set.clone());
+        values
+    }
+}
+
+/// The declared parameters, with the names of `vary` beside them; cells may set no others.
+fn parameters_of(head: &Head) -> Result<Table, Fault> {
+    let mut values = head.parameters.clone();
+    for (name, choices) in &head.vary {
+        let first = choices.first().ok_or(format!("vary.{name} is empty"));
+        let first = at("vary", at(name, first))?;
+        at("vary", at(name, unlike(name, choices)))?;
+        values.entry(name.clone()).or_insert_with(|| first.clone());
+    }
+    at(
+        "cells",
+        each(&head.cells, |cell| {
+            at("vary", declared(&cell.vary, &values))?;
+            at("set", declared(&cell.set, &values))?;
+            at("set", sets_what_it_does_not_vary(cell))
+        }),
+    )?;
+    let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
+        let mut all = of_values.iter();
+        at(
+            key,
+            all.try_for_each(|(value, set)| {
+                let there = declared(set, &values).and_then(|()| goes_with_some(head, key, value));
+                at(value, there)
+            }),
+        )
+    };
+    at("with", head.with.iter().try_for_each(with))?;
+    Ok(values)
+}
+
+/// Two cells with one value could not be told apart.
+fn unlike(name: &str, choices: &[Value]) -> Checked {
+    each(0..choices.len(), |at| {
+        let text = plain(&choices[at]);
+        let twice = choices[..at]
+            .iter()
+            .any(|before| value::names(&text, before));
+        ensure(!twice, || format!("vary.{name} has {text} twice"))
+    })
+}
+
+/// What tells a cell from others is what it runs with.
+fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
+    let both = |name: &String| {
+        ensure(!cell.vary.contains_key(name), || {
+            format!("the cell varies {name}, and sets it to something else")
+        })
+    };
+    cell.set.keys().try_for_each(|name| at(name, both(name)))
+}
+
+/// A cell sets only what is a parameter.
+fn declared(set: &Table, values: &Table) -> Checked {
+    let known = |name: &String| {
+        ensure(values.contains_key(name), || {
+            format!("a cell sets {name:?}, which [parameters] does not declare")
+        })
+    };
+    set.keys().try_for_each(|name| at(name, known(name)))
+}
+
+/// A value under `with` is one that some cell has: a slip of the pen would go unnoticed.
+fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
+    let listed = head.vary.get(key).into_iter().flatten();
+    let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
+    let varied = listed.chain(single).any(|own| value::names(value, own));
+    ensure(varied, || {
+        format!("with.{key}.{value}: no cell varies {key} as {value}")
+    })
+}
+
+/// The parameters of a short run.
+fn shortened(values: &Table, quick: &Table) -> Result<Table, Fault> {
+    let mut short = values.clone();
+    for (name, value) in quick {
+        at(name, shorten(&mut short, name, value))?;
+    }
+    Ok(short)
+}
+
+fn shorten(values: &mut Table, name: &str, value: &Value) -> Checked {
+    if name == "repetitions" {
+        let good = value.as_integer().is_some_and(|n| (1..=1000).contains(&n));
+        return ensure(good, || "quick.repetitions must be 1 to 1000");
+    }
+    let old = values.get_mut(name);
+    *old.ok_or_else(|| format!("quick.{name} is no parameter"))? = value.clone();
+    Ok(())
+}
+
+fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
+    for (name, text) in set {
+        let known: Vec<_> = values.keys().cloned().collect();
+        let value = values.get_mut(name).ok_or_else(|| {
+            let known = known.join(", ");
+            Refusal::usage(format!(
+                "--set {name}: no parameter has that name (there are: {known})"
+            ))
+        })?;
+        *value = value::typed(text);
+    }
+    Ok(values)
+}
+
+/// The cross product of `vary`, last key fastest, then the single cells.
+pub(crate) fn combinations(head: &Head) -> Result<Vec<CellPlan>, Fault> {
+    let count = head
+        .vary
+        .values()
+        .map(Vec::len)
+        .fold(1usize, usize::saturating_mul);
+    let few = count.saturating_add(head.cells.len()) <= CELLS_MAX;
+    let few = ensure(few, || {
+        format!("the scenario has more than {CELLS_MAX} cells")
+    });
+    at("vary", few)?;
+    let mut all = vec![CellPlan::default()];
+    for (name, choices) in &head.vary {
+        let extended = |plan: &CellPlan, choice: &Value| {
+            let mut plan = plan.clone();
+            plan.vary.insert(name.clone(), choice.clone());
+            plan
+        };
+        all = all
+            .iter()
+            .flat_map(|plan| choices.iter().map(move |choice| extended(plan, choice)))
+            .collect();
+    }
+    if head.vary.is_empty() && !head.cells.is_empty() {
+        all.clear();
+    }
+    all.extend(head.cells.iter().cloned());
+    Ok(all)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The paper's own figures by cell, from lists and from tables as they are printed.
+
+use crate::{
+    scenario::{
+        claim::{PaperFigures, PaperTable},
+        value::plain,
+    },
+    source::{Cell, pairs},
+};
+use indexmap::IndexMap;
+use longhaul_results::result::Metrics;
+use toml::Value;
+
+/// The figures of one cell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Printed {
+    pub(crate) figures: Metrics,
+    pub(crate) suspect: Vec<String>,
+}
+
+/// All that the paper says of `cell`.
+pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
+    let mut printed = Printed::default();
+    for entry in all.iter().flat_map(entries) {
+        if cell.matches(&entry.cell) {
+            let metric = entry.metric.to_owned();
+            printed
+                .suspect
+                .extend(entry.suspect.then(|| metric.clone()));
+            printed.figures.insert(metric, entry.figure);
+        }
+    }
+    printed
+}
+
+pub(crate) fn only(axis: &IndexMap<String, Vec<Value>>) -> Option<(&String, &Vec<Value>)> {
+    axis.first().filter(|_| axis.len() == 1)
+}
+
+/// One figure.
+pub(crate) struct Entry<'a> {
+    /// The varied values of its cell.
+    pub(crate) cell: Vec<(String, String)>,
+    pub(crate) metric: &'a str,
+    pub(crate) figure: f64,
+    /// Whether it looks misprinted.
+    pub(crate) suspect: bool,
+    /// Row and column, in a table.
+    pub(crate) place: Option<(usize, usize)>,
+}
+
+pub(crate) fn entries(paper: &PaperFigures) -> Vec<Entry<'_>> {
+    match &paper.table {
+        Some(table) => from_table(&pairs(&paper.cell), table),
+        None => of_one_cell(paper).collect(),
+    }
+}
+
+fn of_one_cell(paper: &PaperFigures) -> impl Iterator<Item = Entry<'_>> {
+    let cell = pairs(&paper.cell);
+    paper.figures.iter().map(move |(metric, figure)| Entry {
+        cell: cell.clone(),
+        metric,
+        figure: *figure,
+        suspect: paper.suspect.contains(metric),
+        place: None,
+    })
+}
+
+fn from_table<'a>(common: &[(String, String)], table: &'a PaperTable) -> Vec<Entry<'a>> {
+    let (Some(rows), Some(columns)) = (only(&table.rows), only(&table.columns)) else {
+        return Vec::new();
+    };
+    let mut entries = Vec::new();
+    for (r, (row, values)) in rows.1.iter().zip(&table.values).enumerate() {
+        for (c, (column, value)) in columns.1.iter().zip(values).enumerate() {
+            let mut cell = common.to_vec();
+            cell.push((rows.0.clone(), plain(row)));
+            cell.push((columns.0.clone(), plain(column)));
+            entries.push(Entry {
+                cell,
+                metric: &table.metric,
+                figure: value * table.unit,
+                suspect: table.suspect.contains(&(r, c)),
+                place: Some((r, c)),
+            });
+        }
+    }
+    entries
+}
