@@ -182,6 +182,11 @@ pub fn write(to: &mut (impl Write + ?Sized), message: &impl Serialize) -> Result
 
 /// Reads a message; `None` at the end of the conversation.
 pub fn read<M: DeserializeOwned>(from: &mut impl Read) -> Result<Option<M>> {
+    read_bytes(from)?.map(|bytes| parse(&bytes)).transpose()
+}
+
+/// What a message is made of; `None` at the end of the conversation.
+pub(super) fn read_bytes(from: &mut impl Read) -> Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -194,9 +199,14 @@ pub fn read<M: DeserializeOwned>(from: &mut impl Read) -> Result<Option<M>> {
     );
     let mut bytes = vec![0; length];
     from.read_exact(&mut bytes)?;
-    let (message, rest) = postcard::take_from_bytes(&bytes).context("not a message")?;
+    Ok(Some(bytes))
+}
+
+/// What is in them, which is all.
+pub(super) fn parse<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
+    let (message, rest) = postcard::take_from_bytes(bytes).context("not a message")?;
     ensure!(rest.is_empty(), "{} bytes behind a message", rest.len());
-    Ok(Some(message))
+    Ok(message)
 }
 
 #[cfg(test)]

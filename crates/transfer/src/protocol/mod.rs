@@ -8,9 +8,14 @@
 pub(crate) mod address;
 pub(crate) mod admission;
 pub mod block;
+#[cfg(test)]
+mod golden;
+pub(crate) mod hello;
 pub mod message;
 pub(crate) mod options;
 pub(crate) mod order;
 pub(crate) mod report;
 pub(crate) mod sources;
 pub(crate) mod token;
+
+pub use hello::PROTOCOL_VERSION;

@@ -14,9 +14,6 @@ use std::{
     ops::Range,
 };
 
-/// Stands before an end's first message.
-pub(crate) const GREETING: &[u8] = b"longhaul copy 1\n";
-
 /// To an end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Begin {
@@ -129,6 +126,7 @@ pub(crate) enum Meeting {
 mod tests {
     use super::*;
     use crate::protocol::{
+        hello::Hello,
         message::{read, write},
         options::{Pace, Streams, Switch, Transport},
         report::{Action, Planned, Progress, Report, StreamFigures},
@@ -175,14 +173,13 @@ mod tests {
         }
     }
 
-    fn reports() -> Vec<Report> {
+    fn hello() -> Hello {
         let addresses = ["::1", "10.0.0.1"].map(|text| text.parse().unwrap());
+        Hello::new(&[0x30; 300], Some(addresses.into()))
+    }
+
+    fn reports() -> Vec<Report> {
         vec![
-            Report::Hello {
-                version: "0.1.0".to_owned(),
-                certificate: vec![0x30; 300],
-                ssh: Some(addresses.into()),
-            },
             Report::Sources(Sources::default()),
             Report::Listening(7000),
             Report::Progress(Progress::default()),
@@ -214,6 +211,8 @@ mod tests {
     fn are_heard(bytes: &[u8]) {
         let framed = [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
         for bytes in [bytes, &framed] {
+            let _heard_or_refused = Hello::read(&mut &*bytes, &"a stranger");
+            is_heard::<Hello>(bytes);
             is_heard::<Begin>(bytes);
             is_heard::<Meeting>(bytes);
             is_heard::<Word>(bytes);
@@ -229,6 +228,8 @@ mod tests {
     fn what_is_told_is_heard() {
         let read_back: Begin = read(&mut written(&begin()).as_slice()).unwrap().unwrap();
         assert_eq!(format!("{read_back:?}"), format!("{:?}", begin()));
+        let read_back = Hello::read(&mut written(&hello()).as_slice(), &"far").unwrap();
+        assert_eq!(read_back, Some(hello()));
         for report in reports() {
             let read_back: Report = read(&mut written(&report).as_slice()).unwrap().unwrap();
             assert_eq!(format!("{read_back:?}"), format!("{report:?}"));
@@ -244,7 +245,7 @@ mod tests {
         #[test]
         fn damaged_messages_are_heard_or_refused(mutations in mutations(), cut in 0..20_usize) {
             let all = reports().iter().map(written).collect::<Vec<_>>();
-            for mut bytes in all.into_iter().chain([written(&begin())]) {
+            for mut bytes in all.into_iter().chain([written(&hello()), written(&begin())]) {
                 for (at, byte) in &mutations {
                     let at = at.index(bytes.len());
                     bytes[at] = *byte;

@@ -6,18 +6,11 @@ use longhaul_command::console::escaped;
 use longhaul_scheduling::Measured;
 use longhaul_store::{entry::Kind, path::RelPath, spread::Share};
 use serde::{Deserialize, Serialize};
-use std::{net::IpAddr, ops::Range};
+use std::ops::Range;
 
 /// From an end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    Hello {
-        version: String,
-        /// DER.
-        certificate: Vec<u8>,
-        /// The two addresses of the ssh connection that brought it: the near one, its own.
-        ssh: Option<(IpAddr, IpAddr)>,
-    },
     /// Shares of trees that were spread, which the sources are.
     Shares(Vec<Share>),
     /// Where the sources are, before it is ready or listens.
@@ -125,7 +118,6 @@ impl Report {
             | Self::Problem(text)
             | Self::Broken(text)
             | Self::Refused(text)
-            | Self::Hello { version: text, .. }
             | Self::Done {
                 failed: Some(text), ..
             } => *text = escaped(text),

@@ -2,8 +2,9 @@
 //! What passes between a driver and an end, for whoever passes it on: what was asked for, how far it is, and how it ended.
 
 use crate::protocol::{
+    hello::GREETING,
     message,
-    order::{Begin, GREETING, Role},
+    order::{Begin, Role},
     report::{Progress, Report},
 };
 use serde::de::DeserializeOwned;
@@ -43,6 +44,8 @@ impl Ending {
 pub(crate) struct Account {
     to_end: Frames,
     from_end: Frames,
+    /// Whether its first message is behind, which is no report.
+    greeted: bool,
     role: Option<Role>,
     paths: Vec<String>,
     progress: Progress,
@@ -55,6 +58,7 @@ impl Account {
         Self {
             to_end: Frames::behind(0),
             from_end: Frames::behind(GREETING.len()),
+            greeted: false,
             role: None,
             paths: Vec::new(),
             progress: Progress::default(),
@@ -88,12 +92,14 @@ impl Account {
     pub(crate) fn take_from_end(&mut self, bytes: &[u8]) {
         let Self {
             from_end,
+            greeted,
             progress,
             ending,
             why,
             ..
         } = self;
         from_end.take(bytes, |frame| match parse(frame) {
+            _ if !std::mem::replace(greeted, true) => {}
             Some(Report::Progress(now)) => *progress = now,
             Some(Report::Over(now)) => (*progress, *ending) = (now, Ending::Over),
             Some(Report::Refused(text)) => (*ending, *why) = (Ending::Refused, Some(text)),
@@ -197,9 +203,11 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::hello::Hello;
 
     fn said(reports: &[Report]) -> Vec<u8> {
         let mut bytes = GREETING.to_vec();
+        message::write(&mut bytes, &Hello::new(b"certificate", None)).unwrap();
         for report in reports {
             message::write(&mut bytes, report).unwrap();
         }

@@ -6,8 +6,9 @@ use super::{keyring::Keyring, site as client};
 use crate::{
     copy::{config::Config, place::Host, threads},
     protocol::{
+        hello::{GREETING, Hello},
         message,
-        order::{GREETING, Role},
+        order::Role,
         report::Report,
     },
     transport::duplex::Duplex,
@@ -129,8 +130,7 @@ impl Far {
         if let Some(last_word) = last_word {
             let _said_or_too_late = last_word.recv_timeout(LAST_WORDS);
         }
-        let here: &dyn Display = &"this machine";
-        let place = host.map_or(here, |host| host);
+        let place = shown(host);
         let said = String::from_utf8_lossy(&noise);
         bail!(
             "no longhaul answers on {place} (--remote-program says where it is there){}",
@@ -139,6 +139,12 @@ impl Far {
                 said => format!(": {}", escaped(said.lines().last().unwrap_or_default())),
             }
         );
+    }
+
+    /// Its first message; `None` when it has ended.
+    pub(super) fn hello(&mut self, host: Option<&Host>) -> Result<Option<Hello>> {
+        let from = self.from.as_mut().context("it reports elsewhere")?;
+        Hello::read(from, shown(host))
     }
 
     /// The next report; `None` when it has ended.
@@ -172,6 +178,14 @@ impl Far {
             }
         })?;
         Ok(())
+    }
+}
+
+/// What a host is called.
+fn shown(host: Option<&Host>) -> &dyn Display {
+    match host {
+        Some(host) => host,
+        None => &"this machine",
     }
 }
 

@@ -83,7 +83,7 @@ impl Job<'_> {
             Role::Target => pair.target,
         };
         let mut far = self.start(host)?;
-        let nobody = Hello::of(&mut far, host)?;
+        let nobody = Contact::of(&mut far, host)?;
         let known = (sources, Vec::new());
         far.tell(&self.begin((role, task), &nobody, Meeting::Later, known))?;
         Ok(far)
@@ -93,8 +93,8 @@ impl Job<'_> {
     pub(crate) fn meet(&self, pair: Pair<'_>, task: Task) -> Result<Met> {
         let mut source = self.start(pair.source)?;
         let mut target = self.start(pair.target)?;
-        let near = Hello::of(&mut source, pair.source)?;
-        let far = Hello::of(&mut target, pair.target)?;
+        let near = Contact::of(&mut source, pair.source)?;
+        let far = Contact::of(&mut target, pair.target)?;
         // Who is elsewhere can be reached: ssh did. And the source begins: before it has what it shall copy, the
         // target must not be touched.
         let source_listens = pair.source.is_some() && pair.target.is_none();
@@ -139,7 +139,7 @@ impl Job<'_> {
     fn begin(
         &self,
         (role, task): (Role, Task),
-        peer: &Hello,
+        peer: &Contact,
         meeting: Meeting,
         (sources, shares): Known,
     ) -> Begin {
@@ -160,7 +160,7 @@ impl Job<'_> {
         }
     }
 
-    fn listening(&self, who: &Hello) -> Result<Meeting> {
+    fn listening(&self, who: &Contact) -> Result<Meeting> {
         Ok(Meeting::Listen {
             at: who.listens_at()?,
             ports: self.config.ports,
@@ -169,7 +169,7 @@ impl Job<'_> {
 }
 
 /// What is known of an end before it begins.
-struct Hello {
+struct Contact {
     certificate: Vec<u8>,
     /// Its own address, of those it was reached at.
     own: Option<IpAddr>,
@@ -177,33 +177,23 @@ struct Hello {
     addresses: Vec<IpAddr>,
 }
 
-impl Hello {
+impl Contact {
     fn of(far: &mut Far, host: Option<&Host>) -> Result<Self> {
-        match far.report()? {
-            Some(Report::Hello {
-                certificate,
-                ssh,
-                version,
-            }) if version == longhaul_command::release() => {
-                let (own, reached) = match host {
-                    // What is here is reached from here alone.
-                    None => (Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
-                    Some(Host::Site { .. }) => (far.reached(), None),
-                    Some(Host::Ssh(_)) => (ssh.map(|(_, own)| own), far.reached()),
-                };
-                let other = reached.filter(|reached| Some(*reached) != own);
-                Ok(Self {
-                    certificate,
-                    own,
-                    addresses: own.into_iter().chain(other).collect(),
-                })
-            }
-            Some(Report::Hello { version, .. }) => Err(Refusal::usage(format!(
-                "the other side is longhaul {version}, this one {}: they must be the same",
-                longhaul_command::release()
-            ))),
-            _ => bail!("an end of the copy went away at once"),
-        }
+        let Some(hello) = far.hello(host)? else {
+            bail!("an end of the copy went away at once");
+        };
+        let (own, reached) = match host {
+            // What is here is reached from here alone.
+            None => (Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
+            Some(Host::Site { .. }) => (far.reached(), None),
+            Some(Host::Ssh(_)) => (hello.ssh.map(|(_, own)| own), far.reached()),
+        };
+        let other = reached.filter(|reached| Some(*reached) != own);
+        Ok(Self {
+            certificate: hello.certificate,
+            own,
+            addresses: own.into_iter().chain(other).collect(),
+        })
     }
 
     /// Where it listens: on all its addresses, if ssh's own is not known (sudo takes `SSH_CONNECTION` away).

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     protocol::{
+        hello::{GREETING, Hello},
         message,
-        order::{Begin, GREETING, Role, Task},
+        order::{Begin, Role, Task},
         report::{Progress, Report},
     },
     transport::identity::Identity,
@@ -33,11 +34,7 @@ pub(crate) fn run(confined: bool) -> Result<()> {
     stdout.write_all(GREETING)?;
     let reporter = Reporter(Arc::new(Mutex::new(stdout)));
     let identity = Identity::new()?;
-    reporter.say(&Report::Hello {
-        version: longhaul_command::release().to_owned(),
-        certificate: identity.certificate().to_vec(),
-        ssh: ssh(),
-    });
+    reporter.greet(&Hello::new(identity.certificate(), ssh()));
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
     let begin = begin.context("the driver went away")?;
     let report = match perform(begin, &reach, &identity, &reporter) {

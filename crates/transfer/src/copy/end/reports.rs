@@ -2,6 +2,7 @@
 //! What an end tells its driver, how far it is twice a second, and what it waits for from it.
 
 use super::{gauges::Gauges, reach::Reach};
+use crate::protocol::hello::Hello;
 use crate::{
     copy::threads,
     protocol::{
@@ -12,6 +13,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use anyhow::Result;
+use serde::Serialize;
 use std::io::{self, Write};
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -29,9 +31,18 @@ impl std::fmt::Debug for Reporter {
 }
 
 impl Reporter {
+    /// Before all reports.
+    pub(super) fn greet(&self, hello: &Hello) {
+        self.write(hello);
+    }
+
     pub(super) fn say(&self, report: &Report) {
+        self.write(report);
+    }
+
+    fn write(&self, what: &impl Serialize) {
         let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = message::write(&mut *to, report).and_then(|()| Ok(to.flush()?));
+        let said = message::write(&mut *to, what).and_then(|()| Ok(to.flush()?));
         if said.is_err() {
             // Nobody is left to hear it.
             std::process::exit(1);

@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bytes of a message of each kind, in the order in which they are exchanged. Where one changes, or a kind comes, the
+//! protocol is another one: [`PROTOCOL_VERSION`] goes up by one, and the snapshot is accepted.
+
+use super::{
+    PROTOCOL_VERSION,
+    admission::{self, Ask},
+    block::{self, Header},
+    hello::{GREETING, Hello},
+    message::{Answer, Need, Order, Outcome, Share, write},
+    options::{Options, Pace, Ports, Streams, Switch, Transport},
+    order::{Begin, Content, Extent, Meeting, Pass, Role, Task, Word},
+    report::{Action, Found, Planned, Progress, Report, StreamFigures},
+    sources::{Located, Made, Sources},
+    token::Token,
+};
+use longhaul_scheduling::{Measured, Network, Stage, placement::Placement};
+use longhaul_store::{
+    entry::{Entry, Kind, Version},
+    filter::Rule,
+    metadata::{Metadata, Time, Xattr},
+    path::RelPath,
+    preserve::Preserve,
+    spread,
+};
+use serde::Serialize;
+use std::{fmt::Write as _, net::IpAddr};
+
+fn hex(bytes: &[u8]) -> String {
+    let pieces = bytes.chunks(4).map(|piece| {
+        let digits = piece.iter().map(|byte| format!("{byte:02x}"));
+        digits.collect::<String>()
+    });
+    pieces.collect::<Vec<_>>().join(" ")
+}
+
+/// What is fixed, line by line.
+struct Lines(String);
+
+impl Lines {
+    fn bytes(&mut self, name: &str, bytes: &[u8]) {
+        writeln!(self.0, "{name}: {}", hex(bytes)).unwrap();
+    }
+
+    /// A message with its length before it.
+    fn message(&mut self, name: &str, message: &impl Serialize) {
+        let mut bytes = Vec::new();
+        write(&mut bytes, message).unwrap();
+        self.bytes(name, &bytes);
+    }
+
+    fn each<M: Serialize>(&mut self, name: impl Fn(&M) -> &'static str, messages: &[M]) {
+        for message in messages {
+            self.message(name(message), message);
+        }
+    }
+}
+
+/// No other kinds are known: who adds one adds its bytes below.
+fn task(task: &Task) -> &'static str {
+    match task {
+        Task::Whole => "task whole",
+        Task::Locate => "task locate",
+        Task::Survey => "task survey",
+        Task::Spread(_) => "task spread",
+        Task::Gather(Pass::Data) => "task gather data",
+        Task::Gather(Pass::Last) => "task gather last",
+        Task::Pieces => "task pieces",
+        Task::Extents => "task extents",
+        Task::Mark(_) => "task mark",
+        Task::Seek(_) => "task seek",
+    }
+}
+
+fn meeting(meeting: &Meeting) -> &'static str {
+    match meeting {
+        Meeting::Later => "meeting later",
+        Meeting::Listen { .. } => "meeting listen",
+        Meeting::Connect(_) => "meeting connect",
+    }
+}
+
+fn word(word: &Word) -> &'static str {
+    match word {
+        Word::Assignment { extent, .. } => match extent.content {
+            Content::Files(_) => "word assignment files",
+            Content::Blocks { .. } => "word assignment blocks",
+            Content::Name(_) => "word assignment name",
+        },
+        Word::Until(_) => "word until",
+        Word::Enough => "word enough",
+    }
+}
+
+fn report(report: &Report) -> &'static str {
+    match report {
+        Report::Shares(_) => "report shares",
+        Report::Sources(_) => "report sources",
+        Report::Ready => "report ready",
+        Report::Listening(_) => "report listening",
+        Report::Occupied(_) => "report occupied",
+        Report::Progress(_) => "report progress",
+        Report::Problem(_) => "report problem",
+        Report::Marked(_) => "report marked",
+        Report::Found(_) => "report found",
+        Report::Done { .. } => "report done",
+        Report::Planned(planned) => match planned.action {
+            Action::Make => "report planned make",
+            Action::Change => "report planned change",
+            Action::Remove => "report planned remove",
+        },
+        Report::Streams(_) => "report streams",
+        Report::Over(_) => "report over",
+        Report::Broken(_) => "report broken",
+        Report::Refused(_) => "report refused",
+    }
+}
+
+fn order(order: &Order) -> &'static str {
+    match order {
+        Order::Tops(_) => "order tops",
+        Order::Entry { entry, .. } => match entry.kind {
+            Kind::Directory => "order entry directory",
+            Kind::File { .. } => "order entry file",
+            Kind::Symlink { .. } => "order entry symlink",
+            Kind::HardLink { .. } => "order entry hard link",
+            Kind::Fifo => "order entry fifo",
+            Kind::Device { .. } => "order entry device",
+        },
+        Order::Again { .. } => "order again",
+        Order::Top(_) => "order top",
+        Order::Spared(_) => "order spared",
+        Order::Unread => "order unread",
+        Order::ScanEnded => "order scan ended",
+        Order::Sealed { .. } => "order sealed",
+        Order::Withdrawn { .. } => "order withdrawn",
+        Order::Streams(_) => "order streams",
+        Order::Hashed { .. } => "order hashed",
+        Order::Gone { .. } => "order gone",
+    }
+}
+
+fn share(share: &Share) -> &'static str {
+    match share {
+        Share::Whole => "share whole",
+        Share::Blocks(_) => "share blocks",
+        Share::Assembled => "share assembled",
+        Share::Kept(_) => "share kept",
+        Share::Piece(_) => "share piece",
+    }
+}
+
+fn answer(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Need { missing, .. } => match missing {
+            Need::Whole(_) => "answer need whole",
+            Need::Blocks(_) => "answer need blocks",
+        },
+        Answer::Hash { .. } => "answer hash",
+        Answer::Settled { outcome, .. } => match outcome {
+            Outcome::Same => "answer settled same",
+            Outcome::Made => "answer settled made",
+            Outcome::Newer => "answer settled newer",
+            Outcome::NotTaken => "answer settled not taken",
+            Outcome::MadeWithout(_) => "answer settled made without",
+            Outcome::Failed(_) => "answer settled failed",
+        },
+        Answer::Received { .. } => "answer received",
+        Answer::Ended { .. } => "answer ended",
+        Answer::Durable { .. } => "answer durable",
+        Answer::Over { .. } => "answer over",
+    }
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+fn version() -> Version {
+    let time = |seconds, nanos| Time { seconds, nanos };
+    Version {
+        size: 1,
+        modified: time(2, 3),
+        changed: time(4, 5),
+        inode: 6,
+        device: 7,
+    }
+}
+
+fn options() -> Options {
+    Options {
+        streams: Streams::Exactly(16),
+        pace: Pace::Rate(1_000_000),
+        congestion_control: Some("bbr".to_owned()),
+        transport: Transport::Udt,
+        encrypt: Switch::Off,
+        hash: Switch::On,
+        limit: Some(2_000_000),
+        silence: 60_000,
+        dry_run: true,
+        checksum: false,
+        delete: true,
+        update: false,
+        one_file_system: true,
+        rules: vec![Rule::Exclude("a".to_owned()), Rule::Include("b".to_owned())],
+        preserve: Preserve {
+            chmod: "go-w".parse().unwrap(),
+            ..Preserve::safe()
+        },
+        into_directory: true,
+        origin: [8; 32],
+    }
+}
+
+fn sources() -> Sources {
+    Sources {
+        all: vec![Located {
+            shown: b"/a".to_vec(),
+            name: Some(path("a")),
+            special: true,
+            spots: vec![([1; 16], Some(path("b"))), ([2; 16], None)],
+            made: Some(Made {
+                inode: 3,
+                birth: Some((4, 5)),
+            }),
+        }],
+        around: vec![[6; 16]],
+    }
+}
+
+fn shares() -> Vec<spread::Share> {
+    vec![spread::Share {
+        origin: [1; 32],
+        top: Some(path("a")),
+        rank: 2,
+        hosts: vec!["b".to_owned(), "c".to_owned()],
+    }]
+}
+
+fn progress() -> Progress {
+    let mut measured = Measured {
+        elapsed_us: 13,
+        crowded_us: 14,
+        cpus: 15,
+        machine: 16,
+        network: Network {
+            streams: 17,
+            limited_us: [18, 19, 20, 21, 22],
+            shrugs_off_losses: true,
+            sent_bytes: 23,
+            again_bytes: 24,
+            again_segments: 25,
+            rtt_us: 26,
+            rtt_min_us: 27,
+        },
+        ..Measured::default()
+    };
+    measured.stages[Stage::Reading].ran_us = 28;
+    measured.stages[Stage::Syncing].waited_us = 29;
+    Progress {
+        entries: 1,
+        bytes: 2,
+        scanned: true,
+        same: 3,
+        made: 4,
+        left_out: 5,
+        failed: 6,
+        removed: 7,
+        sent: 8,
+        durable: 9,
+        repeated: 10,
+        there: 11,
+        measured,
+    }
+}
+
+fn tasks() -> [Task; 10] {
+    [
+        Task::Whole,
+        Task::Locate,
+        Task::Survey,
+        Task::Spread(Placement {
+            host: 1,
+            hosts: 2,
+            stripe: Some(3),
+        }),
+        Task::Gather(Pass::Data),
+        Task::Gather(Pass::Last),
+        Task::Pieces,
+        Task::Extents,
+        Task::Mark(1 << 100),
+        Task::Seek(7),
+    ]
+}
+
+fn meetings() -> [Meeting; 3] {
+    let at: IpAddr = "192.0.2.1".parse().unwrap();
+    let ports = Some(Ports {
+        first: 7000,
+        last: 7100,
+    });
+    [
+        Meeting::Later,
+        Meeting::Listen { at, ports },
+        Meeting::Connect(vec!["[2001:db8::1]:7000".parse().unwrap()]),
+    ]
+}
+
+fn words() -> Vec<Word> {
+    let contents = [
+        Content::Files(vec![path("a"), path("b/c")]),
+        Content::Blocks {
+            path: path("a"),
+            blocks: 1..2,
+            version: version(),
+        },
+        Content::Name(path("a")),
+    ];
+    let assignment = |content| Word::Assignment {
+        number: 1,
+        extent: Extent { source: 2, content },
+    };
+    let assignments = contents.into_iter().map(assignment);
+    assignments
+        .chain([Word::Until(1000), Word::Enough])
+        .collect()
+}
+
+fn reports() -> Vec<Report> {
+    let planned = [Action::Make, Action::Change, Action::Remove].map(|action| {
+        Report::Planned(Planned {
+            action,
+            path: b"a".to_vec(),
+            bytes: 1,
+        })
+    });
+    let mut reports = vec![
+        Report::Shares(shares()),
+        Report::Sources(sources()),
+        Report::Ready,
+        Report::Listening(7000),
+        Report::Occupied("a".to_owned()),
+        Report::Progress(progress()),
+        Report::Problem("a".to_owned()),
+        Report::Marked(true),
+        Report::Found(vec![Found {
+            source: 1,
+            path: path("a"),
+            kind: Kind::Directory,
+            held: Some(vec![2..3, 4..5]),
+        }]),
+        Report::Done {
+            number: 1,
+            failed: Some("a".to_owned()),
+        },
+        Report::Streams(vec![StreamFigures {
+            began: None,
+            lasted_s: 1.5,
+            acked_bytes: 2,
+            sent_again_bytes: 3,
+            rtt_us: 4,
+        }]),
+        Report::Over(progress()),
+        Report::Broken("a".to_owned()),
+        Report::Refused("a".to_owned()),
+    ];
+    reports.extend(planned);
+    reports
+}
+
+fn orders() -> Vec<Order> {
+    let time = |seconds, nanos| Time { seconds, nanos };
+    let metadata = Metadata {
+        mode: 0o644,
+        uid: 1,
+        gid: 2,
+        modified: time(-3, 4),
+        accessed: time(5, 6),
+        xattrs: vec![Xattr {
+            name: b"user.a".as_slice().into(),
+            value: b"b".as_slice().into(),
+        }],
+    };
+    let entry = |kind: Kind| Entry {
+        path: path("a"),
+        kind,
+        metadata: metadata.clone(),
+    };
+    let file = || Kind::File {
+        version: version(),
+        sparse: true,
+    };
+    let kinds = [
+        Kind::Directory,
+        file(),
+        Kind::Symlink {
+            target: b"b".as_slice().into(),
+        },
+        Kind::HardLink { to: path("b") },
+        Kind::Fifo,
+        Kind::Device {
+            block: true,
+            major: 1,
+            minor: 2,
+        },
+    ];
+    let mut orders = vec![Order::Tops(vec![path("a")])];
+    orders.extend(kinds.map(|kind| Order::Entry {
+        number: 1,
+        entry: entry(kind),
+        share: Share::Whole,
+    }));
+    orders.extend([
+        Order::Again {
+            old: 1,
+            number: 2,
+            entry: entry(file()),
+            share: Share::Whole,
+        },
+        Order::Top(metadata.clone()),
+        Order::Spared(path("a")),
+        Order::Unread,
+        Order::ScanEnded,
+        Order::Sealed {
+            file: 1,
+            hash: Some([2; 32]),
+        },
+        Order::Withdrawn { file: 1 },
+        Order::Streams(16),
+        Order::Hashed {
+            file: 1,
+            hash: [2; 32],
+        },
+        Order::Gone { stream: 1 },
+    ]);
+    orders
+}
+
+fn answers() -> Vec<Answer> {
+    let needs = [
+        Need::Whole(1),
+        Need::Blocks(std::iter::once(1..300).collect()),
+    ];
+    let outcomes = [
+        Outcome::Same,
+        Outcome::Made,
+        Outcome::Newer,
+        Outcome::NotTaken,
+        Outcome::MadeWithout(vec!["a".to_owned()]),
+        Outcome::Failed("a".to_owned()),
+    ];
+    let mut answers = Vec::new();
+    answers.extend(needs.map(|missing| Answer::Need { file: 1, missing }));
+    answers.push(Answer::Hash { file: 1 });
+    answers.extend(outcomes.map(|outcome| Answer::Settled { number: 1, outcome }));
+    answers.extend([
+        Answer::Received {
+            stream: 1,
+            blocks: 2,
+        },
+        Answer::Ended {
+            stream: 1,
+            blocks: 2,
+        },
+        Answer::Durable { bytes: 1 },
+        Answer::Over {
+            removed: 1,
+            failed: 2,
+        },
+    ]);
+    answers
+}
+
+#[test]
+fn messages_have_the_bytes_of_their_protocol() {
+    let mut lines = Lines(format!("protocol {PROTOCOL_VERSION}\n"));
+    let addresses = ["2001:db8::1", "192.0.2.1"].map(|text| text.parse().unwrap());
+    let begin = |role| Begin {
+        role,
+        paths: vec![b"/a".to_vec(), b"b".to_vec()],
+        options: options(),
+        peer_certificate: vec![1, 2, 3],
+        meeting: Meeting::Later,
+        task: Task::Whole,
+        sources: sources(),
+        shares: shares(),
+    };
+    lines.bytes("greeting", GREETING);
+    let hello = Hello {
+        release: "0.1.0".to_owned(),
+        ..Hello::new(&[1, 2, 3], Some(addresses.into()))
+    };
+    lines.message("hello", &hello);
+    lines.message("begin source", &begin(Role::Source));
+    lines.message("begin target", &begin(Role::Target));
+    lines.each(task, &tasks());
+    lines.each(meeting, &meetings());
+    lines.message("streams auto", &Streams::Auto);
+    lines.message("pace auto", &Pace::Auto);
+    lines.message("pace off", &Pace::Off);
+    lines.message("transport tcp", &Transport::Tcp);
+    lines.each(word, &words());
+    lines.each(report, &reports());
+    lines.each(order, &orders());
+    let ranges = || vec![1..2, 3..4];
+    let all = [
+        Share::Whole,
+        Share::Blocks(1..2),
+        Share::Assembled,
+        Share::Kept(ranges()),
+        Share::Piece(ranges()),
+    ];
+    lines.each(share, &all);
+    lines.each(answer, &answers());
+    for (name, content) in [
+        ("block", block::Content::Data(4)),
+        ("hole", block::Content::Hole),
+    ] {
+        let header = Header {
+            file: 1,
+            block: 2,
+            content,
+            hash: [3; 32],
+        };
+        lines.bytes(name, &header.encode());
+    }
+    insta::assert_snapshot!(lines.0);
+}
+
+#[test]
+fn who_comes_to_a_site_asks_in_these_bytes() {
+    let mut lines = Lines(String::from_utf8_lossy(admission::PROTOCOL).into_owned() + "\n");
+    let token = format!("lhs1.{}.{}", "A".repeat(43), "B".repeat(42) + "A");
+    let token: Token = token.parse().unwrap();
+    let ask = Ask {
+        secret: token.secret,
+        export: "a".to_owned(),
+    };
+    lines.message("ask", &ask);
+    for (name, answer) in [
+        ("welcome", admission::Answer::Welcome),
+        ("refused", admission::Answer::Refused("a".to_owned())),
+        ("busy", admission::Answer::Busy("a".to_owned())),
+    ] {
+        lines.message(name, &answer);
+    }
+    insta::assert_snapshot!(lines.0);
+}
