@@ -10,13 +10,13 @@ use crate::{
     },
     args::Args,
     certificates::authority,
+    check::{findings, summary::Summary},
     config::{Config, Current, reference},
     doors::{
         Doors,
         door::Door,
         opening::{OpenDoor, Opening, PassedSockets, open_doors},
     },
-    findings,
     intercept::{
         keeper::{Gate, Keeper},
         verify::Verifier,
@@ -30,7 +30,6 @@ use crate::{
         reload_state::ReloadState,
         threads::{Alarm, Pulse},
     },
-    summary::Summary,
     supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
     survey::Survey,
     workers::{

@@ -34,6 +34,22 @@ impl fmt::Display for Table {
     }
 }
 
+/// A warning, and the table that it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) table: Table,
+    pub(crate) text: String,
+}
+
+impl Finding {
+    pub(crate) fn new(table: Table, text: impl Into<String>) -> Self {
+        Self {
+            table,
+            text: text.into(),
+        }
+    }
+}
+
 /// Errors that learn which table they are about.
 pub(crate) trait In {
     fn in_table(self, table: Table) -> Self;

@@ -4,6 +4,7 @@
 
 mod download;
 mod listing;
+pub(crate) mod refused;
 mod url;
 
 pub(crate) use download::Download;
@@ -12,6 +13,7 @@ pub(crate) use url::Url;
 use crate::{
     admission::shortage::patiently,
     faults::fault::Fault,
+    ftp::refused::{Refused, code, if_known, in_time},
     leg::{Leg, shared::Shared},
     route::request::Request,
     session::Session,
@@ -23,8 +25,7 @@ use hyper::{
     header::{self, HeaderName, HeaderValue},
 };
 use longhaul_linux::socket::reset_on_close;
-use longhaul_protocol::destination::Destination;
-use longhaul_protocol::failure::Failure;
+use longhaul_protocol::{destination::Destination, failure::Failure};
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
@@ -42,90 +43,9 @@ use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
     sync::OwnedSemaphorePermit,
-    time::timeout,
 };
 
 pub(crate) type Body = Either<Full<Bytes>, Download>;
-
-/// What the client gets instead.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) status: StatusCode,
-    pub(crate) reason: String,
-    /// There is no connection to the server.
-    pub(crate) fault: Option<Fault>,
-}
-
-impl Refused {
-    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        Self {
-            status,
-            reason,
-            fault: None,
-        }
-    }
-}
-
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Fault::from(failure).into()
-    }
-}
-
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Self {
-        Self {
-            fault: Some(fault.clone()),
-            ..Self::new(fault.failure.http(), fault.to_string())
-        }
-    }
-}
-
-/// RFC 959 §4.2.
-impl From<FtpError> for Refused {
-    fn from(error: FtpError) -> Self {
-        if is_late(&error) {
-            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");
-        }
-        let status = match code(&error) {
-            Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
-            Some(550) => StatusCode::NOT_FOUND,
-            Some(553) => StatusCode::FORBIDDEN,
-            Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_GATEWAY,
-        };
-        Self::new(status, format!("the FTP server: {error}"))
-    }
-}
-
-fn code(error: &FtpError) -> Option<u32> {
-    match error {
-        FtpError::UnexpectedResponse(response) => Some(response.status.code()),
-        _ => None,
-    }
-}
-
-/// A step of the protocol that a server has `limit` for.
-async fn in_time<T>(
-    limit: Duration,
-    step: impl Future<Output = Result<T, FtpError>>,
-) -> Result<T, FtpError> {
-    let late = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
-    timeout(limit, step).await.unwrap_or_else(late)
-}
-
-fn is_late(error: &FtpError) -> bool {
-    matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
-}
-
-/// What a server may leave out, but not by silence.
-fn if_known<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
-    match outcome {
-        Err(error) if is_late(&error) => Err(error),
-        outcome => Ok(outcome.ok()),
-    }
-}
 
 /// Places beyond that of the client's connection, two descriptors each: control and data connection
 /// are up to three each (the leg, and over TLS a bridge's two ends), and the client's last origin

@@ -4,7 +4,7 @@
 use crate::{
     faults::{disagreement::Stranger, fault::Fault},
     leg::inbox::{Inbox, Unread},
-    listener::{Asked, FAREWELL_TIME, Heard, Language, Rejected},
+    listener::language::{Asked, FAREWELL_TIME, Heard, Language, Rejected},
     relay::drain::Phase,
     session::Session,
     transfer::End,

@@ -5,18 +5,14 @@
 use crate::{
     admission::shortage::{patiently, within},
     config::profile::Profile,
-    listener::{
-        Rejected, reject,
-        socks5::{failed, turn_away, unsupported},
-    },
+    listener::language::{Rejected, reject},
     records::counters::Direction,
     route::far::Far,
     session::Session,
     transfer::{End, Side},
 };
-use longhaul_linux::socket;
-use longhaul_protocol::failure::Failure;
-use longhaul_protocol::{destination::Destination, socks5::Reply};
+use longhaul_linux::socket::{self, reset_on_close};
+use longhaul_protocol::{destination::Destination, failure::Failure, socks5::Reply};
 use longhaul_transport::{carrier::Carrier, channel::write_all};
 use std::{
     io,
@@ -48,10 +44,12 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
         true => session.straight_way_to_anyone(),
         false => session.straight_way(expected),
     };
-    let profile = way.map_err(failed)?.ok_or_else(unsupported)?;
+    let profile = way
+        .map_err(Rejected::socks5)?
+        .ok_or_else(Rejected::unsupported)?;
     let limit = session.config.limits.connect_timeout;
     // For the socket that listens, until the one that came takes its turn.
-    let _place = session.more_places(1).map_err(failed)?;
+    let _place = session.more_places(1).map_err(Rejected::socks5)?;
     let arrival = async {
         let peers = addresses(session, expected).await?;
         let listener = listen(session, &peers, &profile).await?;
@@ -67,7 +65,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
             () = gone(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = within(limit, arrival).await.map_err(failed)?;
+    let (stream, peer) = within(limit, arrival).await.map_err(Rejected::socks5)?;
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 
@@ -151,4 +149,10 @@ async fn gone(client: &Carrier) {
     if matches!(client.peeked().await, Ok(1..)) {
         std::future::pending::<()>().await;
     }
+}
+
+/// A stranger knocked: turn it away.
+fn turn_away(stranger: &TcpStream) {
+    // An error here means that the socket has lost its connection already.
+    let _ = reset_on_close(stranger);
 }

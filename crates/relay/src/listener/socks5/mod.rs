@@ -7,19 +7,21 @@ mod udp;
 use crate::{
     config::users::Users,
     leg::inbox::Inbox,
-    listener::{Asked, Language, Rejected, connect, hear, reject},
+    listener::{
+        language::{Asked, Language, Rejected, hear, reject},
+        tunnel::connect,
+    },
     session::{Session, client::Verdict},
     transfer::End,
 };
-use longhaul_linux::socket::reset_on_close;
-use longhaul_protocol::failure::Failure;
-use longhaul_protocol::socks5::{
-    Command, MESSAGE_LEN_MAX, Method, PASSWORD_LEN_MAX, Reply, Request, Socks5Error,
-    parse_greeting, parse_password, parse_request, password_answer,
+use longhaul_protocol::{
+    failure::Failure,
+    socks5::{
+        Command, MESSAGE_LEN_MAX, Method, PASSWORD_LEN_MAX, Request, Socks5Error, parse_greeting,
+        parse_password, parse_request, password_answer,
+    },
 };
 use longhaul_transport::{carrier::Carrier, channel::write_all};
-use std::net::SocketAddr;
-use tokio::net::TcpStream;
 
 /// Serves one client until its end.
 pub(crate) async fn serve(session: &Session) -> End {
@@ -39,7 +41,7 @@ pub(crate) async fn serve(session: &Session) -> End {
         }
         Command::Bind => bind::serve(session, &destination, &early).await,
         Command::UdpAssociate => udp::serve(session, &destination).await,
-        Command::Unknown(_) => reject(session, unsupported()).await,
+        Command::Unknown(_) => reject(session, Rejected::unsupported()).await,
     }
 }
 
@@ -98,36 +100,7 @@ async fn say(client: &Carrier, answer: &[u8]) -> Result<(), Rejected> {
     write_all(client, answer).await.map_err(gone)
 }
 
-/// The reply that carries the outgoing leg's own address (RFC 1928 §6).
-pub(super) fn success(bound: Option<SocketAddr>) -> Vec<u8> {
-    Reply::Succeeded.encode(bound)
-}
-
 fn answer(error: &Socks5Error) -> Vec<u8> {
     let reply = error.reply().map(|reply| reply.encode(None));
     reply.unwrap_or_default()
-}
-
-fn failed(failure: Failure) -> Rejected {
-    Rejected::new(failure, failure.socks5().encode(None))
-}
-
-fn unsupported() -> Rejected {
-    let reply = Reply::CommandNotSupported.encode(None);
-    Rejected::new(Failure::BadRequest, reply)
-}
-
-/// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
-async fn closed(client: &Carrier) -> std::io::Result<()> {
-    let mut nonsense = Vec::new();
-    while longhaul_transport::channel::read_some(client, &mut nonsense, 4096).await? > 0 {
-        nonsense.clear();
-    }
-    Ok(())
-}
-
-/// A stranger knocked: turn it away.
-fn turn_away(stranger: &TcpStream) {
-    // An error here means that the socket has lost its connection already.
-    let _ = reset_on_close(stranger);
 }

@@ -3,21 +3,21 @@
 
 use crate::{
     admission::shortage::{is_shortage, patiently, within},
-    listener::{
-        Rejected, reject,
-        socks5::{closed, failed, unsupported},
-    },
+    listener::language::{Rejected, reject},
     records::counters::Direction,
     session::Session,
     transfer::{End, Side},
 };
 use indexmap::{IndexMap, IndexSet};
-use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{
     destination::{Destination, HostName},
+    failure::Failure,
     socks5::{DATAGRAM_HEADER_LEN_MAX, Reply, datagram_header, parse_datagram},
 };
-use longhaul_transport::channel::write_all;
+use longhaul_transport::{
+    carrier::Carrier,
+    channel::{read_some, write_all},
+};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -92,9 +92,9 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
 impl<'a> Association<'a> {
     async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejected> {
         // Datagrams go straight. Where everything leaves through peers, there is nothing to offer.
-        let way = session.straight_way_to_anyone().map_err(failed)?;
-        way.ok_or_else(unsupported)?;
-        let place = session.more_places(1).map_err(failed)?;
+        let way = session.straight_way_to_anyone().map_err(Rejected::socks5)?;
+        way.ok_or_else(Rejected::unsupported)?;
+        let place = session.more_places(1).map_err(Rejected::socks5)?;
         let limit = session.config.limits.connect_timeout;
         let sockets = async {
             let bound = patiently(|| Sockets::bind(session)).await;
@@ -103,7 +103,7 @@ impl<'a> Association<'a> {
         let association = Self {
             session,
             _place: place,
-            sockets: within(limit, sockets).await.map_err(failed)?,
+            sockets: within(limit, sockets).await.map_err(Rejected::socks5)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),
         };
@@ -230,6 +230,15 @@ impl<'a> Association<'a> {
             }
         }
     }
+}
+
+/// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
+async fn closed(client: &Carrier) -> std::io::Result<()> {
+    let mut nonsense = Vec::new();
+    while read_some(client, &mut nonsense, 4096).await? > 0 {
+        nonsense.clear();
+    }
+    Ok(())
 }
 
 /// Names resolved a short while ago: one lookup a datagram would be slow.

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ways that lead back to this relay, and places that are taken twice.
 
-use crate::{
-    config::{
-        Config,
-        listener::{Kind, Listener},
-        location::Table,
-        settings::Transport,
-    },
-    findings::Finding,
+use crate::config::{
+    Config,
+    listener::{Kind, Listener},
+    location::{Finding, Table},
+    settings::Transport,
 };
 use longhaul_protocol::destination::Destination;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-pub(super) fn find(config: &Config) -> Vec<Finding> {
+pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, listener) in config.listeners.iter().enumerate() {
         let mut add = |text: String| {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a configuration is allowed to say and nobody can have meant: `--check-config` warns of it.
 
-mod addresses;
-mod routes;
-
 use crate::{
     certificates::validity::Purpose,
+    check::{addresses, routes},
     config::{
         Config,
         listener::{Kind, Listener},
-        location::Table,
+        location::{Finding, Table},
         networks::Prefix,
         policy::{Chain, WayOut},
         settings::Settings,
@@ -17,22 +15,6 @@ use crate::{
 };
 use jiff::Timestamp;
 use std::{collections::BTreeSet, path::Path};
-
-/// One warning, and the table that it is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) table: Table,
-    pub(crate) text: String,
-}
-
-impl Finding {
-    fn new(table: Table, text: impl Into<String>) -> Self {
-        Self {
-            table,
-            text: text.into(),
-        }
-    }
-}
 
 /// All of them, in the order of the tables in the manual.
 pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {

@@ -3,18 +3,15 @@
 //! taken apart into listener, client network, destination and port range; each part must be covered
 //! by one earlier route.
 
-use crate::{
-    config::{
-        Config,
-        location::Table,
-        networks::{Ports, Prefix, Target},
-        policy::Rule,
-    },
-    findings::Finding,
+use crate::config::{
+    Config,
+    location::{Finding, Table},
+    networks::{Ports, Prefix, Target},
+    policy::Rule,
 };
 use std::ops::RangeInclusive;
 
-pub(super) fn find(config: &Config) -> Vec<Finding> {
+pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let names: Vec<&str> = config.listeners.iter().map(|l| l.name.as_str()).collect();
     let rules = &config.policy.rules;
     let unreachable = |n: &usize| is_covered(&rules[*n], &rules[..*n], &names);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
-//! bytes ([`super::transfer`]) this does to messages.
+//! bytes ([`crate::transfer`]) this does to messages.
 
 use crate::{
     admission::rate::Limits, leg::shared::Shared, records::counters::Direction,

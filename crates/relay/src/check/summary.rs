@@ -11,11 +11,11 @@ use crate::{
         Config,
         file::File,
         listener::{Kind, Listener},
+        location::Finding,
         peer::Peer,
         policy::{Chain, Rule, WayOut},
         settings::Transport,
     },
-    findings::Finding,
 };
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;

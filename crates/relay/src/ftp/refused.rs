@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the client gets where the server gives nothing.
+
+use crate::faults::fault::Fault;
+use hyper::StatusCode;
+use longhaul_protocol::failure::Failure;
+use std::{io, time::Duration};
+use suppaftp::FtpError;
+use tokio::time::timeout;
+
+/// What the client gets instead.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) reason: String,
+    /// There is no connection to the server.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Refused {
+    pub(crate) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            status,
+            reason,
+            fault: None,
+        }
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Fault::from(failure).into()
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self {
+            fault: Some(fault.clone()),
+            ..Self::new(fault.failure.http(), fault.to_string())
+        }
+    }
+}
+
+/// RFC 959 §4.2.
+impl From<FtpError> for Refused {
+    fn from(error: FtpError) -> Self {
+        if is_late(&error) {
+            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");
+        }
+        let status = match code(&error) {
+            Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
+            Some(550) => StatusCode::NOT_FOUND,
+            Some(553) => StatusCode::FORBIDDEN,
+            Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, format!("the FTP server: {error}"))
+    }
+}
+
+pub(crate) fn code(error: &FtpError) -> Option<u32> {
+    match error {
+        FtpError::UnexpectedResponse(response) => Some(response.status.code()),
+        _ => None,
+    }
+}
+
+/// A step of the protocol that a server has `limit` for.
+pub(crate) async fn in_time<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, FtpError>>,
+) -> Result<T, FtpError> {
+    let late = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
+    timeout(limit, step).await.unwrap_or_else(late)
+}
+
+pub(crate) fn is_late(error: &FtpError) -> bool {
+    matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// What a server may leave out, but not by silence.
+pub(crate) fn if_known<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
+    match outcome {
+        Err(error) if is_late(&error) => Err(error),
+        outcome => Ok(outcome.ok()),
+    }
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel, http:// requests are passed on
+//! one by one while the connection is kept alive.
+
+mod answered;
+mod first_head;
+mod origin;
+mod paced;
+mod proxy;
+mod silence;
+
+use crate::{
+    ftp::{self, refused::Refused},
+    leg::{Leg, shared::Shared},
+    listener::http::{
+        answered::Answered,
+        paced::Paced,
+        proxy::{Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation, own},
+    },
+    records::counters::Direction,
+    relay::drain::Phase,
+    route::request::Request,
+    session::{Session, client::Verdict, http_memory::HEAD_LEN_MAX},
+    transfer::{End, Side},
+};
+use bytes::Bytes;
+use http_body_util::Either;
+use hyper::{
+    Method, Response, StatusCode, header, server::conn::http1, service::service_fn,
+    upgrade::OnUpgrade,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_protocol::{
+    destination::Destination,
+    failure::Failure,
+    proxy_headers::{credentials, destination, has_passed, is_ftp, max_forwards, traced},
+};
+use std::{
+    convert::Infallible,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    select,
+};
+
+/// RFC 9209 §2.
+const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-status");
+
+/// Serves one client until it leaves, or has its tunnel and that ends.
+pub(crate) async fn serve(session: &Arc<Session>) -> End {
+    let proxy = Arc::new(Proxy {
+        session: session.clone(),
+        origin: tokio::sync::Mutex::default(),
+        asked: Mutex::default(),
+        tunnel: Mutex::default(),
+    });
+    let head = match first_head::read(session).await {
+        Ok(head) => head,
+        Err(end) => return end,
+    };
+    // In a box: a client that has not said anything yet costs no more than its head.
+    if let Some(end) = Box::pin(exchange_until_broken(&proxy, head)).await {
+        return end;
+    }
+    let tunnel = proxy
+        .tunnel
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match tunnel {
+        Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
+        None => End::Finished,
+    }
+}
+
+/// A body that could not be produced came from the origin; the rest is the client's.
+fn culprit(error: &hyper::Error) -> Side {
+    match error.is_user() {
+        true => Side::Far,
+        false => Side::Near,
+    }
+}
+
+/// How it ended, unless it did well. While an origin says nothing, nobody reads from the client or writes to it: that it
+/// has reset, or is gone by its keepalive, is looked for here.
+async fn exchange_until_broken(proxy: &Arc<Proxy>, head: Bytes) -> Option<End> {
+    // It stays until its leg is reset: HTTP ends what is dropped cleanly.
+    let exchange = exchange(proxy, head);
+    tokio::pin!(exchange);
+    select! {
+        biased;
+        outcome = exchange.as_mut() => match outcome {
+            Ok(()) => None,
+            Err(error) => Some(proxy.broken_off(error).await),
+        },
+        error = proxy.session.client.broken() => {
+            proxy.reset_origin();
+            Some(End::Broken(Side::Near, error))
+        }
+    }
+}
+
+/// Requests and responses, until the client leaves or CONNECT is answered.
+async fn exchange(proxy: &Arc<Proxy>, head: Bytes) -> hyper::Result<()> {
+    let session = proxy.session.clone();
+    let _counted = session.http.connection();
+    let counted = session.clone();
+    let stream = Shared {
+        stream: Leg::plain(session.client.clone()),
+        on_bytes: Box::new(move |read, written| {
+            counted.count(Direction::Up, read);
+            counted.count(Direction::Down, written);
+        }),
+    };
+    let (limits, memory) = (session.limits().clone(), session.http.clone());
+    let io = TokioIo::new(Paced::new(stream, limits, memory, head));
+    let handler = proxy.clone();
+    let service = service_fn(move |request| {
+        let proxy = handler.clone();
+        async move { Ok::<_, Infallible>(proxy.respond(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(session.config.limits.handshake_timeout)
+        .max_headers(FIELDS_MAX)
+        .max_header_size(HEAD_LEN_MAX)
+        .max_buf_size(HEAD_LEN_MAX)
+        .half_close(true)
+        .preserve_header_case(true)
+        .serve_connection(io, service)
+        .with_upgrades();
+    tokio::pin!(connection);
+    select! {
+        outcome = connection.as_mut() => return outcome,
+        () = session.relay.drain.reached(Phase::Drain) => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}
+
+impl Proxy {
+    async fn respond(&self, request: ClientRequest) -> Response<Body> {
+        self.session.asks_again();
+        self.session.http.end_message();
+        let checked = self.check(&request).await;
+        let wanted = checked
+            .as_ref()
+            .map_or_else(|_| String::new(), ToString::to_string);
+        let outcome = match checked {
+            Ok(destination) => self.serve(request, destination).await,
+            Err(declined) => Err(declined),
+        };
+        outcome.unwrap_or_else(|declined| {
+            self.session.door.counters.fail(declined.fault.failure);
+            self.explain(declined, &wanted)
+        })
+    }
+
+    /// In words and as a field (RFC 9209). Relays have the names of this one's file.
+    fn explain(&self, declined: Declined, wanted: &str) -> Response<Body> {
+        let Declined {
+            fault,
+            status,
+            reason,
+            error,
+        } = declined;
+        let config = &self.session.config;
+        let fault = fault.renamed(|address| config.name_at(address));
+        let mut response = explanation(status, &reason.unwrap_or_else(|| fault.words(wanted)));
+        let error = error.unwrap_or(fault.error_type());
+        let field = fault.proxy_status(&self.session.relay.pseudonym, wanted, error);
+        if let (false, Ok(field)) = (error.is_empty(), header::HeaderValue::try_from(field)) {
+            response.headers_mut().insert(PROXY_STATUS, field);
+        }
+        response
+    }
+
+    async fn serve(
+        &self,
+        request: ClientRequest,
+        destination: Destination,
+    ) -> Result<Response<Body>, Declined> {
+        if request.method() == Method::CONNECT {
+            return self.connect(request, destination).await;
+        }
+        if is_ftp(request.uri()) {
+            return self.ftp(&request, &destination).await;
+        }
+        match max_forwards(request.method(), request.headers()) {
+            Some(0) => Ok(answer_here(&request)),
+            _ => self.pass_on(request, destination).await,
+        }
+    }
+
+    async fn ftp(
+        &self,
+        request: &ClientRequest,
+        server: &Destination,
+    ) -> Result<Response<Body>, Declined> {
+        let bad = |reason| Declined::new(Failure::BadRequest, reason);
+        let only_head = match *request.method() {
+            Method::GET => false,
+            Method::HEAD => true,
+            _ => return Err(bad("ftp:// takes GET and HEAD".to_owned())),
+        };
+        let given = credentials(request.headers(), header::AUTHORIZATION);
+        let url = ftp::Url::new(request.uri(), given).map_err(bad)?;
+        match ftp::get(&self.session, server, &url, only_head).await {
+            Ok(response) => {
+                self.session.hears_answer();
+                Ok(response.map(Either::Right))
+            }
+            Err(Refused {
+                fault: Some(fault), ..
+            }) => Err(fault.into()),
+            Err(Refused { status, reason, .. }) => {
+                let (failure, error) = match status {
+                    StatusCode::GATEWAY_TIMEOUT => (Failure::TimedOut, "http_response_timeout"),
+                    _ => (Failure::Other, ""),
+                };
+                Err(Declined {
+                    status,
+                    error: Some(error),
+                    ..Declined::new(failure, reason)
+                })
+            }
+        }
+    }
+
+    /// RFC 9110 §11.7.1.
+    async fn authenticate(&self, request: &ClientRequest) -> Verdict {
+        let Some(users) = &self.session.listener.users else {
+            return Verdict::Right;
+        };
+        match credentials(request.headers(), header::PROXY_AUTHORIZATION) {
+            Some((user, password)) => self.session.authenticate(users, &user, &password).await,
+            None => Verdict::Wrong,
+        }
+    }
+
+    async fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
+        match self.authenticate(request).await {
+            Verdict::Right => {}
+            Verdict::Wrong => {
+                return Err(Declined::stranger(
+                    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+                    "this proxy wants a user and a password",
+                ));
+            }
+            Verdict::Unseen => {
+                return Err(Declined::stranger(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "wrong passwords came from this address: try again later, once those that wait were looked at",
+                ));
+            }
+        }
+        let bad = |reason| Declined::new(Failure::BadRequest, reason);
+        let destination = destination(request.method(), request.uri()).map_err(bad)?;
+        if has_passed(request.headers(), &self.session.relay.pseudonym) {
+            return Err(Failure::Loop.into());
+        }
+        Ok(destination)
+    }
+
+    /// RFC 9110 §9.3.6. The answer waits for the destination's.
+    async fn connect(
+        &self,
+        mut request: ClientRequest,
+        destination: Destination,
+    ) -> Result<Response<Body>, Declined> {
+        let wanted = Request {
+            may_stripe: true,
+            ..Request::to(destination, Vec::new())
+        };
+        let far = self.session.open_answered(&wanted).await?;
+        self.leave_http(Tunnel {
+            client: hyper::upgrade::on(&mut request),
+            origin: None,
+            far: Arc::new(far),
+        });
+        Ok(Response::new(own(Bytes::new())))
+    }
+
+    /// The exchange ended other than by a clean close between two requests.
+    async fn broken_off(&self, error: hyper::Error) -> End {
+        let origin = self.origin.lock().await;
+        if error.is_timeout() {
+            // Kept alive long enough, or a client that never finished its first request.
+            return match &*origin {
+                Some(_) => End::Finished,
+                None => {
+                    self.session.client.fin_on_close();
+                    self.session.fail(Failure::HandshakeTimeout)
+                }
+            };
+        }
+        // A message was cut short on one side: so it must end on the other (invariant 3).
+        if let Some(origin) = &*origin {
+            origin.far.stream.carrier().reset_on_close();
+        }
+        End::Broken(culprit(&error), io::Error::other(error))
+    }
+
+    /// The client is gone in the middle of the exchange.
+    fn reset_origin(&self) {
+        let kept = self.origin.try_lock().ok();
+        if let Some(Some(idle)) = kept.as_deref()
+            && idle.sender.is_ready()
+        {
+            return idle.far.stream.carrier().reset_on_close();
+        }
+        // It owes an answer, or the rest of one: HTTP would end that cleanly.
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(far) = asked.upgrade() {
+            far.stream.carrier().reset();
+        }
+    }
+}
+
+/// TRACE and OPTIONS that may go no further (RFC 9110 §7.6.2).
+fn answer_here(request: &ClientRequest) -> Response<Body> {
+    let trace = request.method() == Method::TRACE;
+    let body = match trace {
+        true => traced(request.method(), request.uri(), request.headers()),
+        false => Vec::new(),
+    };
+    let mut response = Response::new(own(body));
+    if trace {
+        let echo = header::HeaderValue::from_static("message/http");
+        response.headers_mut().insert(header::CONTENT_TYPE, echo);
+    }
+    response
+}
+
+/// After CONNECT or an upgrade: what hyper has read too much goes first, the rest bypasses it.
+async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
+    let Tunnel {
+        client,
+        origin,
+        far,
+    } = tunnel;
+    let early = match left_over::<Paced>(client).await {
+        Ok((early, paced)) => [early, paced.into_ahead()].concat(),
+        Err(error) => return End::Broken(Side::Near, error),
+    };
+    session.http.end_message();
+    let late = match origin {
+        Some(origin) => left_over::<Answered>(origin).await.map(|(late, _)| late),
+        None => Ok(Bytes::new()),
+    };
+    let late = match late {
+        Ok(late) => late,
+        Err(error) => return End::Broken(Side::Far, error),
+    };
+    match far.send_first(&early).await {
+        Ok(()) => session.transfer(&far, &late).await,
+        Err(error) => End::Broken(Side::Far, error),
+    }
+}
+
+/// What was read behind the last message of HTTP, on a connection over `T`, and that.
+async fn left_over<T>(upgrade: OnUpgrade) -> io::Result<(Bytes, T)>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let upgraded = upgrade.await.map_err(io::Error::other)?;
+    match upgraded.downcast::<TokioIo<T>>() {
+        Ok(parts) => Ok((parts.read_buf, parts.io.into_inner())),
+        Err(_) => unreachable!("the connection was served on this type"),
+    }
+}

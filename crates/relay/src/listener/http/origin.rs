@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests on their way to an origin server, and its responses.
+
+use crate::{
+    listener::http::{
+        answered::Answered,
+        proxy::{
+            Body, ClientRequest, Declined, FIELDS_MAX, OnwardRequest, Origin, Proxy, Tunnel,
+            no_response,
+        },
+        silence::{Download, Silence, Upload},
+    },
+    route::{far::Far, request::Request},
+    session::http_memory::HEAD_LEN_MAX,
+};
+use http_body_util::{Either, Empty};
+use hyper::{Response, StatusCode, body::Body as _, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use longhaul_protocol::{
+    destination::Destination,
+    failure::Failure,
+    proxy_headers::{onward_request, onward_response, upgrade},
+};
+use longhaul_units::Time;
+use std::sync::{Arc, OnceLock, PoisonError, atomic::AtomicBool};
+use tokio::select;
+
+impl Proxy {
+    /// Passes a request on and its response back; bodies stream.
+    pub(super) async fn pass_on(
+        &self,
+        mut request: ClientRequest,
+        destination: Destination,
+    ) -> Result<Response<Body>, Declined> {
+        let offered =
+            upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
+        let (mut head, body) = request.into_parts();
+        onward_request(&mut head, &self.session.relay.pseudonym);
+        let unasked = Arc::default();
+        let body = Either::Left(Upload::new(body, &unasked, &self.session.http));
+        let request = hyper::Request::from_parts(head, body);
+        let mut kept = self.origin.lock().await;
+        let asked = (request, &unasked);
+        let response = self.ask(&mut kept, asked, &destination).await?;
+        self.answer(&mut kept, response, offered)
+    }
+
+    /// Asks over the connection that was kept, else over one that stands ready, else over a new one.
+    /// One that turns out to be dead hands the request back for the next, or has taken it along:
+    /// then it is made again if that does no harm (RFC 9110 §9.2.2).
+    async fn ask(
+        &self,
+        kept: &mut Option<Origin>,
+        (mut request, unasked): (OnwardRequest, &Arc<AtomicBool>),
+        destination: &Destination,
+    ) -> Result<Response<Download>, Declined> {
+        let ways = std::iter::repeat_n(Source::New, WAYS_MAX);
+        for source in [Source::Kept, Source::Ready].into_iter().chain(ways) {
+            let Some(origin) = self.origin(source, kept, destination).await? else {
+                continue;
+            };
+            let may_die = origin.stood || origin.far.owes_answer();
+            let copy = may_die.then(|| harmless_copy(&request)).flatten();
+            request = match self.send(kept, origin, (request, unasked)).await {
+                Ok(response) => return Ok(response),
+                Err(Unsent::GivenBack(same)) => *same,
+                Err(Unsent::Lost(declined)) => return Err(declined),
+                Err(Unsent::Died(declined)) => copy.ok_or(declined)?,
+            };
+        }
+        Err(no_response("closed at once"))
+    }
+
+    async fn origin(
+        &self,
+        source: Source,
+        kept: &mut Option<Origin>,
+        destination: &Destination,
+    ) -> Result<Option<Origin>, Declined> {
+        let request = || Request::to(destination.clone(), Vec::new()).unanswered();
+        let far = match source {
+            Source::Kept => {
+                let origin = kept.take().filter(|origin| origin.serves(destination));
+                return Ok(origin.map(|origin| Origin {
+                    stood: true,
+                    ..origin
+                }));
+            }
+            Source::Ready => self.session.open(&request()).await?,
+            Source::New => self.session.open_anew(&request()).await?,
+        };
+        self.speak(destination, far).await.map(Some)
+    }
+
+    /// The response for the client. A change of protocols (RFC 9110 §7.8) takes both legs out of
+    /// HTTP once it is out.
+    fn answer(
+        &self,
+        kept: &mut Option<Origin>,
+        mut response: Response<Download>,
+        offered: Option<OnUpgrade>,
+    ) -> Result<Response<Body>, Declined> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let (Some(client), Some(origin)) = (offered, kept.take()) else {
+                return Err(no_response("101, though no upgrade was offered"));
+            };
+            self.leave_http(Tunnel {
+                client,
+                origin: Some(hyper::upgrade::on(&mut response)),
+                far: origin.far,
+            });
+        }
+        let (mut head, body) = response.into_parts();
+        onward_response(&mut head, &self.session.relay.pseudonym);
+        Ok(Response::from_parts(head, Either::Left(body)))
+    }
+
+    async fn send(
+        &self,
+        kept: &mut Option<Origin>,
+        mut origin: Origin,
+        (request, unasked): (OnwardRequest, &Arc<AtomicBool>),
+    ) -> Result<Response<Download>, Unsent> {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&origin.far);
+        let limit = self.session.config.limits.response_timeout;
+        let mut silence = Silence::new(&origin.far, unasked, limit);
+        let sent = select! {
+            sent = origin.sender.try_send_request(request) => sent,
+            () = silence.too_long() => {
+                let reason = format!("the origin has said nothing for {}", Time::from(limit));
+                return Err(Unsent::Lost(Declined {
+                    error: Some("http_response_timeout"),
+                    ..Declined::new(Failure::TimedOut, reason)
+                }));
+            }
+        };
+        let mut error = match sent {
+            Ok(response) => {
+                self.session.hears_answer();
+                *kept = Some(origin);
+                return Ok(response.map(|body| Download::new(body, silence)));
+            }
+            Err(error) => error,
+        };
+        match error.take_message() {
+            Some(request) if origin.refused.get().is_none() => {
+                Err(Unsent::GivenBack(Box::new(request)))
+            }
+            _ => Err(self.lost(&origin, &error.into_error()).await),
+        }
+    }
+
+    /// The request went, and no response came.
+    async fn lost(&self, origin: &Origin, error: &hyper::Error) -> Unsent {
+        let wanted = Request::to(origin.destination.clone(), Vec::new());
+        match origin.refused.get() {
+            Some(fault) if origin.far.was_stale() => Unsent::Died(fault.clone().into()),
+            Some(fault) => match self.session.has_other_way(&origin.far, &wanted).await {
+                true => Unsent::Died(fault.clone().into()),
+                false => Unsent::Lost(fault.clone().into()),
+            },
+            None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
+            None => Unsent::Died(no_response(&error.to_string())),
+        }
+    }
+
+    /// HTTP over a leg. Requests leave behind the preamble for a peer, whose answer is read before
+    /// the first response: no round trip is spent on it (RFC 8803 §3).
+    async fn speak(&self, destination: &Destination, far: Far) -> Result<Origin, Declined> {
+        let far = Arc::new(far);
+        let refused = Arc::new(OnceLock::new());
+        let io = TokioIo::new(Answered::new(far.clone(), refused.clone()));
+        let (sender, connection) = hyper::client::conn::http1::Builder::new()
+            .preserve_header_case(true)
+            .max_headers(FIELDS_MAX)
+            .max_buf_size(HEAD_LEN_MAX)
+            .handshake(io)
+            .await
+            .map_err(|error| no_response(&error.to_string()))?;
+        // It ends with its sender, its response body, or its error, which the body reports.
+        tokio::spawn(connection.with_upgrades());
+        Ok(Origin {
+            destination: destination.clone(),
+            sender,
+            stood: far.stood_ready(),
+            far,
+            refused,
+            _counted: self.session.http.connection(),
+        })
+    }
+}
+
+/// New connections that one request may take: one, and one more for each peer that turns out to be
+/// down.
+const WAYS_MAX: usize = 4;
+
+/// Where a connection to an origin comes from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Kept,
+    /// Among those to peers that stand ready, or a new one.
+    Ready,
+    New,
+}
+
+/// The request once more, if it has no body that is gone and may come twice.
+fn harmless_copy(request: &OnwardRequest) -> Option<OnwardRequest> {
+    let harmless = request.method().is_idempotent() && request.body().is_end_stream();
+    harmless.then(|| {
+        let mut copy = OnwardRequest::new(Either::Right(Empty::new()));
+        copy.method_mut().clone_from(request.method());
+        copy.uri_mut().clone_from(request.uri());
+        *copy.version_mut() = request.version();
+        copy.headers_mut().clone_from(request.headers());
+        copy.extensions_mut().clone_from(request.extensions());
+        copy
+    })
+}
+
+impl Origin {
+    fn serves(&self, destination: &Destination) -> bool {
+        self.destination == *destination && self.sender.is_ready()
+    }
+}
+
+/// Why a request has no response.
+enum Unsent {
+    /// Nothing of it left; it can be tried again.
+    GivenBack(Box<OnwardRequest>),
+    /// It was answered, though not by a response.
+    Lost(Declined),
+    /// The connection ended under it; it may have arrived.
+    Died(Declined),
+}

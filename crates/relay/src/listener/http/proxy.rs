@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a client's proxy holds, and the answers that are its own.
+
+use crate::{
+    admission::penalties,
+    faults::fault::Fault,
+    ftp,
+    listener::http::silence::{Download, Upload},
+    route::far::Far,
+    session::{Session, http_memory::Counted},
+};
+use bytes::Bytes;
+use http_body_util::{Either, Empty, Full};
+use hyper::{
+    Response, StatusCode, body::Incoming, client::conn::http1::SendRequest, header,
+    upgrade::OnUpgrade,
+};
+use longhaul_protocol::{destination::Destination, failure::Failure};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+pub(crate) type ClientRequest = hyper::Request<Incoming>;
+/// The client's request as it goes on; one that is made again has no body.
+pub(crate) type OnwardRequest = hyper::Request<OnwardBody>;
+pub(super) type OnwardBody = Either<Upload, Empty<Bytes>>;
+/// An origin's, or our own.
+pub(super) type Body = Either<Download, ftp::Body>;
+
+/// Fields of a message head; more is 431.
+pub(crate) const FIELDS_MAX: usize = 128;
+
+/// One client's proxy.
+pub(crate) struct Proxy {
+    pub(super) session: Arc<Session>,
+    /// The origin of the last request, for the next one.
+    pub(super) origin: tokio::sync::Mutex<Option<Origin>>,
+    /// The leg that was asked over last, while it stands.
+    pub(super) asked: Mutex<Weak<Far>>,
+    /// What CONNECT or Upgrade leaves behind for the time after its response.
+    pub(super) tunnel: Mutex<Option<Tunnel>>,
+}
+
+/// Two legs that HTTP has left, or will have left when its response is out.
+pub(crate) struct Tunnel {
+    pub(super) client: OnUpgrade,
+    /// None after CONNECT: there never was HTTP.
+    pub(super) origin: Option<OnUpgrade>,
+    pub(super) far: Arc<Far>,
+}
+
+/// A connection to an origin server that can take the next request.
+pub(crate) struct Origin {
+    pub(super) destination: Destination,
+    pub(super) sender: SendRequest<OnwardBody>,
+    /// It stood before its next request, and may have died unnoticed.
+    pub(super) stood: bool,
+    pub(super) far: Arc<Far>,
+    /// What the peer on the way said, if it refused.
+    pub(super) refused: Arc<OnceLock<Fault>>,
+    pub(super) _counted: Counted,
+}
+
+/// A request that gets an answer from the proxy itself.
+pub(crate) struct Declined {
+    pub(super) fault: Fault,
+    pub(super) status: StatusCode,
+    /// The body, if it is not the fault in words.
+    pub(super) reason: Option<String>,
+    /// For Proxy-Status (RFC 9209 §2.3), if it is not the fault's; `""` is none at all.
+    pub(super) error: Option<&'static str>,
+}
+
+impl Declined {
+    pub(super) fn new(failure: Failure, reason: String) -> Self {
+        Self {
+            reason: Some(reason),
+            ..Fault::from(failure).into()
+        }
+    }
+
+    /// For who is no user, or not known to be one.
+    pub(super) fn stranger(status: StatusCode, reason: &str) -> Self {
+        Self {
+            status,
+            error: Some(""),
+            ..Self::new(Failure::NotAllowed, reason.to_owned())
+        }
+    }
+}
+
+impl From<Failure> for Declined {
+    fn from(failure: Failure) -> Self {
+        Fault::from(failure).into()
+    }
+}
+
+impl From<Fault> for Declined {
+    fn from(fault: Fault) -> Self {
+        Self {
+            status: fault.failure.http(),
+            fault,
+            reason: None,
+            error: None,
+        }
+    }
+}
+
+impl Proxy {
+    pub(super) fn leave_http(&self, tunnel: Tunnel) {
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+    }
+}
+
+pub(crate) fn own(bytes: impl Into<Bytes>) -> Body {
+    Either::Right(Either::Left(Full::new(bytes.into())))
+}
+
+pub(crate) fn no_response(error: &str) -> Declined {
+    Declined {
+        error: Some("http_response_incomplete"),
+        ..Declined::new(
+            Failure::Other,
+            format!("no response from the origin: {error}"),
+        )
+    }
+}
+
+pub(super) fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
+    let text = Bytes::from(format!("longhaul relay: {reason}\n"));
+    let mut response = Response::new(own(text));
+    *response.status_mut() = status;
+    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        // The longest time between two passwords that are looked at.
+        let seconds = penalties::DELAY_MAX.as_secs().into();
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\"");
+        response
+            .headers_mut()
+            .insert(header::PROXY_AUTHENTICATE, basic);
+    }
+    response
+}

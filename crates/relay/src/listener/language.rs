@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What clients have asked for, and how they are answered.
+
+use crate::{
+    faults::fault::Fault,
+    leg::{Leg, inbox::Unread},
+    route::{far::Far, request::Request},
+    session::Session,
+    stripe::groups::Seat,
+    transfer::End,
+};
+use longhaul_protocol::{convert::Answer, failure::Failure, socks5::Reply};
+use longhaul_transport::{
+    carrier::Carrier,
+    channel::{read_some, write_all},
+};
+use std::{net::SocketAddr, time::Duration};
+use tokio::time::timeout;
+
+/// What a listener makes of a client: what it wants, and the words to answer it.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) language: Language,
+}
+
+/// What another relay has said.
+pub(crate) enum Heard {
+    Asks(Asked),
+    /// It is a further leg of a connection that was asked for before.
+    Joins(Seat),
+    /// Only whether it would be served.
+    Checks,
+}
+
+/// How success and failure are said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Language {
+    /// SOCKS5 replies.
+    Socks5,
+    /// Convert answers.
+    Convert,
+    /// None: relayed bytes, or RST.
+    Tcp,
+}
+
+impl Language {
+    pub(crate) fn success(self, far: &Far) -> Vec<u8> {
+        match self {
+            // RFC 1928 §6: it carries the outgoing leg's own address.
+            Self::Socks5 => Reply::Succeeded.encode(far.stream.carrier().local_addr().ok()),
+            Self::Convert => Answer::Accepted.encode(),
+            Self::Tcp => Vec::new(),
+        }
+    }
+
+    pub(crate) fn failure(self, fault: &Fault) -> Vec<u8> {
+        match self {
+            Self::Socks5 => fault.socks5().encode(None),
+            Self::Convert => fault.convert(),
+            Self::Tcp => Vec::new(),
+        }
+    }
+}
+
+/// A client that gets no connection.
+pub(crate) struct Rejected {
+    pub(crate) failure: Failure,
+    /// The last words; none means RST.
+    pub(crate) answer: Vec<u8>,
+}
+
+impl Rejected {
+    pub(crate) fn new(failure: Failure, answer: impl Into<Vec<u8>>) -> Self {
+        let answer = answer.into();
+        Self { failure, answer }
+    }
+
+    /// For a request of SOCKS5 that can't be met.
+    pub(crate) fn socks5(failure: Failure) -> Self {
+        Self::new(failure, failure.socks5().encode(None))
+    }
+
+    /// For a command of SOCKS5 that is not served, here or on this way out.
+    pub(crate) fn unsupported() -> Self {
+        let reply = Reply::CommandNotSupported.encode(None);
+        Self::new(Failure::BadRequest, reply)
+    }
+
+    /// For messages that were not understood, with the answer to a malformed one.
+    pub(crate) fn unread<E>(unread: Unread<E>, answer: impl FnOnce(&E) -> Vec<u8>) -> Self {
+        match unread {
+            Unread::Malformed(error) => Self::new(Failure::BadRequest, answer(&error)),
+            Unread::Failed(failure) => Self::new(failure, []),
+        }
+    }
+}
+
+/// Tells the client in its own words.
+pub(crate) async fn refuse(session: &Session, fault: Fault, language: Language) -> End {
+    Box::pin(farewell(&session.near(), &language.failure(&fault))).await;
+    session.fail(fault)
+}
+
+/// What the client wants, if it says so before the handshake time-out.
+pub(crate) async fn hear<T>(
+    session: &Session,
+    asking: impl Future<Output = Result<T, Rejected>>,
+) -> Result<T, Rejected> {
+    let limit = session.config.limits.handshake_timeout;
+    let late = |_| Err(Rejected::new(Failure::HandshakeTimeout, []));
+    let asked = Box::pin(timeout(limit, asking)).await;
+    asked.unwrap_or_else(late)
+}
+
+pub(crate) async fn reject(session: &Session, rejected: Rejected) -> End {
+    let Rejected { failure, answer } = rejected;
+    Box::pin(farewell(&session.near(), &answer)).await;
+    session.fail(failure)
+}
+
+/// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.
+pub(crate) const FAREWELL_TIME: Duration = Duration::from_secs(2);
+/// What is read of what it still sends, in bytes.
+pub(crate) const FAREWELL_BYTES_MAX: usize = 1 << 20;
+
+/// Says `answer` and lets the client close first: a close with unread bytes would send RST, which
+/// can destroy the answer on its way. Without an answer, RST is the answer.
+pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
+    if answer.is_empty() {
+        client.carrier().reset_on_close();
+        return;
+    }
+    let say = async {
+        write_all(client, answer).await?;
+        client.finish_sending().await?;
+        let mut heard = Vec::new();
+        let mut total = 0;
+        while total < FAREWELL_BYTES_MAX {
+            heard.clear();
+            match read_some(client, &mut heard, 1 << 16).await? {
+                0 => break,
+                read => total += read,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // Whatever goes wrong, the client is gone, and so is the need to tell it.
+    let _ = timeout(FAREWELL_TIME, say).await;
+}
+
+/// The address of this end of the client's connection.
+pub(crate) fn local_address(client: &Carrier) -> Result<SocketAddr, Rejected> {
+    client
+        .local_addr()
+        .map_err(|_| Rejected::new(Failure::ClientGone, []))
+}
