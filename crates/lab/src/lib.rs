@@ -15,44 +15,32 @@
 //! ```
 
 mod args;
-mod batch;
-mod board;
 mod check;
-#[cfg(test)]
-mod every_refusal;
-#[cfg(test)]
-mod every_scenario;
-mod machine;
 mod measure;
 mod network;
 pub mod paths;
-mod progress;
-mod raw;
-mod ready;
-mod resume;
 mod run;
 mod scenario;
 mod simulated;
 mod source;
 mod testbed;
-mod turns;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 pub use args::Args;
 pub use scenario::expression;
 
-use crate::source::{inherit, library};
 use anyhow::Result;
 use args::Command;
-use batch::Batch;
 use longhaul_command::say;
-use ready::Ready;
-use source::{Book, Choices};
+use run::{Batch, Ready, Request};
+use source::{Book, Choices, inherit, library};
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     match args.command {
-        Command::Run(args) => run_scenarios(&args),
+        Command::Run(args) => run_scenarios(args),
         Command::List => list(),
         Command::Show(show) => match show.resolved {
             true => show_resolved(&show.scenario),
@@ -94,20 +82,38 @@ fn show_resolved(scenario: &str) -> Result<()> {
 
 fn check(scenario: &str) -> Result<()> {
     let book = Book::open(&library::find(scenario)?, &Choices::default())?;
-    ready::possible(&book)?;
+    run::possible(&book)?;
     say!(
         "{}: {} cells, {} runs each",
         book.name,
         book.cells.len(),
         book.base.repetitions
     );
-    ready::prerequisites(&book).map(drop)
+    run::prerequisites(&book).map(drop)
 }
 
-fn run_scenarios(args: &args::Run) -> Result<()> {
-    let code = match args.scenarios.as_slice() {
-        [one] => Ready::read(one, args)?.perform()?,
-        _ => Batch::read(args)?.perform()?,
+fn run_scenarios(args: args::Run) -> Result<()> {
+    let scenarios: Vec<String> = match args.all {
+        true => library::names().map(str::to_owned).collect(),
+        false => args.scenarios,
+    };
+    let choices = Choices {
+        quick: args.quick,
+        set: args.set,
+        only: args.only,
+        repetitions: args.repetitions,
+        seed: args.seed,
+    };
+    let request = Request {
+        choices,
+        simulate: args.simulate,
+        out: args.out,
+        fresh: args.fresh,
+        json: args.json,
+    };
+    let code = match scenarios.as_slice() {
+        [one] => Ready::read(one, &request)?.perform()?,
+        several => Batch::read(several, &request)?.perform()?,
     };
     match code {
         0 => Ok(()),

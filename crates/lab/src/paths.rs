@@ -6,7 +6,6 @@
 use crate::{
     network::{Topology, hosts, link},
     scenario::{Flow, LinkKind, Program, Scenario},
-    simulated,
     source::{Book, Cell, Choices, Source, library},
 };
 use anyhow::Result;
@@ -75,7 +74,7 @@ pub fn of(
     };
     let mut book = Book::open(&source, &choices)?;
     if result.cells.iter().all(|cell| cell.simulated) {
-        simulated::demand(&mut book);
+        book.simulate();
     }
     book.cells
         .retain(|cell| result.cells.iter().any(|measured| is_it(cell, measured)));

@@ -15,7 +15,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Its name, as the kernel knows it once [`Controls::resolve`] has been there.
+    /// Its name, as the kernel knows it once a testbed has resolved it.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

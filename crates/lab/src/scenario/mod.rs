@@ -51,7 +51,7 @@ pub(crate) struct Scenario {
     /// Counted runs of each cell, 1 to 1,000.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
-    /// How often a run is taken again if the machine was too busy for the emulator (`disturbed.rs`).
+    /// How often a run is taken again if the machine was too busy for the emulator (`measure/links.rs`).
     #[serde(default = "defaults::retakes")]
     pub(crate) retakes: u32,
     /// Runs of each cell, shortened as by `--quick`, before the counted ones; their figures are

@@ -27,14 +27,6 @@ use std::{
     },
 };
 
-/// All cells are to be simulated.
-pub(crate) fn demand(book: &mut Book) {
-    for cell in &mut book.cells {
-        cell.scenario.simulate = true;
-        cell.short.simulate = true;
-    }
-}
-
 /// Refuses what is to be simulated and can't be, naming it and where it stands.
 pub(crate) fn check(book: &Book) -> Result<()> {
     for cell in &book.cells {
@@ -52,17 +44,6 @@ pub(crate) fn check(book: &Book) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What cells run on sockets.
-pub(crate) fn on_testbed(book: &Book) -> impl Iterator<Item = &Scenario> {
-    let scenarios = book.cells.iter().map(|cell| &cell.scenario);
-    scenarios.filter(|scenario| !scenario.simulate)
-}
-
-/// Whether anything does.
-pub(crate) fn needs_testbed(book: &Book) -> bool {
-    on_testbed(book).next().is_some()
 }
 
 /// Runs every flow of `scenario` that is on; `delivered` counts payload bytes as they arrive. Random

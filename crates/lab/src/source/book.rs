@@ -68,6 +68,25 @@ impl Book {
             .map(|byte| format!("{byte:02x}"))
             .collect())
     }
+
+    /// All cells are to be simulated.
+    pub(crate) fn simulate(&mut self) {
+        for cell in &mut self.cells {
+            cell.scenario.simulate = true;
+            cell.short.simulate = true;
+        }
+    }
+
+    /// What cells run on sockets.
+    pub(crate) fn on_testbed(&self) -> impl Iterator<Item = &Scenario> {
+        let scenarios = self.cells.iter().map(|cell| &cell.scenario);
+        scenarios.filter(|scenario| !scenario.simulate)
+    }
+
+    /// Whether anything does.
+    pub(crate) fn needs_testbed(&self) -> bool {
+        self.on_testbed().next().is_some()
+    }
 }
 
 /// One combination of parameters.

@@ -2,7 +2,7 @@
 //! Several scenarios, one after the other, each into a folder of its own, and a page over all of them. What stands
 //! is kept: hours of work go on where they ended.
 
-use crate::{args::Run, ready::Ready, source::library};
+use super::{Request, ready::Ready};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{note, say};
@@ -29,27 +29,23 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Reads and checks all of them, so that one that can't run is known before the first begins.
-    pub(crate) fn read(args: &Run) -> Result<Self> {
-        let wanted: Vec<String> = match args.all {
-            true => library::names().map(str::to_owned).collect(),
-            false => args.scenarios.clone(),
-        };
+    pub(crate) fn read(scenarios: &[String], request: &Request) -> Result<Self> {
         let mut names = BTreeSet::new();
         let mut labs = Vec::new();
-        for scenario in &wanted {
-            let mut lab = Ready::read(scenario, args)?;
+        for scenario in scenarios {
+            let mut lab = Ready::read(scenario, request)?;
             if !names.insert(lab.book.name.clone()) {
                 return Err(twice(scenario, &lab.book.name));
             }
-            lab.out = args.out.join(&lab.book.name);
+            lab.out = request.out.join(&lab.book.name);
             labs.push(lab);
         }
         labs.iter().try_for_each(Ready::may_begin)?;
         Ok(Self {
             labs,
-            out: args.out.clone(),
-            fresh: args.fresh,
-            json: args.json,
+            out: request.out.clone(),
+            fresh: request.fresh,
+            json: request.json,
         })
     }
 
@@ -170,7 +166,7 @@ mod tests {
 
     fn experiment(checks: [usize; 2], runs: [usize; 2]) -> Experiment {
         let result: LabResult = serde_json::from_str(include_str!(
-            "../../results/tests/fixtures/made-up-result.json"
+            "../../../results/tests/fixtures/made-up-result.json"
         ))
         .unwrap();
         let mut experiment = Experiment::of(&result, String::new());

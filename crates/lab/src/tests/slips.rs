@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person reads who wrote something wrong: file, line and column of the value at fault, whatever it is.
+//! Slips of the pen in links, hosts, relays, flows and parameters.
 
-use crate::{
-    ready, simulated,
-    source::{Book, Choices, Source},
-};
-
-const TEXT: &str = r#"title = 't'
+pub(crate) const TEXT: &str = r#"title = 't'
 question = 'q'
 warmup = 1
 [parameters]
@@ -81,13 +76,10 @@ over = 'loss'
 by = 'relays'
 "#;
 
-/// Stands before the value at fault.
-const MARK: char = '¦';
-
 /// What is right, what is written instead, and what is said of it.
-type Slip = (&'static str, &'static str, &'static str);
+pub(crate) type Slip = (&'static str, &'static str, &'static str);
 
-const OF_PARAMETERS: &[Slip] = &[
+pub(crate) const OF_PARAMETERS: &[Slip] = &[
     (
         "relays = [false, true]",
         "relays = ¦[]",
@@ -139,7 +131,7 @@ const OF_PARAMETERS: &[Slip] = &[
     ),
 ];
 
-const OF_THE_TESTBED: &[Slip] = &[
+pub(crate) const OF_THE_TESTBED: &[Slip] = &[
     ("delay =", "¦dealy =", "unknown field `dealy`"),
     (
         "delay = '1ms'",
@@ -318,7 +310,7 @@ const OF_THE_TESTBED: &[Slip] = &[
 ];
 
 /// What only a run of its program would find.
-const OF_PROGRAMS: &[Slip] = &[
+pub(crate) const OF_PROGRAMS: &[Slip] = &[
     (
         "'curl'",
         "'iperf3'\nduration = ¦'1500ms'",
@@ -387,7 +379,7 @@ const OF_PROGRAMS: &[Slip] = &[
     ),
 ];
 
-const OF_FLOWS: &[Slip] = &[
+pub(crate) const OF_FLOWS: &[Slip] = &[
     (
         "name = 'get'",
         "name = ¦'g e t'",
@@ -494,319 +486,3 @@ const OF_FLOWS: &[Slip] = &[
         "the cc of an FTP flow is that of all that \"a\" sends; give flow \"get\" the same",
     ),
 ];
-
-const OF_CLAIMS: &[Slip] = &[
-    (
-        "'37.6e9 / goodput_bps'",
-        "¦'late_s'\nlate_s = 'dvd_s * 2'",
-        "derived.dvd_s: ",
-    ),
-    (
-        "'goodput_bps / goodput",
-        "¦'upload_s / goodput",
-        "no run gives a metric \"upload_s\"",
-    ),
-    (
-        "'goodput_bps / goodput",
-        "¦'acks / goodput",
-        "no run gives a metric \"acks\"",
-    ),
-    (
-        "'37.6e9 / goodput_bps'",
-        "¦'37.6e9 / godput_bps'",
-        "did you mean \"goodput_bps\"?",
-    ),
-    (
-        "'37.6e9 / goodput_bps'",
-        "¦'37.6e9 /'",
-        "derived.dvd_s: \"37.6e9 /\" is no expression",
-    ),
-    (
-        "'goodput_bps / goodput",
-        "¦'godput_bps / goodput",
-        "check \"c\": no run gives a metric",
-    ),
-    (
-        "'goodput_bps / goodput",
-        "¦'goodput_bps goodput",
-        "check \"c\": ",
-    ),
-    (
-        "'goodput_bps / goodput_bps{relays=false}'",
-        "¦'goodput_bps / goodput_bps{relays=maybe}'",
-        "matches 0 cells instead of one",
-    ),
-    (
-        "{ relays = true }",
-        "¦{ relays = 7 }",
-        "no cell is meant by every",
-    ),
-    (
-        "'goodput_bps / goodput",
-        "¦'paper.dvd_s / goodput",
-        "has a figure for paper.dvd_s",
-    ),
-    ("'>= 1'", "¦'about 1'", "is no bound such as"),
-    (
-        "dvd_s =",
-        "goodput_bps = ¦'5'\ndvd_s =",
-        "there is a metric \"goodput_bps\" already",
-    ),
-    (
-        "dvd_s =",
-        "late_bps = ¦'5'\ndvd_s =",
-        "there is a metric \"late_bps\" already",
-    ),
-    (
-        "dvd_s =",
-        "'d s' = ¦'5'\ndvd_s =",
-        "a metric's name is letters",
-    ),
-    (
-        "name = 'late_bps'",
-        "name = ¦'goodput_bps'",
-        "there is a metric \"goodput_bps\" already",
-    ),
-    (
-        "[answer]",
-        "[[check]]\nname = ¦'c'\nvalue = '1'\nwant = '>= 1'\n[answer]",
-        "two checks are called \"c\"",
-    ),
-    (
-        "sentence = '{}'\nmetric = 'goodput_bps'",
-        "sentence = '{}'\nmetric = ¦'speed'",
-        "answer: ",
-    ),
-    (
-        "{ relays = true, loss = 0 }",
-        "¦{ relays = true }",
-        "matches 2 cells instead of one",
-    ),
-    (
-        "{ relays = false, loss = 0 }",
-        "¦{ loss = 7 }",
-        "answer: {loss=7} matches 0 cells",
-    ),
-    (
-        "{ from = 'b' }\nfigures",
-        "¦{ from = 'c' }\nfigures",
-        "paper: {from=c} matches 0 cells",
-    ),
-    (
-        "[[paper]]\ncell = { from = 'b' }\nfigures = { goodput_bps = 1 }",
-        "¦[[paper]]",
-        "give figures",
-    ),
-    (
-        "figures = { goodput_bps = 1 }",
-        "figures = { godput_bps = ¦1 }",
-        "paper: no run gives a metric \"godput_bps\"; did you mean \"goodput_bps\"?",
-    ),
-    (
-        "figures = { goodput_bps = 1 }",
-        "figures = { goodput_bps = 1 }\nsuspect = ['goodput_bps', ¦'goodput']",
-        "paper: suspect: there is no figure \"goodput\" here",
-    ),
-    (
-        "metric = 'goodput_bps'\nrows",
-        "metric = ¦'goodput'\nrows",
-        "paper: no run gives a metric \"goodput\"",
-    ),
-    (
-        "[0.0, 0.1] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [3, 4]]",
-        "[0.0, 7] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [¦3, 4]]",
-        "paper: {loss=7,relays=false} matches 0 cells",
-    ),
-    (
-        "rows = { loss",
-        "rows = ¦{ relays = [true], loss",
-        "name one parameter each",
-    ),
-    ("[[1, 2], [3, 4]]", "¦[[1, 2]]", "no 2 rows of at most 2"),
-    (
-        "[[1, 2], [3, 4]]",
-        "[[1, 2], [3, 4]]\nsuspect = [[0, 0], ¦[2, 0]]",
-        "no row 2, column 0",
-    ),
-];
-
-const OF_VIEWS: &[Slip] = &[
-    ("'late_bps'", "¦'late_s'", "must end in _bps"),
-    (
-        "of = 'goodput_bps'",
-        "of = ¦'speed'",
-        "unknown variant `speed`",
-    ),
-    (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nflow = ¦'put'",
-        "no flow that moves bytes",
-    ),
-    (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'",
-        "later than from",
-    ),
-    (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nbin = ¦'1ms'",
-        "at least 100ms",
-    ),
-    (
-        "of = 'goodput_bps'",
-        "of = 'goodput_bps'\nreaches = ¦'90 %'",
-        "stat = \"time_to\"",
-    ),
-    ("name = 't'", "name = ¦'t 1'", "\"t 1\": a name is"),
-    (
-        "name = 'f'",
-        "name = ¦'t'",
-        "two tables or figures are called \"t\"",
-    ),
-    (
-        "title = 't'\nmetric = 'goodput_bps'",
-        "title = 't'\nmetric = ¦'speed'",
-        "no run gives",
-    ),
-    (
-        "name = 't'\ntitle = 't'",
-        "name = 't'\ntitle = ¦'{goodput_bps{loss=7} :x}'",
-        "{loss=7} matches 0 cells",
-    ),
-    (
-        "rows = 'loss'",
-        "rows = ¦['loss', 'delay']",
-        "no cell varies \"delay\"",
-    ),
-    (
-        "rows = 'loss'",
-        "rows = 'loss'\nonly = { loss = ¦0.7 }",
-        "no cell has such a loss",
-    ),
-    (
-        "[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'\ncolumns = 'relays'",
-        "¦[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'",
-        "fall into one place",
-    ),
-    ("'bars'", "¦'pie'", "unknown variant `pie`"),
-    (
-        "over = 'loss'",
-        "rows = ¦'loss'",
-        "series, bars and cdf have over and by",
-    ),
-    (
-        "over = 'loss'",
-        "over = 'loss'\nbin = ¦'1s'",
-        "flow, from, to and bin belong to of",
-    ),
-    ("over = 'loss'", "over = 'loss'\nlog = ¦'z'", "log is \"x\""),
-    (
-        "'bars'\ntitle = 'f'\nmetric = 'goodput_bps'\nover = 'loss'\nby = 'relays'",
-        "'series'\ntitle = 'f'\nof = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'\nby = ['loss', 'relays']",
-        "to must be later than from",
-    ),
-    (
-        "over = 'loss'",
-        "over = 'loss'\nlimits = [{ value = ¦'much', label = 'l' }]",
-        "a limit is a number or a quantity",
-    ),
-];
-
-fn open(text: String) -> anyhow::Result<Book> {
-    let source = Source {
-        name: "t".to_owned(),
-        origin: "t.toml".to_owned(),
-        text,
-        path: None,
-    };
-    Book::open(&source, &Choices::default())
-}
-
-/// The text without its mark, and the place where that stood, as errors name it.
-fn marked(text: &str) -> (String, String) {
-    let before = text.split(MARK).next().unwrap();
-    let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
-    let column = before.rsplit('\n').next().unwrap().chars().count() + 1;
-    let place = format!("t.toml: line {line}, column {column}: ");
-    (text.replace(MARK, ""), place)
-}
-
-#[test]
-fn every_value_at_fault_has_its_place() {
-    open(TEXT.to_owned()).unwrap();
-    let slips = [OF_PARAMETERS, OF_THE_TESTBED, OF_FLOWS, OF_CLAIMS, OF_VIEWS];
-    let slips = slips.into_iter().flatten();
-    let misplaced = slips.filter_map(|slip| misplaced(TEXT, slip, |_| Ok(())));
-    assert_eq!(misplaced.collect::<String>(), "");
-}
-
-/// What is wrong with the refusal of a slip, by opening the scenario or then by `check`.
-fn misplaced(
-    right_text: &str,
-    (right, wrong, said): &Slip,
-    check: fn(&Book) -> anyhow::Result<()>,
-) -> Option<String> {
-    assert!(right_text.contains(right), "{right}");
-    let (text, place) = marked(&right_text.replacen(right, wrong, 1));
-    let refused = open(text).and_then(|book| check(&book));
-    let error = refused.map_or_else(|error| error.to_string(), |()| "nothing".to_owned());
-    let good = error.starts_with(&place) && error.contains(said);
-    (!good).then(|| format!("{wrong}\n  wanted: {place}{said}\n  found: {error}\n"))
-}
-
-#[test]
-fn what_a_program_cannot_take_has_its_place() {
-    // Nothing but the flow, which becomes each program's.
-    let text = TEXT.replace("\nsize = '${size}'", "");
-    let text = text.split("[derived]").next().unwrap();
-    let text = text.replace("'curl'", "'curl'\nsize = '1GB'");
-    let alone = text.replace("\nsize = '1GB'\nfrom = '${from}'", "\nfrom = '${from}'");
-    let misplaced = OF_PROGRAMS.iter().filter_map(|slip| {
-        let text = if slip.0 == "'curl'" { &alone } else { &text };
-        misplaced(text, slip, ready::possible)
-    });
-    assert_eq!(misplaced.collect::<String>(), "");
-    // Under simulated time no program is asked.
-    let simulated = alone.replace("'curl'", "'iperf3'\nduration = '1500ms'");
-    let mut book = open(simulated).unwrap();
-    for cell in &mut book.cells {
-        cell.scenario.simulate = true;
-        cell.short.simulate = true;
-    }
-    crate::check::program_limits::check(&book).unwrap();
-    // But a run waits as long as the scenario says.
-    for cell in &mut book.cells {
-        cell.scenario.limit = longhaul_units::Time::from_secs(1);
-    }
-    let error = crate::check::program_limits::check(&book)
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("limit, the longest"), "{error}");
-}
-
-/// Not where the parameter is set: what is wrong with a value is said by what uses it.
-#[test]
-fn a_value_of_a_cell_is_at_fault_where_it_is_used() {
-    let text = TEXT.replace("{ from = 'b' }\n[hosts", "{ from = 'nobody' }\n[hosts");
-    let (text, place) = marked(&text.replace("'${from}'", "¦'${from}'"));
-    let error = open(text).unwrap_err().to_string();
-    assert!(error.starts_with(&place), "{error}");
-    assert!(
-        error.contains("in the cell \"from=nobody\": flow \"get\": "),
-        "{error}"
-    );
-}
-
-#[test]
-fn what_cannot_be_simulated_has_its_place_too() {
-    let (text, place) = marked(&TEXT.replace("'curl'", "¦'curl'"));
-    let mut book = open(text).unwrap();
-    simulated::check(&book).unwrap();
-    simulated::demand(&mut book);
-    let error = simulated::check(&book).unwrap_err().to_string();
-    assert!(error.starts_with(&place), "{error}");
-    assert!(
-        error.contains("can't be simulated: flow \"get\" is program \"curl\""),
-        "{error}"
-    );
-}

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A whole lab: every cell as often as wanted, in order, and the result of it all.
 
+use super::{
+    progress::Progress,
+    raw::Raw,
+    resume::{Done, Journal},
+    turns::{ToDo, Turn, turns},
+};
 use crate::{
     measure::{
         links::{self, Accounts},
         taps,
     },
     network::{Topology, link, topology::LINKS_MAX},
-    progress::Progress,
-    raw::Raw,
-    resume::{Done, Journal},
     scenario::{Link, LinkKind, Scenario},
     simulated,
     source::{Book, Cell, pairs},
@@ -19,7 +22,6 @@ use crate::{
         payload::Store,
         transfers::{self, Landings},
     },
-    turns::{ToDo, Turn, turns},
     verdict::{checks, drawing, paper, view},
 };
 use anyhow::{Context, Result};
@@ -113,7 +115,7 @@ impl<'a> Lab<'a> {
             .values()
             .filter_map(|sizes| sizes.iter().max().copied())
             .sum();
-        let mut store = match simulated::needs_testbed(book) {
+        let mut store = match book.needs_testbed() {
             true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
             false => None,
         };

@@ -2,7 +2,8 @@
 //! What a person sees while the lab works: on a terminal the table as it fills and a bar with rate and time left,
 //! elsewhere one line a run. It goes to stderr; results go to stdout.
 
-use crate::{board::Board, source::Book};
+use super::board::Board;
+use crate::source::Book;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::note;
 use longhaul_report::metric::Metric;

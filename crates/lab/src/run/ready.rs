@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lab that may begin: its scenario is read and checked, and this machine has what it needs. Nothing was touched.
 
-use crate::{
-    args::Run,
-    check::program_limits,
-    machine,
+use super::{
+    lab,
+    machine::unsupported,
+    prerequisites,
     resume::{self, Journal},
-    run,
-    scenario::{LinkKind, Program, RelayProgram},
+};
+use crate::{
+    check::program_limits,
     simulated,
     source::{Book, Choices, library},
-    testbed::{controls, programs},
+    testbed::controls,
 };
 use anyhow::{Context, Result, bail};
 use longhaul_command::{
@@ -18,7 +19,7 @@ use longhaul_command::{
     exit::{self, Refusal},
 };
 use longhaul_command::{note, say};
-use longhaul_linux::{sandbox, sysctl};
+use longhaul_linux::sandbox;
 use longhaul_results::{
     identity::Identity,
     report,
@@ -33,6 +34,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// What a person asks for, of one scenario or of several.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) choices: Choices,
+    /// All cells under simulated time.
+    pub(crate) simulate: bool,
+    /// Where results go.
+    pub(crate) out: PathBuf,
+    /// Nothing of an interrupted run is kept.
+    pub(crate) fresh: bool,
+    /// The result itself on standard output instead of a table.
+    pub(crate) json: bool,
+}
+
 /// One scenario, and where its results go.
 #[derive(Debug)]
 pub(crate) struct Ready {
@@ -45,28 +60,21 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Reads `scenario` as the command line chose of it.
-    pub(crate) fn read(scenario: &str, args: &Run) -> Result<Self> {
-        let choices = Choices {
-            quick: args.quick,
-            set: args.set.clone(),
-            only: args.only.clone(),
-            repetitions: args.repetitions,
-            seed: args.seed,
-        };
-        let mut book = Book::open(&library::find(scenario)?, &choices)?;
-        if args.simulate {
-            simulated::demand(&mut book);
+    /// Reads `scenario` as the request chooses of it.
+    pub(crate) fn read(scenario: &str, request: &Request) -> Result<Self> {
+        let mut book = Book::open(&library::find(scenario)?, &request.choices)?;
+        if request.simulate {
+            book.simulate();
         }
         possible(&book)?;
         let host = prerequisites(&book)?;
         Ok(Self {
             identity: identity(&book, &host.kernel, host.cpus)?,
             book,
-            out: args.out.clone(),
+            out: request.out.clone(),
             host,
-            fresh: args.fresh,
-            json: args.json,
+            fresh: request.fresh,
+            json: request.json,
         })
     }
 
@@ -81,7 +89,7 @@ impl Ready {
         let _as_long_as_it_lives = alone(&out)?;
         replaceable(&out)?;
         self.may_begin()?;
-        let testbed = simulated::needs_testbed(&self.book);
+        let testbed = self.book.needs_testbed();
         let work = || self.work(&out);
         if !testbed {
             return Ok(exit::number(&work()));
@@ -106,7 +114,7 @@ impl Ready {
             );
         }
         let mut result =
-            runtime.block_on(run::run(&self.book, out, self.host, command, journal))?;
+            runtime.block_on(lab::run(&self.book, out, self.host, command, journal))?;
         result.identity = Some(self.identity);
         let text = serde_json::to_string_pretty(&result)?;
         fs::write(out.join("result.json"), &text)
@@ -156,96 +164,6 @@ pub(crate) fn possible(book: &Book) -> Result<()> {
     simulated::check(book)?;
     program_limits::check(book)?;
     controls::check_names(book)
-}
-
-/// What the scenario needs of this machine; its facts if all is there.
-pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
-    let scenarios = || simulated::on_testbed(book);
-    let programs: std::collections::BTreeSet<Program> = scenarios()
-        .flat_map(|s| &s.flows)
-        .filter(|flow| flow.when)
-        .map(|flow| flow.program)
-        .collect();
-    let relays: std::collections::BTreeSet<RelayProgram> = scenarios()
-        .flat_map(|s| s.relays.values())
-        .filter(|relay| relay.when)
-        .map(|relay| relay.program)
-        .collect();
-    let versions = programs::versions(programs, relays)?;
-    controls::check(book)?;
-    windows(book)?;
-    if scenarios()
-        .flat_map(|s| &s.links)
-        .any(|link| link.kind == LinkKind::Emulated)
-    {
-        let tun = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/net/tun");
-        tun.map_err(|error| {
-            Refusal::unsupported(format!(
-                "cannot open /dev/net/tun ({error}), which emulated links need; run as root, or: \
-             sudo modprobe tun && sudo chmod 666 /dev/net/tun"
-            ))
-        })?;
-    }
-    if simulated::needs_testbed(book) {
-        stands(book)?;
-    }
-    machine::describe(versions)
-}
-
-/// Tries the sandbox, and in its network namespace every setting that hosts are to have. Both go with it.
-fn stands(book: &Book) -> Result<()> {
-    let work = |furnished: Result<(), sandbox::SandboxError>| {
-        let outcome = furnished
-            .map_err(|error| unsupported(&error))
-            .and_then(|()| settings(book));
-        exit::number(&outcome)
-    };
-    match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
-        0 => Ok(()),
-        // Said already.
-        code => std::process::exit(code.into()),
-    }
-}
-
-fn settings(book: &Book) -> Result<()> {
-    for scenario in simulated::on_testbed(book) {
-        let hosts = scenario.hosts.values().flat_map(|host| &host.sysctl);
-        for (name, value) in scenario.sysctl.iter().chain(hosts) {
-            sysctl::write_here(name, &value.to_string()).map_err(|error| {
-                Refusal::unsupported(format!(
-                    "a host can't have {name} = {value:?} on this machine: {error}",
-                    value = value.to_string()
-                ))
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// A socket's buffers end at limits that are the whole machine's.
-fn windows(book: &Book) -> Result<()> {
-    let flows = simulated::on_testbed(book).flat_map(|scenario| &scenario.flows);
-    let windows = flows
-        .filter(|flow| flow.when)
-        .filter_map(|flow| flow.window);
-    let Some(largest) = windows.max() else {
-        return Ok(());
-    };
-    for name in ["net.core.rmem_max", "net.core.wmem_max"] {
-        let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        let limit = fs::read_to_string(path).ok();
-        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
-        if limit.is_some_and(|limit| limit < largest.get()) {
-            return Err(Refusal::unsupported(format!(
-                "a window of {largest} is above this machine's {name}; allow it: sysctl -w {name}={}",
-                largest.get()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Where the sandbox lays fresh file systems.
@@ -301,21 +219,6 @@ fn own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
             out.display()
         ))),
     }
-}
-
-/// The sandbox was refused: what to change.
-fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
-    let advice = match rustix::process::geteuid().is_root() {
-        true => {
-            "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"
-        }
-        false => {
-            "run as root, or allow user namespaces: sysctl user.max_user_namespaces above 0, \
-             kernel.unprivileged_userns_clone=1 (Debian), \
-             kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04)"
-        }
-    };
-    Refusal::unsupported(format!("{error}; {advice}"))
 }
 
 /// The identity of a lab on a machine with this kernel and so many CPUs.

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a lab needs of this machine, tried before anything is touched, and the facts of it that belong beside every result.
+
+use crate::{
+    scenario::{LinkKind, Program, RelayProgram},
+    source::Book,
+    testbed::{controls, programs},
+};
+use anyhow::Result;
+use longhaul_command::exit::{self, Refusal};
+use longhaul_linux::{netns::Netns, sandbox, sysctl};
+use longhaul_results::result::Host;
+use std::{collections::BTreeMap, fs};
+
+/// Settings that bear on TCP throughput. A scenario's own are in its resolved text.
+const SYSCTLS: [&str; 14] = [
+    "net.core.default_qdisc",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_wmem",
+];
+
+/// This machine, as the caller sees it (outside the sandbox), with these programs' versions.
+fn describe(programs: BTreeMap<String, String>) -> anyhow::Result<Host> {
+    let here = Netns::current()?;
+    let setting = |name: &&str| Some(((*name).to_owned(), sysctl::read(&here, name).ok()?));
+    Ok(Host {
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        cpus: std::thread::available_parallelism()?.get(),
+        cpu: cpu_model(),
+        sysctl: SYSCTLS.iter().filter_map(setting).collect(),
+        offloads: BTreeMap::new(),
+        programs,
+    })
+}
+
+/// `model name` of `/proc/cpuinfo`, which arm64 lacks.
+fn cpu_model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// What the scenario needs of this machine; its facts if all is there.
+pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
+    let scenarios = || book.on_testbed();
+    let programs: std::collections::BTreeSet<Program> = scenarios()
+        .flat_map(|s| &s.flows)
+        .filter(|flow| flow.when)
+        .map(|flow| flow.program)
+        .collect();
+    let relays: std::collections::BTreeSet<RelayProgram> = scenarios()
+        .flat_map(|s| s.relays.values())
+        .filter(|relay| relay.when)
+        .map(|relay| relay.program)
+        .collect();
+    let versions = programs::versions(programs, relays)?;
+    controls::check(book)?;
+    windows(book)?;
+    if scenarios()
+        .flat_map(|s| &s.links)
+        .any(|link| link.kind == LinkKind::Emulated)
+    {
+        let tun = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun");
+        tun.map_err(|error| {
+            Refusal::unsupported(format!(
+                "cannot open /dev/net/tun ({error}), which emulated links need; run as root, or: \
+             sudo modprobe tun && sudo chmod 666 /dev/net/tun"
+            ))
+        })?;
+    }
+    if book.needs_testbed() {
+        stands(book)?;
+    }
+    describe(versions)
+}
+
+/// Tries the sandbox, and in its network namespace every setting that hosts are to have. Both go with it.
+fn stands(book: &Book) -> Result<()> {
+    let work = |furnished: Result<(), sandbox::SandboxError>| {
+        let outcome = furnished
+            .map_err(|error| unsupported(&error))
+            .and_then(|()| settings(book));
+        exit::number(&outcome)
+    };
+    match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
+        0 => Ok(()),
+        // Said already.
+        code => std::process::exit(code.into()),
+    }
+}
+
+fn settings(book: &Book) -> Result<()> {
+    for scenario in book.on_testbed() {
+        let hosts = scenario.hosts.values().flat_map(|host| &host.sysctl);
+        for (name, value) in scenario.sysctl.iter().chain(hosts) {
+            sysctl::write_here(name, &value.to_string()).map_err(|error| {
+                Refusal::unsupported(format!(
+                    "a host can't have {name} = {value:?} on this machine: {error}",
+                    value = value.to_string()
+                ))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A socket's buffers end at limits that are the whole machine's.
+fn windows(book: &Book) -> Result<()> {
+    let flows = book.on_testbed().flat_map(|scenario| &scenario.flows);
+    let windows = flows
+        .filter(|flow| flow.when)
+        .filter_map(|flow| flow.window);
+    let Some(largest) = windows.max() else {
+        return Ok(());
+    };
+    for name in ["net.core.rmem_max", "net.core.wmem_max"] {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let limit = fs::read_to_string(path).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        if limit.is_some_and(|limit| limit < largest.get()) {
+            return Err(Refusal::unsupported(format!(
+                "a window of {largest} is above this machine's {name}; allow it: sysctl -w {name}={}",
+                largest.get()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The sandbox was refused: what to change.
+pub(crate) fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
+    let advice = match rustix::process::geteuid().is_root() {
+        true => {
+            "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"
+        }
+        false => {
+            "run as root, or allow user namespaces: sysctl user.max_user_namespaces above 0, \
+             kernel.unprivileged_userns_clone=1 (Debian), \
+             kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04)"
+        }
+    };
+    Refusal::unsupported(format!("{error}; {advice}"))
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Slips of the pen in what a scenario claims and shows.
+
+use super::slips::Slip;
+
+pub(crate) const OF_CLAIMS: &[Slip] = &[
+    (
+        "'37.6e9 / goodput_bps'",
+        "¦'late_s'\nlate_s = 'dvd_s * 2'",
+        "derived.dvd_s: ",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'upload_s / goodput",
+        "no run gives a metric \"upload_s\"",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'acks / goodput",
+        "no run gives a metric \"acks\"",
+    ),
+    (
+        "'37.6e9 / goodput_bps'",
+        "¦'37.6e9 / godput_bps'",
+        "did you mean \"goodput_bps\"?",
+    ),
+    (
+        "'37.6e9 / goodput_bps'",
+        "¦'37.6e9 /'",
+        "derived.dvd_s: \"37.6e9 /\" is no expression",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'godput_bps / goodput",
+        "check \"c\": no run gives a metric",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'goodput_bps goodput",
+        "check \"c\": ",
+    ),
+    (
+        "'goodput_bps / goodput_bps{relays=false}'",
+        "¦'goodput_bps / goodput_bps{relays=maybe}'",
+        "matches 0 cells instead of one",
+    ),
+    (
+        "{ relays = true }",
+        "¦{ relays = 7 }",
+        "no cell is meant by every",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'paper.dvd_s / goodput",
+        "has a figure for paper.dvd_s",
+    ),
+    ("'>= 1'", "¦'about 1'", "is no bound such as"),
+    (
+        "dvd_s =",
+        "goodput_bps = ¦'5'\ndvd_s =",
+        "there is a metric \"goodput_bps\" already",
+    ),
+    (
+        "dvd_s =",
+        "late_bps = ¦'5'\ndvd_s =",
+        "there is a metric \"late_bps\" already",
+    ),
+    (
+        "dvd_s =",
+        "'d s' = ¦'5'\ndvd_s =",
+        "a metric's name is letters",
+    ),
+    (
+        "name = 'late_bps'",
+        "name = ¦'goodput_bps'",
+        "there is a metric \"goodput_bps\" already",
+    ),
+    (
+        "[answer]",
+        "[[check]]\nname = ¦'c'\nvalue = '1'\nwant = '>= 1'\n[answer]",
+        "two checks are called \"c\"",
+    ),
+    (
+        "sentence = '{}'\nmetric = 'goodput_bps'",
+        "sentence = '{}'\nmetric = ¦'speed'",
+        "answer: ",
+    ),
+    (
+        "{ relays = true, loss = 0 }",
+        "¦{ relays = true }",
+        "matches 2 cells instead of one",
+    ),
+    (
+        "{ relays = false, loss = 0 }",
+        "¦{ loss = 7 }",
+        "answer: {loss=7} matches 0 cells",
+    ),
+    (
+        "{ from = 'b' }\nfigures",
+        "¦{ from = 'c' }\nfigures",
+        "paper: {from=c} matches 0 cells",
+    ),
+    (
+        "[[paper]]\ncell = { from = 'b' }\nfigures = { goodput_bps = 1 }",
+        "¦[[paper]]",
+        "give figures",
+    ),
+    (
+        "figures = { goodput_bps = 1 }",
+        "figures = { godput_bps = ¦1 }",
+        "paper: no run gives a metric \"godput_bps\"; did you mean \"goodput_bps\"?",
+    ),
+    (
+        "figures = { goodput_bps = 1 }",
+        "figures = { goodput_bps = 1 }\nsuspect = ['goodput_bps', ¦'goodput']",
+        "paper: suspect: there is no figure \"goodput\" here",
+    ),
+    (
+        "metric = 'goodput_bps'\nrows",
+        "metric = ¦'goodput'\nrows",
+        "paper: no run gives a metric \"goodput\"",
+    ),
+    (
+        "[0.0, 0.1] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [3, 4]]",
+        "[0.0, 7] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [¦3, 4]]",
+        "paper: {loss=7,relays=false} matches 0 cells",
+    ),
+    (
+        "rows = { loss",
+        "rows = ¦{ relays = [true], loss",
+        "name one parameter each",
+    ),
+    ("[[1, 2], [3, 4]]", "¦[[1, 2]]", "no 2 rows of at most 2"),
+    (
+        "[[1, 2], [3, 4]]",
+        "[[1, 2], [3, 4]]\nsuspect = [[0, 0], ¦[2, 0]]",
+        "no row 2, column 0",
+    ),
+];
+
+pub(crate) const OF_VIEWS: &[Slip] = &[
+    ("'late_bps'", "¦'late_s'", "must end in _bps"),
+    (
+        "of = 'goodput_bps'",
+        "of = ¦'speed'",
+        "unknown variant `speed`",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nflow = ¦'put'",
+        "no flow that moves bytes",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'",
+        "later than from",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nbin = ¦'1ms'",
+        "at least 100ms",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nreaches = ¦'90 %'",
+        "stat = \"time_to\"",
+    ),
+    ("name = 't'", "name = ¦'t 1'", "\"t 1\": a name is"),
+    (
+        "name = 'f'",
+        "name = ¦'t'",
+        "two tables or figures are called \"t\"",
+    ),
+    (
+        "title = 't'\nmetric = 'goodput_bps'",
+        "title = 't'\nmetric = ¦'speed'",
+        "no run gives",
+    ),
+    (
+        "name = 't'\ntitle = 't'",
+        "name = 't'\ntitle = ¦'{goodput_bps{loss=7} :x}'",
+        "{loss=7} matches 0 cells",
+    ),
+    (
+        "rows = 'loss'",
+        "rows = ¦['loss', 'delay']",
+        "no cell varies \"delay\"",
+    ),
+    (
+        "rows = 'loss'",
+        "rows = 'loss'\nonly = { loss = ¦0.7 }",
+        "no cell has such a loss",
+    ),
+    (
+        "[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'\ncolumns = 'relays'",
+        "¦[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'",
+        "fall into one place",
+    ),
+    ("'bars'", "¦'pie'", "unknown variant `pie`"),
+    (
+        "over = 'loss'",
+        "rows = ¦'loss'",
+        "series, bars and cdf have over and by",
+    ),
+    (
+        "over = 'loss'",
+        "over = 'loss'\nbin = ¦'1s'",
+        "flow, from, to and bin belong to of",
+    ),
+    ("over = 'loss'", "over = 'loss'\nlog = ¦'z'", "log is \"x\""),
+    (
+        "'bars'\ntitle = 'f'\nmetric = 'goodput_bps'\nover = 'loss'\nby = 'relays'",
+        "'series'\ntitle = 'f'\nof = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'\nby = ['loss', 'relays']",
+        "to must be later than from",
+    ),
+    (
+        "over = 'loss'",
+        "over = 'loss'\nlimits = [{ value = ¦'much', label = 'l' }]",
+        "a limit is a number or a quantity",
+    ),
+];
