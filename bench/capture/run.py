@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What it costs to capture an iperf3 flow at line rate, beside tcpdump, and how right the times are.
 
-    bench/capture/run.py [--only cost,times] [--rounds 5] [--seconds 4] [--out DIR]
+    bench/capture/run.py [--only cost,times] [--seconds 4] [--rounds 5]
 
   cost   iperf3 over veth, as super-packets and segment by segment (offloads off), with nobody, longhaul
          and tcpdump -s 128 looking on, in turns, with rings of the same size: goodput, packets a second,
@@ -11,129 +11,69 @@
   times  longhaul tap capture at the left end of `longhaul link --tap`, segment by segment: the difference
          between its times and those of the link, which took or gave the same packet
 
-Writes DIR/raw.json and prints tables with medians of the rounds and least to most. Needs root, iperf3,
-tcpdump, ethtool and a release build.
+Tables have medians of the rounds, and least to most. Needs root, iperf3 and ethtool.
 """
-import argparse, collections, contextlib, json, os, pathlib, platform, re, signal, statistics, struct, subprocess, tempfile, time
+import collections, json, pathlib, re, signal, struct, sys, tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-LONGHAUL = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "longhaul"
-TAG = f"capture{os.getpid()}"
-SENDER, RECEIVER = f"{TAG}s", f"{TAG}r"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from namespaces import Program, apart, hosts, iperf3, link, wire
+from results import Results, by, names, options, spread, table, told
+
+SENDER, RECEIVER = ("sender", "10.80.0.1/30"), ("receiver", "10.80.0.2/30")
 HOST, PORT = "10.80.0.2", 5201
 RING_MB = 32
 
 
-def in_ns(ns, *command):
-    return ["ip", "netns", "exec", ns, *map(str, command)]
+def serving():
+    return Program(RECEIVER[0], "iperf3", "-s", ready=PORT)
 
 
-def must(*command):
-    return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+def gbit_s(seconds):
+    return iperf3(SENDER[0], "-c", HOST, "-t", seconds)["sum_received"]["bits_per_second"] / 1e9
 
 
-@contextlib.contextmanager
-def namespaces():
-    for ns in (SENDER, RECEIVER):
-        must("ip", "netns", "add", ns)
-    try:
-        yield
-    finally:
-        for ns in (SENDER, RECEIVER):
-            must("ip", "netns", "delete", ns)
+class Longhaul(Program):
+    def __init__(self, args, path):
+        super().__init__(None, args.longhaul, "tap", "capture", "--netns", SENDER[0], "-i", "wan0", "--json", "--force",
+                         "--ring", f"{RING_MB}MiB", "--snap", 128, "--filter", f"tcp port {PORT}", "-w", path, ready=".", stop=signal.SIGINT)
+
+    def counted(self):
+        """After its end."""
+        counts = json.loads(self.output())["interfaces"][0]
+        return counts["packets"], counts["dropped"], counts["wire_segments"]
 
 
-@contextlib.contextmanager
-def veth(offload):
-    must("ip", "-n", SENDER, "link", "add", "wan0", "type", "veth", "peer", "name", "wan0", "netns", RECEIVER)
-    for ns, address in ((SENDER, "10.80.0.1/30"), (RECEIVER, f"{HOST}/30")):
-        must("ip", "-n", ns, "address", "add", address, "dev", "wan0")
-        must("ip", "-n", ns, "link", "set", "wan0", "up")
-        if not offload:
-            must(*in_ns(ns, "ethtool", "-K", "wan0", "gro", "off", "tso", "off", "gso", "off"))
-    try:
-        yield
-    finally:
-        must("ip", "-n", SENDER, "link", "delete", "wan0")
+class Tcpdump(Program):
+    def __init__(self, _, path):
+        # -Z root: without it tcpdump gives its rights up and can't write where this runs.
+        super().__init__(SENDER[0], "tcpdump", "-i", "wan0", "-s", 128, "-n", "-Z", "root", "-B", RING_MB * 1024,
+                         "--time-stamp-precision=nano", "-w", path, f"tcp port {PORT}", ready="listening on", stop=signal.SIGINT)
+
+    def counted(self):
+        self.output()
+        number = lambda what: int(re.search(rf"(\d+) packets {what}", self.text(self.err))[1])
+        return number("captured"), number("dropped by kernel"), None
 
 
-@contextlib.contextmanager
-def iperf3_server():
-    process = subprocess.Popen(in_ns(RECEIVER, "iperf3", "-s", "-p", PORT),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(0.5)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
+LOOKERS = {"nobody": None, "longhaul": Longhaul, "tcpdump": Tcpdump}
 
 
-def iperf3(seconds, *flags):
-    text = must(*in_ns(SENDER, "iperf3", "-c", HOST, "-p", PORT, "-t", seconds, "-J", *flags))
-    return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e9
-
-
-def ended(process):
-    """Its output, and the CPU seconds that it took itself."""
-    process.send_signal(signal.SIGINT)
-    out, err = process.stdout.read(), process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"bench/capture: {process.args} ended with {process.returncode}: {err}")
-    return out, err, usage.ru_utime + usage.ru_stime
-
-
-def start(*command):
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    # Both say one line when they listen.
-    process.stderr.readline()
-    return process
-
-
-def by_longhaul(path):
-    process = start(LONGHAUL, "tap", "capture", "--netns", SENDER, "-i", "wan0", "--json", "--force",
-                    "--ring", f"{RING_MB}MiB", "--snap", 128, "--filter", f"tcp port {PORT}", "-w", path)
-    return process, read_longhaul
-
-
-def read_longhaul(out, _):
-    counted = json.loads(out)["interfaces"][0]
-    return counted["packets"], counted["dropped"], counted["wire_segments"]
-
-
-def by_tcpdump(path):
-    # -Z root: without it tcpdump gives its rights up and can't write where this runs.
-    process = start(*in_ns(SENDER, "tcpdump", "-i", "wan0", "-s", 128, "-n", "-Z", "root", "-B", RING_MB * 1024,
-                           "--time-stamp-precision=nano", "-w", path, f"tcp port {PORT}"))
-    return process, read_tcpdump
-
-
-def read_tcpdump(_, err):
-    captured = int(re.search(r"(\d+) packets captured", err)[1])
-    return captured, int(re.search(r"(\d+) packets dropped by kernel", err)[1]), None
-
-
-LOOKERS = {"nobody": None, "longhaul": by_longhaul, "tcpdump": by_tcpdump}
-
-
-def cost(looker, offload, seconds, directory):
-    run = {"looker": looker, "offload": offload}
-    with veth(offload), iperf3_server():
-        if LOOKERS[looker] is None:
-            run["gbit_s"] = iperf3(seconds)
-            return run
-        path = directory / "trace"
-        process, read = LOOKERS[looker](path)
-        run["gbit_s"] = iperf3(seconds)
-        out, err, cpu = ended(process)
-        packets, dropped, segments = read(out, err)
-        run |= {"packets": packets, "dropped": dropped, "wire_segments": segments, "cpu_s": cpu,
-                "packets_s": packets / seconds, "cpu_s_a_million": cpu / packets * 1e6,
-                "bytes": path.stat().st_size}
-        path.unlink()
-    return run
+def cost(args, looker, offload, directory):
+    row, path = {"part": "cost", "looker": looker, "offload": offload}, directory / "trace"
+    with hosts(SENDER[0], RECEIVER[0]):
+        wire(SENDER, RECEIVER, segments=not offload)
+        with serving():
+            if LOOKERS[looker] is None:
+                return row | {"gbit_s": gbit_s(args.seconds)}
+            with LOOKERS[looker](args, path) as program:
+                row["gbit_s"] = gbit_s(args.seconds)
+                program.end()
+                packets, dropped, segments = program.counted()
+    row |= {"packets": packets, "dropped": dropped, "wire_segments": segments, "cpu_s": program.cpu_s,
+            "packets_s": packets / args.seconds, "cpu_s_a_million": program.cpu_s / packets * 1e6, "bytes": path.stat().st_size}
+    path.unlink()
+    return row
 
 
 def blocks(path):
@@ -164,35 +104,25 @@ def name_of(packet):
     return packet[2:6] + packet[12:20] + packet[tcp:tcp + 16] + packet[tcp + 18:tcp + (packet[tcp + 12] >> 4) * 4]
 
 
-def times(seconds, directory):
+def times(args, directory):
     truth, trace = directory / "truth.pcapng", directory / "trace.pcapng"
-    link = subprocess.Popen(
-        [LONGHAUL, "link", "--left", f"{SENDER}:wan0:10.80.0.1/30", "--right", f"{RECEIVER}:wan0:{HOST}/30",
-         "--delay", "5ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload", "--realtime", "--tap", truth],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    try:
-        if not any("ready" in line for line in link.stderr):
-            raise SystemExit("bench/capture: the link did not start")
-        with iperf3_server():
-            process, read = by_longhaul(trace)
-            iperf3(seconds)
-            out, err, _ = ended(process)
-    finally:
-        link.terminate()
-        link.communicate(timeout=30)
-    packets, dropped, _ = read(out, err)
+    with hosts(SENDER[0], RECEIVER[0]):
+        with link(args.longhaul, SENDER, RECEIVER, "--delay", "5ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload",
+                  "--realtime", "--tap", truth), serving(), Longhaul(args, trace) as program:
+            gbit_s(args.seconds)
+            program.end()
+            packets, dropped, _ = program.counted()
     true_times = collections.defaultdict(list)
     for interface, at, outbound, packet in blocks(truth):
         if interface == 0 and (name := name_of(packet)):
             true_times[outbound, name].append(at)
-    apart = {True: [], False: []}
+    apart_us = {True: [], False: []}
     for _, at, outbound, packet in blocks(trace):
         found = true_times.get((outbound, name_of(packet)))
         if found:
-            apart[outbound].append((at - found.pop(0)) / 1e3)
-    matched = sum(map(len, apart.values()))
-    return {"packets": packets, "dropped": dropped, "matched": matched,
-            "out_us": quantiles(apart[True]), "in_us": quantiles(apart[False])}
+            apart_us[outbound].append((at - found.pop(0)) / 1e3)
+    return {"part": "times", "packets": packets, "dropped": dropped, "matched": sum(map(len, apart_us.values())),
+            "out_us": quantiles(apart_us[True]), "in_us": quantiles(apart_us[False])}
 
 
 def quantiles(values):
@@ -203,53 +133,38 @@ def quantiles(values):
     return {"count": len(values), "min": values[0], "p1": at(.01), "p50": at(.5), "p99": at(.99), "max": values[-1]}
 
 
-def spread(values, digits=0):
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f}–{max(values):,.{digits}f})"
+def cost_table(rows):
+    heads = ["packets", "looker", "goodput, Gbit/s", "packets/s", "dropped", "CPU s a million"]
+    return table(heads, (("super-packets" if offload else "segments", looker, spread(own, "gbit_s", ",.2f"), spread(own, "packets_s", ",.0f"),
+                          sum(row.get("dropped", 0) for row in own), spread(own, "cpu_s_a_million", ",.2f"))
+                         for (offload, looker), own in by(rows, "offload", "looker")))
 
 
-def cost_table(runs):
-    yield "| packets | looker | goodput, Gbit/s | packets/s | dropped | CPU s a million |\n|---|---|---|---|---|---|"
-    for offload in (True, False):
-        for looker in LOOKERS:
-            own = [run for run in runs if (run["looker"], run["offload"]) == (looker, offload)]
-            if not own:
-                continue
-            what = "super-packets" if offload else "segments"
-            each = lambda name, digits=0: spread([run[name] for run in own], digits)
-            rest = "| – | – | – |"
-            if looker != "nobody":
-                rest = f"| {each('packets_s')} | {sum(run['dropped'] for run in own)} | {each('cpu_s_a_million', 2)} |"
-            yield f"| {what} | {looker} | {each('gbit_s', 2)} {rest}"
-
-
-def times_table(runs):
-    yield "| way | packets | least | 1 % | median | 99 % | most |\n|---|---|---|---|---|---|---|"
-    for run in runs:
-        for way in ("out_us", "in_us"):
-            q = run[way]
-            yield f"| {way} | {q['count']} | " + " | ".join(f"{q[k]:.1f}" for k in ("min", "p1", "p50", "p99", "max")) + " |"
+def times_table(rows):
+    quarters = ((way, row[way]) for row in rows for way in ("out_us", "in_us"))
+    return table(["way", "packets", "least", "1 %", "median", "99 %", "most"],
+                 ((way, q["count"], *(f"{q[key]:.1f}" for key in ("min", "p1", "p50", "p99", "max"))) for way, q in quarters if q))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="cost,times")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = options(__doc__)
+    parser.add_argument("--only", type=names, default=["cost", "times"], metavar="PART,...")
     parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench-capture")
-    args = parser.parse_args()
-    parts, raw = args.only.split(","), {"kernel": platform.release(), "cpus": os.cpu_count()}
-    args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=args.out) as scratch, namespaces():
-        directory = pathlib.Path(scratch)
-        if "cost" in parts:
-            raw["cost"] = [cost(looker, offload, args.seconds, directory)
-                           for _ in range(args.rounds) for offload in (True, False) for looker in LOOKERS]
-            print(*cost_table(raw["cost"]), sep="\n")
-        if "times" in parts:
-            raw["times"] = [times(args.seconds, directory) for _ in range(args.rounds)]
-            print(*times_table(raw["times"]), sep="\n")
-    (args.out / "raw.json").write_text(json.dumps(raw, indent=1))
+    args = told(parser, needs=["iperf3", "ethtool"], seconds=1)
+    apart()
+    results, tables = Results(args, ["iperf3", "tcpdump"]), {"cost": cost_table, "times": times_table}
+    lookers = ["nobody", "longhaul", *results.present({"tcpdump": "tcpdump"})]
+    with tempfile.TemporaryDirectory(dir=args.out) as directory:
+        directory = pathlib.Path(directory)
+        cells = [(offload, looker) for offload in (True, False) for looker in lookers]
+        for offload, looker in cells * args.rounds * ("cost" in args.only):
+            with results.trying(f"cost, {looker}", peer=looker == "tcpdump"):
+                results.add(cost(args, looker, offload, directory))
+        for _ in range(args.rounds * ("times" in args.only)):
+            with results.trying("times"):
+                results.add(times(args, directory))
+    return results.close(line for part in args.only for line in tables[part]([row for row in results.rows if row["part"] == part]))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What a congestion control costs the sender's processor for each ACK, beside the kernel's cubic.
 
-    bench/cc/run.py [--rounds 3] [--seconds 5] [--perf] [--out DIR] [CONTROL...]
+    bench/cc/run.py [CONTROL...] [--seconds 5] [--perf] [--rounds 3]
 
 One flow between two network namespaces through a token bucket whose queue overflows, so that slow
 start, growth and losses all happen; the receiver ACKs every packet. Two measures:
@@ -13,60 +13,52 @@ start, growth and losses all happen; the receiver ACKs every packet. Two measure
          the trampolines that lead to them): rough, and of use on a quiet machine only
 
 Controls that the kernel does not have yet are loaded with `longhaul cc load` and unloaded again.
-Writes DIR/raw.json and prints a table of medians. Needs root, perf, iperf3, bpftool, clang and a built
-tree, whose libbpf headers it takes.
+The table has medians of the rounds, and least to most. Needs root, iperf3, ethtool and bpftool; cubic_by_call
+clang and a built tree, whose libbpf headers it takes; --perf needs perf.
 """
-import argparse, collections, contextlib, json, os, pathlib, platform, re, signal, statistics, subprocess, sys, tempfile, time
+import collections, contextlib, json, os, pathlib, platform, re, sys, tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-LONGHAUL = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "longhaul"
-TAG = f"lhcc{os.getpid()}"
-SENDER, RECEIVER = f"{TAG}s", f"{TAG}r"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from namespaces import Failed, Program, ack_each, apart, hosts, inside, iperf3, loaded, must, wire
+from results import ROOT, Results, by, options, spread, table, told
+
+SENDER, RECEIVER = ("sender", "10.78.1.1/30"), ("receiver", "10.78.1.2/30")
 SAMPLES_PER_S = 20_000
 STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-AVAILABLE = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-CONTROLS = ["cubic", "cubic_by_call", "lh_hstcp", "lh_scalable", "lh_htcp", "lh_bic", "lh_bic_linux", "lh_fast", "lh_trc"]
+BY_CALL = "cubic_by_call"
+CONTROLS = ["cubic", BY_CALL, "lh_hstcp", "lh_scalable", "lh_htcp", "lh_bic", "lh_bic_linux", "lh_fast", "lh_trc"]
 # Functions of a congestion control and nothing else.
 KERNELS = re.compile(r"^(cubictcp_|bictcp_|cubic_root|hystart_|tcp_reno_|tcp_slow_start$|tcp_cong_avoid_ai$)")
 OURS = re.compile(r"^(bpf__tcp_congestion_ops|bpf_trampoline_|__bpf_prog_(enter|exit)|bpf_prog_[0-9a-f]+_\w+_op$)")
 
 
-def must(*words, **how):
-    return subprocess.run(words, check=True, capture_output=True, text=True, **how).stdout
+@contextlib.contextmanager
+def testbed():
+    with hosts(SENDER[0], RECEIVER[0]):
+        wire(SENDER, RECEIVER, segments=True)
+        for host in (SENDER[0], RECEIVER[0]):
+            must("ip", "-n", host, "link", "set", "wan0", "gso_max_segs", "1")
+        ack_each(RECEIVER[0], "10.78.1.0/30")
+        must("tc", "-n", SENDER[0], "qdisc", "add", "dev", "wan0", "root", "tbf", "rate", "800mbit", "burst", "64kb", "limit", "600kb")
+        with Program(RECEIVER[0], "iperf3", "-s", ready=5201):
+            yield
 
 
-def inside(namespace, *words):
-    return ["ip", "netns", "exec", namespace, *words]
-
-
-class Testbed:
-    """The namespaces, gone after the block, whatever happens in it."""
-
-    def __enter__(self):
-        for namespace in (SENDER, RECEIVER):
-            must("ip", "netns", "add", namespace)
-        must("ip", "-n", SENDER, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", RECEIVER)
-        for namespace, address in ((SENDER, "10.78.1.1/30"), (RECEIVER, "10.78.1.2/30")):
-            must("ip", "-n", namespace, "address", "add", address, "dev", "wire")
-            must("ip", "-n", namespace, "link", "set", "wire", "gso_max_segs", "1", "up")
-            must(*inside(namespace, "ethtool", "-K", "wire", "gro", "off", "tso", "off", "gso", "off"))
-        must("ip", "-n", RECEIVER, "route", "replace", "10.78.1.0/30", "dev", "wire", "quickack", "1")
-        must("tc", "-n", SENDER, "qdisc", "add", "dev", "wire", "root", "tbf", "rate", "800mbit", "burst", "64kb", "limit", "600kb")
-        self.server = subprocess.Popen(inside(RECEIVER, "iperf3", "-s"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.5)
-        return self
-
-    def __exit__(self, *_):
-        self.server.terminate()
-        self.server.wait()
-        for namespace in (SENDER, RECEIVER):
-            subprocess.run(["ip", "netns", "delete", namespace])
+@contextlib.contextmanager
+def counting():
+    """The kernel keeps run times of eBPF programs within the block."""
+    before = STATS.read_text()
+    STATS.write_text("1")
+    try:
+        yield
+    finally:
+        STATS.write_text(before)
 
 
 def acks():
     """Segments that came in at the sender."""
-    names, values = [line.split() for line in must(*inside(SENDER, "cat", "/proc/net/snmp")).splitlines() if line.startswith("Tcp:")]
+    names, values = [line.split() for line in must(*inside(SENDER[0], "cat", "/proc/net/snmp")).splitlines() if line.startswith("Tcp:")]
     return int(values[names.index("InSegs")])
 
 
@@ -83,22 +75,23 @@ def programs(control):
 
 def run(control, seconds, data):
     """One flow; ns for each ACK by either measure."""
-    flow = inside(SENDER, "iperf3", "-c", "10.78.1.2", "-C", control, "-t", str(seconds), "-J")
     acks_before, (times_before, runs_before) = acks(), programs(control)
-    text = must(*(perf_record(data) if data else []), *flow)
+    end = iperf3(SENDER[0], "-c", "10.78.1.2", "-C", control, "-t", seconds, before=perf_record(data) if data else ())
     count, (times, runs) = acks() - acks_before, programs(control)
     times, runs = times - times_before, runs - runs_before
-    sums = json.loads(text)["end"]["sum_sent"]
     samples = sampled(data, OURS if runs else KERNELS) if data else None
+    each = {name: times[name] / number for name, number in runs.items()}
     return {
         "control": control,
         "acks": count,
         "perf_ns": samples / SAMPLES_PER_S * 1e9 / count if data else None,
         "stats_ns": sum(times.values()) / runs["pkts_acked"] if runs else None,
-        "stats_each_ns": {name: times[name] / number for name, number in runs.items()},
+        "cong_avoid_ns": each.get("cong_avoid"),
+        "pkts_acked_ns": each.get("pkts_acked"),
+        "stats_each_ns": each,
         "samples": samples,
-        "mbit_s": sums["bits_per_second"] / 1e6,
-        "retransmits": sums["retransmits"],
+        "mbit_s": end["sum_sent"]["bits_per_second"] / 1e6,
+        "retransmits": end["sum_sent"]["retransmits"],
     }
 
 
@@ -112,86 +105,40 @@ def sampled(data, functions):
     return sum(1 for line in lines if functions.match(line.strip()))
 
 
-def compile_cubic_by_call(out):
-    headers = max((ROOT / "target").glob("*/build/bpf-*/out/include"), key=os.path.getmtime)
-    architecture = {"aarch64": "arm64", "x86_64": "x86"}.get(platform.machine(), platform.machine())
-    must("clang", "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", f"-D__TARGET_ARCH_{architecture}", "-I", str(headers),
-         "-I", str(ROOT / "crates/congestion/src/bpf"), str(HERE / "cubic_by_call.bpf.c"), "-o", str(out))
-
-
 @contextlib.contextmanager
-def loaded(control, work):
-    """In the kernel for the block."""
-    if control in AVAILABLE.read_text().split():
+def by_call(work):
+    """The kernel has a cubic that is called by programs within the block."""
+    headers = max((ROOT / "target").glob("*/build/*bpf-*/out/include"), key=os.path.getmtime, default=None)
+    if headers is None:
+        raise Failed("no libbpf headers: build the tree")
+    architecture = {"aarch64": "arm64", "x86_64": "x86"}.get(platform.machine(), platform.machine())
+    must("clang", "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", f"-D__TARGET_ARCH_{architecture}", "-I", headers,
+         "-I", ROOT / "crates/congestion/src/bpf", pathlib.Path(__file__).with_name("cubic_by_call.bpf.c"), "-o", work / "by_call.o")
+    must("bpftool", "struct_ops", "register", work / "by_call.o")
+    try:
         yield
-    elif control == "cubic_by_call":
-        compile_cubic_by_call(work / "cubic_by_call.o")
-        must("bpftool", "struct_ops", "register", str(work / "cubic_by_call.o"))
-        try:
-            yield
-        finally:
-            must("bpftool", "struct_ops", "unregister", "name", control)
-    else:
-        must(str(LONGHAUL), "cc", "load", control)
-        try:
-            yield
-        finally:
-            must(str(LONGHAUL), "cc", "unload", control)
-
-
-def measure(controls, rounds, seconds, work, with_perf):
-    runs, data = [], work / "perf.data" if with_perf else None
-    with Testbed():
-        for _ in range(rounds):
-            for control in controls:
-                with loaded(control, work):
-                    runs.append(run(control, seconds, data))
-    return runs
-
-
-def table(runs):
-    yield "| control | ns an ACK (stats) | cong_avoid | pkts_acked | ns an ACK (perf) | ACKs | Mbit/s |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
-    for control in dict.fromkeys(run["control"] for run in runs):
-        own = [run for run in runs if run["control"] == control]
-        each = lambda name: spread([run["stats_each_ns"].get(name) for run in own])
-        whole = lambda name: spread([run[name] for run in own])
-        yield f"| {control} | {whole('stats_ns')} | {each('cong_avoid')} | {each('pkts_acked')} | {whole('perf_ns')} | {whole('acks')} | {whole('mbit_s')} |"
-
-
-def spread(values):
-    """Median, and least to most."""
-    if None in values:
-        return "-"
-    return f"{statistics.median(values):.0f} ({min(values):.0f}–{max(values):.0f})"
+    finally:
+        must("bpftool", "struct_ops", "unregister", "name", BY_CALL)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, rounds=3)
     parser.add_argument("controls", nargs="*", metavar="CONTROL", default=CONTROLS)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--perf", action="store_true")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "cc")
-    told = parser.parse_args()
-    told.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is put back
-    before = STATS.read_text()
-    STATS.write_text("1")
-    try:
-        with tempfile.TemporaryDirectory() as work:
-            runs = measure(told.controls, told.rounds, told.seconds, pathlib.Path(work), told.perf)
-    finally:
-        STATS.write_text(before)
-    machine = {"kernel": platform.release(), "cpu": cpu(), "cpus": os.cpu_count(), "load": os.getloadavg()}
-    (told.out / "raw.json").write_text(json.dumps({"machine": machine, "runs": runs}, indent=1) + "\n")
-    print("\n".join(table(runs)))
-
-
-def cpu():
-    names = [line.split(": ")[1] for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    args = told(parser, needs=["iperf3", "ethtool", "bpftool", *["perf"] * parser.parse_args().perf], seconds=1)
+    apart()
+    results = Results(args, ["iperf3", "bpftool", "clang", "perf"])
+    with tempfile.TemporaryDirectory() as work, counting(), testbed():
+        work = pathlib.Path(work)
+        for control in args.controls * args.rounds:
+            with results.trying(control, peer=control == BY_CALL), \
+                    by_call(work) if control == BY_CALL else loaded(args.longhaul, control):
+                results.add(run(control, args.seconds, work / "perf.data" if args.perf else None))
+    shown = ["stats_ns", "cong_avoid_ns", "pkts_acked_ns", "perf_ns", "acks", "mbit_s"]
+    return results.close(table(["control", "ns an ACK (stats)", "cong_avoid", "pkts_acked", "ns an ACK (perf)", "ACKs", "Mbit/s"],
+                               ((control, *(spread(own, key) for key in shown)) for (control,), own in by(results.rows, "control"))))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

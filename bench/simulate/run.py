@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """This machine's kernel beside `longhaul cc simulate`, on the same path with the same losses.
 
-    bench/simulate/run.py [--seconds 20] [--only reno-40ms-losses,...] [--out DIR]
+    bench/simulate/run.py [--seconds 20] [--mbit 1000] [--only reno-40ms-losses,...]
     bench/simulate/run.py --seconds 120 --only paper      each control alone on 1 Gbit/s x 180 ms
     bench/simulate/run.py --seconds 60 --mbit 300 --only ack_shift   BIC's n = 1...6 at 200 ms, an ACK a packet
 
@@ -12,18 +12,20 @@ TCP_INFO read every 5 ms, then the same path simulated. Controls of longhaul's a
 KIND is where the losses come from: `losses` by number, `overflow` of the queue alone, `each` the
 same with an ACK for each packet. Prints for each case the window after each loss and the goodput
 of each second as ratios (simulated / measured), then a table: seconds to 90 % of what the link carries
-of payload, utilisation of the whole run, best second, median second of the run's latter half. Writes
-DIR/raw.json. Needs root; builds nothing: run `cargo build --release` before.
+of payload, utilisation of the whole run, best second, median second of the run's latter half. Needs root.
 """
-import argparse, contextlib, json, os, pathlib, platform, signal, socket, statistics, struct, subprocess, sys
-import threading, time
+import argparse, contextlib, json, os, pathlib, socket, statistics, struct, sys, threading, time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-LONGHAUL = TARGET / "longhaul"
-TAG = f"simulate{os.getpid()}"
-NEAR, FAR = f"{TAG}c", f"{TAG}s"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from namespaces import Program, ack_each, apart, hosts, inside, link, loaded, must
+from results import PAYLOAD, Results, names, options, table, told
+
+NEAR, FAR = ("near", "10.78.0.1/30"), ("far", "10.78.0.2/30")
 HOST, PORT = "10.78.0.2", 7100
+SYSCTLS = [f"net.ipv4.{one}" for one in ("tcp_rmem=4096 8388608 536870912", "tcp_wmem=4096 4194304 536870912", "tcp_no_metrics_save=1")]
+# A stalled end is not what is to be measured.
+BEFORE_OTHERS = ["nice", "-n", "-15"]
 # The handshake is two segments of the sender's direction, which the simulation does not send there.
 HANDSHAKE = 2
 # The first ends slow start before the queue is full.
@@ -31,8 +33,6 @@ LOSSES = [3_000, 150_000, 400_000, 650_000, 900_000, 1_150_000]
 SO_MAX_PACING_RATE = 47
 # Bytes/s: no limit here, but it makes the kernel pace at 200 % of cwnd/RTT, and at 120 % after slow start.
 PACING_CEILING = 1_000_000_000
-# TCP's payload of a packet of 1500 B with timestamps.
-PAYLOAD = 1448 / 1500
 ALL = ("reno", "cubic", "lh_hstcp", "lh_scalable", "lh_htcp", "lh_bic", "lh_bic_linux", "lh_fast", "lh_trc")
 SETS = {
     "kernel": [f"{cc}-{rtt}ms-{kind}" for cc in ("reno", "cubic") for rtt in (40, 100)
@@ -58,60 +58,20 @@ class Case:
         self.control, _, pace = self.control.partition("+")
         self.cc, self.paced = self.control.split(":")[0], pace == "pace"
 
-    @contextlib.contextmanager
-    def loaded(self):
-        """Its control in the kernel for the block."""
-        if not self.cc.startswith("lh_"):
-            yield
-            return
-        parameters = self.control.partition(":")[2]
-        flags = [word for one in parameters.split(",") if one for word in ("--param", one)]
-        subprocess.run([LONGHAUL, "cc", "load", self.cc, *flags], check=True, stdout=subprocess.DEVNULL)
-        try:
-            yield
-        finally:
-            subprocess.run([LONGHAUL, "cc", "unload", self.cc], check=True, stdout=subprocess.DEVNULL)
+        self.parameters = [one for one in self.control.partition(":")[2].split(",") if one]
 
 
-def in_ns(ns, command):
-    # Before others: a stalled end is not what is to be measured.
-    return ["nice", "-n", "-15", "ip", "netns", "exec", ns, *map(str, command)]
-
-
-class Testbed:
-    """Two namespaces and a link; gone after the block, whatever happens in it."""
-
-    def __init__(self, case):
-        self.case = case
-        self.shape = ["--rate", case.rate, "--delay", f"{case.rtt / 2}ms", "--forward", "queue=1bdp"]
-        if case.losses:
-            self.shape += ["--forward", "loss=at:" + ",".join(map(str, case.losses))]
+@contextlib.contextmanager
+def testbed(case, longhaul):
+    shape = ["--rate", case.rate, "--delay", f"{case.rtt / 2}ms", "--forward", "queue=1bdp"]
+    if case.losses:
+        shape += ["--forward", "loss=at:" + ",".join(map(str, case.losses))]
+    if case.each:
+        shape += ["--delivery", "exact"]
+    with hosts(NEAR[0], FAR[0], sysctls=SYSCTLS), link(longhaul, NEAR, FAR, "--realtime", *shape):
         if case.each:
-            self.shape += ["--delivery", "exact"]
-
-    def __enter__(self):
-        for ns in (NEAR, FAR):
-            subprocess.run(["ip", "netns", "add", ns], check=True)
-            for setting in ("tcp_rmem=4096 8388608 536870912", "tcp_wmem=4096 4194304 536870912",
-                            "tcp_no_metrics_save=1"):
-                subprocess.run(in_ns(ns, ["sysctl", "-qw", f"net.ipv4.{setting}"]), check=True)
-        self.link = subprocess.Popen(
-            [LONGHAUL, "link", "--name", TAG, "--realtime", "--left", f"{NEAR}:wan0:10.78.0.1/30",
-             "--right", f"{FAR}:wan0:{HOST}/30", *self.shape],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        for line in self.link.stderr:
-            if line.strip() == "ready":
-                if self.case.each:
-                    route = ["ip", "route", "replace", "10.78.0.0/30", "dev", "wan0", "quickack", "1"]
-                    subprocess.run(in_ns(FAR, route), check=True)
-                return self
-        raise SystemExit("bench/simulate: the link did not start")
-
-    def __exit__(self, *_):
-        self.link.send_signal(signal.SIGTERM)
-        self.link.wait(10)
-        for ns in (NEAR, FAR):
-            subprocess.run(["ip", "netns", "del", ns], check=False)
+            ack_each(FAR[0], "10.78.0.0/30")
+        yield
 
 
 def sink():
@@ -159,15 +119,12 @@ def source(cc, paced, seconds):
 FIELDS = ("at", "state", "cwnd", "ssthresh", "rtt_us", "retransmits", "acked")
 
 
-def measure(case, seconds):
-    with case.loaded(), Testbed(case):
-        far = subprocess.Popen(in_ns(FAR, [sys.executable, __file__, "--sink"]),
-                               stdout=subprocess.PIPE, text=True)
-        far.stdout.readline()
-        near = subprocess.run(in_ns(NEAR, [sys.executable, __file__, "--source", case.cc, int(case.paced), seconds]),
-                              stdout=subprocess.PIPE, text=True, check=True, timeout=seconds + 60)
-        far.wait(10)
-    return [dict(zip(FIELDS, sample)) for sample in json.loads(near.stdout)]
+def measure(case, args):
+    far = inside(FAR[0], sys.executable, __file__, "--sink")
+    near = inside(NEAR[0], sys.executable, __file__, "--source", case.cc, int(case.paced), args.seconds)
+    with loaded(args.longhaul, case.cc, *case.parameters), testbed(case, args.longhaul), Program(None, *BEFORE_OTHERS, *far, ready="ready"):
+        samples = json.loads(must(*BEFORE_OTHERS, *near, timeout=args.seconds + 60))
+    return [dict(zip(FIELDS, sample)) for sample in samples]
 
 
 def measured_backoffs(samples):
@@ -188,18 +145,17 @@ def measured_goodput(samples, seconds):
     return [(after - before) * 8 for before, after in zip(marks, marks[1:])]
 
 
-def simulate(case, seconds):
+def simulate(case, args):
     loss = [n - HANDSHAKE for n in case.losses]
-    command = [LONGHAUL, "cc", "simulate", "--cc", case.control, "--rate", case.rate, "--rtt", f"{case.rtt}ms",
-               "--queue", "1bdp", "--duration", f"{seconds}s", "--json"]
+    command = [args.longhaul, "cc", "simulate", "--cc", case.control, "--rate", case.rate, "--rtt", f"{case.rtt}ms",
+               "--queue", "1bdp", "--duration", f"{args.seconds}s", "--json"]
     if case.each:
         command += ["--ack-ratio", "1", "--gro", "0ms"]
     if case.paced:
         command += ["--pace"]
     if loss:
         command += ["--loss", "at:" + ",".join(map(str, loss))]
-    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    records = [json.loads(line) for line in lines.splitlines()]
+    records = [json.loads(line) for line in must(*command).splitlines()]
     flows = [r for r in records if r["record"] == "flow"]
     backoffs = [{"at": r["at_s"], "ssthresh": r["ssthresh_packets"]}
                 for r in records if r["record"] == "backoff"]
@@ -214,10 +170,10 @@ def course(case, rates):
             "stable": statistics.median(shares[len(shares) // 2:])}
 
 
-def compare(case, seconds):
-    samples = measure(case, seconds)
-    real, real_rate = measured_backoffs(samples), measured_goodput(samples, seconds)
-    model, model_rate, summary = simulate(case, seconds)
+def compare(case, args):
+    samples = measure(case, args)
+    real, real_rate = measured_backoffs(samples), measured_goodput(samples, args.seconds)
+    model, model_rate, summary = simulate(case, args)
     print(f"\n{case.name}: {len(real)} backoffs measured, {len(model)} simulated")
     for a, b in zip(real, model):
         print(f"  {a['at']:7.2f} s  window {a['ssthresh']:6}   {b['at']:7.2f} s  window {b['ssthresh']:6}   "
@@ -231,46 +187,40 @@ def compare(case, seconds):
     print(f"  whole run {total:.3f}; seconds {min(rates):.3f} to {max(rates):.3f}, "
           f"median {statistics.median(rates):.3f}, {within:.0%} within a tenth"
           + (f"; windows {min(windows):.3f} to {max(windows):.3f}" if windows else ""), flush=True)
-    return {"case": case.name, "rate": case.rate, "load": os.getloadavg()[0], "ratio": total, "within_a_tenth": within,
+    return {"case": case.name, "rate": case.rate, "ratio": total, "within_a_tenth": within,
             "measured": {**course(case, real_rate), "backoffs": real, "goodput_bps": real_rate, "samples": samples},
             "simulated": {**course(case, model_rate), "backoffs": model, "goodput_bps": model_rate, "summary": summary}}
 
 
-def table(cases):
-    yield ("\n| case | to 90 %, s | utilisation | best second | latter half | backoffs | goodput, simulated / measured "
-           "| seconds within a tenth | load |")
-    yield "|---|---|---|---|---|---|---|---|---|"
+def lines(cases):
     for case in cases:
         real, model = case["measured"], case["simulated"]
         both = lambda key: f"{real[key]:.3f} ({model[key]:.3f})"
-        yield (f"| {case['case']} | {real['to_90_s']} ({model['to_90_s']}) | {both('utilisation')} | {both('peak')} "
-               f"| {both('stable')} | {len(real['backoffs'])} ({len(model['backoffs'])}) | {case['ratio']:.3f} "
-               f"| {case['within_a_tenth']:.0%} | {case['load']:.1f} |")
+        yield (case["case"], f"{real['to_90_s']} ({model['to_90_s']})", both("utilisation"), both("peak"), both("stable"),
+               f"{len(real['backoffs'])} ({len(model['backoffs'])})", f"{case['ratio']:.3f}", f"{case['within_a_tenth']:.0%}", f"{case['load']:.1f}")
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__,
-                                        formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--seconds", type=int, default=20)
-    arguments.add_argument("--mbit", type=int, default=1000, help="the link's rate")
-    arguments.add_argument("--only", default="kernel", help=f"cases, or a set of them: {', '.join(SETS)}")
-    arguments.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "simulate")
-    arguments.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
-    arguments.add_argument("--source", nargs=3, help=argparse.SUPPRESS)
-    chosen = arguments.parse_args()
-    if chosen.sink:
+    parser = options(__doc__, rounds=1)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--mbit", type=int, default=1000, help="the link's rate")
+    parser.add_argument("--only", type=names, default=["kernel"], help=f"cases, or a set of them: {', '.join(SETS)}")
+    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--source", nargs=3, help=argparse.SUPPRESS)
+    args = told(parser, seconds=4, only=["reno-40ms-losses", "cubic-40ms-overflow", "lh_bic:ack_shift=3-40ms-each"])
+    if args.sink:
         return sink()
-    if chosen.source:
-        cc, paced, seconds = chosen.source
+    if args.source:
+        cc, paced, seconds = args.source
         return source(cc, paced == "1", float(seconds))
-    names = [name for word in chosen.only.split(",") for name in SETS.get(word, [word])]
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    host, cases = {"kernel": platform.release(), "cpus": os.cpu_count()}, []
-    for name in names:
-        cases.append(compare(Case(name, chosen.mbit), chosen.seconds))
-        (chosen.out / "raw.json").write_text(json.dumps({"host": host, "cases": cases}))
-    print("\n".join(table(cases)))
+    apart()
+    results = Results(args)
+    for name in [name for word in args.only for name in SETS.get(word, [word])] * args.rounds:
+        with results.trying(name):
+            results.add(compare(Case(name, args.mbit), args))
+    return results.close(table(["case", "to 90 %, s", "utilisation", "best second", "latter half", "backoffs", "goodput, simulated / measured",
+                                "seconds within a tenth", "load"], lines(results.rows)))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

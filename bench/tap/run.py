@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How fast captures are analysed, beside tcptrace and tshark.
 
-    bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1] [--out DIR]
+    bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1]
 
   bulk  one connection, recorded from iperf3 over `longhaul link` and continued: its packets again with
         later times and further sequence numbers
@@ -10,57 +10,31 @@
 
 Frames are Ethernet, cut to 96 bytes. In turns: longhaul with 1 and 2 threads (result.json, report and
 courses), with 2 threads and every bin of 1 ms and 1 s as Parquet, tcptrace (-l: counts; -lr: round trips
-too), a plain read of the file, and tshark (two series of 1 ms). Prints packets a second, CPU seconds and
-peak memory, medians of the rounds with least and most; DIR/raw.json has all of it. Needs root, tcpdump,
-iperf3, tcptrace, tshark and a release build.
+too), a plain read of the file, and tshark (two series of 1 ms). Packets a second, CPU seconds and peak
+memory, medians of the rounds with least and most. Needs root, tcpdump and iperf3.
 """
-import argparse, contextlib, json, multiprocessing, os, pathlib, platform, shutil, signal, statistics, struct, subprocess, sys, time
+import multiprocessing, pathlib, shutil, signal, struct, sys, time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-LONGHAUL = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "longhaul"
-TAG = f"benchtap{os.getpid()}"
-LEFT, RIGHT = f"{TAG}l", f"{TAG}r"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from namespaces import Program, apart, hosts, iperf3, link
+from results import Results, by, names, options, spread, table, told
+
+LEFT, RIGHT = ("left", "10.80.1.1/30"), ("right", "10.80.1.2/30")
 ETHERNET = bytes(12) + b"\x08\x00"
 SNAPLEN = 96
 FIN_SYN_RST = 7
 
 
-def in_ns(ns, *command):
-    return ["ip", "netns", "exec", ns, *map(str, command)]
-
-
-@contextlib.contextmanager
-def running(command, ready, **where):
-    """A program that is up when it has said `ready` on stderr or stdout."""
-    program = subprocess.Popen(list(map(str, command)), text=True, **where)
-    out = program.stderr or program.stdout
-    while ready not in (line := out.readline()):
-        assert line, f"{command} ended"
-    try:
-        yield
-    finally:
-        program.send_signal(signal.SIGINT)
-        program.wait()
-
-
-def record(path):
+def record(longhaul, path):
     """A transfer of iperf3 at 1 Gbit/s and 20 ms with a little loss, segment by segment."""
-    for ns in (LEFT, RIGHT):
-        subprocess.run(["ip", "netns", "add", ns], check=True)
-    try:
-        link = [LONGHAUL, "link", "--name", TAG, "--left", f"{LEFT}:wan0:10.80.1.1/30", "--no-offload",
-                "--right", f"{RIGHT}:wan0:10.80.1.2/30", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"]
-        tcpdump = in_ns(LEFT, "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp")
-        with running(link, "ready", stderr=subprocess.PIPE), \
-                running(tcpdump, "listening on", stderr=subprocess.PIPE), \
-                running(in_ns(RIGHT, "iperf3", "-s", "--forceflush"), "listening", stdout=subprocess.PIPE,
-                        stderr=subprocess.DEVNULL):
-            subprocess.run(in_ns(LEFT, "iperf3", "-c", "10.80.1.2", "-n", "100M"), check=True,
-                           stdout=subprocess.DEVNULL)
-            time.sleep(1)
-    finally:
-        for ns in (LEFT, RIGHT):
-            subprocess.run(["ip", "netns", "delete", ns], check=True)
+    with hosts(LEFT[0], RIGHT[0]), \
+            link(longhaul, LEFT, RIGHT, "--no-offload", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"), \
+            Program(LEFT[0], "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp",
+                    ready="listening on", stop=signal.SIGINT), \
+            Program(RIGHT[0], "iperf3", "-s", ready=5201):
+        iperf3(LEFT[0], "-c", "10.80.1.2", "-n", "100M")
+        time.sleep(1)
 
 
 def packets(path):
@@ -86,7 +60,7 @@ def payload(ip):
     return struct.unpack_from(">H", ip, 2)[0] - 20 - (ip[32] >> 4) * 4
 
 
-def options(ip):
+def marked(ip):
     """Offsets of the times and of the SACK edges."""
     at, end = 40, 20 + (ip[32] >> 4) * 4
     while at + 1 < min(end, len(ip)) and ip[at]:
@@ -127,7 +101,7 @@ def continued(flow, wanted, path):
     for packet in begin:
         out.write(*packet)
     length = body[-1][0] - begin[-1][0] + 1000
-    places = [list(options(ip)) for _, _, ip in body]
+    places = [list(marked(ip)) for _, _, ip in body]
     turn = 0
     while out.count < wanted:
         for (ns, wire, ip), marks in zip(body, places):
@@ -171,26 +145,26 @@ def repeated(flow, wanted, path, each=1500, at_once=200):
 
 def make(args):
     recorded = args.out / "recorded.pcap"
-    record(recorded)
+    record(args.longhaul, recorded)
     flow = largest_flow(recorded)
-    for name in args.only.split(","):
+    for name in args.only:
         {"bulk": continued, "many": repeated}[name](flow, args.packets, args.out / f"{name}.pcap")
 
 
 def timed(command, out):
-    """Seconds, CPU seconds, peak memory in MB (this script's own, some 12 MB, is the least there is)."""
+    """Seconds, CPU seconds, peak memory in MB (this script's own, some 17 MB, is the least there is)."""
     shutil.rmtree(out, ignore_errors=True)
     began = time.monotonic()
-    program = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    said = program.stderr.read()
-    _, status, used = os.wait4(program.pid, 0)
-    seconds = time.monotonic() - began
-    assert status == 0, f"{command}: {said.decode()}"
-    return {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "mb": used.ru_maxrss / 1024}
+    with Program(None, *command) as program:
+        program.ended()
+        seconds = time.monotonic() - began
+        program.output()
+        return {"seconds": seconds, "cpu_s": program.cpu_s, "mb": program.peak_mb}
 
 
-def programs(file, out):
-    analyze = [LONGHAUL, "tap", "analyze", file, "-o", out]
+def commands(args, file, out):
+    """By who it is: the command, and the program that must be there."""
+    analyze = [args.longhaul, "tap", "analyze", file, "-o", out]
     series = ["tshark", "-r", file, "-q", "-z", "io,stat,0.001,SUM(tcp.len)tcp.len,COUNT(tcp.ack)tcp.ack"]
     return {
         "plain read": ["dd", f"if={file}", "of=/dev/null", "bs=256k"],
@@ -203,49 +177,36 @@ def programs(file, out):
     }
 
 
-def spread(values, unit=""):
-    return f"{statistics.median(values):.3g}{unit} ({min(values):.3g}–{max(values):.3g})"
-
-
-def measure(name, file, count, args, out):
-    rounds = {}
-    commands = programs(file, out / "analysis")
-    for turn in range(args.rounds):
-        for who, command in commands.items():
-            if who.startswith("tshark") and turn >= args.tshark_rounds:
-                continue
-            rounds.setdefault(who, []).append(timed(command, out / "analysis"))
-    print(f"\n{name}: {count} packets, {file.stat().st_size / 1e6:.0f} MB")
-    for who, runs in rounds.items():
-        of = lambda key: [run[key] for run in runs]
-        rate = [count / seconds / 1e6 for seconds in of("seconds")]
-        print(f"  {who:32} {spread(rate)} M packets/s   CPU {spread(of('cpu'), ' s')}   {spread(of('mb'), ' MB')}",
-              flush=True)
-    return rounds
-
-
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--only", default="bulk,many")
-    options.add_argument("--packets", type=int, default=3_000_000)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--tshark-rounds", type=int, default=1)
-    options.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "tap")
-    args = options.parse_args()
-    missing = [tool for tool in ("tcpdump", "iperf3", "tcptrace", "tshark") if not shutil.which(tool)]
-    if missing or not LONGHAUL.exists():
-        sys.exit(f"missing: {missing or LONGHAUL}")
-    args.out.mkdir(parents=True, exist_ok=True)
+    parser = options(__doc__)
+    parser.add_argument("--only", type=names, default=["bulk", "many"], metavar="KIND,...")
+    parser.add_argument("--packets", type=int, default=3_000_000)
+    parser.add_argument("--tshark-rounds", type=int, default=1)
+    args = told(parser, needs=["tcpdump", "iperf3"], packets=100_000)
+    apart()
+    results = Results(args, ["tcpdump", "iperf3", "tcptrace", "tshark"], packets=args.packets)
     # In a process of its own: a program's peak memory counts from that of whoever starts it.
     maker = multiprocessing.Process(target=make, args=(args,))
     maker.start()
     maker.join()
-    assert maker.exitcode == 0
-    raw = {"machine": platform.uname()._asdict(), "cpus": os.cpu_count(), "packets": args.packets}
-    for name in args.only.split(","):
-        raw[name] = measure(name, args.out / f"{name}.pcap", args.packets, args, args.out)
-    (args.out / "raw.json").write_text(json.dumps(raw, indent=1))
+    if maker.exitcode:
+        results.fail("captures", "none were made")
+        return results.close([])
+    contenders = commands(args, None, None)
+    present = results.present({who: str(words[0]) for who, words in contenders.items()})
+    for name in args.only:
+        file, out = args.out / f"{name}.pcap", args.out / "analysis"
+        for turn in range(args.rounds):
+            for who in present:
+                if who.startswith("tshark") and turn >= args.tshark_rounds:
+                    continue
+                with results.trying(f"{name}, {who}", peer="longhaul" not in who):
+                    run = timed(commands(args, file, out)[who], out)
+                    results.add({"kind": name, "who": who, **run, "million_packets_s": args.packets / run["seconds"] / 1e6})
+    return results.close(table(["", "", "M packets/s", "CPU s", "peak MB"],
+                               ((*key, *(spread(own, figure, ".3g") for figure in ("million_packets_s", "cpu_s", "mb")))
+                                for key, own in by(results.rows, "kind", "who"))))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
