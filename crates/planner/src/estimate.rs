@@ -134,3 +134,8 @@ fn limit(goodput_bps: f64, path: &Path) -> Limit {
         Limit::Rate
     }
 }
+
+/// A rate for people.
+pub(crate) fn rate(bps: f64) -> String {
+    longhaul_units::BitRate::measured(bps as u64)
+}

@@ -74,17 +74,3 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Check(args) => check::run(args),
     }
 }
-
-/// A rate for people.
-fn rate(bps: f64) -> String {
-    longhaul_units::BitRate::measured(bps as u64)
-}
-
-/// Writes to standard output; nobody reading it is no error.
-fn say(text: &str) -> Result<()> {
-    use std::io::{ErrorKind, Write, stdout};
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        outcome => Ok(outcome?),
-    }
-}

@@ -5,7 +5,7 @@ mod forecast;
 mod report;
 
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
+use longhaul_command::{exit::Refusal, say};
 use longhaul_lab::paths;
 use longhaul_results::result::{LabResult, LinkAccount};
 use report::{Checked, LateLink, Row};
@@ -44,10 +44,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
         checked.rows.extend(check(&result, args)?);
         checked.links.extend(late_links(&result));
     }
-    super::say(&match args.json {
-        true => format!("{}\n", report::json(&checked)),
-        false => report::text(&checked),
-    })
+    match args.json {
+        true => say!("{}", report::json(&checked)),
+        false => say!("{}", report::text(&checked)),
+    }
+    Ok(())
 }
 
 /// How late an emulator may be that counts as exact.

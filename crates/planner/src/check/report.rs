@@ -2,7 +2,7 @@
 //! Prints each cell's error, and how many are within what is promised.
 
 use super::{
-    super::{estimate::By, rate},
+    super::estimate::{By, rate},
     forecast::Forecast,
 };
 use longhaul_report::columns::aligned;

@@ -11,6 +11,7 @@ pub(super) use config::{controls, loss, round_trip};
 use super::estimate::estimate;
 use anyhow::Result;
 use config::Config;
+use longhaul_command::say;
 use report::Row;
 
 /// Runs the command.
@@ -21,8 +22,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let found = estimate(control, &config.path, config.method, config.span)?;
         rows.push(Row::new(control, found, &config));
     }
-    super::say(&match args.json {
-        true => format!("{}\n", report::json(&config, &rows)),
-        false => report::text(&config, &rows),
-    })
+    match args.json {
+        true => say!("{}", report::json(&config, &rows)),
+        false => say!("{}", report::text(&config, &rows)),
+    }
+    Ok(())
 }

@@ -2,10 +2,7 @@
 //! Prints predictions: a table and the formulas in it, or JSON.
 
 use super::{
-    super::{
-        estimate::{By, Estimate},
-        rate,
-    },
+    super::estimate::{By, Estimate, rate},
     config::Config,
 };
 use longhaul_report::columns::aligned;

@@ -18,27 +18,28 @@ pub(super) use args::Args;
 
 use anyhow::Result;
 use args::Config;
+use longhaul_command::say;
 use report::Measured;
 use target::Target;
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
     if let Some(address) = args.serve {
-        return serve::run(address, args.limit, args.span, &mut |text| super::say(text));
+        return serve::run(address, args.limit, args.span, &mut |text| say!("{text}"));
     }
     let config = args.config()?;
     let mut all = Vec::with_capacity(config.targets.len());
     for target in &config.targets {
         let found = measure(target, &config)?;
         if !args.json {
-            super::say(&report::text(&config.here, &found))?;
+            say!("{}", report::text(&config.here, &found));
         }
         all.push(found);
     }
-    match args.json {
-        true => super::say(&format!("{}\n", report::json(&config, &all)?)),
-        false => Ok(()),
+    if args.json {
+        say!("{}", report::json(&config, &all)?);
     }
+    Ok(())
 }
 
 fn measure(target: &Target, config: &Config) -> Result<Measured> {

@@ -2,7 +2,7 @@
 //! Prints what was measured: lines for people, or the file that `plan split` reads.
 
 use super::{
-    super::{rate, split::sites},
+    super::{estimate::rate, split::sites},
     args::Config,
     capacity::Capacity,
     rounds::Rounds,

@@ -17,20 +17,21 @@ pub(super) fn run(
     address: SocketAddr,
     limit: BitRate,
     span: Option<Time>,
-    say: &mut dyn FnMut(&str) -> Result<()>,
+    say: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let exchange = Exchange::responder(address)
         .with_context(|| format!("cannot answer probes at {address}"))?;
     let mut responder = Responder::new(limit)?;
-    say(&format!("answering probes at {}\n", exchange.address()?))?;
+    say(&format!("answering probes at {}", exchange.address()?));
     let end = span.map(|span| clock::now() + span);
     while end.is_none_or(|end| clock::now() < end) {
         responder.next(&exchange)?;
     }
     say(&format!(
-        "answered {}, left out {} beyond {limit}, ignored {}\n",
+        "answered {}, left out {} beyond {limit}, ignored {}",
         responder.answered, responder.limited, responder.ignored
-    ))
+    ));
+    Ok(())
 }
 
 struct Responder {

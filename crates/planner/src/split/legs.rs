@@ -12,7 +12,7 @@ use super::{
 use anyhow::Result;
 use longhaul_tcpsim::formulas::{
     Control, Path,
-    chain::{Leg, Network},
+    chain::{Chain, Leg, Network},
     streams::{self, Streams},
 };
 use longhaul_units::Bytes;
@@ -126,4 +126,13 @@ fn method_of(control: Control, method: Method) -> Method {
         true => method,
         false => Method::Formula,
     }
+}
+
+/// What was found.
+pub(super) struct Plan<'a> {
+    pub(super) sites: &'a Sites,
+    pub(super) legs: &'a Legs,
+    /// For 0, 1, … relays at most.
+    pub(super) by_relays: Vec<Option<Chain>>,
+    pub(super) best: Chain,
 }

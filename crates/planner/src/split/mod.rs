@@ -9,9 +9,9 @@ pub(super) mod sites;
 pub(super) use args::Args;
 
 use anyhow::Result;
-use legs::Legs;
-use longhaul_command::exit::Refusal;
-use longhaul_tcpsim::formulas::chain::{self, Chain};
+use legs::{Legs, Plan};
+use longhaul_command::{exit::Refusal, say};
+use longhaul_tcpsim::formulas::chain;
 use sites::Sites;
 
 /// Runs the command.
@@ -39,19 +39,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
         by_relays,
         best,
     };
-    super::say(&match args.json {
-        true => format!("{}\n", report::json(&plan, &config)),
-        false => report::text(&plan, &config),
-    })
-}
-
-/// What was found.
-struct Plan<'a> {
-    sites: &'a Sites,
-    legs: &'a Legs,
-    /// For 0, 1, … relays at most.
-    by_relays: Vec<Option<Chain>>,
-    best: Chain,
+    match args.json {
+        true => say!("{}", report::json(&plan, &config)),
+        false => say!("{}", report::text(&plan, &config)),
+    }
+    Ok(())
 }
 
 fn site(sites: &Sites, flag: &str, name: &str) -> Result<usize> {

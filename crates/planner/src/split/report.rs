@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prints a plan of relays: a table for each number of relays, the best chain leg by leg, memory.
 
-use super::{super::rate, Plan, args::Config, legs::Suited};
+use super::{
+    super::estimate::rate,
+    args::Config,
+    legs::{Plan, Suited},
+};
 use longhaul_report::columns::aligned;
 use longhaul_tcpsim::formulas::{
     Formula,
