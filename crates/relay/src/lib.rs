@@ -20,31 +20,26 @@
 
 mod admission;
 mod args;
-mod certificates;
 mod check;
 mod config;
 mod doors;
 mod faults;
-mod ftp;
 pub(crate) mod intercept;
 mod leg;
 mod listener;
 mod peers;
+mod process;
 mod records;
 mod relay;
 mod route;
-mod run;
 mod session;
 mod stripe;
-mod supervisor;
-mod survey;
 mod transfer;
-mod workers;
 
 pub use args::Args;
-pub use run::run;
+pub use process::run::run;
 
-use crate::{certificates::authority, config::settings::Transport};
+use crate::config::{certificates::authority, settings::Transport};
 use clap::{Args as _, FromArgMatches as _};
 use longhaul_command::exit::{self, Refusal};
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory budget: what all legs hold in socket buffers and pipes is added up now and then, and
-//! while it is over the budget no new connection is accepted, and those end that [`victims`] chooses.
+//! while it is over the budget no new connection is accepted, and those end that [`super::victims`] chooses.
 
 use crate::{
     admission::victims::{Bounds, Holding},

@@ -2,10 +2,10 @@
 //! What a configuration is allowed to say and nobody can have meant: `--check-config` warns of it.
 
 use crate::{
-    certificates::validity::Purpose,
     check::{addresses, routes},
     config::{
         Config,
+        certificates::validity::Purpose,
         listener::{Kind, Listener},
         location::{Finding, Table},
         networks::Prefix,

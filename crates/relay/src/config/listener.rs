@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways in, checked.
 
-use crate::{
+use crate::config::{
     certificates::identity::Responder,
-    config::{
-        intercept::{Intercept, Target},
-        limits::{IDLE_TIMEOUT_DEFAULT, positive},
-        networks::Prefix,
-        profile::{Profile, Profiles, check_transport, profile_named},
-        settings::{KindName, ListenerSettings, SendProxy, Settings, Transport},
-        users::Users,
-    },
+    intercept::{Intercept, Target},
+    limits::{IDLE_TIMEOUT_DEFAULT, positive},
+    networks::Prefix,
+    profile::{Profile, Profiles, check_transport, profile_named},
+    settings::{KindName, ListenerSettings, SendProxy, Settings, Transport},
+    users::Users,
 };
 use longhaul_command::exit::Refusal;
 use longhaul_protocol::destination::Destination;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a relay is told to do, checked: nothing is opened before this stands.
 
+pub(crate) mod certificates;
 pub(crate) mod file;
 pub(crate) mod health;
 pub(crate) mod intercept;

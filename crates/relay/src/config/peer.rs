@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another relay that connections may leave through: what is configured, and what is known of it.
 
-use crate::{
+use crate::config::{
     certificates::identity::Initiator,
-    config::{
-        health::{Health, Report},
-        limits::positive,
-        location::{In as _, Table},
-        profile::{Profile, Profiles, check_transport, profile_named},
-        settings::{PeerSettings, RouteSettings, Settings, Transport},
-    },
+    health::{Health, Report},
+    limits::positive,
+    location::{In as _, Table},
+    profile::{Profile, Profiles, check_transport, profile_named},
+    settings::{PeerSettings, RouteSettings, Settings, Transport},
 };
 use longhaul_admin::relay_record::PeerCounts;
 use longhaul_command::{exit::Refusal, note};

@@ -9,10 +9,7 @@ pub(crate) const TEXT: &str = include_str!("../../../../dist/relay.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        certificates::authority,
-        config::{Config, settings::Settings},
-    };
+    use crate::config::{Config, certificates::authority, settings::Settings};
     use std::collections::BTreeSet;
 
     /// What a key's line says.

@@ -2,12 +2,10 @@
 //! A relay's configuration as it is written: in a TOML file, or as flags that say the same. Nothing
 //! is checked here but the form; [`super::Config`] is what stands after the check.
 
-use crate::{
+use crate::config::{
     certificates::TlsSettings,
-    config::{
-        intercept::Target,
-        networks::{Ports, Prefix, Target as RouteTarget, text},
-    },
+    intercept::Target,
+    networks::{Ports, Prefix, Target as RouteTarget, text},
 };
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_transport::port::Control;

@@ -2,7 +2,7 @@
 //! What two relays do not agree on, in words for the operator of either: the cause and the remedy.
 
 use crate::{
-    certificates::identity::{NotAllowed, listed},
+    config::certificates::identity::{NotAllowed, listed},
     faults::fault::Fault,
 };
 use longhaul_protocol::{

@@ -2,6 +2,7 @@
 //! What each kind of listener knows: how its clients say where to go, and how they are answered.
 
 pub(crate) mod convert;
+mod ftp;
 pub(crate) mod http;
 pub(crate) mod language;
 pub(crate) mod socks5;

@@ -3,8 +3,8 @@
 
 use crate::{
     admission::shortage::within,
-    certificates::identity::Initiator,
     config::{
+        certificates::identity::Initiator,
         health::jitter,
         peer::{Peer, Place},
         settings::Transport,

@@ -3,4 +3,5 @@
 
 pub(crate) mod counters;
 pub(crate) mod journal;
+pub(crate) mod survey;
 pub(crate) mod times;

@@ -10,7 +10,7 @@ use crate::{
     admission::{accounts::Accounts, budget::Budget, lookups::Lookups, memory::Memory},
     config::{Config, Current},
     doors::Doors,
-    records::journal::Journal,
+    records::{journal::Journal, survey::Survey},
     relay::{
         drain::Drain,
         history::History,
@@ -18,7 +18,6 @@ use crate::{
         threads::{Alarm, Pulse},
     },
     stripe::groups::Groups,
-    survey::Survey,
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::RelayRecord;

@@ -4,10 +4,12 @@
 
 use crate::{
     admission::victims::Holding,
-    records::counters::Direction,
+    records::{
+        counters::Direction,
+        survey::glimpse::{Glimpse, LegGlimpse},
+    },
     session::{Session, WayOut, stillness::Standstill},
     stripe::trunk::Trunk,
-    survey::glimpse::{Glimpse, LegGlimpse},
 };
 use longhaul_admin::record::{Group, Leg};
 use longhaul_linux::tcp_info::TcpInfo;

@@ -10,12 +10,14 @@ mod proxy;
 mod silence;
 
 use crate::{
-    ftp::{self, refused::Refused},
     leg::{Leg, shared::Shared},
-    listener::http::{
-        answered::Answered,
-        paced::Paced,
-        proxy::{Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation, own},
+    listener::{
+        ftp::{self, refused::Refused},
+        http::{
+            answered::Answered,
+            paced::Paced,
+            proxy::{Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation, own},
+        },
     },
     records::counters::Direction,
     relay::drain::Phase,

@@ -4,8 +4,10 @@
 use crate::{
     admission::penalties,
     faults::fault::Fault,
-    ftp,
-    listener::http::silence::{Download, Upload},
+    listener::{
+        ftp,
+        http::silence::{Download, Upload},
+    },
     route::far::Far,
     session::{Session, http_memory::Counted},
 };

@@ -7,9 +7,9 @@ use crate::{
         memory::PERIOD,
         victims::{self, Holding, Waiting},
     },
+    process::workers::registry::Registry,
     relay::Relay,
     session::{Session, WhyCut},
-    workers::registry::Registry,
 };
 use std::{
     collections::HashSet,

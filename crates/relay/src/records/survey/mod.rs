@@ -8,7 +8,7 @@
 pub(crate) mod book;
 pub(crate) mod glimpse;
 
-use crate::survey::{
+use crate::records::survey::{
     book::{Book, Verdict},
     glimpse::Glimpse,
 };

@@ -9,9 +9,8 @@ use crate::{
         memory::{self, Memory},
     },
     args::Args,
-    certificates::authority,
     check::{findings, summary::Summary},
-    config::{Config, Current, reference},
+    config::{Config, Current, certificates::authority, reference},
     doors::{
         Doors,
         door::Door,
@@ -22,20 +21,21 @@ use crate::{
         verify::Verifier,
     },
     peers,
-    records::journal::Journal,
+    process::{
+        supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
+        workers::{
+            crew::{Crew, Newcomer},
+            registry::Registry,
+            worker::Worker,
+        },
+    },
+    records::{journal::Journal, survey::Survey},
     relay::{
         Relay,
         drain::{Drain, Phase},
         history::History,
         reload_state::ReloadState,
         threads::{Alarm, Pulse},
-    },
-    supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
-    survey::Survey,
-    workers::{
-        crew::{Crew, Newcomer},
-        registry::Registry,
-        worker::Worker,
     },
 };
 use anyhow::Context as _;

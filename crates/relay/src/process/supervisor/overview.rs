@@ -2,8 +2,7 @@
 //! What the relay tells its admin endpoint.
 
 use crate::{
-    certificates::validity::Certificates,
-    config::{Config, peer::Peer},
+    config::{Config, certificates::validity::Certificates, peer::Peer},
     relay::{Relay, drain::Phase},
 };
 use jiff::{Timestamp, ToSpan as _};

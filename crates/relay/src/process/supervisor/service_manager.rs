@@ -3,8 +3,8 @@
 //! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
 
 use crate::{
+    process::workers::registry::Registry,
     relay::{Relay, drain::Phase},
-    workers::registry::Registry,
 };
 use longhaul_command::note;
 use sd_notify::NotifyState;

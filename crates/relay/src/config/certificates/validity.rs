@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The certificates that a listener or peer shows and believes, and until when they hold.
 
-use crate::certificates::TlsSettings;
+use crate::config::certificates::TlsSettings;
 use jiff::{SignedDuration, Timestamp};
 use rustls::{
     crypto::ring,

@@ -3,16 +3,16 @@
 
 use crate::{
     config::settings::Mode,
+    process::workers::registry::Registry,
+    records::survey::{
+        book::Verdict,
+        glimpse::{Glimpse, LegGlimpse},
+    },
     relay::{
         Relay,
         history::{INTERVAL, point},
     },
     session::{Session, WayOut},
-    survey::{
-        book::Verdict,
-        glimpse::{Glimpse, LegGlimpse},
-    },
-    workers::registry::Registry,
 };
 use jiff::Timestamp;
 use longhaul_admin::{

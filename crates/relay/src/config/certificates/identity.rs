@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a relay shows and believes: TLS 1.3, and both sides must show a certificate.
 
-use crate::certificates::{TlsSettings, validity::Certificates};
+use crate::config::certificates::{TlsSettings, validity::Certificates};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
 use rustls::{

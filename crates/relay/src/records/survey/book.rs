@@ -2,7 +2,7 @@
 //! What was seen of connections last, and the sums over groups of legs. Each look adds what is new
 //! since the one before, so that sums never shrink and nothing is counted twice.
 
-use crate::survey::glimpse::{Glimpse, LegGlimpse};
+use crate::records::survey::glimpse::{Glimpse, LegGlimpse};
 use longhaul_admin::record::{Group, LegSums};
 use longhaul_linux::limiter::{Limiter, Look, limiter};
 use longhaul_linux::tcp_info::TcpInfo;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--make-certificates`: an authority for the relays of one operator, and a certificate for each.
 
-use crate::certificates::identity::KEY_LEN_MAX;
+use crate::config::certificates::identity::KEY_LEN_MAX;
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;

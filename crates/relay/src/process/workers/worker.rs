@@ -8,13 +8,13 @@ use crate::{
         door::Door,
         opening::{Ear, Opening},
     },
-    relay::{Relay, drain::Phase, threads::beat},
-    session::Shares,
-    workers::{
+    process::workers::{
         connection,
         crew::{Crew, Newcomer},
         registry::Registry,
     },
+    relay::{Relay, drain::Phase, threads::beat},
+    session::Shares,
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;

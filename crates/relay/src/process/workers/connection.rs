@@ -4,10 +4,10 @@
 use crate::{
     config::listener::Kind,
     listener,
+    process::workers::crew::Newcomer,
     session::{Session, Shares, end::Finale},
     stripe::groups::Seat,
     transfer::End,
-    workers::crew::Newcomer,
 };
 use longhaul_protocol::failure::Failure;
 use std::sync::Arc;

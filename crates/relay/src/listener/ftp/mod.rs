@@ -13,8 +13,8 @@ pub(crate) use url::Url;
 use crate::{
     admission::shortage::patiently,
     faults::fault::Fault,
-    ftp::refused::{Refused, code, if_known, in_time},
     leg::{Leg, shared::Shared},
+    listener::ftp::refused::{Refused, code, if_known, in_time},
     route::request::Request,
     session::Session,
 };

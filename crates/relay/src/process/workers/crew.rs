@@ -6,7 +6,7 @@
 //! no notice of what a worker has to do already, and puts two long flows on one of two workers as
 //! often as not.
 
-use crate::{doors::door::Door, relay::Relay, workers::registry::Entry};
+use crate::{doors::door::Door, process::workers::registry::Entry, relay::Relay};
 use longhaul_transport::carrier::Carrier;
 use std::{
     io,
