@@ -111,8 +111,8 @@ class Results:
 
     def close(self, lines):
         """Prints the table and keeps it as DIR/table.md; the exit code."""
-        lines = [*lines, *(f"\nleft out: {who}: {why}" for who, why in self.left_out.items()),
-                 *(f"\nfailed: {who}: {why}" for who, why in self.failed.items())]
+        missed = [f"- {what}: {who}: {why}" for what, place in (("left out", self.left_out), ("failed", self.failed)) for who, why in place.items()]
+        lines = [*lines, *[""] * bool(missed), *missed]
         self.file.with_name("table.md").write_text("\n".join(lines) + "\n")
         print(*lines, sep="\n")
         return 1 if self.failed or not self.rows else 0
