@@ -19,6 +19,11 @@ ITEM = re.compile(r"^(?:pub )?(?:(?:async|const|unsafe|extern \"C\") )*"
                   r"(?:struct|enum|union|trait|type|fn|const|static|static mut|macro_rules!) (\w+)", re.M)
 USE = re.compile(r"^[ \t]*(?:pub )?use ([^;]+);", re.M)
 REEXPORT = re.compile(r"^pub use ([^;]+);|^use ([^;]+);", re.M)
+COMMENT_OR_LITERAL = re.compile(
+    r"//[^\n]*|/\*.*?\*/"
+    r"|b?r(#*)\".*?\"\1"
+    r"|b?\"(?:[^\"\\]|\\.)*\""
+    r"|b?'(?:[^'\\\n]|\\[^u]|\\u\{\w+\})'", re.S)
 PATH = re.compile(r"(?<![\w:])(\w+(?:::\w+)+)")
 
 
@@ -29,10 +34,8 @@ def module_of(source, file):
 
 
 def code_of(file):
-    """The text of a file without comments, strings and unit tests."""
-    text = re.sub(r"//[^\n]*", "", file.read_text())
-    text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
-    text = re.sub(r"pub\([^)]*\)", "pub", text)
+    """The text of a file without comments, literals and unit tests."""
+    text = re.sub(r"pub\([^)]*\)", "pub", COMMENT_OR_LITERAL.sub(" ", file.read_text()))
     return re.split(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub )?mod \w+ \{", text, maxsplit=1, flags=re.M)[0]
 
 
