@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Byte streams between two longhauls, and `longhaul udt`, which sends files and memory over one.
 //!
-//! A [`carrier`] is a TCP socket or a connection of UDT, [`tls`] protects one, [`channel`] is what they have in common.
+//! A [`carrier`] is a TCP socket or a connection of UDT, [`tls`] protects one, and a [`leg`] is one
+//! with TLS or without; [`channel`] is what they have in common.
 //! [`port`] binds a UDP port for UDT and picks its congestion control, [`terms`] tells the state of a UDT connection in
 //! the words of `TCP_INFO`, [`udt_command`] is the command.
 //!
@@ -14,6 +15,7 @@
 
 pub mod carrier;
 pub mod channel;
+pub mod leg;
 pub mod port;
 pub mod terms;
 pub mod tls;

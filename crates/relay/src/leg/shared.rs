@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A leg as hyper and others want it, for whom a stream is what can be polled.
 
-use crate::leg::Leg;
-use longhaul_transport::channel::Channel;
+use longhaul_transport::{channel::Channel, leg::Leg};
 use std::{
     io::{self, IoSlice},
     pin::Pin,

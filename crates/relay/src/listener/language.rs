@@ -3,7 +3,7 @@
 
 use crate::{
     faults::fault::Fault,
-    leg::{Leg, inbox::Unread},
+    leg::inbox::Unread,
     route::{far::Far, request::Request},
     session::Session,
     stripe::groups::Seat,
@@ -13,6 +13,7 @@ use longhaul_protocol::{convert::Answer, failure::Failure, socks5::Reply};
 use longhaul_transport::{
     carrier::Carrier,
     channel::{read_some, write_all},
+    leg::Leg,
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::timeout;

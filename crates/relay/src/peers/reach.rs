@@ -11,7 +11,6 @@ use crate::{
     },
     faults::{disagreement::Obstacle, fault::Fault},
     leg::{
-        Leg,
         candidates::Candidates,
         connect::{self, connect, race},
         udt,
@@ -24,7 +23,7 @@ use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
 };
-use longhaul_transport::{carrier::Carrier, channel::read_some, tls::Tls};
+use longhaul_transport::{carrier::Carrier, channel::read_some, leg::Leg, tls::Tls};
 use std::{
     net::SocketAddr,
     sync::Arc,

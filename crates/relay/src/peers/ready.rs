@@ -5,15 +5,13 @@
 //! Each worker keeps its own. One costs a descriptor and about 4 KiB of kernel memory at each end
 //! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
 
-use crate::{
-    config::{
-        Current,
-        health::{doubled, jitter, jittered},
-        peer::Peer,
-    },
-    leg::Leg,
+use crate::config::{
+    Current,
+    health::{doubled, jitter, jittered},
+    peer::Peer,
 };
 use longhaul_command::note;
+use longhaul_transport::leg::Leg;
 use std::{
     collections::HashMap,
     future::poll_fn,

@@ -4,7 +4,6 @@
 use crate::{
     config::{peer::Peer, profile::Profile, settings::Mode},
     faults::{disagreement::Obstacle, fault::Fault},
-    leg::Leg,
     peers::reach,
     stripe::group::Group,
 };
@@ -12,7 +11,7 @@ use longhaul_protocol::{
     convert::{Answer, Cause, ErrorCode, Stripes},
     failure::Failure,
 };
-use longhaul_transport::channel::write_all;
+use longhaul_transport::{channel::write_all, leg::Leg};
 use std::{
     io,
     net::SocketAddr,

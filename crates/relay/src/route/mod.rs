@@ -15,10 +15,7 @@ use crate::{
         profile::Profile,
     },
     faults::fault::Fault,
-    leg::{
-        Leg,
-        connect::{Departure, connect},
-    },
+    leg::connect::{Departure, connect},
     peers::ready::Ready,
     route::{
         far::{Beyond, Far, relay_name},
@@ -32,7 +29,10 @@ use longhaul_protocol::{
     failure::Failure,
     stripe,
 };
-use longhaul_transport::channel::{Channel, write_all};
+use longhaul_transport::{
+    channel::{Channel, write_all},
+    leg::Leg,
+};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},

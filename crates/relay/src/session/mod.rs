@@ -20,7 +20,6 @@ use crate::{
         settings::Mode,
     },
     doors::door::Door,
-    leg::Leg,
     peers::ready::Ready,
     records::{
         counters::{Direction, Pauses, Traffic},
@@ -41,7 +40,7 @@ use longhaul_protocol::{
     convert::{Join, Stripes},
     failure::Failure,
 };
-use longhaul_transport::{carrier::Carrier, tls::Tls};
+use longhaul_transport::{carrier::Carrier, leg::Leg, tls::Tls};
 use std::{
     net::SocketAddr,
     sync::{

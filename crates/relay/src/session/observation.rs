@@ -6,7 +6,7 @@ use crate::{
     admission::victims::Holding,
     records::{
         counters::Direction,
-        survey::glimpse::{Glimpse, LegGlimpse},
+        survey::book::{Glimpse, LegGlimpse},
     },
     session::{Session, WayOut, stillness::Standstill},
     stripe::trunk::Trunk,

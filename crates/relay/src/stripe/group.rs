@@ -3,8 +3,7 @@
 
 use crate::{
     config::peer::Peer,
-    leg::Leg,
-    peers::ready::Ready,
+    peers::{reach::answer, ready::Ready},
     stripe::{gatherer::Gatherer, trunk::Trunk},
 };
 use longhaul_protocol::{
@@ -12,7 +11,7 @@ use longhaul_protocol::{
     failure::Failure,
     stripe::{Frame, PIECE_LEN},
 };
-use longhaul_transport::channel::{read_some, write_all};
+use longhaul_transport::{channel::write_all, leg::Leg};
 use std::{
     future::pending,
     io,
@@ -160,27 +159,13 @@ impl Joiner {
         let gone = |_| Failure::Other;
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
         let asked = async {
-            write_all(&leg, &self.join.encode()).await?;
-            accepted_by(&leg).await
+            write_all(&leg, &self.join.encode()).await.ok()?;
+            answer(&leg).await.ok()
         };
         match timeout(self.limit, asked).await {
-            Ok(Ok(())) => Ok(leg),
+            Ok(Some((Answer::Accepted, _))) => Ok(leg),
             _ => Err(Failure::PeerProtocol),
         }
-    }
-}
-
-/// Reads an answer and not one byte more.
-async fn accepted_by(leg: &Leg) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    while let missing @ 1.. = Answer::missing(&bytes).map_err(io::Error::other)? {
-        if read_some(leg, &mut bytes, missing).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-    match Answer::parse(&bytes) {
-        Ok(Some((Answer::Accepted, _))) => Ok(()),
-        _ => Err(io::ErrorKind::ConnectionRefused.into()),
     }
 }
 

@@ -4,12 +4,9 @@
 //! Bounded by the sessions that have one; a group's waiting legs by its size. A leg that names no
 //! group of this moment is refused at once, so that nothing ever waits for a group to be made.
 
-use crate::{
-    leg::Leg,
-    stripe::{gatherer::Gatherer, trunk::Trunk},
-};
+use crate::stripe::{gatherer::Gatherer, trunk::Trunk};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
-use longhaul_transport::channel::write_all;
+use longhaul_transport::{channel::write_all, leg::Leg};
 use std::{
     collections::HashMap,
     future::pending,

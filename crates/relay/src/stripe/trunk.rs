@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The legs that carry one connection together.
 
-use crate::{config::profile::Profile, leg::Leg};
+use crate::config::profile::Profile;
 use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_transport::leg::Leg;
 use std::{
     future::poll_fn,
     io,

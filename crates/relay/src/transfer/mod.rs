@@ -10,7 +10,6 @@ use crate::{
     admission::rate::Limits,
     config::settings::Mode,
     faults::fault::Fault,
-    leg::Leg,
     records::{
         counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
         times::FirstByte,
@@ -20,7 +19,10 @@ use crate::{
 };
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
-use longhaul_transport::channel::{read_some, write_all};
+use longhaul_transport::{
+    channel::{read_some, write_all},
+    leg::Leg,
+};
 use std::{
     io,
     pin::Pin,

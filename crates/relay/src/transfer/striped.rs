@@ -3,7 +3,6 @@
 
 use crate::{
     config::settings::Mode,
-    leg::Leg,
     peers::ready::Ready,
     records::counters::Direction,
     route::far::Far,
@@ -18,7 +17,7 @@ use crate::{
 };
 use longhaul_linux::{conduit::Conduit, pipe_pool};
 use longhaul_protocol::stripe::PIECE_LEN;
-use longhaul_transport::channel::write_all;
+use longhaul_transport::{channel::write_all, leg::Leg};
 use std::{
     future::{pending, poll_fn},
     io,

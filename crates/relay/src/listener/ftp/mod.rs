@@ -13,7 +13,7 @@ pub(crate) use url::Url;
 use crate::{
     admission::shortage::patiently,
     faults::fault::Fault,
-    leg::{Leg, shared::Shared},
+    leg::shared::Shared,
     listener::ftp::refused::{Refused, code, if_known, in_time},
     route::request::Request,
     session::Session,
@@ -26,6 +26,7 @@ use hyper::{
 };
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::{destination::Destination, failure::Failure};
+use longhaul_transport::leg::Leg;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},

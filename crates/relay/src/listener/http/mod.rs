@@ -10,7 +10,7 @@ mod proxy;
 mod silence;
 
 use crate::{
-    leg::{Leg, shared::Shared},
+    leg::shared::Shared,
     listener::{
         ftp::{self, refused::Refused},
         http::{
@@ -37,6 +37,7 @@ use longhaul_protocol::{
     failure::Failure,
     proxy_headers::{credentials, destination, has_passed, is_ftp, max_forwards, traced},
 };
+use longhaul_transport::leg::Leg;
 use std::{
     convert::Infallible,
     io,

@@ -4,10 +4,7 @@
 use crate::{
     config::settings::Mode,
     process::workers::registry::Registry,
-    records::survey::{
-        book::Verdict,
-        glimpse::{Glimpse, LegGlimpse},
-    },
+    records::survey::book::{Glimpse, LegGlimpse, Verdict},
     relay::{
         Relay,
         history::{INTERVAL, point},

@@ -6,12 +6,8 @@
 //! `--admin` nothing is seen at all, and a minute after the last question the rounds stop.
 
 pub(crate) mod book;
-pub(crate) mod glimpse;
 
-use crate::records::survey::{
-    book::{Book, Verdict},
-    glimpse::Glimpse,
-};
+use crate::records::survey::book::{Book, Glimpse, Verdict};
 use longhaul_admin::record::{Group, LegSums, Snapshot};
 use std::{
     collections::BTreeMap,

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One connection between two neighbours: TCP, or TLS over TCP or UDT. The plain one is the socket and
+//! nothing more, so that it costs what the socket costs.
+
+use crate::{
+    carrier::Carrier,
+    channel::{Channel, first_of},
+    tls::Tls,
+};
+use longhaul_linux::conduit::Conduit;
+use std::{
+    future::poll_fn,
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// A leg; clones share it.
+#[derive(Debug, Clone)]
+pub struct Leg {
+    carrier: Carrier,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Leg {
+    /// One without TLS.
+    pub fn plain(carrier: impl Into<Carrier>) -> Self {
+        Self {
+            carrier: carrier.into(),
+            tls: None,
+        }
+    }
+
+    /// A leg whose bytes are protected by `tls`, the handshake done.
+    pub fn protected(carrier: Carrier, tls: Option<Arc<Tls>>) -> Self {
+        Self { carrier, tls }
+    }
+
+    /// The same leg, driven by the calling thread's event loop from now on.
+    pub fn at_home_here(self) -> io::Result<Self> {
+        let carrier = self.carrier.at_home_here()?;
+        Ok(Self { carrier, ..self })
+    }
+
+    /// For TCP_INFO, addresses and RST; what is read or written here bypasses TLS.
+    pub fn carrier(&self) -> &Carrier {
+        &self.carrier
+    }
+
+    /// Whether bytes must pass through user space, because TLS or UDT works there. (Kernel TLS would
+    /// change that; it is a module that many systems lack.)
+    pub fn needs_copy(&self) -> bool {
+        self.tls.is_some() || self.carrier.tcp().is_none()
+    }
+
+    /// Fills an empty conduit with what has come; `Ok(0)` is the clean end of the stream.
+    pub fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+        match &self.tls {
+            None => self.carrier.fill(conduit, most),
+            Some(tls) => conduit.fill_by(most, |bytes| tls.try_read(&self.carrier, bytes)),
+        }
+    }
+
+    /// Takes from the conduit what fits into the socket.
+    pub fn drain(&self, conduit: &mut Conduit) -> io::Result<usize> {
+        match &self.tls {
+            None => self.carrier.drain(conduit),
+            Some(tls) => conduit.drain_by(|bytes| tls.try_write(&self.carrier, bytes)),
+        }
+    }
+
+    /// Whether bytes written now would find room. If not, [`Leg::poll_write_ready`] waits for it.
+    pub fn has_room(&self) -> io::Result<bool> {
+        match self.carrier.has_room()? {
+            true => self.try_flush(),
+            false => Ok(false),
+        }
+    }
+
+    /// Writes bytes that others follow at once.
+    pub fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.carrier.announce(bytes),
+            Some(tls) => tls.try_write(&self.carrier, bytes),
+        }
+    }
+
+    /// What the other side is known by, if by anything: its certificate.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref().and_then(|tls| tls.peer_certificate())
+    }
+
+    /// Waits until TLS holds back nothing of what was written.
+    pub async fn flush(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Whether TLS holds back nothing of what was written.
+    pub fn try_flush(&self) -> io::Result<bool> {
+        match &self.tls {
+            None => Ok(true),
+            Some(tls) => tls.try_flush(&self.carrier),
+        }
+    }
+
+    /// Ends this direction cleanly: close_notify where there is TLS (RFC 8446 §6.1: it leaves the
+    /// other direction open), and FIN.
+    pub async fn finish_sending(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_finish_sending(cx)).await
+    }
+
+    /// Ends this direction; ready once that has left.
+    pub fn poll_finish_sending(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(tls) = &self.tls {
+            tls.close_notify();
+        }
+        std::task::ready!(self.poll_flush(cx))?;
+        self.carrier.poll_finish_sending(cx)
+    }
+
+    /// Ready once all that was written is with the carrier.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.try_flush()? {
+            std::task::ready!(self.carrier.poll_write_ready(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when writing is worth a try.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.carrier.poll_write_ready(cx)
+    }
+
+    /// Ready when reading is worth a try.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.has_received() {
+            true => Poll::Ready(Ok(())),
+            false => self.carrier.poll_read_ready(cx),
+        }
+    }
+
+    /// Ready when the other side has closed its direction, or lost it. Bytes before that are dropped.
+    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.try_read(&mut [0; 64]) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = std::task::ready!(self.poll_read_ready(cx));
+                }
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Whether nothing has come, neither bytes nor an end: what is expected of a leg over which
+    /// nothing has been asked yet.
+    pub fn is_quiet(&self) -> bool {
+        if self.has_received() {
+            return false;
+        }
+        // Readiness that is left over from a handshake is taken back by a fruitless read.
+        let _ = self.carrier.try_peek();
+        matches!(self.carrier.peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Of a leg that is no longer quiet: whether there is no word to be read, but an end.
+    pub fn is_abandoned(&self) -> bool {
+        !self.has_received() && !matches!(self.carrier.peek(), Ok(1..))
+    }
+
+    /// Whether TLS has something that it took off the socket before.
+    fn has_received(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_received())
+    }
+
+    /// Waits until it is no longer quiet. (A new socket calls itself readable before it is.)
+    pub async fn disturbed(&self) -> io::Result<()> {
+        while self.is_quiet() {
+            self.readable().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Channel for Leg {
+    async fn readable(&self) -> io::Result<()> {
+        match self.has_received() {
+            true => Ok(()),
+            false => self.carrier.readable().await,
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        self.carrier.writable().await
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.carrier.try_read(bytes),
+            Some(tls) => tls.try_read(&self.carrier, bytes),
+        }
+    }
+
+    fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.carrier.try_write_vectored(slices),
+            Some(tls) => tls.try_write(&self.carrier, first_of(slices)),
+        }
+    }
+
+    async fn flushed(&self) -> io::Result<()> {
+        self.flush().await
+    }
+}
