@@ -1,35 +1,16 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Memory that slow request heads cost a relay: resident bytes a connection.
 
-Starts `BINARY relay --http` and opens connections whose heads are not finished: of a few bytes, of 63 kB,
-and the same again on connections that had a request before. Prints for each what the process has grown by
-for one connection, kernel sockets not counted, and what the relay itself counts (memory_bytes).
-
-    bench/relay/heads.py [BINARY] [--connections 2000]
+`longhaul relay --http` gets connections whose heads are not finished: of a few bytes, of 63 kB, and the same again on
+connections that had a request before. For each: what the process has grown by for one connection, kernel sockets not
+counted, and what the relay itself counts (memory_bytes).
 """
+import json, re, socket, tempfile, time
 
-import argparse
-import json
-import re
-import socket
-import subprocess
-import tempfile
-import threading
-import time
+import results
+from namespaces import Program
 
 REFUSED = b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-def start(binary, counters):
-    command = [binary, "relay", "--http", "127.0.0.1:0", "--workers", "1", "--handshake-timeout", "10m"]
-    command += ["--counters", counters, "--interval", "200ms", "--memory", "8GiB"]
-    relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    for line in relay.stderr:
-        if line.startswith("listening http "):
-            threading.Thread(target=relay.stderr.read, daemon=True).start()
-            return relay, int(line.rsplit(":", 1)[1])
-    raise SystemExit("the relay did not start")
 
 
 def resident(relay):
@@ -70,36 +51,32 @@ def measure(binary, connections, size, had_request):
     while len(head) < size:
         head += b"X-%d: " % len(head) + b"x" * min(1000, size - len(head)) + b"\r\n"
     head = head[:size]
-    with tempfile.NamedTemporaryFile() as counters:
-        relay, port = start(binary, counters.name)
-        try:
-            before, clients = settled(relay), []
-            for _ in range(connections):
-                client = socket.create_connection(("127.0.0.1", port))
-                if had_request:
-                    client.sendall(REFUSED)
-                    answer(client)
-                client.sendall(head)
-                clients.append(client)
-            after = settled(relay)
-            time.sleep(1)
-            return (after - before) / connections, counted(counters.name) / connections
-        finally:
-            relay.kill()
-            relay.wait()
+    with tempfile.NamedTemporaryFile() as counters, \
+            Program(None, binary, "relay", "--http", "127.0.0.1:0", "--workers", "1", "--handshake-timeout", "10m", "--memory", "8GiB",
+                    "--counters", counters.name, "--interval", "200ms", ready="^listening http ") as relay:
+        port = int(re.search(r"^listening http .*:(\d+)$", relay.said(), re.M)[1])
+        before, clients = settled(relay), []
+        for _ in range(connections):
+            client = socket.create_connection(("127.0.0.1", port))
+            if had_request:
+                client.sendall(REFUSED)
+                answer(client)
+            client.sendall(head)
+            clients.append(client)
+        after = settled(relay)
+        time.sleep(1)
+        return (after - before) / connections, counted(counters.name) / connections
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("binary", nargs="?", default="target/release/longhaul")
-    parser.add_argument("--connections", type=int, default=2000)
-    args = parser.parse_args()
-    print(f"{'head':>8}  {'had a request':13}  {'resident':>10}  {'counted':>10}  a connection")
+def rows(longhaul, connections):
     for had_request in (False, True):
         for size in (5, 4000, 63000):
-            resident_bytes, counted_bytes = measure(args.binary, args.connections, size, had_request)
-            print(f"{size:>8}  {'yes' if had_request else 'no':13}  {resident_bytes / 1024:>6.1f} KiB  "
-                  f"{counted_bytes / 1024:>6.1f} KiB", flush=True)
+            resident_bytes, counted_bytes = measure(longhaul, connections, size, had_request)
+            yield {"head": size, "had_request": had_request, "resident_b": resident_bytes, "counted_b": counted_bytes}
 
 
-main()
+def table(mine):
+    yield ""
+    yield from results.table(["slow heads", "had a request", "resident KiB a connection", "counted"],
+                             ((row["head"], "yes" if row["had_request"] else "no", f"{row['resident_b'] / 1024:.1f}",
+                               f"{row['counted_b'] / 1024:.1f}") for row in mine))

@@ -2,88 +2,45 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """longhaul relay beside other relays, in one run, alternating.
 
-    bench/relay/run.py [--quick] [--only bulk,echo,...] [--out DIR]
+    bench/relay/run.py [--only bulk1,bulk8,connects,echo,idle,heads] [--rounds 5]
 
 Three network namespaces, client - relay - server, joined by veth. Each relay that is found on this
-machine is started by turns in its best documented configuration; `direct` is no relay at all.
-Writes DIR/raw.json and prints a table of medians and of ratios to the best other relay.
-Needs root. Debian: apt-get install libnginx-mod-stream haproxy dante-server squid; REALM=path and GOST=path add
-those two.
-"""
-import argparse, json, os, pathlib, platform, resource, shutil, signal, statistics, subprocess, sys
-import tempfile, time
+machine is started by turns in its best documented configuration; `direct` is no relay at all. The tables
+have medians, and ratios to the best other relay. `idle` takes one round; so does `heads`: what request heads
+that come slowly cost longhaul in memory.
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-LOAD, LONGHAUL = TARGET / "examples" / "relay_load", TARGET / "longhaul"
-TAG = f"lhb{os.getpid()}"
-CLIENT, RELAY, SERVER = f"{TAG}c", f"{TAG}r", f"{TAG}s"
+Needs root, and the example relay_load beside the release build. Debian: apt-get install libnginx-mod-stream haproxy
+dante-server squid; REALM=path and GOST=path add those two.
+"""
+import contextlib, json, os, pathlib, resource, statistics, subprocess, sys, tempfile, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+import heads
+from namespaces import Program, apart, hosts, inside, leave, must, wire
+from results import RELEASE, Results, by, names, options, table, told
+
+LOAD = RELEASE / "examples/relay_load"
+CLIENT, RELAY, SERVER = "client", "relay", "server"
 NEAR, FAR, ORIGIN = "10.77.1.2", "10.77.2.1", "10.77.2.2:7001"
 PORT = 7000
 # A relay has two descriptors a connection: the hard limit may have no room for 10,000.
 DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 IDLE = min(10_000, (DESCRIPTORS - 800) // 2)
+SYSCTLS = ["net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reuse=1", "net.core.somaxconn=8192"]
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True)
-
-
-class Testbed:
-    """The namespaces and the origin; gone after the block, whatever happens in it."""
-
-    def __enter__(self):
-        for ns in (CLIENT, RELAY, SERVER):
-            ip("netns", "add", ns)
-            ip("-n", ns, "link", "set", "lo", "up")
-        self.wire(CLIENT, "10.77.1.1/30", RELAY, f"{NEAR}/30", "near")
-        self.wire(RELAY, f"{FAR}/30", SERVER, "10.77.2.2/30", "far")
-        ip("-n", CLIENT, "route", "add", "default", "via", NEAR)
-        ip("-n", SERVER, "route", "add", "default", "via", FAR)
-        within(RELAY, ["sysctl", "-qw", "net.ipv4.ip_forward=1"])
-        for ns in (CLIENT, RELAY, SERVER):
-            within(ns, ["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535",
-                        "net.ipv4.tcp_tw_reuse=1", "net.core.somaxconn=8192"])
-        self.origin = start(SERVER, [LOAD, "serve", ORIGIN])
-        time.sleep(0.3)
-        return self
-
-    @staticmethod
-    def wire(left, left_address, right, right_address, name):
-        ip("link", "add", f"{TAG}a", "netns", left, "type", "veth", "peer", "name", f"{TAG}b",
-           "netns", right)
-        for ns, device, address in ((left, f"{TAG}a", left_address), (right, f"{TAG}b", right_address)):
-            ip("-n", ns, "link", "set", device, "name", name)
-            ip("-n", ns, "address", "add", address, "dev", name)
-            ip("-n", ns, "link", "set", name, "up")
-
-    def __exit__(self, *_):
-        stop(self.origin)
-        for ns in (CLIENT, RELAY, SERVER):
-            subprocess.run(["ip", "netns", "del", ns], check=False)
-
-
-def in_ns(ns, command):
-    return ["ip", "netns", "exec", ns, *map(str, command)]
-
-
-def within(ns, command):
-    return subprocess.run(in_ns(ns, command), check=True, capture_output=True, text=True).stdout
-
-
-def start(ns, command):
-    return subprocess.Popen(in_ns(ns, command), start_new_session=True, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL)
-
-
-def stop(process):
-    """Ends the process and what it started: they are a session of their own."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sign)
-            process.wait(timeout=5)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            pass
+@contextlib.contextmanager
+def testbed():
+    """The hosts, and the origin on the last one."""
+    with hosts(CLIENT, RELAY, SERVER, sysctls=SYSCTLS):
+        wire((CLIENT, "10.77.1.1/30"), (RELAY, f"{NEAR}/30"), device="near")
+        wire((RELAY, f"{FAR}/30"), (SERVER, "10.77.2.2/30"), device="far")
+        must("ip", "-n", CLIENT, "route", "add", "default", "via", NEAR)
+        must("ip", "-n", SERVER, "route", "add", "default", "via", FAR)
+        must(*inside(RELAY, "sysctl", "-qw", "net.ipv4.ip_forward=1"))
+        with Program(SERVER, LOAD, "serve", ORIGIN, ready=7001):
+            yield
 
 
 def write(directory, name, text):
@@ -92,22 +49,22 @@ def write(directory, name, text):
     return path
 
 
-# Each relay: how its clients speak, and the command that starts it. `directory` is its own.
+# Each relay: how its clients speak, and the command that starts the program. `directory` is its own.
 
-def longhaul(_):
-    return "plain", [LONGHAUL, "relay", "--forward", f"{NEAR}:{PORT}={ORIGIN}",
+def longhaul(program, _):
+    return "plain", [program, "relay", "--forward", f"{NEAR}:{PORT}={ORIGIN}",
                      "--allow-from", "10.77.1.0/30"]
 
 
-def longhaul_socks5(_):
-    return "socks5", [LONGHAUL, "relay", "--socks5", f"{NEAR}:{PORT}", "--allow-from", "10.77.1.0/30"]
+def longhaul_socks5(program, _):
+    return "socks5", [program, "relay", "--socks5", f"{NEAR}:{PORT}", "--allow-from", "10.77.1.0/30"]
 
 
-def longhaul_http(_):
-    return "connect", [LONGHAUL, "relay", "--http", f"{NEAR}:{PORT}", "--allow-from", "10.77.1.0/30"]
+def longhaul_http(program, _):
+    return "connect", [program, "relay", "--http", f"{NEAR}:{PORT}", "--allow-from", "10.77.1.0/30"]
 
 
-def nginx(directory):
+def nginx(program, directory):
     modules = "/usr/lib/nginx/modules/ngx_stream_module.so"
     load = f"load_module {modules};" if os.path.exists(modules) else ""
     config = write(directory, "nginx.conf", f"""{load}
@@ -116,10 +73,10 @@ events {{ worker_connections 32768; }}
 stream {{ server {{ listen {NEAR}:{PORT} reuseport backlog=4096; proxy_pass {ORIGIN};
   proxy_buffer_size 256k; tcp_nodelay on; proxy_timeout 1h; }} }}
 """)
-    return "plain", ["nginx", "-c", config]
+    return "plain", [program, "-c", config]
 
 
-def haproxy(directory):
+def haproxy(program, directory):
     config = write(directory, "haproxy.cfg", f"""
 global
     nbthread 2
@@ -137,10 +94,10 @@ listen relay
     bind {NEAR}:{PORT} backlog 4096
     server origin {ORIGIN}
 """)
-    return "plain", ["haproxy", "-db", "-f", config]
+    return "plain", [program, "-db", "-f", config]
 
 
-def dante(directory):
+def dante(program, directory):
     config = write(directory, "danted.conf", f"""
 logoutput: {directory}/log
 internal: {NEAR} port = {PORT}
@@ -152,10 +109,10 @@ user.unprivileged: nobody
 client pass {{ from: 10.77.1.0/30 to: 0.0.0.0/0 }}
 socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}
 """)
-    return "socks5", ["danted", "-f", config, "-p", directory / "pid", "-N", "2"]
+    return "socks5", [program, "-f", config, "-p", directory / "pid", "-N", "2"]
 
 
-def squid(directory):
+def squid(program, directory):
     config = write(directory, "squid.conf", f"""
 http_port {NEAR}:{PORT}
 acl all_ports port 1-65535
@@ -173,27 +130,19 @@ workers 1
 shutdown_lifetime 0 seconds
 pinger_enable off
 """)
-    return "connect", ["squid", "-N", "-n", TAG, "-f", config]
+    return "connect", [program, "-N", "-n", "longhaulbench", "-f", config]
 
 
-def realm(_):
-    return "plain", [os.environ["REALM"], "-l", f"{NEAR}:{PORT}", "-r", ORIGIN]
+def realm(program, _):
+    return "plain", [program, "-l", f"{NEAR}:{PORT}", "-r", ORIGIN]
 
 
-def gost(_):
-    return "plain", [os.environ["GOST"], "-L", f"tcp://{NEAR}:{PORT}/{ORIGIN}"]
+def gost(program, _):
+    return "plain", [program, "-L", f"tcp://{NEAR}:{PORT}/{ORIGIN}"]
 
 
-def present():
-    """The relays of this run by name."""
-    found = {"longhaul": longhaul}
-    for relay, program in ((nginx, "nginx"), (haproxy, "haproxy"), (dante, "danted"), (squid, "squid")):
-        if shutil.which(program):
-            found[relay.__name__] = relay
-        else:
-            print(f"{relay.__name__}: not on this machine, left out", file=sys.stderr)
-    found |= {r.__name__: r for r in (realm, gost) if r.__name__.upper() in os.environ}
-    return found | {"longhaul socks5": longhaul_socks5, "longhaul connect": longhaul_http}
+PEERS = {"nginx": (nginx, "nginx"), "haproxy": (haproxy, "haproxy"), "dante": (dante, "danted"), "squid": (squid, "squid"),
+         "realm": (realm, os.environ.get("REALM", "realm")), "gost": (gost, os.environ.get("GOST", "gost"))}
 
 
 def tree(root):
@@ -242,48 +191,36 @@ def machine_used():
 
 
 class Subject:
-    """One relay, running."""
+    """One relay, running within the block."""
 
-    def __init__(self, name, relay):
-        self.name, self.relay, self.process = name, relay, None
+    def __init__(self, relay, program):
+        self.relay, self.program, self.process = relay, program, None
+        self.via, self.address = "plain", ORIGIN
 
     def __enter__(self):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"{TAG}-"))
-        self.directory.chmod(0o777)
+        self.stack = contextlib.ExitStack()
         if self.relay:
-            self.via, command = self.relay(self.directory)
-            self.process = start(RELAY, command)
-            self.address = f"{NEAR}:{PORT}"
-            self.wait()
-        else:
-            self.via, self.address = "plain", ORIGIN
+            with self.stack:
+                directory = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+                directory.chmod(0o777)
+                self.via, command = self.relay(self.program, directory)
+                self.process = self.stack.enter_context(Program(RELAY, *command, ready=PORT))
+                self.address = f"{NEAR}:{PORT}"
+                self.stack = self.stack.pop_all()
         return self
-
-    def wait(self):
-        for _ in range(100):
-            listening = within(RELAY, ["ss", "-Hltn", f"sport = :{PORT}"])
-            if listening.strip():
-                return
-            time.sleep(0.1)
-        raise SystemExit(f"{self.name} did not start: {self.process.args}")
 
     def pids(self):
         return tree(self.process.pid) if self.process else []
 
     def load(self, job, **flags):
         words = [word for key, value in flags.items() for word in (f"--{key}", value)]
-        return in_ns(CLIENT, [LOAD, job, "--via", self.via, "--relay", self.address, "--to", ORIGIN, *words])
+        return inside(CLIENT, LOAD, job, "--via", self.via, "--relay", self.address, "--to", ORIGIN, *words)
 
     def ask(self, job, **flags):
-        done = subprocess.run(self.load(job, **flags), capture_output=True, text=True, timeout=120)
-        if done.returncode:
-            raise SystemExit(f"{self.name} {job}: {done.stderr}")
-        return json.loads(done.stdout)
+        return json.loads(must(*self.load(job, **flags), timeout=120))
 
     def __exit__(self, *_):
-        if self.process:
-            stop(self.process)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.stack.close()
 
 
 def bulk(flows):
@@ -323,74 +260,61 @@ def idle(subject, quick):
     return figures
 
 
-CASES = {"bulk1": (bulk(1), 5), "bulk8": (bulk(8), 5), "connects": (connects, 5), "echo": (echo, 5),
-         "idle": (idle, 1)}
+CASES = {"bulk1": (bulk(1), 5), "bulk8": (bulk(8), 5), "connects": (connects, 5), "echo": (echo, 5), "idle": (idle, 1)}
 # Higher is better for these, lower for the rest.
 RISING = {"Gbit/s", "connects/s", "held"}
 
 
-def run(cases, quick):
-    relays = present()
-    raw = []
-    for case in cases:
-        measure, rounds = CASES[case]
-        subjects = {"direct": None} | relays
-        for turn in range(1 if quick else rounds):
-            for name, relay in subjects.items():
-                with Subject(name, relay) as subject:
-                    try:
-                        figures = measure(subject, quick)
-                    except (SystemExit, subprocess.TimeoutExpired, ValueError) as error:
-                        print(f"{case} {name}: {error}", file=sys.stderr)
-                        continue
-                raw.append({"case": case, "relay": name, "turn": turn, **figures})
-                print(f"  {case} {name}: " + ", ".join(f"{k} {v:.4g}" for k, v in figures.items()),
-                      file=sys.stderr, flush=True)
-    return raw
+def run(results, args, case):
+    measure, most = CASES[case]
+    ours = {"direct": (None, None), "longhaul": (longhaul, args.longhaul)}
+    subjects = ours | PEERS | {"longhaul socks5": (longhaul_socks5, args.longhaul), "longhaul connect": (longhaul_http, args.longhaul)}
+    for turn in range(min(args.rounds, most)):
+        for name in (name for name in subjects if name not in results.left_out):
+            peer = name in PEERS
+            with results.trying(name, peer), Subject(*subjects[name]) as subject, results.trying(f"{case}, {name}", peer):
+                results.add({"case": case, "relay": name, "turn": turn, **measure(subject, args.quick)})
 
 
-def table(raw):
-    for case in dict.fromkeys(row["case"] for row in raw):
-        rows = [row for row in raw if row["case"] == case]
-        keys = [k for k in dict.fromkeys(k for r in rows for k in r) if k not in ("case", "relay", "turn")]
-        medians = {}
-        for name in dict.fromkeys(row["relay"] for row in rows):
-            mine = [row for row in rows if row["relay"] == name]
-            medians[name] = {k: statistics.median(r[k] for r in mine if k in r)
-                             for k in keys if any(k in r for r in mine)}
-        print(f"\n{case:18}" + "".join(f"{k:>16}" for k in keys))
-        for name, figures in medians.items():
-            print(f"{name:18}" + "".join(f"{figures[k]:16.4g}" if k in figures else " " * 16 for k in keys))
-        others = {n: f for n, f in medians.items() if n != "direct" and not n.startswith("longhaul")}
-        if not others:
+def lines(rows):
+    for (case,), mine in by(rows, "case"):
+        if case == "heads":
+            yield from heads.table(mine)
             continue
-        line = "longhaul / best   "
-        for key in keys:
-            best = (max if key in RISING else min)(f[key] for f in others.values() if key in f)
-            line += f"{medians['longhaul'].get(key, float('nan')) / best:16.3f}"
-        print(line)
+        keys = [key for key in dict.fromkeys(key for row in mine for key in row) if key not in ("case", "relay", "turn", "load")]
+        medians = {name: {key: statistics.median(row[key] for row in own if key in row) for key in keys if any(key in row for row in own)}
+                   for (name,), own in by(mine, "relay")}
+        shown = [(name, *(f"{found[key]:.4g}" if key in found else "" for key in keys)) for name, found in medians.items()]
+        others = [found for name, found in medians.items() if name in PEERS]
+        if others and "longhaul" in medians:
+            best = {key: (max if key in RISING else min)((found[key] for found in others if key in found), default=0) for key in keys}
+            shown.append(("longhaul / best", *(f"{medians['longhaul'].get(key, 0) / best[key]:.3f}" if best[key] else "" for key in keys)))
+        yield ""
+        yield from table([case, *keys], shown)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one short round: does it work?")
-    parser.add_argument("--only", default=",".join(CASES), help="cases, of " + ",".join(CASES))
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out/bench/relay")
-    args = parser.parse_args()
-    cases = args.only.split(",")
-    if unknown := [case for case in cases if case not in CASES]:
-        parser.error(f"no case is called {unknown[0]}; there are: {', '.join(CASES)}")
-    if os.geteuid() != 0:
-        print("bench/relay needs root for network namespaces", file=sys.stderr)
-        sys.exit(3)
+    parser = options(__doc__)
+    parser.add_argument("--only", type=names, default=[*CASES, "heads"], metavar="CASE,...")
+    args = told(parser)
+    if unknown := [case for case in args.only if case not in (*CASES, "heads")]:
+        parser.error(f"no case is called {unknown[0]}; there are: {', '.join(CASES)}, heads")
+    if not LOAD.exists():
+        leave(f"no program at {LOAD}: build it (scripts/cargo build --release -p longhaul-relay --example relay_load)")
+    apart()
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-    with Testbed():
-        raw = run(cases, args.quick)
-    args.out.mkdir(parents=True, exist_ok=True)
-    facts = {"kernel": platform.release(), "cpus": os.cpu_count(), "load": os.getloadavg()}
-    (args.out / "raw.json").write_text(json.dumps({"host": facts, "rows": raw}, indent=1))
-    table(raw)
+    results = Results(args, [program for _, program in PEERS.values()], descriptors=DESCRIPTORS)
+    results.present({name: program for name, (_, program) in PEERS.items()})
+    for case in args.only:
+        with results.trying(case):
+            if case == "heads":
+                for row in heads.rows(args.longhaul, connections=200 if args.quick else 2000):
+                    results.add({"case": case, **row})
+            else:
+                with testbed():
+                    run(results, args, case)
+    return results.close(lines(results.rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
