@@ -5,7 +5,7 @@
     reason = "help texts are printed as they stand"
 )]
 
-use super::target::Target;
+use super::target::{Method, Target};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_units::{BitRate, Time};
@@ -72,20 +72,6 @@ pub(crate) struct Args {
     /// Print what longhaul plan split reads
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// How to ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(super) enum Method {
-    /// UDP, then TCP, with a port; else ICMP
-    #[default]
-    Auto,
-    /// The responder of plan probe --serve
-    Udp,
-    /// Echo by the kernel of the far host
-    Icmp,
-    /// How long opening connections takes; refused ones do
-    Tcp,
 }
 
 /// The flags, checked.

@@ -20,7 +20,7 @@ use anyhow::Result;
 use args::Config;
 use longhaul_command::say;
 use report::Measured;
-use target::Target;
+use target::{Method, Target};
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
@@ -45,10 +45,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
 fn measure(target: &Target, config: &Config) -> Result<Measured> {
     let address = target.resolve()?;
     match config.method(target) {
-        args::Method::Icmp => icmp::measure(target, address.ip(), config),
-        args::Method::Tcp => tcp::measure(target, address, config),
-        args::Method::Udp => udp::measure(target, address, config),
-        args::Method::Auto => match udp::measure(target, address, config) {
+        Method::Icmp => icmp::measure(target, address.ip(), config),
+        Method::Tcp => tcp::measure(target, address, config),
+        Method::Udp => udp::measure(target, address, config),
+        Method::Auto => match udp::measure(target, address, config) {
             Err(error) if error.is::<udp::Silent>() => tcp::measure(target, address, config),
             outcome => outcome,
         },

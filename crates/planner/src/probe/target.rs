@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host to measure the path to.
 
-use super::args::Method;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::net::{SocketAddr, ToSocketAddrs};
+
+/// How to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(super) enum Method {
+    /// UDP, then TCP, with a port; else ICMP
+    #[default]
+    Auto,
+    /// The responder of plan probe --serve
+    Udp,
+    /// Echo by the kernel of the far host
+    Icmp,
+    /// How long opening connections takes; refused ones do
+    Tcp,
+}
 
 /// `[NAME=]HOST[:PORT]`.
 #[derive(Debug, PartialEq, Eq)]

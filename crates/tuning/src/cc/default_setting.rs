@@ -4,7 +4,7 @@
 //! What `load --default` changes is put down beside the pins first, with the namespace, so that
 //! `unload` finds it after whatever happened in between.
 
-use super::refusal;
+use super::place::refusal;
 use anyhow::{Context, Result, bail};
 use longhaul_congestion::loader::Loaded;
 use longhaul_linux::{netns, netns::Netns, sysctl};

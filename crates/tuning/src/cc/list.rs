@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc list`: what the kernel has and what longhaul can bring, with who uses it.
 
-use super::{Place, default_setting, refusal, say, table};
+use super::{
+    default_setting,
+    output::{say, table},
+    place::{Place, refusal},
+};
 use anyhow::Result;
 use longhaul_congestion::{choice, loader, math, watch::Watch};
 use longhaul_linux::{sock_diag::SockDiag, sysctl};

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc load`.
 
-use super::{Place, default_setting, refusal, say};
+use super::{
+    default_setting,
+    output::say,
+    place::{Place, refusal},
+};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{

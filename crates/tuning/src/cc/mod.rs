@@ -2,12 +2,14 @@
 //! `longhaul cc`: brings congestion controls to the running kernel, shows them at work, and runs them
 //! under simulated time.
 //!
-//! The crate `bpf` loads, pins and reads; here is what is asked for and how it is told.
+//! The crate `congestion` loads, pins and reads.
 
 mod default_setting;
 mod list;
 mod load;
 mod matching;
+mod output;
+mod place;
 mod show;
 pub(crate) mod simulate;
 mod unload;
@@ -15,9 +17,6 @@ mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
-use longhaul_command::exit::Refusal;
-use longhaul_congestion::{Kind, pins::Pins};
-use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,58 +67,4 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Watch(args) => watch::run(args),
         Command::Simulate(args) => simulate::run(args),
     }
-}
-
-/// Where loaded congestion controls are kept.
-#[derive(Debug, clap::Args)]
-struct Place {
-    /// BPF file system that keeps what is loaded; mounted if it is not
-    #[arg(long, value_name = "DIR", default_value = longhaul_congestion::pins::DEFAULT)]
-    bpffs: PathBuf,
-}
-
-impl Place {
-    fn pins(&self) -> Pins {
-        Pins::at(&self.bpffs)
-    }
-}
-
-/// The exit code is that of the error's kind.
-fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
-    match error.kind() {
-        Kind::Usage => Refusal::usage(error),
-        Kind::Unsupported => Refusal::unsupported(error),
-        Kind::Failed => error.into(),
-    }
-}
-
-/// Writes to standard output; nobody reading it is no error.
-fn say(text: &str) -> Result<()> {
-    use std::io::{ErrorKind, Write, stdout};
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        outcome => Ok(outcome?),
-    }
-}
-
-/// `3 connections`.
-fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
-}
-
-/// A table with aligned columns.
-fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |at: usize| rows.iter().filter_map(move |row| row.get(at));
-    let width = |at| width(at).map(|cell| cell.chars().count()).max();
-    let widths: Vec<_> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths);
-        let line: String = cells
-            .map(|(cell, width)| format!("{cell:width$}  "))
-            .collect();
-        format!("{}\n", line.trim_end())
-    };
-    rows.iter().map(line).collect()
 }

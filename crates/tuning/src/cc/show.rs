@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc show`: all that can be set and seen of one congestion control.
 
-use super::{Place, counted, load::by_name, refusal, say, table};
+use super::{
+    load::by_name,
+    output::{counted, say, table},
+    place::{Place, refusal},
+};
 use anyhow::Result;
 use longhaul_congestion::{
     loader::{self, Loaded, Program},

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc unload`.
 
-use super::{Place, counted, default_setting, refusal, say};
+use super::{
+    default_setting,
+    output::{counted, say},
+    place::{Place, refusal},
+};
 use anyhow::Result;
 use longhaul_congestion::{loader, math::Algorithm, parameters, watch::Watch};
 use serde_json::json;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc watch`: the connections at work, as a table that renews itself or as JSON lines.
 
-use super::{Place, load::by_name, matching::Matching, refusal, say, table};
+use super::{
+    load::by_name,
+    matching::Matching,
+    output::{say, table},
+    place::{Place, refusal},
+};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
