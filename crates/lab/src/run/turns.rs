@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which run comes when.
 
-use crate::{scenario::Order, source::Book};
+use crate::source::Book;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -27,13 +27,8 @@ pub(crate) fn turns(book: &Book) -> Vec<Turn> {
         let mut round: Vec<Turn> = (0..book.cells.len())
             .map(|cell| Turn { cell, repetition })
             .collect();
-        if book.base.order == Order::Random {
-            shuffle(&mut round, &mut random);
-        }
+        shuffle(&mut round, &mut random);
         turns.extend(round);
-    }
-    if book.base.order == Order::AsWritten {
-        turns.sort_by_key(|turn| (turn.cell, turn.repetition));
     }
     turns
 }

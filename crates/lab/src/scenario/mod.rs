@@ -58,8 +58,6 @@ pub(crate) struct Scenario {
     /// thrown away. 0 to 10.
     #[serde(default)]
     pub(crate) warmup: u32,
-    #[serde(default)]
-    pub(crate) order: Order,
     /// Longest that one run may take before it counts as failed.
     #[serde(default = "defaults::limit")]
     pub(crate) limit: Time,
@@ -128,17 +126,6 @@ impl Scenario {
         self.relays()
             .any(|(_, own, relay)| own == host && relay.when)
     }
-}
-
-/// In which order the runs of all cells follow each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Order {
-    /// Shuffled by the seed, so that a slow drift of the machine hits all cells alike.
-    #[default]
-    Random,
-    /// Cell by cell, as in the file.
-    AsWritten,
 }
 
 /// A cell that `vary` does not make.

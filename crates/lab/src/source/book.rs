@@ -45,6 +45,7 @@ impl Book {
             }
         }
     }
+
     /// SHA-256 of all that decides what is run: cells, order, repetitions.
     pub(crate) fn digest(&self) -> Result<String> {
         let base = &self.base;
@@ -52,7 +53,6 @@ impl Book {
         digest.update(serde_json::to_vec(&(
             base.repetitions,
             base.warmup,
-            base.order,
             self.quick,
         ))?);
         for cell in &self.cells {
