@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A target before a source that lies.
+#![allow(
+    clippy::single_range_in_vec_init,
+    clippy::reversed_empty_ranges,
+    reason = "such ranges are what is sent"
+)]
+
+use super::liar::{Liar, block, names, options, send};
+use crate::{
+    copy::samples::{entry, file},
+    protocol::{
+        block::Content,
+        message::{self, Answer, Order, Outcome, Share},
+        options::Options,
+        order::Role,
+    },
+};
+use longhaul_store::{
+    blocks::BLOCK,
+    entry::Kind,
+    metadata::{XATTR_VALUE_MAX, Xattr},
+};
+use std::{
+    fs,
+    io::Write,
+    os::unix::{ffi::OsStrExt, fs::symlink},
+    thread::{self},
+};
+
+/// What is between the ends lets orders and answers pass, and no stream.
+#[test]
+fn an_end_that_gets_no_stream_through_says_so() {
+    let options = Options {
+        silence: 10,
+        ..options()
+    };
+    let mut liar = Liar::with(options, Role::Target);
+    while liar.orders.is_none() || liar.answers.is_none() {
+        liar.accept();
+    }
+    let listener = liar.listener.try_clone().unwrap();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let said = liar.end.join().unwrap().unwrap_err();
+    assert_eq!(said.to_string(), "no stream can be opened");
+}
+
+#[test]
+fn paths_that_lead_out_end_the_conversation() {
+    for evil in [
+        "../../xx",
+        "/etc/pwn",
+        "a/../../",
+        "a//b/c/d",
+        "a/./b//c",
+        "a\0bcdefg",
+    ] {
+        let mut liar = Liar::to(Role::Target);
+        let _stream = liar.meet();
+        liar.order(&Order::Tops(Vec::new()));
+        let mut bytes = Vec::new();
+        let order = Order::Entry {
+            number: 0,
+            entry: entry("abcdefgh", Kind::Directory),
+            share: Share::Whole,
+        };
+        message::write(&mut bytes, &order).unwrap();
+        let at = bytes.windows(8).position(|at| at == b"abcdefgh").unwrap();
+        bytes[at..at + 8].copy_from_slice(evil.as_bytes());
+        let orders = liar.orders.as_mut().unwrap();
+        orders.write_all(&bytes).unwrap();
+        orders.flush().unwrap();
+        let (end, folder) = liar.hang_up();
+        assert!(end.is_err(), "{evil:?}");
+        assert_eq!(names(folder.path()), ["from", "to"], "{evil:?}");
+        assert_eq!(names(&folder.path().join("to")), [""; 0], "{evil:?}");
+    }
+}
+
+/// What is around it is nobody's to change, nor, with `--delete`, to empty.
+#[test]
+fn contents_are_refused_where_one_thing_gets_a_name() {
+    let top = || Order::Top(entry("a", Kind::Directory).metadata);
+    let one = entry("a", Kind::Directory).path;
+    for lie in [
+        vec![Order::Tops(vec![]), top()],
+        vec![Order::Tops(vec![one]), top()],
+    ] {
+        let options = Options {
+            into_directory: false,
+            delete: true,
+            ..options()
+        };
+        let mut liar = Liar::with(options, Role::Target);
+        let _stream = liar.meet();
+        lie.iter().for_each(|order| liar.order(order));
+        liar.order(&Order::ScanEnded);
+        let (end, folder) = liar.hang_up();
+        let why = format!("{:#}", end.unwrap_err());
+        assert!(why.contains("one thing was to get a name"), "{why}");
+        assert_eq!(names(folder.path()), ["from"]);
+    }
+}
+
+#[test]
+#[allow(
+    clippy::reversed_empty_ranges,
+    clippy::single_range_in_vec_init,
+    reason = "that is what it lies about"
+)]
+fn pieces_that_a_file_can_not_have_are_refused() {
+    let mut liar = Liar::to(Role::Target);
+    let _stream = liar.meet();
+    liar.order(&Order::Tops(Vec::new()));
+    let nonsense = [
+        vec![],
+        vec![0..3],
+        vec![1..2, 0..1],
+        vec![0..1, 0..2],
+        vec![2..1],
+        vec![0..1, u64::MAX - 1..u64::MAX],
+    ];
+    let shares = [Share::Kept, Share::Piece];
+    let all = shares
+        .iter()
+        .flat_map(|share| nonsense.iter().cloned().map(share));
+    for (number, share) in (0..).zip(all) {
+        liar.order(&Order::Entry {
+            number,
+            entry: entry(&format!("large{number}"), file(BLOCK + 1)),
+            share: share.clone(),
+        });
+        let outcome = liar.outcome(number);
+        assert!(
+            matches!(outcome, Outcome::Failed(_)),
+            "{share:?}: {outcome:?}"
+        );
+    }
+    let (end, folder) = liar.hang_up();
+    assert!(end.is_err(), "it went without an end");
+    let left = fs::read_dir(folder.path().join("to")).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(
+        left.iter().all(|name| name == ".longhaul-manifest"),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn no_link_leads_out_not_even_one_that_comes_later() {
+    let mut liar = Liar::to(Role::Target);
+    let mut stream = liar.meet();
+    let outside = liar.path("from");
+    let before = names(&outside);
+    liar.order(&Order::Tops(Vec::new()));
+    let target = outside.as_os_str().as_bytes().into();
+    liar.announce(0, "way", Kind::Symlink { target });
+    liar.announce(1, "way/small", file(3));
+    liar.announce(2, "way/large", file(BLOCK + 1));
+    liar.announce(3, "way/deep", Kind::Directory);
+    assert_eq!(liar.outcome(0), Outcome::Made);
+    for number in 1..4 {
+        assert!(
+            matches!(liar.outcome(number), Outcome::Failed(_)),
+            "{number}"
+        );
+    }
+    // And what was a directory when the file was begun.
+    liar.announce(4, "dir", Kind::Directory);
+    liar.announce(5, "dir/small", file(3));
+    liar.need(5);
+    fs::rename(liar.path("to/dir"), liar.path("to/moved")).unwrap();
+    symlink(&outside, liar.path("to/dir")).unwrap();
+    send(&mut stream, &block(5, 3, 0));
+    // It may go where the directory went, whose descriptor is at hand.
+    let outcome = liar.outcome(5);
+    let moved = names(&liar.path("to/moved"));
+    assert_eq!(
+        moved.len(),
+        usize::from(outcome == Outcome::Made),
+        "{outcome:?}"
+    );
+    let (end, _folder) = liar.hang_up();
+    assert!(end.is_err(), "it went without an end");
+    assert_eq!(names(&outside), before);
+}
+
+#[test]
+fn blocks_are_believed_where_they_belong_only() {
+    let mut liar = Liar::to(Role::Target);
+    let mut stream = liar.meet();
+    let size = 2 * BLOCK + 5;
+    liar.order(&Order::Tops(Vec::new()));
+    for (number, name) in ["good", "beyond", "damaged", "short", "moved"]
+        .iter()
+        .enumerate()
+    {
+        liar.announce(number as u64, name, file(size));
+    }
+    (0..5).for_each(|number| liar.need(number));
+    send(&mut stream, &block(99, size, 0));
+    let (mut beyond, bytes) = block(1, size, 0);
+    beyond.block = 7;
+    send(&mut stream, &(beyond, bytes));
+    let (damaged, mut bytes) = block(2, size, 1);
+    bytes[4711] ^= 1;
+    send(&mut stream, &(damaged, bytes));
+    let (mut short, mut bytes) = block(3, size, 0);
+    bytes.truncate(5);
+    short.content = Content::Data(5);
+    send(&mut stream, &(short, bytes));
+    let (mut moved, bytes) = block(4, size, 0);
+    moved.block = 1;
+    send(&mut stream, &(moved, bytes));
+    // In no order, and twice.
+    for index in [2, 0, 2, 1, 0] {
+        send(&mut stream, &block(0, size, index));
+    }
+    liar.order(&Order::Sealed {
+        file: 0,
+        hash: None,
+    });
+    for number in 1..5 {
+        assert!(
+            matches!(liar.outcome(number), Outcome::Failed(_)),
+            "{number}"
+        );
+    }
+    assert_eq!(liar.outcome(0), Outcome::Made);
+    let (_, folder) = liar.hang_up();
+    let to = folder.path().join("to");
+    assert_eq!(names(&to), ["good"]);
+    let wanted: Vec<u8> = (0..3).flat_map(|index| block(0, size, index).1).collect();
+    assert!(fs::read(to.join("good")).unwrap() == wanted);
+}
+
+#[test]
+fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
+    let mut liar = Liar::to(Role::Target);
+    let mut stream = liar.meet();
+    let size = 2 * BLOCK;
+    liar.order(&Order::Tops(Vec::new()));
+    liar.announce(0, "file", file(size));
+    liar.need(0);
+    send(&mut stream, &block(0, size, 0));
+    let (header, bytes) = block(0, size, 1);
+    stream.write_all(&header.encode()).unwrap();
+    stream.write_all(&bytes[..1000]).unwrap();
+    stream.flush().unwrap();
+    drop(stream);
+    let ended = |liar: &mut Liar, of: u64| loop {
+        if let Answer::Ended { stream, blocks } = Liar::hear(&mut liar.answers)
+            && stream == of
+        {
+            return blocks;
+        }
+    };
+    assert_eq!(ended(&mut liar, 0), 1);
+    let (number, mut stream) = liar.stream();
+    stream.write_all(&[0xff; 64]).unwrap();
+    stream.flush().unwrap();
+    assert_eq!(ended(&mut liar, number), 0);
+    let (_, mut stream) = liar.stream();
+    send(&mut stream, &block(0, size, 1));
+    liar.order(&Order::Sealed {
+        file: 0,
+        hash: None,
+    });
+    assert_eq!(liar.outcome(0), Outcome::Made);
+    drop(liar.hang_up());
+}
+
+#[test]
+fn absurd_sizes_and_numbers_are_refused() {
+    let mut liar = Liar::to(Role::Target);
+    let _stream = liar.meet();
+    liar.order(&Order::Tops(Vec::new()));
+    liar.announce(0, "absurd", file(u64::MAX));
+    assert!(matches!(liar.outcome(0), Outcome::Failed(_)));
+    for number in 1..100_000 {
+        liar.announce(number, &format!("{number}"), file(1));
+    }
+    let end = liar.end.join().unwrap().unwrap_err().to_string();
+    assert!(end.contains("more than it may"), "{end}");
+
+    let mut liar = Liar::to(Role::Target);
+    let _stream = liar.meet();
+    liar.order(&Order::Tops(Vec::new()));
+    let xattr = |number: u8| Xattr {
+        name: format!("user.{number}").into_bytes().into(),
+        value: vec![number; XATTR_VALUE_MAX - 1024].into(),
+    };
+    let mut heavy = entry("heavy", file(1));
+    heavy.metadata.xattrs = (0..4).map(xattr).collect();
+    for number in 0..1500 {
+        liar.order(&Order::Entry {
+            number,
+            entry: heavy.clone(),
+            share: Share::Whole,
+        });
+    }
+    let end = liar.end.join().unwrap().unwrap_err().to_string();
+    assert!(end.contains("more than it may"), "{end}");
+
+    let mut liar = Liar::to(Role::Target);
+    let _stream = liar.meet();
+    let orders = liar.orders.as_mut().unwrap();
+    orders.write_all(&u32::MAX.to_be_bytes()).unwrap();
+    orders.flush().unwrap();
+    let end = liar.end.join().unwrap().unwrap_err().to_string();
+    assert!(end.contains("too long"), "{end}");
+}
