@@ -5,78 +5,34 @@
 //! A target may not take all of it: an ordinary user gives nothing away, a file system may have no
 //! attributes. That is told as a list of what was left out, and is no failure of the copy.
 
+mod left_out;
 mod rights;
+mod target;
+mod time;
+mod xattr;
 
-use crate::{path::Shown, root::Handle};
+pub use left_out::{Applied, LeftOut, What};
+pub use time::Time;
+pub(crate) use time::{modified, time};
+pub use xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_MAX, Xattr};
+
+use crate::handle::Handle;
 use rights::Rights;
 use rustix::{
-    buffer::spare_capacity,
-    fd::{AsFd, AsRawFd, BorrowedFd},
-    fs::{self, AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags},
+    fd::AsFd,
+    fs::{self, FileType, Stat, Timestamps},
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
-use std::fmt;
-
-/// Bytes in an attribute's value, at most: Linux's XATTR_SIZE_MAX.
-pub const XATTR_VALUE_MAX: usize = 64 << 10;
-
-/// Bytes in an attribute's name, at most: Linux's XATTR_NAME_MAX.
-pub const XATTR_NAME_MAX: usize = 255;
-
-/// Bytes of all attributes of a file, names and values: what a file's metadata may cost. Beyond
-/// that they are left out.
-pub const XATTRS_MAX: usize = 256 << 10;
-
-/// Bytes of all names: Linux's XATTR_LIST_MAX.
-const XATTR_LIST_MAX: usize = 64 << 10;
-
-const ACL_ACCESS: &[u8] = crate::acl::ACCESS.as_bytes();
-const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
-const CAPABILITY: &[u8] = b"security.capability";
-
-const PRIVILEGED: &[u8] = b"trusted.";
+use target::{Target, read_xattrs};
+use time::timespec;
+use xattr::{ACL_ACCESS, CAPABILITY, Change, PRIVILEGED, changes, group_bits, is_acl};
 
 /// As an owner's or a group's number: leave it as it is. To chown(2) it means the same.
 const UNCHANGED: u32 = u32::MAX;
 
 const MODE_BITS: u32 = 0o7777;
 const SET_ID_BITS: u32 = 0o6000;
-
-/// A moment, to the nanosecond.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-pub struct Time {
-    /// Seconds since 1970, before it if negative.
-    pub seconds: i64,
-    /// Nanoseconds after that, below a thousand million.
-    pub nanos: u32,
-}
-
-/// Nanoseconds in the units in which file systems keep times: ext4, XFS, Btrfs; SMB and NTFS; some servers; exFAT; ext3,
-/// HFS+, SFTP.
-const UNITS: [u32; 6] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
-
-impl Time {
-    /// Whether a file system that was given this time may have kept it as `kept`, cut to its unit. Where that is a second, what
-    /// changed within one passes for the same, as it does there for everyone who looks at times.
-    #[must_use]
-    pub fn is_kept_as(&self, kept: &Self) -> bool {
-        let cut = |unit: u32| self.nanos - self.nanos % unit;
-        self.seconds == kept.seconds && UNITS.iter().any(|unit| cut(*unit) == kept.nanos)
-    }
-}
-
-/// One extended attribute, of those that are copied: `user.*`, `trusted.*`, POSIX access control
-/// lists and `security.capability`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Xattr {
-    /// With its namespace: `user.comment`.
-    pub name: Box<[u8]>,
-    /// Raw. Access control lists have user and group numbers in it, as the copy's owners are.
-    pub value: Box<[u8]>,
-}
 
 /// What is known of a file beside its data.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -93,60 +49,6 @@ pub struct Metadata {
     pub accessed: Time,
     /// Extended attributes, by name.
     pub xattrs: Vec<Xattr>,
-}
-
-/// Something of a file's metadata that did not come along.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// What.
-    pub what: What,
-    /// The system's reason.
-    pub errno: Errno,
-}
-
-/// Parts of a file's metadata.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// Who owns it.
-    Owner,
-    /// The group.
-    Group,
-    /// Permissions.
-    Mode,
-    /// The set-user-id and set-group-id bits: never given to a file whose owner is another.
-    SetId,
-    /// All extended attributes.
-    Xattrs,
-    /// One of them, with its name.
-    Xattr(Box<[u8]>),
-    /// Both times.
-    Times,
-    /// What only the owner may set, who is another.
-    OfAnother,
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owner => f.write_str("owner"),
-            Self::Group => f.write_str("group"),
-            Self::Mode => f.write_str("permissions"),
-            Self::SetId => f.write_str("set-id bits"),
-            Self::Xattrs => f.write_str("extended attributes"),
-            Self::Xattr(name) => write!(f, "attribute {}", Shown(name)),
-            Self::Times => f.write_str("times"),
-            Self::OfAnother => f.write_str("permissions and times"),
-        }
-    }
-}
-
-/// What applying metadata came to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Applied {
-    /// Anything was not yet as wanted, and now is.
-    pub changed: bool,
-    /// What could not be had.
-    pub left_out: Vec<LeftOut>,
 }
 
 impl Metadata {
@@ -257,7 +159,11 @@ impl Metadata {
     #[must_use]
     pub fn denied(&self) -> Vec<What> {
         let rights = Rights::current();
-        let own = rights.of_new_file();
+        let own = Self {
+            uid: rights.user,
+            gid: rights.group,
+            ..Self::default()
+        };
         let allowed = self.allowed(&own, &rights);
         let denied = [
             (What::Owner, allowed.uid != self.uid),
@@ -305,185 +211,6 @@ pub(crate) fn unlock(held: &Handle) -> Result<(), Errno> {
         Err(Errno::PERM) => Ok(()),
         done => done,
     }
-}
-
-/// When the data of what was looked at last changed.
-pub(crate) fn modified(stat: &Stat) -> Time {
-    time(stat.st_mtime, stat.st_mtime_nsec)
-}
-
-/// The types of these fields depend on the processor.
-pub(crate) fn time<S: Into<i64>, N: TryInto<u32>>(seconds: S, nanos: N) -> Time {
-    Time {
-        seconds: seconds.into(),
-        nanos: nanos.try_into().unwrap_or(0),
-    }
-}
-
-/// How the system is asked about a file.
-enum Target<'a> {
-    /// By its descriptor.
-    Open(BorrowedFd<'a>),
-    /// The descriptor only names it: by that name of the descriptor's own, which leads to the
-    /// thing itself even if that is a symbolic link.
-    Named(BorrowedFd<'a>, String),
-}
-
-impl<'a> Target<'a> {
-    fn of(handle: &'a Handle) -> Self {
-        let fd = handle.fd.as_fd();
-        match handle.unreadable {
-            None => Self::Open(fd),
-            Some(_) => Self::Named(fd, format!("/proc/self/fd/{}", fd.as_raw_fd())),
-        }
-    }
-
-    fn fd(&self) -> BorrowedFd<'a> {
-        match self {
-            Self::Open(fd) | Self::Named(fd, _) => *fd,
-        }
-    }
-
-    fn names(&self) -> Result<Vec<u8>, Errno> {
-        let mut list = Vec::with_capacity(XATTR_LIST_MAX);
-        match self {
-            Self::Open(fd) => fs::flistxattr(fd, spare_capacity(&mut list))?,
-            Self::Named(_, path) => fs::listxattr(path, spare_capacity(&mut list))?,
-        };
-        Ok(list)
-    }
-
-    fn value(&self, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        let mut value = Vec::with_capacity(XATTR_VALUE_MAX);
-        match self {
-            Self::Open(fd) => fs::fgetxattr(fd, name, spare_capacity(&mut value))?,
-            Self::Named(_, path) => fs::getxattr(path, name, spare_capacity(&mut value))?,
-        };
-        Ok(value)
-    }
-
-    fn set(&self, xattr: &Xattr) -> Result<(), Errno> {
-        let flags = XattrFlags::empty();
-        match self {
-            Self::Open(fd) => fs::fsetxattr(fd, &*xattr.name, &xattr.value, flags),
-            Self::Named(_, path) => fs::setxattr(path, &*xattr.name, &xattr.value, flags),
-        }
-    }
-
-    fn unset(&self, name: &[u8]) -> Result<(), Errno> {
-        match self {
-            Self::Open(fd) => fs::fremovexattr(fd, name),
-            Self::Named(_, path) => fs::removexattr(path, name),
-        }
-    }
-
-    fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
-        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-        fs::chownat(self.fd(), c"", uid, gid, AtFlags::EMPTY_PATH)
-    }
-
-    fn chmod(&self, mode: u32) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(mode);
-        match self {
-            Self::Open(fd) => fs::fchmod(fd, mode),
-            Self::Named(_, path) => fs::chmod(path, mode),
-        }
-    }
-
-    fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
-        match self {
-            Self::Open(fd) => fs::futimens(fd, times),
-            Self::Named(_, path) => fs::utimensat(fs::CWD, path, times, AtFlags::empty()),
-        }
-    }
-}
-
-fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<LeftOut>) {
-    let list = match target.names() {
-        Ok(list) => list,
-        Err(Errno::OPNOTSUPP) => Vec::new(),
-        Err(errno) => {
-            return (
-                Vec::new(),
-                vec![LeftOut {
-                    what: What::Xattrs,
-                    errno,
-                }],
-            );
-        }
-    };
-    let (mut xattrs, mut left_out) = (Vec::new(), Vec::new());
-    let mut room = XATTRS_MAX;
-    for name in list
-        .split(|&byte| byte == 0)
-        .filter(|name| is_carried(name))
-    {
-        match target
-            .value(name)
-            .and_then(|value| within(&mut room, name, value))
-        {
-            Ok(xattr) => xattrs.push(xattr),
-            // It is gone: as if it had never been listed.
-            Err(Errno::NODATA) => {}
-            Err(errno) => left_out.push(LeftOut {
-                what: What::Xattr(name.into()),
-                errno,
-            }),
-        }
-    }
-    xattrs.sort_by(|a: &Xattr, b| a.name.cmp(&b.name));
-    (xattrs, left_out)
-}
-
-fn within(room: &mut usize, name: &[u8], value: Vec<u8>) -> Result<Xattr, Errno> {
-    *room = room
-        .checked_sub(name.len() + value.len())
-        .ok_or(Errno::TOOBIG)?;
-    Ok(Xattr {
-        name: name.into(),
-        value: value.into(),
-    })
-}
-
-/// What has to be done to an attribute.
-enum Change<'a> {
-    Set(&'a Xattr),
-    Remove(&'a [u8]),
-}
-
-impl Change<'_> {
-    fn name(&self) -> &[u8] {
-        match self {
-            Self::Set(xattr) => &xattr.name,
-            Self::Remove(name) => name,
-        }
-    }
-}
-
-/// What leads from `have` to `want`, access control lists last.
-fn changes<'a>(want: &'a [Xattr], have: &'a [Xattr]) -> impl Iterator<Item = Change<'a>> {
-    let known = |name: &[u8]| want.iter().any(|x| *x.name == *name);
-    let gone = have
-        .iter()
-        .filter(move |x| is_carried(&x.name) && !known(&x.name));
-    let new = |x: &&Xattr| is_carried(&x.name) && !have.contains(x);
-    let (acls, others): (Vec<_>, Vec<_>) = want.iter().filter(new).partition(|x| is_acl(&x.name));
-    let set = others.into_iter().chain(acls);
-    gone.map(|x| Change::Remove(&x.name))
-        .chain(set.map(Change::Set))
-}
-
-fn is_acl(name: &[u8]) -> bool {
-    name == ACL_ACCESS || name == ACL_DEFAULT
-}
-
-/// Labels of security modules and lists of network file systems are their own system's: they mean
-/// something else elsewhere, and would be left out file by file.
-fn is_carried(name: &[u8]) -> bool {
-    name.starts_with(b"user.")
-        || name.starts_with(b"trusted.")
-        || is_acl(name)
-        || name == CAPABILITY
 }
 
 /// Metadata on its way to a file.
@@ -581,26 +308,9 @@ impl Work<'_> {
     }
 }
 
-/// Larger values of nanoseconds have other meanings to the system.
-fn timespec(time: Time) -> Timespec {
-    Timespec {
-        tv_sec: time.seconds,
-        tv_nsec: time.nanos.min(999_999_999).into(),
-    }
-}
-
-/// What the owning group itself may do, by a list in Linux's form (`posix_acl_xattr.h`): a version
-/// (4 bytes), then entries of tag (2), permissions (2) and number (4), little-endian.
-fn group_bits(acl: &[u8]) -> u32 {
-    const GROUP_OBJ: [u8; 2] = [4, 0];
-    let entries = acl.get(4..).unwrap_or_default().chunks_exact(8);
-    let group = entries.into_iter().find(|entry| entry[..2] == GROUP_OBJ);
-    group.map_or(0, |entry| u32::from(entry[2]) & 0o7)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{target::within, *};
     use crate::{
         path::RelPath,
         root::Root,

@@ -10,8 +10,7 @@
 
 use crate::{
     medium::{Dir, Directory, How, Medium, OpenError},
-    part::own_name,
-    path::RelPath,
+    path::{RelPath, own_name},
     root::{Failure, Root},
 };
 use rustix::{

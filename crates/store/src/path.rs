@@ -16,6 +16,15 @@ pub const NAME_LEN_MAX: usize = 255;
 /// How names begin that are ours: parts, journals, manifests. Nobody copies them.
 pub const OWN_PREFIX: &[u8] = b".longhaul-";
 
+/// What a part is called that is kept: nobody may take it for what an interrupted copy left.
+pub(crate) const KEPT: &str = "piece-data";
+
+/// The name of our own that stands beside a file and is of this kind.
+pub(crate) fn own_name(file: &[u8], kind: &str) -> Vec<u8> {
+    let hash = blake3::hash(file).to_hex();
+    [OWN_PREFIX, &hash.as_bytes()[..32], b".", kind.as_bytes()].concat()
+}
+
 /// Names divided by '/': none of them empty, "." or "..", none with a NUL, none longer than
 /// [`NAME_LEN_MAX`]; at least one, all together at most [`PATH_LEN_MAX`] bytes. Costs its bytes and
 /// sixteen.

@@ -11,11 +11,10 @@
 //! a label back, or one of the others.
 
 mod in_tree;
-pub(crate) mod label;
 mod open;
 
+pub use crate::label::{BadLabel, LABEL_LEN_MAX};
 pub(crate) use in_tree::{OwnNames, in_directory, is_of, remove};
-pub use label::{BadLabel, LABEL_LEN_MAX};
 pub use open::OpenPiece;
 pub(crate) use open::look;
 
@@ -23,8 +22,10 @@ use crate::{
     blocks::{BLOCK, Blocks, runs},
     entry::{Entry, Version},
     journal::{self, Header, Record},
+    label,
     medium::{Directory, How, Medium},
-    part::{KEPT, PartError, Site, own_name},
+    part::{PartError, Site},
+    path::{KEPT, own_name},
 };
 use std::{io, ops::Range};
 

@@ -9,9 +9,10 @@
 
 use crate::{
     entry::{Entry, Kind, Version},
+    handle::Handle,
     metadata::{Applied, LeftOut, Metadata, What},
     path::RelPath,
-    root::{Failure, Handle, Refusal, Root},
+    root::{Failure, Refusal, Root},
 };
 use rustix::{
     fs::{self, Access, FileType},

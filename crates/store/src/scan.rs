@@ -10,11 +10,12 @@
 use crate::{
     entry::{Entry, Kind, TARGET_LEN_MAX, Version},
     filter::{Filter, Verdict},
+    handle::{Handle, handle},
     medium::Dir,
     metadata::{LeftOut, Metadata},
     path::{OWN_PREFIX, RelPath},
     piece::{self, OpenPiece},
-    root::{Failure, Handle, Names, Refusal, Root, handle},
+    root::{Failure, Names, Refusal, Root},
     spread::{self, SPREAD, Share, SpreadError},
 };
 use rustix::{

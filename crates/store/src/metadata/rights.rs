@@ -2,7 +2,7 @@
 //! What of a file's metadata the running user may set (chown(2), xattr(7), capabilities(7)). What the file system allows beside that
 //! is found out by trying.
 
-use super::{CAPABILITY, Metadata};
+use super::xattr::{CAPABILITY, PRIVILEGED};
 use rustix::{
     process::{Gid, getegid, geteuid, getgroups},
     thread::{CapabilitySet, capabilities},
@@ -12,8 +12,9 @@ use rustix::{
 #[derive(Debug)]
 pub(super) struct Rights {
     capabilities: CapabilitySet,
-    user: u32,
-    group: u32,
+    /// A file that this user makes has them.
+    pub(super) user: u32,
+    pub(super) group: u32,
     groups: Vec<u32>,
 }
 
@@ -53,18 +54,9 @@ impl Rights {
         match name {
             CAPABILITY => self.capabilities.contains(CapabilitySet::SETFCAP),
             _ => {
-                !name.starts_with(b"trusted.")
+                !name.starts_with(PRIVILEGED)
                     || self.capabilities.contains(CapabilitySet::SYS_ADMIN)
             }
-        }
-    }
-
-    /// What a file has that this user makes.
-    pub(super) fn of_new_file(&self) -> Metadata {
-        Metadata {
-            uid: self.user,
-            gid: self.group,
-            ..Metadata::default()
         }
     }
 }

@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file's place: its directory, its name, and the names of our own beside it.
 
-use super::{OWN_PREFIX, PartError, slots};
+use super::PartError;
 use crate::{
     blocks::{Blocks, FILE_LEN_MAX},
     escape::Escaped,
-    journal::Header,
+    journal::{Header, Version},
     medium::{Directory, How, Medium, OpenError},
-    part::Origin,
+    path::{KEPT, own_name},
 };
 use std::io;
 
-/// What a part is called that is kept: nobody may take it for what an interrupted copy left.
-pub(crate) const KEPT: &str = "piece-data";
+/// Slices of one file that may be open at the same time.
+pub const SLICES_MAX: usize = 64;
+
+/// What a file is a copy of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The source's version: blocks of another one are of no use.
+    pub version: Version,
+    /// Bytes in the file.
+    pub length: u64,
+    /// Whether holes are to be kept. If not, space for the whole is reserved at once.
+    pub sparse: bool,
+}
 
 /// A part and the name it has, if there is one.
 type OpenedPart<'a, D> = Option<(<D as Directory>::File, &'a [u8])>;
@@ -170,8 +181,20 @@ impl<D: Directory> Site<D> {
             return Ok(());
         };
         let _alone = self.earlier_part()?;
-        slots::remove(self)?;
+        self.remove_slots()?;
         self.io("remove its journal", self.dir.remove(&self.journal))
+    }
+
+    /// Removes the journals of slices, durably. A loss of power may have left any.
+    pub(super) fn remove_slots(&self) -> Result<(), PartError> {
+        let mut any = false;
+        for number in 0..SLICES_MAX {
+            any |= self.remove_own(&self.slot(number))?;
+        }
+        match any {
+            true => self.io("make its name durable", self.dir.sync()),
+            false => Ok(()),
+        }
     }
 
     /// Removes the label, durably, before anything happens to what it is of.
@@ -248,7 +271,8 @@ fn is_component(name: &[u8]) -> bool {
     !special && name.len() <= 255 && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-pub(crate) fn own_name(name: &[u8], kind: &str) -> Vec<u8> {
-    let hash = blake3::hash(name).to_hex();
-    format!("{OWN_PREFIX}{}.{kind}", &hash[..32]).into_bytes()
+/// Removes what is left beside a file that is complete and known to the manifest, or that nobody
+/// wants any more.
+pub fn remove_leftovers<D: Directory>(dir: &D, name: &[u8]) -> Result<(), PartError> {
+    Site::new(dir, name)?.remove_leftovers()
 }

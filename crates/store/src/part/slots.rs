@@ -11,7 +11,9 @@
 //! Two that write the same block, because one was taken for dead, write the same bytes.
 
 use super::{
-    Part, PartError, Site,
+    PartError,
+    file::Part,
+    site::{SLICES_MAX, Site},
     state::{Kind, State},
 };
 use crate::{
@@ -21,9 +23,6 @@ use crate::{
     medium::{Directory, How, Medium, OpenError},
 };
 use std::{collections::HashSet, ops::Range, sync::Mutex};
-
-/// Slices of one file that may be open at the same time.
-pub const SLICES_MAX: usize = 64;
 
 /// A slice of a file that was begun, in this version; `None` if it was not.
 pub(super) fn join<D: Directory>(
@@ -172,20 +171,8 @@ pub(super) fn gather<D: Directory>(
     }
     if any {
         site.io("write its journal", journal.add(&new))?;
-        remove(site)?;
+        site.remove_slots()?;
     }
     records.extend(new);
     Ok(records)
-}
-
-/// Removes all of them, durably. A loss of power may have left any.
-pub(super) fn remove<D: Directory>(site: &Site<D>) -> Result<(), PartError> {
-    let mut any = false;
-    for slot in 0..SLICES_MAX {
-        any |= site.remove_own(&site.slot(slot))?;
-    }
-    match any {
-        true => site.io("make its name durable", site.dir.sync()),
-        false => Ok(()),
-    }
 }

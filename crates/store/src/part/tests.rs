@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #![allow(clippy::single_range_in_vec_init)] // a run of blocks is what is meant
 
-use super::*;
+use super::{
+    file::{lock, lock_owned},
+    *,
+};
 use crate::{
-    blocks::FILE_LEN_MAX,
-    medium::simulated::{Dice, Disk},
+    blocks::{BlockHash, FILE_LEN_MAX, FileHash},
+    journal::Version,
+    medium::{
+        Dir,
+        simulated::{Dice, Disk},
+    },
+    path::own_name,
     testing::{as_ordinary_user, is_root},
 };
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io,
+    ops::Range,
     os::{
         fd::AsFd,
         unix::{
@@ -18,6 +28,7 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
 const LEN: u64 = 64 << 10;

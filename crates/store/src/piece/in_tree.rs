@@ -4,8 +4,8 @@
 use super::open::{Unusable, read_label};
 use crate::{
     medium::Dir,
-    part::{own_name, remove_leftovers},
-    path::{OWN_PREFIX, RelPath},
+    part::remove_leftovers,
+    path::{OWN_PREFIX, RelPath, own_name},
     root::{Failure, Names, Root},
 };
 use rustix::{

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A piece of which blocks are read, found in a directory that others may write to.
 
-use super::{
-    header, known,
-    label::{self, BadLabel},
-    read, runs_of,
-};
+use super::{header, known, read, runs_of};
 use crate::{
     blocks::{BLOCK, BlockHash},
     entry::{Entry, Version},
+    handle::handle,
     journal::Record,
+    label::{self, BadLabel},
     medium,
-    part::{KEPT, own_name},
-    path::{BadPath, RelPath},
-    root::{Failure, handle},
+    path::{BadPath, KEPT, RelPath, own_name},
+    root::Failure,
 };
 use rustix::{fd::BorrowedFd, fs::FileType, io::Errno};
 use std::{fs::File, io, ops::Range};

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     blocks::BlockHash,
     medium::Refusal,
-    part::{Opened, Part, own_name, remove_leftovers},
+    part::{Opened, Part, remove_leftovers},
     path::RelPath,
     testing::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
 };

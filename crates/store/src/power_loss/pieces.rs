@@ -5,8 +5,8 @@ use super::*;
 use crate::{
     entry::{self, Entry, Kind},
     metadata::{Metadata, Time},
-    part::{KEPT, PartError, own_name, remove_leftovers},
-    path::RelPath,
+    part::{PartError, remove_leftovers},
+    path::{KEPT, RelPath, own_name},
     piece::held_sized,
 };
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     blocks::{BLOCK, Blocks},
     delete::list_all,
-    part::KEPT,
+    path::KEPT,
     testing::{file_in_pieces, keep_piece, part_of},
 };
 use std::ops::Range;
@@ -16,7 +16,7 @@ fn keep(top: &Path, path: &str, indexes: Range<u64>) {
 
 /// One of our own beside a file.
 fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
-    let name = crate::part::own_name(rel(path).name(), kind);
+    let name = crate::path::own_name(rel(path).name(), kind);
     let dir = top.join(path);
     let name = std::ffi::OsStr::from_bytes(&name);
     dir.parent().unwrap().join(name)

@@ -2,21 +2,101 @@
 //! What there is of a file, and how it begins: anew, or where an earlier run was.
 
 use super::{
-    Opened, Part, PartError, Renamed,
-    site::Site,
+    PartError,
+    file::Part,
+    finished::Renamed,
+    site::{Origin, Site},
     slots,
     state::{Kind, State},
 };
 use crate::{
-    blocks::{BlockHash, Blocks, FileHash},
+    blocks::{BLOCK, BlockHash, Blocks, FileHash},
     direct::Direct,
     journal::{self, Header, Journal, Record},
-    medium::{Directory, How, Medium},
+    medium::{Dir, Directory, How, Medium},
 };
-use std::{io, sync::Mutex};
+use std::{io, ops::Range, sync::Mutex};
+
+/// What [`Part::open`] found.
+pub enum Opened<D: Directory = Dir> {
+    /// Another copy is writing this file.
+    Busy,
+    /// Nothing of use: it begins anew.
+    Fresh(Part<D>),
+    /// Some blocks, maybe none: [`Part::durable`].
+    Resumed(Part<D>),
+    /// All of it, under its final name: the last copy came to its end, but not to that of its
+    /// bookkeeping.
+    Renamed(Renamed<D>),
+}
+
+impl<D: Directory> Part<D> {
+    /// Opens what there is of the file `name` in `dir`, or begins it.
+    pub fn open(dir: &D, name: &[u8], origin: &Origin) -> Result<Opened<D>, PartError> {
+        Self::open_sized(dir, name, origin, BLOCK)
+    }
+
+    pub(crate) fn open_sized(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        block_len: u64,
+    ) -> Result<Opened<D>, PartError> {
+        let site = Site::new(dir, name)?;
+        let header = site.header(origin, block_len)?;
+        unless_busy(Start::new(site, header, origin.sparse).and_then(Start::open))
+    }
+
+    /// Opens blocks of a file while others write others of it, or the same: at most
+    /// [`SLICES_MAX`](super::SLICES_MAX) at once, on hosts that share the file system and its locks. The blocks are runs in order, none twice; others
+    /// between them are missing here, and not to be written. What is durable of
+    /// them already was read again: what is not as its record says is missing. [`Part::open`] finds
+    /// the file busy as long as one of them is there. Blocks that the file does not have are passed over.
+    pub fn open_slice(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        blocks: &[Range<u64>],
+    ) -> Result<Opened<D>, PartError> {
+        Self::open_slice_sized(dir, name, origin, blocks, BLOCK)
+    }
+
+    pub(crate) fn open_slice_sized(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        blocks: &[Range<u64>],
+        block_len: u64,
+    ) -> Result<Opened<D>, PartError> {
+        let join = || {
+            let site = Site::new(dir, name)?;
+            let header = site.header(origin, block_len)?;
+            slots::join(site, header, origin.sparse, blocks)
+        };
+        unless_busy(join().and_then(|joined| {
+            if let Some(slice) = joined {
+                return Ok(Opened::Resumed(slice));
+            }
+            match Self::open_sized(dir, name, origin, block_len)? {
+                // Begun, and from now on everybody's.
+                Opened::Fresh(whole) | Opened::Resumed(whole) => drop(whole),
+                other => return Ok(other),
+            }
+            Ok(join()?.map_or(Opened::Busy, Opened::Resumed))
+        }))
+    }
+}
+
+/// Somebody else at the file is no error.
+fn unless_busy<D: Directory>(opened: Result<Opened<D>, PartError>) -> Result<Opened<D>, PartError> {
+    match opened {
+        Err(error) if error.is_busy() => Ok(Opened::Busy),
+        opened => opened,
+    }
+}
 
 /// What is known when a part is opened. The journal comes first: its lock is held longest.
-pub(super) struct Start<D: Directory> {
+struct Start<D: Directory> {
     site: Site<D>,
     header: Header,
     sparse: bool,
@@ -27,7 +107,7 @@ pub(super) struct Start<D: Directory> {
 }
 
 impl<D: Directory> Start<D> {
-    pub(super) fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
+    fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
         // Another version of it may be so small that it is written whole.
         site.displace(&site.whole)?;
         let journal = site.make(&site.journal)?;
@@ -43,7 +123,7 @@ impl<D: Directory> Start<D> {
         })
     }
 
-    pub(super) fn open(mut self) -> Result<Opened<D>, PartError> {
+    fn open(mut self) -> Result<Opened<D>, PartError> {
         let part = self.site.earlier_part()?;
         let contents = self.contents.take();
         match (part, contents) {
@@ -75,7 +155,7 @@ impl<D: Directory> Start<D> {
         let (site, header) = (self.site, self.header);
         site.remove_label()?;
         if self.used {
-            slots::remove(&site)?;
+            site.remove_slots()?;
         }
         let file = site.new_part()?;
         let journal = site.io("begin its journal", Journal::begin(self.journal, &header))?;

@@ -6,8 +6,7 @@ use crate::{
     blocks::FILE_LEN_MAX,
     entry::{Entry, Kind, Version},
     medium::Refusal,
-    part::own_name,
-    path::RelPath,
+    path::{RelPath, own_name},
 };
 use rustix::io::Errno;
 

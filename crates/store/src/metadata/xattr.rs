@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Extended attributes: which are copied, and what has to be done to have those that are wanted.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes in an attribute's value, at most: Linux's XATTR_SIZE_MAX.
+pub const XATTR_VALUE_MAX: usize = 64 << 10;
+
+/// Bytes in an attribute's name, at most: Linux's XATTR_NAME_MAX.
+pub const XATTR_NAME_MAX: usize = 255;
+
+/// Bytes of all attributes of a file, names and values: what a file's metadata may cost. Beyond
+/// that they are left out.
+pub const XATTRS_MAX: usize = 256 << 10;
+
+/// Bytes of all names: Linux's XATTR_LIST_MAX.
+pub(super) const XATTR_LIST_MAX: usize = 64 << 10;
+
+pub(super) const ACL_ACCESS: &[u8] = crate::acl::ACCESS.as_bytes();
+const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
+
+pub(super) const PRIVILEGED: &[u8] = b"trusted.";
+
+/// One extended attribute, of those that are copied: `user.*`, `trusted.*`, POSIX access control
+/// lists and `security.capability`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Xattr {
+    /// With its namespace: `user.comment`.
+    pub name: Box<[u8]>,
+    /// Raw. Access control lists have user and group numbers in it, as the copy's owners are.
+    pub value: Box<[u8]>,
+}
+
+/// What has to be done to an attribute.
+pub(super) enum Change<'a> {
+    Set(&'a Xattr),
+    Remove(&'a [u8]),
+}
+
+impl Change<'_> {
+    pub(super) fn name(&self) -> &[u8] {
+        match self {
+            Self::Set(xattr) => &xattr.name,
+            Self::Remove(name) => name,
+        }
+    }
+}
+
+/// What leads from `have` to `want`, access control lists last.
+pub(super) fn changes<'a>(
+    want: &'a [Xattr],
+    have: &'a [Xattr],
+) -> impl Iterator<Item = Change<'a>> {
+    let known = |name: &[u8]| want.iter().any(|x| *x.name == *name);
+    let gone = have
+        .iter()
+        .filter(move |x| is_carried(&x.name) && !known(&x.name));
+    let new = |x: &&Xattr| is_carried(&x.name) && !have.contains(x);
+    let (acls, others): (Vec<_>, Vec<_>) = want.iter().filter(new).partition(|x| is_acl(&x.name));
+    let set = others.into_iter().chain(acls);
+    gone.map(|x| Change::Remove(&x.name))
+        .chain(set.map(Change::Set))
+}
+
+pub(super) fn is_acl(name: &[u8]) -> bool {
+    name == ACL_ACCESS || name == ACL_DEFAULT
+}
+
+/// Labels of security modules and lists of network file systems are their own system's: they mean
+/// something else elsewhere, and would be left out file by file.
+pub(super) fn is_carried(name: &[u8]) -> bool {
+    name.starts_with(b"user.")
+        || name.starts_with(b"trusted.")
+        || is_acl(name)
+        || name == CAPABILITY
+}
+
+/// What the owning group itself may do, by a list in Linux's form (`posix_acl_xattr.h`): a version
+/// (4 bytes), then entries of tag (2), permissions (2) and number (4), little-endian.
+pub(super) fn group_bits(acl: &[u8]) -> u32 {
+    const GROUP_OBJ: [u8; 2] = [4, 0];
+    let entries = acl.get(4..).unwrap_or_default().chunks_exact(8);
+    let group = entries.into_iter().find(|entry| entry[..2] == GROUP_OBJ);
+    group.map_or(0, |entry| u32::from(entry[2]) & 0o7)
+}

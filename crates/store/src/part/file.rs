@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file whose blocks arrive: what was written, what of it is durable, and how it gets its name.
+
+use super::{
+    PartError,
+    finished::Finished,
+    site::Site,
+    state::{Kind, State},
+};
+use crate::{
+    blocks::{BlockHash, Blocks, FileHash, NoSuchBlock},
+    direct::Direct,
+    entry::Entry,
+    holes::{Run, runs},
+    journal::{Header, Journal, Record},
+    label::{self, BadLabel},
+    medium::{Dir, Directory, Medium},
+};
+use std::{
+    fmt, io,
+    ops::Range,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// A file on its way.
+pub struct Part<D: Directory = Dir> {
+    pub(super) site: Site<D>,
+    pub(super) blocks: Blocks,
+    /// Others may be at the same file.
+    pub(super) shared: bool,
+    /// It gets holes wherever it is zero.
+    pub(super) sparse: bool,
+    pub(super) file: D::File,
+    pub(super) direct: Direct<D::File>,
+    pub(super) journal: Mutex<Journal<D::File>>,
+    pub(super) state: Mutex<State>,
+}
+
+impl<D: Directory> Part<D> {
+    /// How the file is cut.
+    #[must_use]
+    pub fn blocks(&self) -> Blocks {
+        self.blocks
+    }
+
+    #[cfg(test)]
+    pub(crate) fn own_name(&self) -> &[u8] {
+        match self.site.open_part(crate::medium::How::Read) {
+            Ok(Some((_, own))) => own,
+            _ => &self.site.part,
+        }
+    }
+
+    /// Those of its blocks that this is about: all of a file's, or a slice's.
+    #[must_use]
+    pub fn within(&self) -> Range<u64> {
+        self.state().within.clone()
+    }
+
+    /// What was there from the start is not read again at the end: whoever brought it did, or it was
+    /// brought in the same copy.
+    pub fn trust(&self) {
+        self.state().inherited.clear();
+    }
+
+    /// Reads a block again that was there from the start; whether there are more. Who has time for it while others
+    /// come, does [`Part::finish`] a favour. One that is not as its record says stays for that to find.
+    pub fn check_next(&self) -> Result<bool, PartError> {
+        let Some((index, hash)) = self.state().inherited.pop() else {
+            return Ok(false);
+        };
+        let mut buffer = vec![0; self.blocks.block_len() as usize];
+        let as_known = self.is_as_known(index, hash, &mut buffer)?;
+        let mut state = self.state();
+        if !as_known {
+            state.inherited.push((index, hash));
+        }
+        Ok(as_known && !state.inherited.is_empty())
+    }
+
+    /// The durable blocks, in their order.
+    #[must_use]
+    pub fn durable(&self) -> Vec<Record> {
+        self.state().durable()
+    }
+
+    /// The blocks that are neither here nor on their way to the disk, as runs.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        self.state().missing()
+    }
+
+    /// Takes a block, if its bytes have this hash; false if the block was here already, or is none
+    /// of this slice's. It is durable when [`Part::commit`] says so. Without a hash its bytes are believed, and the file
+    /// has none.
+    pub fn write(
+        &self,
+        index: u64,
+        bytes: &[u8],
+        hash: Option<BlockHash>,
+    ) -> Result<bool, PartError> {
+        let range = self.range(index)?;
+        if !self.state().lacks(index) {
+            return Ok(false);
+        }
+        match hash {
+            Some(hash) => self.check(index, bytes, hash)?,
+            None => self.has_length(index, bytes.len() as u64)?,
+        }
+        self.put(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
+            match self.sparse {
+                true => self.lay_sparse(bytes, range.start),
+                false => self.direct.write(&self.file, bytes, range.start),
+            }
+        })
+    }
+
+    fn lay_sparse(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        runs(bytes).try_for_each(|run| match run {
+            Run::Data(range) => {
+                let at = offset + range.start as u64;
+                self.direct.write(&self.file, &bytes[range], at)
+            }
+            Run::Zeros(range) => {
+                self.make_hole(offset + range.start as u64..offset + range.end as u64)
+            }
+        })
+    }
+
+    /// Takes a block of which the source has only a hole; false if the block was here already.
+    pub fn hole(&self, index: u64) -> Result<bool, PartError> {
+        let range = self.range(index)?;
+        if !self.state().lacks(index) {
+            return Ok(false);
+        }
+        let hash = self.named(self.blocks.hole_hash(index))?;
+        self.put(index, hash, || self.make_hole(range))
+    }
+
+    fn make_hole(&self, range: Range<u64>) -> io::Result<()> {
+        let reads_as_zeros = self.state().clean;
+        match reads_as_zeros {
+            true => Ok(()),
+            false => self.file.zero(range),
+        }
+    }
+
+    /// Makes durable what was written before the call, and says which blocks that are. Others may
+    /// write meanwhile. After an error nothing more can be done with this part; what was durable
+    /// before is there when it is opened again.
+    pub fn commit(&self) -> Result<Vec<u64>, PartError> {
+        let mut journal = lock(&self.journal);
+        self.sound()?;
+        let batch = self.state().take_written();
+        if !batch.is_empty() {
+            let done = self.make_durable(&mut journal, &batch);
+            self.state().settle(&batch, done.is_ok());
+            done?;
+        }
+        Ok(batch.into_iter().map(|(index, _)| index).collect())
+    }
+
+    fn make_durable(
+        &self,
+        journal: &mut Journal<D::File>,
+        batch: &[Record],
+    ) -> Result<(), PartError> {
+        let site = &self.site;
+        site.io("make its blocks durable", self.file.sync_data())?;
+        site.io("write its journal", journal.add(batch))
+    }
+
+    /// Gives the file its final name. All its blocks have to be durable, and together have the hash
+    /// that is expected; `prepare` sets its metadata. Blocks that were there when it was opened are
+    /// read again: nobody held their lock meanwhile.
+    pub fn finish(
+        self,
+        expected: Option<FileHash>,
+        prepare: impl FnOnce(&D::File) -> io::Result<()>,
+    ) -> Result<Finished<D>, PartError> {
+        self.sound()?;
+        let got = self.merged()?;
+        let differs = |got: &FileHash| expected.is_some_and(|expected| expected != *got);
+        if let (Some(got), Some(expected)) = (got.filter(differs), expected) {
+            let name = self.site.shown();
+            self.discard()?;
+            return Err(PartError::Mismatch {
+                name,
+                expected,
+                got,
+            });
+        }
+        if let Some(offset) = self.changed()? {
+            let name = self.site.shown();
+            self.discard()?;
+            return Err(PartError::Changed { name, offset });
+        }
+        self.site.publish(&self.file, prepare)?;
+        Ok(Finished {
+            site: self.site,
+            hash: got,
+            journal: lock_owned(self.journal).into_file(),
+        })
+    }
+
+    /// Where the first block begins that was there from the start and is not what its record says.
+    fn changed(&self) -> Result<Option<u64>, PartError> {
+        let first = self.not_as_known().next().transpose()?;
+        first.map(|index| Ok(self.range(index)?.start)).transpose()
+    }
+
+    /// The blocks that were there from the start and are not what their records say, one after the other.
+    pub(super) fn not_as_known(&self) -> impl Iterator<Item = Result<u64, PartError>> {
+        let inherited = std::mem::take(&mut self.state().inherited);
+        let mut buffer = vec![0; self.blocks.block_len() as usize];
+        inherited.into_iter().filter_map(move |(index, hash)| {
+            match self.is_as_known(index, hash, &mut buffer) {
+                Ok(true) => None,
+                other => Some(other.map(|_| index)),
+            }
+        })
+    }
+
+    fn is_as_known(
+        &self,
+        index: u64,
+        hash: BlockHash,
+        buffer: &mut [u8],
+    ) -> Result<bool, PartError> {
+        let offset = self.range(index)?.start;
+        let read = self.file.read_at(buffer, offset);
+        let read = self.site.io("read it again", read)?;
+        Ok(self.blocks.hash(index, &buffer[..read]) == Ok(hash))
+    }
+
+    /// The hash of the whole, unless a block came without one. All its blocks have to be durable.
+    pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
+        self.merged()
+    }
+
+    /// Ends it as a piece of the file, which has more in other places: a label of this `entry` beside it says what
+    /// it is (see [`crate::piece`]), part and journal stay. What was written is made durable first.
+    ///
+    /// # Errors
+    /// The entry is not that of this file in this version, this is a slice, a commit failed before, or the system
+    /// refuses. The part is as good as before.
+    pub fn keep(self, entry: &Entry) -> Result<(), PartError> {
+        self.commit()?;
+        let label = self.label(entry).map_err(|why| PartError::Label {
+            name: self.site.shown(),
+            why,
+        })?;
+        // Its length, if no block came.
+        self.site.io("make it durable", self.file.sync_data())?;
+        self.site.keep_part()?;
+        self.site.put_label(&label)
+    }
+
+    fn label(&self, entry: &Entry) -> Result<Vec<u8>, BadLabel> {
+        let version = label::of_file(entry)?;
+        let header = Header {
+            version: version.into(),
+            blocks: Blocks::sized(version.size, self.blocks.block_len()),
+        };
+        if self.shared {
+            return Err(BadLabel::Slice);
+        }
+        if entry.path.name() != self.site.name || !lock(&self.journal).is_of(&header) {
+            return Err(BadLabel::Other);
+        }
+        label::encode(entry)
+    }
+
+    /// Throws the part and its journal away. A slice is only let go: others may be at the same file.
+    pub fn discard(self) -> Result<(), PartError> {
+        if self.shared {
+            return Ok(());
+        }
+        let site = &self.site;
+        site.remove_label()?;
+        site.io("remove its journal", site.dir.remove(&site.journal))?;
+        site.remove_part()
+    }
+
+    /// The hash of the file, if it is known of all its blocks.
+    fn merged(&self) -> Result<Option<FileHash>, PartError> {
+        let state = self.state();
+        let kinds = state.kinds.iter().zip(state.within.clone());
+        let mut awaited = kinds.filter(|(kind, _)| **kind != Kind::Durable);
+        match (awaited.next(), self.blocks.file_hash(&state.hashes)) {
+            (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
+            (first, _) => Err(PartError::Incomplete {
+                name: self.site.shown(),
+                offset: first.map_or(0, |(_, index)| index) * self.blocks.block_len(),
+                more: awaited.count(),
+            }),
+        }
+    }
+
+    fn has_length(&self, index: u64, got: u64) -> Result<(), PartError> {
+        self.named(self.blocks.has_length(index, got))
+    }
+
+    fn check(&self, index: u64, bytes: &[u8], expected: BlockHash) -> Result<(), PartError> {
+        let got = self.named(self.blocks.hash(index, bytes))?;
+        if got == expected {
+            return Ok(());
+        }
+        Err(PartError::Damaged {
+            name: self.site.shown(),
+            offset: self.range(index)?.start,
+            expected,
+            got,
+        })
+    }
+
+    /// Writes a block, unless another thread is at it.
+    fn put(
+        &self,
+        index: u64,
+        hash: BlockHash,
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> Result<bool, PartError> {
+        let range = self.range(index)?;
+        self.sound()?;
+        if !self.state().claim(index) {
+            return Ok(false);
+        }
+        let written = write();
+        self.state().written(index, hash, written.is_ok());
+        written.map_err(|source| PartError::Write {
+            name: self.site.shown(),
+            offset: range.start,
+            source,
+        })?;
+        Ok(true)
+    }
+
+    fn range(&self, index: u64) -> Result<Range<u64>, PartError> {
+        self.named(self.blocks.range(index))
+    }
+
+    fn named<T>(&self, block: Result<T, NoSuchBlock>) -> Result<T, PartError> {
+        let name = || self.site.shown();
+        block.map_err(|source| PartError::Block {
+            name: name(),
+            source,
+        })
+    }
+
+    fn sound(&self) -> Result<(), PartError> {
+        match self.state().broken {
+            false => Ok(()),
+            true => Err(PartError::Broken {
+                name: self.site.shown(),
+            }),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl<D: Directory> fmt::Debug for Part<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Part({})", self.site.shown())
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn lock_owned<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::{directories::Resolver, *};
+use std::{
+    os::unix::fs::symlink,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread,
+};
+use tempfile::TempDir;
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+/// A root with `in/` and `outside/` beside each other.
+fn tree() -> (TempDir, Root) {
+    let temp = TempDir::new().unwrap();
+    std::fs::create_dir(temp.path().join("in")).unwrap();
+    std::fs::create_dir(temp.path().join("outside")).unwrap();
+    std::fs::write(temp.path().join("outside/secret"), "secret").unwrap();
+    let root = Root::open(&temp.path().join("in")).unwrap();
+    (temp, root)
+}
+
+/// Each test that is about resolving runs with openat2(2) and without.
+fn both_ways(test: impl Fn(&TempDir, &Root)) {
+    for by_steps in [false, true] {
+        let (temp, root) = tree();
+        root.directories.by_steps.store(by_steps, Ordering::Relaxed);
+        test(&temp, &root);
+        assert_eq!(root.directories.by_steps.load(Ordering::Relaxed), by_steps);
+        let left = std::fs::read_dir(temp.path().join("outside"))
+            .unwrap()
+            .count();
+        assert_eq!(left, 1, "nothing came or went outside");
+    }
+}
+
+#[test]
+fn a_link_at_any_position_is_refused() {
+    both_ways(|temp, root| {
+        root.make_dir(&path("a")).unwrap();
+        let outside = temp.path().join("outside");
+        for link in ["in/l", "in/a/l"] {
+            symlink(&outside, temp.path().join(link)).unwrap();
+        }
+        symlink("a", temp.path().join("in/within")).unwrap();
+        for bad in ["l/x", "a/l/x", "l/secret", "l/x/y", "within/x"] {
+            let error = root.make_dir(&path(bad)).unwrap_err();
+            assert_eq!(error.errno(), Some(Errno::LOOP), "{bad}: {error}");
+            let opened = root.open_file(&path(bad)).unwrap_err();
+            assert_eq!(opened.errno(), Some(Errno::LOOP), "{bad}");
+            assert!(root.remove(&path(bad)).is_err());
+            assert!(root.stat(&path(bad)).is_err());
+            assert!(root.rename(&path("a"), &path(bad)).is_err());
+            assert!(root.make_symlink(&path(bad), b"t").is_err());
+            assert!(root.make_node(&path(bad), FileType::Fifo, 0).is_err());
+        }
+        assert!(root.list(Some(&path("l"))).is_err());
+        assert_eq!(
+            root.open_file(&path("l")).unwrap_err().errno(),
+            Some(Errno::LOOP)
+        );
+        let made = root.open_with(&path("l"), OFlags::CREATE | OFlags::WRONLY, PRIVATE_DIR);
+        assert_eq!(made.unwrap_err().errno(), Some(Errno::LOOP));
+    });
+}
+
+#[test]
+fn operations_do_what_they_say() {
+    both_ways(|temp, root| {
+        root.make_dir(&path("d")).unwrap();
+        root.make_dir(&path("d/e")).unwrap();
+        std::fs::write(temp.path().join("in/d/e/file"), "data").unwrap();
+        root.link(&path("d/e/file"), &path("again")).unwrap();
+        root.rename(&path("again"), &path("d/moved")).unwrap();
+        root.make_symlink(&path("d/link"), b"/nowhere\xff").unwrap();
+        root.make_node(&path("d/fifo"), FileType::Fifo, 0).unwrap();
+        assert_eq!(
+            io::read_to_string(root.open_file(&path("d/moved")).unwrap()).unwrap(),
+            "data"
+        );
+        let (names, error) = root.list(Some(&path("d"))).unwrap();
+        assert!(error.is_none());
+        let names: Vec<_> = names.iter().collect();
+        assert_eq!(names, [&b"e"[..], b"fifo", b"link", b"moved"]);
+        root.remove(&path("d/e/file")).unwrap();
+        root.remove_dir(&path("d/e")).unwrap();
+        assert!(root.stat(&path("d/e")).unwrap_err().is_not_found());
+    });
+}
+
+#[test]
+fn a_directory_that_was_removed_and_made_again_is_the_new_one() {
+    both_ways(|_, root| {
+        root.make_dir(&path("d")).unwrap();
+        for _ in 0..2 {
+            root.make_dir(&path("d/e")).unwrap();
+            root.make_dir(&path("d/e/f")).unwrap();
+            root.remove_dir(&path("d/e/f")).unwrap();
+            root.remove_dir(&path("d/e")).unwrap();
+        }
+        root.make_dir(&path("d/e")).unwrap();
+        root.make_dir(&path("d/e/f")).unwrap();
+        root.rename(&path("d"), &path("g")).unwrap();
+        assert!(root.stat(&path("d/e/f")).unwrap_err().is_not_found());
+        assert!(root.stat(&path("g/e/f")).is_ok());
+    });
+}
+
+#[test]
+fn without_openat2_it_walks() {
+    let refusals: [Resolver; 2] = [|_, _| Err(Errno::NOSYS), |_, _| Err(Errno::PERM)];
+    for refuse in refusals {
+        let (_temp, root) = tree();
+        root.make_dir(&path("d")).unwrap();
+        assert!(root.directories.resolve(&path("d"), refuse).is_ok());
+        assert!(
+            root.directories.by_steps.load(Ordering::Relaxed),
+            "not asked again"
+        );
+    }
+    let (_temp, root) = tree();
+    let missing = root
+        .directories
+        .resolve(&path("d"), |_, _| Err(Errno::NOENT));
+    assert_eq!(missing.unwrap_err(), Errno::NOENT);
+    assert!(!root.directories.by_steps.load(Ordering::Relaxed));
+}
+
+#[test]
+fn holds_few_directories_open() {
+    both_ways(|_, root| {
+        for number in 0..OPEN_DIRS_MAX * 2 {
+            root.make_dir(&path(&format!("d{number}"))).unwrap();
+            root.make_dir(&path(&format!("d{number}/e"))).unwrap();
+        }
+        assert_eq!(root.directories.open().len(), OPEN_DIRS_MAX);
+    });
+}
+
+#[test]
+fn the_longest_path_can_be_used() {
+    let (_temp, root) = tree();
+    let longest = path(&format!("{}aa", "a/".repeat(2047)));
+    let mut dirs = vec![longest.clone()];
+    while let Some(parent) = dirs[dirs.len() - 1].parent() {
+        dirs.push(parent);
+    }
+    dirs.iter()
+        .rev()
+        .for_each(|dir| root.make_dir(dir).unwrap());
+    assert!(root.dir(Some(&longest)).is_ok());
+    dirs.iter().for_each(|dir| root.remove_dir(dir).unwrap());
+}
+
+/// Somebody exchanges a directory for a link to another and back, as fast as can be.
+#[test]
+fn a_directory_swapped_for_a_link_leads_nowhere_else() {
+    both_ways(|temp, root| {
+        root.make_dir(&path("d")).unwrap();
+        symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
+        let (top, stop, swaps) = (
+            temp.path().join("in"),
+            AtomicBool::new(false),
+            AtomicU32::new(0),
+        );
+        thread::scope(|scope| {
+            scope.spawn(|| swap_until(&top, &stop, &swaps));
+            while swaps.load(Ordering::Relaxed) < 200 {
+                try_everything_in_d(root);
+                root.directories.open().clear();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+fn swap_until(top: &Path, stop: &AtomicBool, swaps: &AtomicU32) {
+    let exchange = fs::RenameFlags::EXCHANGE;
+    while !stop.load(Ordering::Relaxed) {
+        fs::renameat_with(fs::CWD, top.join("d"), fs::CWD, top.join("l"), exchange).unwrap();
+        swaps.fetch_add(1, Ordering::Relaxed);
+        thread::yield_now();
+    }
+}
+
+fn try_everything_in_d(root: &Root) {
+    let write = OFlags::CREATE | OFlags::WRONLY;
+    let _ = root.open_with(&path("d/new"), write, PRIVATE_DIR);
+    let _ = root.make_dir(&path("d/dir"));
+    let _ = root.make_symlink(&path("d/sym"), b"x");
+    let _ = root.remove(&path("d/secret"));
+    let _ = root.rename(&path("d/new"), &path("d/secret"));
+    let read = root.open_file(&path("d/secret")).map(io::read_to_string);
+    assert!(read.is_err() || read.is_ok_and(|text| text.unwrap().is_empty()));
+}
+
+#[test]
+fn a_root_is_made_with_the_directories_around_it() {
+    let temp = TempDir::new().unwrap();
+    Root::open_or_create(&temp.path().join("new")).unwrap();
+    Root::open_or_create(&temp.path().join("new")).unwrap();
+    Root::open_or_create(&temp.path().join("a/b/c")).unwrap();
+    assert!(temp.path().join("a/b/c").is_dir());
+    assert!(Root::open(&temp.path().join("none")).is_err());
+    std::fs::write(temp.path().join("file"), "").unwrap();
+    assert!(Root::open_or_create(&temp.path().join("file")).is_err());
+}
+
+#[test]
+fn a_root_below_a_root_is_reached_without_links_and_holds_as_well() {
+    both_ways(|temp, root| {
+        symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
+        symlink("..", temp.path().join("in/up")).unwrap();
+        for link in ["l", "up", "l/secret"] {
+            assert!(root.below(Some(&path(link))).is_err(), "{link}");
+            assert!(root.below_or_create(Some(&path(link))).is_err(), "{link}");
+        }
+        let below = root.below_or_create(Some(&path("d"))).unwrap();
+        root.below_or_create(Some(&path("new/a/b"))).unwrap();
+        assert!(temp.path().join("in/new/a/b").is_dir());
+        assert!(root.below_or_create(Some(&path("l/a/b"))).is_err());
+        let (near, rest) = root.nearest(&path("new/c/d/e")).unwrap();
+        assert_eq!(rest, path("c/d/e"));
+        assert!(near.is_dir(&path("a")) && !near.is_dir(&path("c")));
+        assert!(root.nearest(&path("l/a")).is_err());
+        symlink("../l", temp.path().join("in/d/l")).unwrap();
+        assert!(below.open_file(&path("l/secret")).is_err());
+        below.make_dir(&path("e")).unwrap();
+        let same = root.below(None).unwrap().below(Some(&path("d/e")));
+        assert!(same.is_ok());
+    });
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let (_temp, root) = tree();
+    let error = root.open_file(&path("no\x1b")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no\\u{1b}: cannot open: No such file or directory (os error 2)"
+    );
+}
