@@ -3,23 +3,26 @@
 //!
 //! They lie beside the socket, in the map of the congestion control's connections, before the
 //! connection begins (or the congestion control is chosen, if that is later). Two ways lead there:
-//! a BPF program that puts [`value`] into [`Loaded::connections`], or [`attach`], which gives the
+//! a BPF program that puts [`value`] into that map
+//! ([`Loaded::connections`](crate::loader::Loaded::connections)), or [`attach`], which gives the
 //! programs of a cgroup a socket option for it.
 
 use crate::{
     Error, kernel,
-    loader::{CONNECTIONS, Loaded},
     math::{Algorithm, Digest},
     object,
 };
 use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `level` of setsockopt(2).
 pub const LEVEL: i32 = 0x6c68;
 
 /// Parameters that a congestion control can have (`struct lh_connection`, connections.h).
 pub const MAX: usize = 7;
+
+/// The map of the connections of a congestion control, in each object and among its pins.
+pub(crate) const CONNECTIONS: &str = "connections";
 
 /// `optname` for the parameter at this position; its value is an `unsigned int`. The number follows
 /// from the congestion control's name.
@@ -50,11 +53,15 @@ pub fn value(settings: &[(usize, u32)]) -> [u8; 4 * (MAX + 1)] {
     bytes
 }
 
-/// Gives the programs of a cgroup (version 2), and of those below it, the socket option, for as long
-/// as the link is open or pinned. A value out of range, or a socket that is not TCP's, gets EPERM.
-pub fn attach(loaded: &Loaded, cgroup: BorrowedFd<'_>) -> Result<Link, Error> {
+/// Gives the programs of a cgroup (version 2), and of those below it, the socket option of a
+/// congestion control with these `connections`, for as long as the link is open or pinned. A value out of range, or a socket that is not TCP's, gets EPERM.
+pub fn attach(
+    algorithm: Algorithm,
+    connections: BorrowedFd<'_>,
+    cgroup: BorrowedFd<'_>,
+) -> Result<Link, Error> {
     kernel::quietly(|| {
-        let object = load(loaded)?;
+        let object = load(algorithm, connections)?;
         let program = object.progs_mut().find(|p| p.name() == "own_parameters");
         let program = program.expect("own_parameters.bpf.c has it");
         let link = program.attach_cgroup(cgroup.as_raw_fd());
@@ -62,22 +69,22 @@ pub fn attach(loaded: &Loaded, cgroup: BorrowedFd<'_>) -> Result<Link, Error> {
     })
 }
 
-fn load(loaded: &Loaded) -> Result<Object, Error> {
+fn load(algorithm: Algorithm, connections: BorrowedFd<'_>) -> Result<Object, Error> {
     let step = "load the program for parameters of single sockets (Linux 5.8)";
     let object = ObjectBuilder::default().open_memory(object::OWN_PARAMETERS);
     let mut object = object.map_err(|error| kernel::failed(step, &error))?;
-    share_connections(loaded, &mut object)?;
-    describe(loaded.algorithm(), &mut object);
+    share_connections(connections, &mut object)?;
+    describe(algorithm, &mut object);
     object.load().map_err(|error| kernel::failed(step, &error))
 }
 
 /// The program's map becomes that of the congestion control.
-pub(crate) fn share_connections(loaded: &Loaded, object: &mut OpenObject) -> Result<(), Error> {
-    let connections = loaded.connections()?;
+pub(crate) fn share_connections(
+    connections: BorrowedFd<'_>,
+    object: &mut OpenObject,
+) -> Result<(), Error> {
     let map = object.maps_mut().find(|map| map.name() == CONNECTIONS);
-    let shared = map
-        .expect("each object has it")
-        .reuse_fd(connections.as_fd());
+    let shared = map.expect("each object has it").reuse_fd(connections);
     shared.map_err(|error| kernel::failed("share its connections", &error))
 }
 

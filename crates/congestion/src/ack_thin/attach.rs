@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program at a cgroup's egress, and the thread that sends what it kept for long enough.
 
-use super::late::{self, Sender};
+use super::late::{self, Sender, word};
 use crate::{Error, kernel};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBufferBuilder,
@@ -227,10 +227,4 @@ fn renew(lease: &MapHandle, length: Duration) {
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
     let until = (now + length).as_nanos() as u64;
     let _ = lease.update(&[0; 4], &until.to_ne_bytes(), MapFlags::ANY);
-}
-
-/// The eight bytes at `at`; 0 beyond the end.
-pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
-    u64::from_ne_bytes(word.unwrap_or_default())
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends ACKs that were kept for as long as they may be.
 
-use super::{
-    attach::word,
-    math::{Kind, PACKET_MAX, look_at},
-};
+use super::math::{Kind, PACKET_MAX, look_at};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use longhaul_packet::checksum;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -83,6 +80,12 @@ pub(super) fn packet(kept: &[u8]) -> Option<&[u8]> {
     let (length, packet) = kept.split_first_chunk()?;
     let length = u32::from_ne_bytes(*length) as usize;
     packet.get(..length.min(PACKET_MAX))
+}
+
+/// The eight bytes at `at`; 0 beyond the end.
+pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+    u64::from_ne_bytes(word.unwrap_or_default())
 }
 
 /// Offsets in `struct flow` of ack_thin.bpf.c, which asserts them.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A congestion control that stays for as long as somebody needs it.
 
-use super::{Loaded, TRANSIENT, clean, differs, leftovers::sweep, loaded, register::fresh};
+use super::{
+    leftovers::{clean, sweep},
+    loaded::{Loaded, TRANSIENT, loaded},
+    register::fresh,
+};
 use crate::{Error, kernel, math::Algorithm, pins::Pins};
-use rustix::fs::{FlockOperation, flock};
-use std::{fs::File, io, path::Path};
+use std::fs::File;
 
 /// Keeps a congestion control loaded for as long as it lives.
 #[derive(Debug)]
@@ -30,31 +33,19 @@ fn hold_under_lock(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Res
     sweep(pins, algorithm)?;
     let loaded = match loaded(pins, algorithm)? {
         Some(loaded) if loaded.is_legible() => loaded,
-        Some(other) => return Err(Error::Loaded(differs(&other, false))),
+        Some(other) => return Err(other.differs(false)),
         None => {
             let loaded = fresh(pins, algorithm, parameters.into())?;
             loaded.note(TRANSIENT, "1")?;
             loaded
         }
     };
-    let held = share(&loaded.directory).map_err(|source| loaded.error(source))?;
+    let held = loaded.share().map_err(|source| loaded.error(source))?;
     Ok(Hold {
         pins: pins.clone(),
         loaded,
         held: Some(held),
     })
-}
-
-fn share(directory: &Path) -> io::Result<File> {
-    let file = File::open(directory)?;
-    flock(&file, FlockOperation::LockShared)?;
-    Ok(file)
-}
-
-/// Whether somebody holds it.
-pub(super) fn is_held(directory: &Path) -> bool {
-    let file = File::open(directory);
-    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
 impl Hold {

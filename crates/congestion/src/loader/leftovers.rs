@@ -2,12 +2,10 @@
 //! What a kill left, at whatever point it came.
 
 use super::{
-    LINK, MAP,
-    hold::is_held,
-    loaded,
+    loaded::{LINK, MAP, loaded},
     register::in_the_making,
     replace::open_link,
-    unload::{forgotten, withdraw},
+    withdraw::{forgotten, withdraw},
 };
 use crate::{
     Error, kernel,
@@ -63,7 +61,7 @@ pub fn clean(pins: &Pins) -> Result<Vec<String>, Error> {
     for algorithm in algorithms() {
         let mut went = sweep(pins, algorithm)?;
         let found = loaded(pins, algorithm)?;
-        if let Some(it) = found.filter(|it| it.is_transient() && !is_held(&it.directory)) {
+        if let Some(it) = found.filter(|it| it.is_transient() && !it.is_held()) {
             withdraw(pins, &it.directory)?;
             forgotten(&algorithm.system_name())?;
             went = true;

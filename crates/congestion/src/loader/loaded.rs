@@ -1,26 +1,58 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is loaded, as its pins and the kernel tell it.
 
-use super::{
-    ACKS, CONNECTIONS, LAYOUT, LINK, LOADED_BY, OPERATIONS, OWN_PARAMETERS, PARAMETERS, Request,
-    TRANSIENT,
-};
 use crate::{
     Error, kernel,
     math::{Algorithm, algorithms, words},
-    own_parameters,
+    own_parameters::{self, CONNECTIONS},
     pins::{self, Pins},
 };
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle,
     query::{ProgInfoIter, ProgInfoQueryOptions},
 };
+use rustix::fs::{FlockOperation, flock};
 use std::{
-    fs, io,
-    os::fd::BorrowedFd,
+    fs::{self, File},
+    io,
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
     time::SystemTime,
 };
+
+/// Pins of a directory.
+pub(super) const LINK: &str = "link";
+pub(super) const OPERATIONS: &str = "operations";
+pub(super) const PARAMETERS: &str = "parameters";
+pub(super) const ACKS: &str = "acks";
+pub(super) const OWN_PARAMETERS: &str = "own-parameters";
+/// Facts beside them.
+pub(super) const LAYOUT: &str = "layout";
+pub(super) const LOADED_BY: &str = "loaded-by";
+pub(super) const MAP: &str = "map";
+pub(super) const TRANSIENT: &str = "transient";
+
+/// What `loaded-by` says of this build.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How it shall be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// In the order of [`Algorithm::parameters`].
+    pub parameters: &'a [u32],
+    /// Whether to keep [`AckCounts`](crate::ack_counts::AckCounts) of each connection: 96 B, and
+    /// some tens of nanoseconds an ACK.
+    pub count_acks: bool,
+}
+
+impl<'a, P: AsRef<[u32]> + ?Sized> From<&'a P> for Request<'a> {
+    fn from(parameters: &'a P) -> Self {
+        Self {
+            parameters: parameters.as_ref(),
+            count_acks: false,
+        }
+    }
+}
 
 /// A congestion control that is loaded.
 #[derive(Debug, Clone)]
@@ -153,7 +185,8 @@ impl Loaded {
     /// Gives the programs of a cgroup (version 2) the socket option of [`own_parameters`], until it is
     /// unloaded or another cgroup is named.
     pub fn serve(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
-        let mut link = own_parameters::attach(self, cgroup)?;
+        let connections = self.connections()?;
+        let mut link = own_parameters::attach(self.algorithm, connections.as_fd(), cgroup)?;
         let forgotten = pins::forget(&self.directory, OWN_PARAMETERS);
         forgotten.map_err(|source| self.error(source))?;
         let pinned = link.pin(self.directory.join(OWN_PARAMETERS));
@@ -164,6 +197,39 @@ impl Loaded {
     #[must_use]
     pub fn serves(&self) -> bool {
         self.directory.join(OWN_PARAMETERS).exists()
+    }
+
+    /// Whether this very version loaded it.
+    pub(super) fn is_of_this_build(&self) -> bool {
+        self.is_legible() && self.loaded_by() == VERSION
+    }
+
+    /// Why it is not what somebody asked for.
+    pub(super) fn differs(&self, same_build: bool) -> Error {
+        let name = self.algorithm.system_name();
+        Error::Loaded(match same_build {
+            true => format!(
+                "{name} is loaded with other parameters or counts: --replace sets these for connections that \
+                 begin later"
+            ),
+            false => format!(
+                "{name} is loaded, by another longhaul ({}): --replace puts this one's in its place",
+                self.loaded_by()
+            ),
+        })
+    }
+
+    /// Keeps it where it is for as long as the file is open.
+    pub(super) fn share(&self) -> io::Result<File> {
+        let file = File::open(&self.directory)?;
+        flock(&file, FlockOperation::LockShared)?;
+        Ok(file)
+    }
+
+    /// Whether somebody holds it.
+    pub(super) fn is_held(&self) -> bool {
+        let file = File::open(&self.directory);
+        file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
     fn map(&self, pin: &str) -> Result<MapHandle, Error> {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The object of a congestion control, made ready for the kernel to take it.
 
-use super::{ACKS, Loaded, Request};
+use super::loaded::{ACKS, Loaded, Request};
 use crate::{
     Error, kernel,
     math::{Algorithm, words},
     object, own_parameters,
 };
 use libbpf_rs::{MapCore, MapMut, MapType, Object, ObjectBuilder, OpenObject};
+use std::os::fd::AsFd;
 
 /// The object with its parameters in place, and with the connections of `old`.
 pub(super) fn prepare(
@@ -27,7 +28,7 @@ pub(super) fn prepare(
         leave_acks_uncounted(&mut object);
     }
     if let Some(old) = old {
-        own_parameters::share_connections(old, &mut object)?;
+        own_parameters::share_connections(old.connections()?.as_fd(), &mut object)?;
     }
     if !linked {
         unlink(&mut object)?;

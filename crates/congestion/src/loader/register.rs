@@ -2,14 +2,16 @@
 //! A congestion control that was not there: registered first, published when all of it stands.
 
 use super::{
-    ACKS, CONNECTIONS, LAYOUT, LINK, LOADED_BY, Loaded, MAP, OPERATIONS, PARAMETERS, Request,
-    VERSION,
-    loaded::layout_of,
+    loaded::{
+        ACKS, LAYOUT, LINK, LOADED_BY, Loaded, MAP, OPERATIONS, PARAMETERS, Request, VERSION,
+        layout_of,
+    },
     prepare::{is_variables, operations, prepare},
 };
 use crate::{
     Error, kernel,
     math::Algorithm,
+    own_parameters::CONNECTIONS,
     pins::{self, Draft, Pins},
 };
 use libbpf_rs::{MapCore, Object};

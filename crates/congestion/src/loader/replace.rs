@@ -6,7 +6,7 @@
 )]
 
 use super::{
-    LINK, Loaded, OWN_PARAMETERS, Outcome, Request,
+    loaded::{LINK, Loaded, OWN_PARAMETERS, Request},
     prepare::{operations, prepare},
     register::{draft, write_down},
 };
@@ -22,8 +22,9 @@ use std::{
     ptr,
 };
 
-/// Puts a new program behind the link that is there, so that the name is never missing.
-pub(super) fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result<Outcome, Error> {
+/// Puts a new program behind the link that is there, so that the name is never missing. Whether open
+/// connections can still be watched.
+pub(super) fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result<bool, Error> {
     let algorithm = old.algorithm;
     if !old.directory.join(LINK).exists() {
         return Err(Error::Kernel(format!(
@@ -37,7 +38,7 @@ pub(super) fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Resu
     // From here on a kill is put right by `sweep`, forwards.
     let exchanged = pins::exchange(&draft.path, &old.directory);
     exchanged.map_err(|source| old.error(source))?;
-    Ok(Outcome::Replaced(old.clone(), keep))
+    Ok(keep)
 }
 
 /// The directory of one that is at work already, in place of `old`.

@@ -3,7 +3,7 @@
 //! process, however that ends.
 
 use super::{
-    Request,
+    loaded::Request,
     prepare::{operations, prepare, rename},
 };
 use crate::{Error, kernel, math::Algorithm};

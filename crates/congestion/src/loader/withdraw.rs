@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control that nobody shall choose any more.
+//! How a congestion control is taken from the kernel.
 
-use super::{LINK, OPERATIONS, hold::is_held, leftovers::sweep, loaded};
+use super::loaded::{LINK, OPERATIONS};
 use crate::{
     Error, kernel,
-    math::Algorithm,
     pins::{self, Pins},
 };
 use libbpf_rs::{MapCore, MapHandle};
@@ -15,34 +14,6 @@ use std::{
 
 /// How long the kernel may take to forget a name: it waits for an RCU grace period.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Takes it away: nobody can choose it any more; connections that use it go on.
-pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
-    kernel::rights("a congestion control is loaded and unloaded")?;
-    if !pins.is_mounted() {
-        return Err(Error::NotLoaded(algorithm.system_name()));
-    }
-    let lock = pins.lock()?;
-    let swept = sweep(pins, algorithm)?;
-    let found = loaded(pins, algorithm)?;
-    let there = found.is_some();
-    if let Some(it) = found {
-        if is_held(&it.directory) {
-            return Err(Error::Loaded(format!(
-                "{} is in use by a longhaul run: end that first",
-                algorithm.system_name()
-            )));
-        }
-        withdraw(pins, &it.directory)?;
-    }
-    pins.tidy(lock);
-    let name = algorithm.system_name();
-    match there || swept {
-        true => forgotten(&name),
-        false if kernel::is_registered(&name) => Err(Error::Taken(name, pins.directory())),
-        false => Err(Error::NotLoaded(name)),
-    }
-}
 
 /// Removes its directory, and with it what holds it registered.
 pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
