@@ -3,6 +3,9 @@
 
 use super::Fault;
 
+/// Longest record that is believed, in bytes, its header included: 16 MiB. A longer one is damage.
+pub const RECORD_MAX: usize = 16 << 20;
+
 /// What stands at the beginning of the bytes, where no run of whole, sound records does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {

@@ -25,6 +25,7 @@
 //! ```
 
 mod damage;
+mod frame;
 mod framing;
 mod interface;
 mod link_type;
@@ -32,53 +33,13 @@ mod order;
 mod pcap;
 mod pcapng;
 mod reader;
-mod records;
+mod run;
 pub mod writer;
 
 pub use damage::{Damage, Fault};
+pub use frame::{Fate, Frame, Record, Truth};
+pub use framing::RECORD_MAX;
 pub use interface::{INTERFACES_MAX, Interface, NAME_MAX, Statistics};
 pub use link_type::{LinkType, NoIp};
-pub use reader::{BUFFER_MAX, NotACapture, RECORD_MAX, Reader, Step};
-pub use records::{Record, Records, Run};
-
-/// One captured packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// Nanoseconds since 1970, UTC. Captures of a simulation begin at 0.
-    pub at_ns: u64,
-    /// Which of the file's interfaces, from 0 (pcap: always 0).
-    pub interface: u32,
-    /// What the bytes begin with.
-    pub link_type: LinkType,
-    /// Length on the wire in bytes, link-layer header included; of a super-packet, its own.
-    pub wire_len: u32,
-    /// What was captured of it, from the link-layer header on.
-    pub bytes: &'a [u8],
-    /// Payload of each segment but the last, where the capture says that this is a super-packet; 0 is
-    /// no word about it.
-    pub segment_size: u16,
-    /// What `longhaul link` says of it, in captures that it wrote.
-    pub truth: Option<Truth>,
-}
-
-/// What only the emulator knows of a segment (`longhaul link --tap`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Truth {
-    /// Bytes in the queue when it came to it, itself not counted.
-    pub queue_bytes: u32,
-    /// What became of it.
-    pub fate: Fate,
-}
-
-/// What becomes of a segment in the emulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It went on.
-    Passed,
-    /// The path lost it.
-    Lost,
-    /// The queue was full, or its discipline dropped it.
-    Dropped,
-    /// A rule for ACKs took it away.
-    Thinned,
-}
+pub use reader::{BUFFER_MAX, NotACapture, Reader, Step};
+pub use run::{Records, Run};

@@ -5,13 +5,10 @@ use super::framing::{Judgement, Search};
 use super::interface::Clock;
 use super::pcap::{self, Pcap};
 use super::pcapng::{self, Section};
-use super::records::{Format, Run};
-use super::{Damage, Fault, INTERFACES_MAX, Interface, LinkType};
+use super::run::{Format, Run};
+use super::{Damage, Fault, INTERFACES_MAX, Interface, LinkType, RECORD_MAX};
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Longest record that is believed, in bytes, its header included: 16 MiB. A longer one is damage.
-pub const RECORD_MAX: usize = 16 << 20;
 
 /// Most that [`Step::More`] asks for: 20 MiB, a record and what it takes to see that another follows.
 pub const BUFFER_MAX: usize = RECORD_MAX + (4 << 20);

@@ -25,28 +25,7 @@ mod interpreter;
 mod program;
 
 pub use expression::FilterError;
-
-/// An instruction of classic BPF (`struct sock_filter`, include/uapi/linux/filter.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instruction {
-    /// What to do.
-    pub code: u16,
-    /// Instructions to skip if so.
-    pub jump_true: u8,
-    /// Instructions to skip if not.
-    pub jump_false: u8,
-    /// The operand.
-    pub operand: u32,
-}
-
-/// What stands before the IP header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// Ethernet, its VLAN tags taken off, as the kernel does before it looks at a filter.
-    Ethernet,
-    /// Nothing.
-    None,
-}
+pub use program::{Instruction, LinkLayer};
 
 /// Most instructions that the kernel takes (`BPF_MAXINSNS`).
 pub const INSTRUCTIONS_MAX: usize = 4096;

@@ -2,10 +2,7 @@
 //! A tree of tests to instructions: tests become comparisons of header fields, joined by all, any and
 //! not; comparisons become a load and a jump each.
 
-use super::{
-    Instruction, LinkLayer,
-    expression::{End, Expression, SCTP, Test},
-};
+use super::expression::{End, Expression, SCTP, Test};
 use crate::ip::{TCP, UDP, Version};
 use std::net::IpAddr;
 
@@ -32,6 +29,28 @@ const FRAGMENT: u8 = 44;
 const IP6_HEADER: u32 = 40;
 /// Fragment offset in IPv4's flags and offset (RFC 791 §3.1).
 const FRAGMENT_OFFSET: u32 = 0x1fff;
+
+/// An instruction of classic BPF (`struct sock_filter`, include/uapi/linux/filter.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u16,
+    /// Instructions to skip if so.
+    pub jump_true: u8,
+    /// Instructions to skip if not.
+    pub jump_false: u8,
+    /// The operand.
+    pub operand: u32,
+}
+
+/// What stands before the IP header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// Ethernet, its VLAN tags taken off, as the kernel does before it looks at a filter.
+    Ethernet,
+    /// Nothing.
+    None,
+}
 
 /// What is asked of a packet.
 enum Condition {

@@ -3,7 +3,7 @@
 
 use super::pcap::Pcap;
 use super::pcapng::{self, Section};
-use super::{Damage, Frame, Interface, Statistics};
+use super::{Damage, Interface, Record};
 use std::sync::Arc;
 
 /// Records that follow each other without anything that changes how they are to be read. Their bytes
@@ -28,19 +28,8 @@ pub(crate) enum Format {
     Pcapng(Section),
 }
 
-/// What a record says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record<'a> {
-    /// A packet was captured. Of a pcapng simple packet block, which has no time, it is 0.
-    Frame(Frame<'a>),
-    /// An interface counted.
-    Statistics(Statistics),
-    /// The record is whole, and what is inside of it is not.
-    Damage(Damage),
-}
-
 impl Run {
-    /// The interfaces that [`Frame::interface`] counts.
+    /// The interfaces that [`Frame::interface`](super::Frame::interface) counts.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
