@@ -6,8 +6,16 @@
 //! that needs no call here, because the last segment of a queue has no more than an MTU behind it
 //! and resets the clock itself.
 
-use super::discipline::Verdict;
 use longhaul_units::Time;
+
+/// What becomes of a segment at the head of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Transmit it.
+    Keep,
+    /// Drop it and ask again about the next one.
+    Drop,
+}
 
 /// The state of one queue.
 #[derive(Debug, Clone)]

@@ -4,9 +4,10 @@
 //! Every rule works beside the queue's limit, which the line itself enforces (tail drop).
 
 use super::codel::CoDel;
+pub use super::codel::Verdict;
 use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
+use super::limit::Limit;
 use super::red::Red;
-use super::setting::Limit;
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};
@@ -170,15 +171,6 @@ serde_as_rule!(
     Discipline,
     "a queue rule such as \"tail\", \"codel\" or \"red:min=100KB\""
 );
-
-/// What becomes of a segment at the head of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Transmit it.
-    Keep,
-    /// Drop it and ask again about the next one.
-    Drop,
-}
 
 /// A [`Discipline`] at work on one queue.
 ///

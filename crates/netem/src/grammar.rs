@@ -168,6 +168,19 @@ macro_rules! serde_as_rule {
 }
 pub(super) use serde_as_rule;
 
+/// A value with a text form of its own.
+pub(crate) fn text<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|error: T::Err| error.to_string())
+}
+
+pub(crate) fn whole(value: &str, min: u32, max: u32) -> Result<u32, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|n| (min..=max).contains(n))
+        .ok_or_else(|| format!("not a whole number from {min} to {max}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,6 +32,7 @@ pub mod discipline;
 pub mod flight;
 pub mod grammar;
 pub mod jitter;
+mod limit;
 pub mod line;
 pub mod loss;
 pub mod random;

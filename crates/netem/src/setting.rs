@@ -2,10 +2,15 @@
 //! What can be set on one direction of a link, and the one grammar in which a flag, a TOML key, a
 //! schedule and the control socket all say it: a key and a value, such as `delay 80ms`.
 
+pub use super::limit::{Limit, QueueLimit};
 use super::{
-    discipline::Discipline, grammar::Share, jitter::Jitter, loss::Loss, transmitter::Rate,
+    discipline::Discipline,
+    grammar::{Share, text, whole},
+    jitter::Jitter,
+    loss::Loss,
+    transmitter::Rate,
 };
-use longhaul_units::{BitRate, Bytes, Ratio, Time, bdp};
+use longhaul_units::{BitRate, Ratio, Time, bdp};
 use std::{fmt, str::FromStr};
 
 /// One thing that is set.
@@ -146,10 +151,6 @@ impl Setting {
     }
 }
 
-fn text<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|error: T::Err| error.to_string())
-}
-
 fn unless<T>(
     word: &str,
     value: &str,
@@ -160,14 +161,6 @@ fn unless<T>(
     } else {
         parse(value).map(Some)
     }
-}
-
-fn whole(value: &str, min: u32, max: u32) -> Result<u32, String> {
-    value
-        .parse()
-        .ok()
-        .filter(|n| (min..=max).contains(n))
-        .ok_or_else(|| format!("not a whole number from {min} to {max}"))
 }
 
 /// What a change of delay means for segments in flight.
@@ -220,18 +213,6 @@ impl FromStr for Reorder {
     }
 }
 
-/// How much may wait for the transmitter, without the segment that is being sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum QueueLimit {
-    /// So many bytes.
-    Bytes(Bytes),
-    /// So many segments.
-    Packets(u32),
-    /// So many bandwidth–delay products of this link alone: rate × 2 × delay, as both are when the
-    /// limit is set. A later change of rate or delay leaves the queue as long as it is.
-    Bdp(f64),
-}
-
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -247,62 +228,6 @@ impl fmt::Display for Reorder {
             Ratio::ZERO => f.write_str("none"),
             share => write!(f, "{}:{}", share.percent(), self.hold.exact()),
         }
-    }
-}
-
-impl fmt::Display for QueueLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(bytes) => f.write_str(&bytes.exact()),
-            Self::Packets(packets) => write!(f, "{packets}p"),
-            Self::Bdp(factor) => write!(f, "{factor}bdp"),
-        }
-    }
-}
-
-impl FromStr for QueueLimit {
-    type Err = String;
-
-    fn from_str(value: &str) -> Result<Self, String> {
-        if let Some(factor) = value.strip_suffix("bdp") {
-            let factor = factor.trim().parse().unwrap_or(f64::NAN);
-            return match factor {
-                f if f > 0.0 && f <= 1_000.0 => Ok(Self::Bdp(f)),
-                _ => Err("a queue is more than 0 and at most 1000 bdp".to_owned()),
-            };
-        }
-        if let Some(packets) = value.strip_suffix('p') {
-            return whole(packets, 1, 100_000_000).map(Self::Packets);
-        }
-        if value.parse::<f64>().is_ok_and(|number| number == 0.0) {
-            return Err("a queue of 0 holds nothing: say 1p for one packet".to_owned());
-        }
-        if value.parse::<f64>().is_ok_and(|number| number > 0.0) {
-            return Err(format!(
-                "{value:?} has no unit: say {value}p for packets, {value}KB for bytes or 1bdp"
-            ));
-        }
-        match text(value)? {
-            bytes if bytes > Bytes::new(0) => Ok(Self::Bytes(bytes)),
-            _ => Err("a queue of 0 bytes holds nothing: say 1p for one packet".to_owned()),
-        }
-    }
-}
-
-/// A queue limit in numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
-    /// Most bytes that may wait.
-    pub bytes: u64,
-    /// Most segments that may wait.
-    pub packets: usize,
-}
-
-impl Limit {
-    /// Whether `len` more bytes may wait behind `bytes` in `packets` segments.
-    #[must_use]
-    pub fn admits(&self, bytes: u64, packets: usize, len: u32) -> bool {
-        bytes + u64::from(len) <= self.bytes && packets < self.packets
     }
 }
 
