@@ -2,7 +2,12 @@
 //! The thread that receives and sends for all connections of a socket. It waits by ppoll(2), whose timer counts
 //! microseconds; tokio's counts milliseconds.
 
-use super::{Shared, State, arrival::Arrivals, lull, path, train::Train};
+use super::{
+    arrival::Arrivals,
+    lull, path,
+    state::{Shared, State},
+    train::Train,
+};
 use crate::packet::Packet;
 use longhaul_units::Time;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};

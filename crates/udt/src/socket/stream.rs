@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection, as a program reads and writes it.
 
-use super::{Shared, State, Waiting, Wakers};
+use super::state::{Shared, State, Waiting, Wakers};
 use crate::connection::{Connection, End, Report};
 use longhaul_units::Time;
 use std::{
