@@ -153,7 +153,7 @@ impl fmt::Display for BitRate {
     }
 }
 
-crate::serde_as_text!(BitRate);
+crate::quantity::serde_as_text!(BitRate);
 
 #[cfg(test)]
 mod tests {

@@ -90,7 +90,7 @@ impl Sum for Bytes {
     }
 }
 
-crate::serde_as_text!(Bytes);
+crate::quantity::serde_as_text!(Bytes);
 
 #[cfg(test)]
 mod tests {

@@ -155,7 +155,7 @@ impl From<Time> for Duration {
     }
 }
 
-crate::serde_as_text!(Time);
+crate::quantity::serde_as_text!(Time);
 
 #[cfg(test)]
 mod tests {
