@@ -25,6 +25,7 @@
 //! their own user (and root) can reach, and on a TCP port with a password only if told to.
 
 mod account;
+mod place;
 mod programs;
 mod server;
 mod setup;

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A server at work, its guard, and its end.
 
-use super::setup::{Place, Setup};
+use super::place::Place;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{self, File},
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -52,23 +49,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// One of the test's own, with everything as by default.
-    ///
-    /// # Panics
-    /// As [`Setup::start`].
-    pub fn start() -> Self {
-        Setup::default().start()
-    }
-
-    /// One that all tests of a process share, which must not stop it.
-    ///
-    /// # Panics
-    /// As [`Setup::start`].
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Server> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
-    }
-
     pub(crate) fn start_at(
         place: Place,
         listen: Option<SocketAddr>,

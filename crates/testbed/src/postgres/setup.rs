@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a server is to be like.
 
-use super::{account::Account, programs, server::Server};
+use super::{place::Place, server::Server};
 use std::{
-    fs::{self, OpenOptions, Permissions},
-    io::Write,
+    fs,
     net::{SocketAddr, TcpListener},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::Path,
+    process::Command,
+    sync::OnceLock,
 };
 
 type Within = Box<dyn Fn(&mut Command) + Send + Sync>;
@@ -86,85 +85,28 @@ impl Setup {
     }
 }
 
+impl Server {
+    /// One of the test's own, with everything as by default.
+    ///
+    /// # Panics
+    /// As [`Setup::start`].
+    pub fn start() -> Self {
+        Setup::default().start()
+    }
+
+    /// One that all tests of a process share, which must not stop it.
+    ///
+    /// # Panics
+    /// As [`Setup::start`].
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+}
+
 fn with_port(address: SocketAddr) -> SocketAddr {
     if address.port() > 0 {
         return address;
     }
     TcpListener::bind(address).unwrap().local_addr().unwrap()
-}
-
-/// A server's directory, and the account that it belongs to.
-pub(crate) struct Place {
-    pub(crate) folder: PathBuf,
-    pub(crate) account: Account,
-    pub(crate) programs: PathBuf,
-}
-
-impl Place {
-    fn new() -> Self {
-        let programs = programs::folder();
-        let account = Account::choose();
-        let folder = tempfile::Builder::new().prefix("longhaul-pg-").tempdir();
-        // Its guard removes it.
-        let folder = folder.unwrap().keep();
-        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-        account.give(&folder);
-        Self {
-            folder,
-            account,
-            programs,
-        }
-    }
-
-    pub(crate) fn data(&self) -> PathBuf {
-        self.folder.join("data")
-    }
-
-    pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = self.account.command(&self.programs.join(program));
-        command
-            .current_dir(&self.folder)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn initialise(&self, password: &str) {
-        self.write("password", password);
-        let mut command = self.command("initdb");
-        command.args([
-            "-U",
-            "longhaul",
-            "--auth-local=trust",
-            "--auth-host=scram-sha-256",
-        ]);
-        command.args([
-            "--pwfile=password",
-            "--no-sync",
-            "--no-locale",
-            "-E",
-            "UTF8",
-            "-D",
-        ]);
-        let made = command.arg(self.data()).output().unwrap();
-        assert!(
-            made.status.success(),
-            "initdb: {}",
-            String::from_utf8_lossy(&made.stderr)
-        );
-        fs::OpenOptions::new()
-            .append(true)
-            .open(self.data().join("pg_hba.conf"))
-            .and_then(|mut file| file.write_all(b"host all all all scram-sha-256\n"))
-            .unwrap();
-    }
-
-    /// A file that only the server may read.
-    fn write(&self, name: &str, text: &str) {
-        let path = self.folder.join(name);
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(&path);
-        file.unwrap().write_all(text.as_bytes()).unwrap();
-        self.account.give(&path);
-    }
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a server has its files, and whose they are.
+
+use super::{account::Account, programs};
+use std::{
+    fs::{self, OpenOptions, Permissions},
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// A server's directory, and the account that it belongs to.
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    pub(crate) account: Account,
+    pub(crate) programs: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let programs = programs::folder();
+        let account = Account::choose();
+        let folder = tempfile::Builder::new().prefix("longhaul-pg-").tempdir();
+        // Its guard removes it.
+        let folder = folder.unwrap().keep();
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        account.give(&folder);
+        Self {
+            folder,
+            account,
+            programs,
+        }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = self.account.command(&self.programs.join(program));
+        command
+            .current_dir(&self.folder)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn initialise(&self, password: &str) {
+        self.write("password", password);
+        let mut command = self.command("initdb");
+        command.args([
+            "-U",
+            "longhaul",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+        ]);
+        command.args([
+            "--pwfile=password",
+            "--no-sync",
+            "--no-locale",
+            "-E",
+            "UTF8",
+            "-D",
+        ]);
+        let made = command.arg(self.data()).output().unwrap();
+        assert!(
+            made.status.success(),
+            "initdb: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        fs::OpenOptions::new()
+            .append(true)
+            .open(self.data().join("pg_hba.conf"))
+            .and_then(|mut file| file.write_all(b"host all all all scram-sha-256\n"))
+            .unwrap();
+    }
+
+    /// A file that only the server may read.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.folder.join(name);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path);
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+        self.account.give(&path);
+    }
+}
