@@ -26,11 +26,12 @@ pub mod record;
 pub mod relay_record;
 mod release;
 
+pub use record::Source;
+
 use anyhow::Context as _;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use longhaul_command::exit::Refusal;
-use record::{Health, Snapshot, Status, Throughput};
 use release::Release;
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -39,18 +40,6 @@ use tokio::{
     sync::Semaphore,
     time::{sleep, timeout},
 };
-
-/// Where the records come from.
-pub trait Source: Clone + Send + Sync + 'static {
-    /// Without waiting for anything.
-    fn health(&self) -> Health;
-    /// All counters, at most some two seconds old.
-    fn status(&self) -> impl Future<Output = Status> + Send;
-    /// All connections, at most some two seconds old.
-    fn connections(&self) -> impl Future<Output = Arc<Snapshot>> + Send;
-    /// What went through of late.
-    fn throughput(&self) -> Throughput;
-}
 
 /// Connections at once; further ones wait in the listen queue. Each costs under 32 KiB and its
 /// answer.

@@ -7,7 +7,19 @@ use jiff::Timestamp;
 use longhaul_linux::limiter::Limiter;
 use longhaul_linux::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+/// Where the records come from.
+pub trait Source: Clone + Send + Sync + 'static {
+    /// Without waiting for anything.
+    fn health(&self) -> Health;
+    /// All counters, at most some two seconds old.
+    fn status(&self) -> impl Future<Output = Status> + Send;
+    /// All connections, at most some two seconds old.
+    fn connections(&self) -> impl Future<Output = Arc<Snapshot>> + Send;
+    /// What went through of late.
+    fn throughput(&self) -> Throughput;
+}
 
 /// `/healthz`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

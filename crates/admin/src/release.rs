@@ -3,8 +3,7 @@
 //! until then: its connections may take hours, and somebody wants to see them. Both on one port at
 //! once (SO_REUSEPORT) would mix their answers: counters that jump, a health that flickers.
 
-use super::Source;
-use super::record::HealthStatus;
+use super::record::{HealthStatus, Source};
 use hyper::{Method, Request, StatusCode};
 use std::{
     io::{self, Read, Write},
