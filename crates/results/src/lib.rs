@@ -13,6 +13,8 @@ pub mod compare;
 pub mod identity;
 pub mod report;
 pub mod result;
+mod series;
+mod setting;
 pub mod summary;
 pub mod table;
 pub mod view;

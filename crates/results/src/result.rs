@@ -5,23 +5,26 @@
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
+pub use super::{
+    series::{Event, LegSeries, Series, Spread, TapPhase, TapSeries},
+    setting::{Vary, plain, setting, varied},
+};
+
 use super::{
     identity::Identity,
+    series::is_zero,
     summary::Summary,
-    view::{Course, Figure, Table},
+    view::{Figure, Table},
 };
 use indexmap::IndexMap;
 use longhaul_command::exit::Refusal;
-use longhaul_report::metric::{Metric, percent};
+use longhaul_report::metric::Metric;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Metrics by name, in the order that the scenario gives them. Every value is finite.
 pub type Metrics<T = f64> = IndexMap<String, T>;
-
-/// What the cells of one scenario were varied in, by name: `{"delay": "1ms", "relays": true}`.
-pub type Vary = IndexMap<String, Value>;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -280,57 +283,6 @@ impl Cell {
     }
 }
 
-/// One varied setting in words: `relays` and `no relays` for a switch, `delay 1ms` for others.
-pub fn varied(key: &str, value: &Value) -> String {
-    match value {
-        Value::Bool(true) => key.to_owned(),
-        Value::Bool(false) => format!("no {key}"),
-        other => format!("{key} {}", setting(key, other)),
-    }
-}
-
-/// The value of a varied setting for people: a loss in percent, a quantity with its unit apart, all else
-/// as it stands.
-pub fn setting(key: &str, value: &Value) -> String {
-    match value.as_f64() {
-        Some(share) if key == "loss" => percent(share),
-        Some(_) => plain(value),
-        None => quantity(&plain(value)).unwrap_or_else(|| plain(value)),
-    }
-}
-
-/// `10ms` as `10 ms`, `100mbit` as `100 Mbit/s`; `None` of what has no unit.
-fn quantity(text: &str) -> Option<String> {
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number = text.strip_suffix(unit)?.trim_end();
-    if unit.trim().is_empty() || number.is_empty() {
-        return None;
-    }
-    let time = || {
-        text.parse()
-            .ok()
-            .map(|_: longhaul_units::Time| format!("{number} {}", unit.trim()))
-    };
-    let rate = || {
-        text.parse()
-            .ok()
-            .map(|rate: longhaul_units::BitRate| rate.to_string())
-    };
-    let bytes = || {
-        text.parse()
-            .ok()
-            .map(|size: longhaul_units::Bytes| size.to_string())
-    };
-    time().or_else(bytes).or_else(rate)
-}
-
-/// A JSON value without the quotes of a string.
-pub fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// One run: its metrics, flat, and what the page draws.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -349,99 +301,6 @@ pub struct Run {
     /// Figures over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
-}
-
-/// How a run went over time, thinned for drawing. Times count from the start of the run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Series {
-    /// Width of a bin of `goodput_bps`, in milliseconds.
-    pub bin_ms: f64,
-    /// When its first bin begins: as late as the first flow, and as what of it does not count.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub begin_s: f64,
-    /// Goodput at the receiver in each bin, in bits a second.
-    pub goodput_bps: Vec<f64>,
-    /// The legs of the connection, along the path; one if nothing relays.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub legs: Vec<LegSeries>,
-    /// What the figures draw over time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub courses: Vec<Course>,
-    /// What happened when: a change of a link's delay or rate.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<Event>,
-    /// What taps saw of the flows, in the order of the scenario.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taps: Vec<TapSeries>,
-}
-
-fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Data and ACK stream of a flow as a link's tap saw them. Times count from the flow's first data.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TapSeries {
-    /// The name of the flow.
-    pub flow: String,
-    /// The link whose tap it was, at the end that is nearer to the sender.
-    pub link: String,
-    /// Width of a bin, in milliseconds.
-    pub bin_ms: f64,
-    /// Width of the fine bins that `low` and `high` are of, in milliseconds.
-    pub fine_ms: f64,
-    /// Payload sent, bits a second.
-    pub data_bps: Spread,
-    /// Payload newly acknowledged (AckDiff), bits a second.
-    pub acked_bps: Spread,
-    /// Pure ACKs in a fine bin.
-    pub acks: Spread,
-    /// Phases, in order.
-    pub phases: Vec<TapPhase>,
-}
-
-/// Mean of each bin, and the 5th and 95th percentile of the fine bins within it. The vectors are equally long.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The mean of each bin.
-    pub mean: Vec<f64>,
-    /// The least value of each bin.
-    pub low: Vec<f64>,
-    /// The largest value of each bin.
-    pub high: Vec<f64>,
-}
-
-/// A stretch of a flow.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TapPhase {
-    /// `ramp-up`, `peak`, `steady`, `recovery` or `idle`.
-    pub name: String,
-    /// Its begin, in seconds.
-    pub from_s: f64,
-    /// Its end, in seconds.
-    pub to_s: f64,
-}
-
-/// What the sender of one leg reported through TCP_INFO. The vectors are equally long.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LegSeries {
-    /// "server–relay2".
-    pub name: String,
-    /// Seconds, ascending.
-    pub at_s: Vec<f64>,
-    /// Congestion window in bytes.
-    pub cwnd_bytes: Vec<f64>,
-    /// Smoothed round-trip time in microseconds.
-    pub rtt_us: Vec<f64>,
-}
-
-/// A moment worth a rule across the chart.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// Time since the run began, in seconds.
-    pub at_s: f64,
-    /// The words for it.
-    pub label: String,
 }
 
 /// The emulated network, as drawn: a chain of hosts, `links[i]` between `hosts[i]` and

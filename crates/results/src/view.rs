@@ -5,7 +5,7 @@
 //! Every number that is shown comes from `cells`: a table names metrics and says by index which cell
 //! stands where. So a table never disagrees with the raw result, and costs next to nothing.
 
-use super::result::{Vary, plain, setting};
+use super::setting::{Vary, plain, setting};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

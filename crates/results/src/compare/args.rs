@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arguments of `longhaul lab compare`.
 
-use super::rule_of_noise;
+use super::rule::rule_of_noise;
 use std::path::PathBuf;
 
 /// `longhaul lab compare`.

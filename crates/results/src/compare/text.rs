@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A comparison for a terminal.
 
-use super::{Change, Comparison, Figures, Pair, Verdict};
+use super::{
+    comparison::{Comparison, Figures, Pair},
+    rule::{Change, Verdict},
+};
 use crate::summary::Summary;
 use longhaul_report::columns::aligned;
 use longhaul_report::metric::{Metric, times};

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one result says in a line: ours, the paper's, their ratio, and whether its checks hold.
 
-use super::{answer, chosen, heat};
+use super::{
+    answer,
+    figure::{chosen, heat},
+};
 use crate::{result::LabResult, summary::Summary};
 use longhaul_report::metric::Metric;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lab's pages in a real browser.
 
-use super::{downloads::Downloads, html, made_up};
+use super::{document::html, downloads::Downloads, made_up};
 use longhaul_testbed::browser::{assert_good, told};
 
 #[test]

@@ -2,9 +2,9 @@
 //! One page over many results: a row for each experiment, by paper, with the sum of it all on top.
 
 use super::{
+    document::{rebuild, rebuild_result},
     experiment::{Experiment, Ratio},
     href::relative,
-    rebuild_result,
 };
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
@@ -23,8 +23,28 @@ const DEPTH_MAX: usize = 3;
 /// How a page of ours begins, so that no other `index.html` is replaced.
 pub const OURS: &str = "<meta name=\"generator\" content=\"longhaul ";
 
+/// Writes the pages of the results in or below `directories` anew, and returns their paths; of more
+/// than one result, or if `index` names it, also the page over all.
+///
+/// # Errors
+/// A usage refusal if a directory holds no readable result; a failure if a page cannot be written.
+pub fn pages(directories: &[PathBuf], index: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let results = results(directories)?;
+    let alone = results.len() == 1 && results == directories;
+    if alone && index.is_none() {
+        return Ok(vec![rebuild(&results[0])?]);
+    }
+    let own = match directories {
+        [only] => only.join("index.html"),
+        _ => PathBuf::from("index.html"),
+    };
+    let index = index.map_or(own, Path::to_owned);
+    write(&results, &index)?;
+    Ok(vec![index])
+}
+
 /// The directories with a result among `given`: themselves, or those below them.
-pub(super) fn results(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn results(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for directory in given {
         let below = below(directory, DEPTH_MAX);
@@ -62,7 +82,7 @@ fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
 /// # Errors
 /// A usage refusal if a result is not readable or `index` is not ours to replace; a failure if a
 /// page cannot be written.
-pub(super) fn write(results: &[PathBuf], index: &Path) -> Result<()> {
+fn write(results: &[PathBuf], index: &Path) -> Result<()> {
     let from = folder(index)?;
     if fs::read_to_string(index).is_ok_and(|page| !page.contains(OURS)) {
         let foreign = format!(

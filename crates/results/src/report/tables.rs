@@ -2,7 +2,7 @@
 //! The tables that a scenario asks for: cells in rows and columns, in each place its metrics with
 //! their range, the paper's figure and the ratio.
 
-use super::{
+use super::figure::{
     cells::{Grid, grids, headings},
     heat::ratio,
 };

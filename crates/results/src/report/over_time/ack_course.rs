@@ -4,8 +4,8 @@
 //! run of a cell, that nearest to its median; the same scale for all cells.
 
 use super::{
-    legs, over_time,
-    script::{Chart, Line},
+    chart::{Chart, Line},
+    goodput, legs,
 };
 use crate::{
     result::{Cell, Event, LabResult, Spread, TapSeries},
@@ -29,7 +29,7 @@ struct Shown<'a> {
 }
 
 /// Two charts a flow, or none if no tap saw any.
-pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
+pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     let capacity = result.bottleneck().map(|(_, rate_bps)| rate_bps);
     let all: Vec<Shown<'_>> = cells(result)
         .into_iter()
@@ -277,7 +277,7 @@ fn events(course: &TapSeries) -> Vec<Event> {
 }
 
 fn limit(rate_bps: f64) -> Limit {
-    over_time::capacity((0, rate_bps))
+    goodput::capacity((0, rate_bps))
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! Two runs side by side as one offline page: what differs beyond noise first, a picture of all ratios,
 //! then every figure.
 
-use crate::{
-    compare::{Change, Comparison, Figures, Pair, Setting, Side, rule_of_noise},
-    summary::Summary,
+use super::{
+    comparison::{Comparison, Figures, Pair, Setting, Side},
+    rule::{Change, rule_of_noise},
 };
+use crate::summary::Summary;
 use indexmap::IndexMap;
 use longhaul_report::metric::{Metric, times};
 use longhaul_report::{page, scale::Scale};
@@ -346,8 +347,8 @@ fn other_settings<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{compare, report::made_up};
+    use super::{super::comparison::of, *};
+    use crate::report::made_up;
     use longhaul_testbed::browser::assert_good;
 
     #[test]
@@ -362,7 +363,7 @@ mod tests {
         }
         b.checks[0].pass = false;
         b.seed += 1;
-        let page = html(&compare::of(("a", &a), ("b", &b)).unwrap());
+        let page = html(&of(("a", &a), ("b", &b)).unwrap());
         assert!(
             page.contains(
                 "B is better in <strong>3</strong> and worse in <strong>0</strong> figures"
@@ -377,7 +378,7 @@ mod tests {
     fn names_stay_texts() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
         let a = made_up::every_figure();
-        let comparison = compare::of((EVIL, &a), (EVIL, &a)).unwrap();
+        let comparison = of((EVIL, &a), (EVIL, &a)).unwrap();
         assert!(!html(&comparison).contains(EVIL));
     }
 }

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures and tables that a scenario asks for, each in its form.
+//! The figures that a scenario asks for, each in its form; where it asks for none, those that suit its cells.
 
-use super::{cdf, courses, curve, grouped, heat, matrix, script::Charts};
+mod cdf;
+pub(super) mod cells;
+pub(super) mod chosen;
+pub(super) mod courses;
+mod curve;
+mod grouped;
+pub(super) mod heat;
+mod matrix;
+
+use super::over_time::chart::Charts;
 use crate::{
     result::LabResult,
     view::{Figure, FigureKind},
@@ -21,16 +30,6 @@ pub(super) fn draw(result: &LabResult, figure: &Figure, charts: &mut Charts) -> 
                 FigureKind::Matrix => { (matrix::figure(result, figure)) }
                 FigureKind::Cdf => { (cdf::figure(result, figure)) }
             }
-        }
-    }
-}
-
-/// The finding, and what a reader should know.
-pub(super) fn heading(figure: &Figure) -> Markup {
-    html! {
-        figcaption {
-            h3 { (figure.title) }
-            @if let Some(note) = &figure.note { p { (note) } }
         }
     }
 }

@@ -4,8 +4,8 @@
 //! for all cells.
 
 use super::{
-    events, over_time,
-    script::{Chart, Line, line_style},
+    chart::{Chart, Line, line_style},
+    events, goodput,
 };
 use crate::result::{Cell, LabResult, LegSeries, Run};
 use longhaul_report::metric::Metric;
@@ -35,8 +35,8 @@ const QUANTITIES: [Quantity; 2] = [
 ];
 
 /// Two charts a cell, or none if no run sampled its legs.
-pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
-    let runs: Vec<(&Cell, &Run)> = over_time::shown(result)
+pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
+    let runs: Vec<(&Cell, &Run)> = goodput::shown(result)
         .into_iter()
         .filter_map(|n| {
             Some((
@@ -86,7 +86,7 @@ pub(super) fn typical<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Ru
 }
 
 /// Of the runs that did not fail and that `has` chooses, the one whose `metric` is nearest to the median.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     cell: &'a Cell,
     metric: Option<&str>,
     has: impl Fn(&Run) -> bool,

@@ -1,54 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The charts that `chart.js` draws: their place on the page, and what their data block holds.
 
-use super::events;
 use crate::{result::Event, view::Limit};
+use longhaul_report::metric::Metric;
 use maud::{Markup, html};
 use serde::Serialize;
 
 /// One chart over time. The lines share `x`; a missing point is null.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Chart {
+pub(crate) struct Chart {
     /// The finding.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// What is drawn.
-    pub(super) caption: String,
+    pub(crate) caption: String,
     /// `bit/s`, `B` or `s`: base units, prefixes are the page's work.
-    pub(super) unit: &'static str,
+    pub(crate) unit: &'static str,
     /// Spans the page instead of half of it.
-    pub(super) wide: bool,
+    pub(crate) wide: bool,
     /// Logarithmic y axis.
-    pub(super) log: bool,
+    pub(crate) log: bool,
     /// What is below zero is a quantity too, drawn downwards.
-    pub(super) mirrored: bool,
+    pub(crate) mirrored: bool,
     /// Fixed range of y, so that charts that are compared share it.
-    pub(super) range: Option<[f64; 2]>,
+    pub(crate) range: Option<[f64; 2]>,
     /// Seconds, ascending.
-    pub(super) x: Vec<f64>,
-    pub(super) lines: Vec<Line>,
+    pub(crate) x: Vec<f64>,
+    pub(crate) lines: Vec<Line>,
     /// Thin labelled lines across the chart.
-    pub(super) limits: Vec<Limit>,
+    pub(crate) limits: Vec<Limit>,
     /// Labelled vertical rules.
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 /// One line, with a band from `low` to `high` unless they are empty.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Line {
-    pub(super) label: String,
+pub(crate) struct Line {
+    pub(crate) label: String,
     /// Custom property of `longhaul.css` that holds the colour.
-    pub(super) colour: &'static str,
+    pub(crate) colour: &'static str,
     /// Lengths of dash and gap in pixels; empty for a solid line.
-    pub(super) dash: &'static [u8],
+    pub(crate) dash: &'static [u8],
     /// Many points: thin, and without its name in the chart.
-    pub(super) thin: bool,
-    pub(super) values: Vec<Option<f64>>,
-    pub(super) low: Vec<Option<f64>>,
-    pub(super) high: Vec<Option<f64>>,
+    pub(crate) thin: bool,
+    pub(crate) values: Vec<Option<f64>>,
+    pub(crate) low: Vec<Option<f64>>,
+    pub(crate) high: Vec<Option<f64>>,
 }
 
 /// Colour and dash of the nth line: told apart without colour too.
-pub(super) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
+pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     const STYLES: [(&str, &[u8]); 5] = [
         ("--ours", &[]),
         ("--second", &[8, 3]),
@@ -61,28 +61,28 @@ pub(super) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
 
 /// Charts that have found their place on the page, for its data block.
 #[derive(Debug, Default)]
-pub(super) struct Charts(Vec<Chart>);
+pub(crate) struct Charts(Vec<Chart>);
 
 impl Charts {
     /// The next place; `chart.js` finds it by its id.
-    pub(super) fn place(&mut self, chart: Chart) -> Markup {
+    pub(crate) fn place(&mut self, chart: Chart) -> Markup {
         let place = place(self.0.len(), &chart);
         self.0.push(chart);
         place
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// What the data block holds.
-    pub(super) fn all(&self) -> &[Chart] {
+    pub(crate) fn all(&self) -> &[Chart] {
         &self.0
     }
 }
 
 /// How to use such a chart, once for the page.
-pub(super) fn help() -> Markup {
+pub(crate) fn help() -> Markup {
     html! {
         p.note {
             "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
@@ -92,16 +92,50 @@ pub(super) fn help() -> Markup {
     }
 }
 
+/// "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms.", of what lies within the chart.
+fn told(chart: &Chart) -> Option<String> {
+    let span = *chart.x.first()?..=*chart.x.last()?;
+    let within = chart.events.iter();
+    let within = within.filter(|event| span.contains(&event.at_s));
+    let said = |event: &Event| {
+        let at = Metric::of("x_s").print(event.at_s);
+        format!("at {at}: {}", event.label)
+    };
+    let all: Vec<String> = within.map(said).collect();
+    (!all.is_empty()).then(|| format!("A{}.", &all.join("; ")[1..]))
+}
+
 fn place(n: usize, chart: &Chart) -> Markup {
     html! {
         figure.chart.wide[chart.wide] id={ "chart-" (n) } {
             figcaption {
                 h3 { (chart.title) }
-                p { (chart.caption) @if let Some(events) = events::told(chart) { " " (events) } }
+                p { (chart.caption) @if let Some(events) = told(chart) { " " (events) } }
             }
             div.plot tabindex="0" role="group" aria-label=(chart.title) {}
             output.readout {}
             details { summary { "Data of this chart" } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_of_what_is_drawn() {
+        let loss = |at_s| Event {
+            at_s,
+            label: "loss".to_owned(),
+        };
+        let mut chart = Chart {
+            x: vec![5.0, 60.0],
+            events: [1.0, 29.85, 60.0].map(loss).to_vec(),
+            ..Chart::default()
+        };
+        assert_eq!(told(&chart).unwrap(), "At 29.9 s: loss; at 60 s: loss.");
+        chart.events.truncate(1);
+        assert_eq!(told(&chart), None);
     }
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happened while the runs of a chart went on: its rules, and the same in words.
 
-use super::script::Chart;
 use crate::result::{Event, Run};
-use longhaul_report::metric::Metric;
 
 /// What a run met.
-pub(super) fn of(run: &Run) -> &[Event] {
+pub(crate) fn of(run: &Run) -> &[Event] {
     run.series.as_ref().map_or(&[], |series| &series.events)
 }
 
 /// What any of several met, each once, in order of time. What not all of them met is said with the names
 /// of those that did. Moments less than `near_s` apart are the same: no two runs start alike.
-pub(super) fn together(of: &[(&str, &[Event])], near_s: f64) -> Vec<Event> {
+pub(crate) fn together(of: &[(&str, &[Event])], near_s: f64) -> Vec<Event> {
     let mut met: Vec<(Event, Vec<&str>)> = Vec::new();
     for (name, event) in of
         .iter()
@@ -35,19 +33,6 @@ pub(super) fn together(of: &[(&str, &[Event])], near_s: f64) -> Vec<Event> {
         },
     };
     met.into_iter().map(said).collect()
-}
-
-/// "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms.", of what lies within the chart.
-pub(super) fn told(chart: &Chart) -> Option<String> {
-    let span = *chart.x.first()?..=*chart.x.last()?;
-    let within = chart.events.iter();
-    let within = within.filter(|event| span.contains(&event.at_s));
-    let said = |event: &Event| {
-        let at = Metric::of("x_s").print(event.at_s);
-        format!("at {at}: {}", event.label)
-    };
-    let all: Vec<String> = within.map(said).collect();
-    (!all.is_empty()).then(|| format!("A{}.", &all.join("; ")[1..]))
 }
 
 #[cfg(test)]
@@ -81,17 +66,5 @@ mod tests {
     fn a_link_that_goes_to_and_fro_has_each_change() {
         let a = [1.0, 2.0, 3.0].map(|at_s| event(at_s, "delay 1 → 2 ms"));
         assert_eq!(together(&[("", &a)], 0.1), a);
-    }
-
-    #[test]
-    fn the_words_are_of_what_is_drawn() {
-        let mut chart = Chart {
-            x: vec![5.0, 60.0],
-            events: [1.0, 29.85, 60.0].map(|at_s| event(at_s, "loss")).to_vec(),
-            ..Chart::default()
-        };
-        assert_eq!(told(&chart).unwrap(), "At 29.9 s: loss; at 60 s: loss.");
-        chart.events.truncate(1);
-        assert_eq!(told(&chart), None);
     }
 }

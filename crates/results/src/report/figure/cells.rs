@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A panel of a view together with the cells that it points to, and the table that shows one.
+//! A panel of a view together with the cells that it points to, the table that shows one, and the heading of a figure.
 
 use crate::{
     result::{Cell, LabResult, varied},
-    view::{Axis, Entry, Panel},
+    view::{Axis, Entry, Figure, Panel},
 };
 use maud::{Markup, html};
 use serde_json::Value;
 
+/// The finding, and what a reader should know.
+pub(crate) fn heading(figure: &Figure) -> Markup {
+    html! {
+        figcaption {
+            h3 { (figure.title) }
+            @if let Some(note) = &figure.note { p { (note) } }
+        }
+    }
+}
+
 /// Rows and columns of cells.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Grid<'a> {
+pub(crate) struct Grid<'a> {
     panel: &'a Panel,
     cells: &'a [Cell],
 }
 
 /// All panels of a view.
-pub(super) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<'a>> {
+pub(crate) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<'a>> {
     let grid = |panel| Grid {
         panel,
         cells: &result.cells,
@@ -26,7 +36,7 @@ pub(super) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<
 
 impl<'a> Grid<'a> {
     /// What its cells share; empty if there is only one panel.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let words: Vec<String> = self
             .panel
             .of
@@ -36,32 +46,32 @@ impl<'a> Grid<'a> {
         words.join(", ")
     }
 
-    pub(super) fn rows(&self) -> &'a Axis {
+    pub(crate) fn rows(&self) -> &'a Axis {
         &self.panel.rows
     }
 
-    pub(super) fn columns(&self) -> &'a Axis {
+    pub(crate) fn columns(&self) -> &'a Axis {
         &self.panel.columns
     }
 
     /// The cell at a place, if it was run.
-    pub(super) fn at(&self, row: usize, column: usize) -> Option<&'a Cell> {
+    pub(crate) fn at(&self, row: usize, column: usize) -> Option<&'a Cell> {
         let index = *self.panel.cells.get(row)?.get(column)?;
         self.cells.get(index?)
     }
 
     /// The cells of one row.
-    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &'a Cell> {
+    pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = &'a Cell> {
         (0..self.panel.columns.entries.len()).filter_map(move |column| self.at(row, column))
     }
 
     /// Every cell that is there.
-    pub(super) fn all(&self) -> impl Iterator<Item = &'a Cell> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'a Cell> {
         (0..self.panel.rows.entries.len()).flat_map(move |row| self.row(row))
     }
 
     /// As a table whose places `square` fills, with both axes as headings; `title` is that of its view.
-    pub(super) fn table(
+    pub(crate) fn table(
         &self,
         class: &str,
         title: &str,
@@ -116,7 +126,7 @@ impl<'a> Grid<'a> {
 }
 
 /// The headings of an axis, in order, for a reader who sees the axis' name beside them.
-pub(super) fn headings(axis: &Axis) -> Vec<String> {
+pub(crate) fn headings(axis: &Axis) -> Vec<String> {
     axis.entries
         .iter()
         .map(|entry| axis.heading(entry))
@@ -124,7 +134,7 @@ pub(super) fn headings(axis: &Axis) -> Vec<String> {
 }
 
 /// The headings of an axis that has no name on the page: numbers with that of their parameter.
-pub(super) fn names(axis: &Axis) -> Vec<String> {
+pub(crate) fn names(axis: &Axis) -> Vec<String> {
     let name = |entry: &Entry| match (axis.by.as_slice(), entry.values.as_slice()) {
         ([by], [Value::Number(_)]) if entry.label.is_none() => varied(by, &entry.values[0]),
         _ => axis.heading(entry),

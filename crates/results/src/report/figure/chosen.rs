@@ -21,7 +21,7 @@ const LINES_MAX: usize = 12;
 const SAID_MAX: usize = 3;
 
 /// A figure of the main metric, and of each other that the paper has.
-pub(super) fn figures(result: &LabResult) -> Vec<Figure> {
+pub(crate) fn figures(result: &LabResult) -> Vec<Figure> {
     let shape = Shape::of(&result.cells);
     let figures = metrics(result).into_iter().take(FIGURES_MAX);
     figures
@@ -63,7 +63,7 @@ fn figure(result: &LabResult, shape: &Shape, metric: &str) -> Figure {
 
 /// The figures themselves while they are few; else the least and the most, and where they stand beside
 /// the paper's.
-pub(super) fn finding(result: &LabResult, name: &str) -> String {
+pub(crate) fn finding(result: &LabResult, name: &str) -> String {
     let metric = Metric::of(name);
     let mut found: Vec<(&Cell, f64)> = result
         .cells

@@ -3,8 +3,7 @@
 //! name begins with `model_` is what a formula says, and has no marks.
 
 use super::{
-    cells::{Grid, grids, headings, names},
-    figures::heading,
+    cells::{Grid, grids, heading, headings, names},
     grouped::said,
 };
 use crate::{

@@ -3,8 +3,8 @@
 //! the path. The line is the median over the runs of a cell, the band their range.
 
 use super::{
+    chart::{Chart, Line, line_style},
     events,
-    script::{Chart, Line, line_style},
 };
 use crate::{
     result::{Cell, Event, LabResult, Series},
@@ -19,7 +19,7 @@ const FAR_ABOVE: f64 = 5.0;
 const CELLS_MAX: usize = 4;
 
 /// The chart, or none if no run has a series.
-pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
+pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     let cells = shown(result);
     let Some(bin_s) = cells
         .iter()
@@ -78,7 +78,7 @@ fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&Limit>) -> String 
 
 /// Indices of the cells to draw: all that have series while they are few, else those that the
 /// answer compares, else the first ones.
-pub(super) fn shown(result: &LabResult) -> Vec<usize> {
+pub(crate) fn shown(result: &LabResult) -> Vec<usize> {
     let drawable = |n: &usize| {
         result
             .cells

@@ -3,8 +3,7 @@
 //! of a metric over all runs, or of a course over all its bins.
 
 use super::{
-    cells::{Grid, grids, names},
-    figures::heading,
+    cells::{Grid, grids, heading, names},
     grouped::said,
 };
 use crate::{

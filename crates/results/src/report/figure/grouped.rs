@@ -2,10 +2,7 @@
 //! Horizontal bars, in groups where a figure has several of one kind, the paper's figure dashed below
 //! ours. Positions are percentages, so that the text keeps its size on a phone.
 
-use super::{
-    cells::{Grid, grids, names},
-    figures::heading,
-};
+use super::cells::{Grid, grids, heading, names};
 use crate::{
     result::{Cell, LabResult},
     summary::Summary,

@@ -3,8 +3,7 @@
 //! got, the colour by which of them got more.
 
 use super::{
-    cells::grids,
-    figures::heading,
+    cells::{grids, heading},
     heat::{self, ratio_class, ratio_legend},
 };
 use crate::{

@@ -2,13 +2,12 @@
 //! How flows went over time: a chart for each panel and quantity, in it a line for each row and flow,
 //! all of one run, the one nearest to the median of its cell.
 
-use super::{
-    cells::{Grid, grids, names},
+use super::super::over_time::{
+    chart::{Chart, Charts, Line, line_style},
     events,
-    figures::heading,
     legs::nearest,
-    script::{Chart, Charts, Line, line_style},
 };
+use super::cells::{Grid, grids, heading, names};
 use crate::{
     result::{Cell, Event, LabResult, Run},
     view::{Axis, Course, CourseName, Entry, Figure, Limit, Panel},
@@ -49,7 +48,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
 }
 
 /// A chart for each of these cells that has several flows, with a line for each, on one scale.
-pub(super) fn of_flows(result: &LabResult, shown: &[usize]) -> Vec<Chart> {
+pub(crate) fn of_flows(result: &LabResult, shown: &[usize]) -> Vec<Chart> {
     let several = |cell: &&usize| courses_of(&result.cells[**cell]).len() > 1;
     let cells: Vec<usize> = shown.iter().filter(several).copied().collect();
     let all = cells

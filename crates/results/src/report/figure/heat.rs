@@ -2,10 +2,7 @@
 //! A heat map that is a real table: our value in each place, the paper's and the ratio beneath. The
 //! colour is the ratio where the paper has figures, else the value, on one scale for all panels.
 
-use super::{
-    cells::{Grid, grids},
-    figures::heading,
-};
+use super::cells::{Grid, grids, heading};
 use crate::{
     result::{Cell, LabResult},
     view::Figure,
@@ -75,7 +72,7 @@ impl Shade {
 }
 
 /// By what factor ours is better than the paper's; `None` where they are not to be compared.
-pub(super) fn ratio(cell: &Cell, name: &str) -> Option<f64> {
+pub(crate) fn ratio(cell: &Cell, name: &str) -> Option<f64> {
     let ours = cell.metrics.get(name)?.median;
     Metric::of(name).factor(ours, cell.paper_figure(name)?)
 }

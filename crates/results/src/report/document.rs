@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of a result: one HTML file that needs no network.
+
+use super::{
+    answer,
+    downloads::Downloads,
+    figure::{self, chosen, courses},
+    method,
+    over_time::{
+        ack_course,
+        chart::{self, Charts},
+        goodput, legs,
+    },
+    tables, testbed, values,
+};
+use crate::result::LabResult;
+use anyhow::Context;
+use longhaul_report::page;
+use maud::{DOCTYPE, Markup, html as markup};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Writes `dir/report.html` anew from `dir/result.json` and returns its path.
+///
+/// # Errors
+/// A usage refusal if `dir` holds no readable result; a failure if the page cannot be written.
+pub fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
+    Ok(rebuild_result(dir)?.1)
+}
+
+pub(super) fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)> {
+    let result = LabResult::read(&dir.join("result.json"))?;
+    let page = dir.join("report.html");
+    let downloads = Downloads::of(&result, dir);
+    fs::write(&page, html(&result, &downloads))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    Ok((result, page))
+}
+
+/// The whole page of `result`.
+pub(super) fn html(result: &LabResult, downloads: &Downloads) -> String {
+    let mut charts = Charts::default();
+    let body = body(result, downloads, &mut charts);
+    markup! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(result))
+            body {
+                (page::skip_link())
+                (body)
+                @if !charts.is_empty() { (scripts(charts.all())) }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// What the page shows, without styles and scripts.
+fn body(result: &LabResult, downloads: &Downloads, charts: &mut Charts) -> Markup {
+    markup! {
+        header { (answer::section(result)) }
+        main id="main" tabindex="-1" {
+            (drawn(result, charts))
+            (tables::section(result))
+            (values::section(result))
+            @if let Some(testbed) = &result.testbed { (testbed::section(testbed, &result.cells)) }
+            (method::section(result))
+        }
+        footer { (downloads.section(result)) }
+    }
+}
+
+/// The figures that the scenario asks for; where it asks for none, those that suit its cells, and how
+/// the runs went over time.
+fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
+    let asked = !result.figures.is_empty();
+    let chosen = if asked {
+        result.figures.clone()
+    } else {
+        chosen::figures(result)
+    };
+    let figures: Vec<Markup> = chosen
+        .iter()
+        .map(|figure| figure::draw(result, figure, charts))
+        .collect();
+    let courses = !charts.is_empty();
+    let over_time = match asked {
+        true => ack_course::charts(result),
+        false => over_time(result),
+    };
+    let over_time: Vec<Markup> = over_time
+        .into_iter()
+        .map(|chart| charts.place(chart))
+        .collect();
+    markup! {
+        @if !figures.is_empty() {
+            section.figures {
+                h2 { "What was found" }
+                @if courses { (chart::help()) }
+                @for figure in &figures { (figure) }
+            }
+        }
+        @if !over_time.is_empty() {
+            section.charts {
+                h2 { "Over time" }
+                @if !courses { (chart::help()) }
+                @for chart in &over_time { (chart) }
+            }
+        }
+    }
+}
+
+fn over_time(result: &LabResult) -> Vec<chart::Chart> {
+    [
+        goodput::charts(result),
+        courses::of_flows(result, &goodput::shown(result)),
+        legs::charts(result),
+        ack_course::charts(result),
+    ]
+    .concat()
+}
+
+fn head(result: &LabResult) -> Markup {
+    page::head(result.title(), &result.longhaul, "")
+}
+
+fn scripts(charts: &[chart::Chart]) -> Markup {
+    markup! {
+        (page::data("charts", &charts))
+        (page::scripts())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::About;
+    use longhaul_command::exit::Refusal;
+    use serde_json::json;
+
+    /// A result whose figures are made up.
+    fn fixture() -> LabResult {
+        serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
+    }
+
+    /// Each heading, caption and summary of the page on a line: its structure.
+    fn outline(page: &str) -> String {
+        let openings = page.split('<').skip(1);
+        let kept = [
+            "title>",
+            "h1",
+            "h2",
+            "h3",
+            "p class=\"answer",
+            "strong",
+            "caption",
+            "summary",
+        ];
+        let lines = openings.filter(|part| kept.iter().any(|tag| part.starts_with(tag)));
+        lines
+            .map(|part| part.replacen('>', ": ", 1) + "\n")
+            .collect()
+    }
+
+    #[test]
+    fn the_answer_comes_first_then_picture_table_method_raw_data() {
+        let mut result = fixture();
+        result.checks.truncate(1);
+        let page = body(&result, &Downloads::default(), &mut Charts::default()).into_string();
+        insta::assert_snapshot!(outline(&page));
+    }
+
+    #[test]
+    fn the_page_loads_nothing() {
+        let page = html(&fixture(), &Downloads::default());
+        for loads in ["src=", "<link", "@import", "url("] {
+            assert!(!page.contains(loads), "{loads}");
+        }
+    }
+
+    #[test]
+    fn texts_of_the_scenario_stay_texts() {
+        const EVIL: &str = "</script><script>alert(1)</script>\"'";
+        let mut result = fixture();
+        let about = About {
+            title: EVIL.to_owned(),
+            notes: vec![EVIL.to_owned()],
+            ..About::default()
+        };
+        result.scenario = EVIL.to_owned();
+        result.about = Some(about);
+        result.resolved = json!({ EVIL: EVIL });
+        result.host.sysctl.insert(EVIL.to_owned(), EVIL.to_owned());
+        result.checks[0].name = EVIL.to_owned();
+        result.raw = vec![EVIL.to_owned()];
+        let downloads = Downloads::of(&result, Path::new("/nonexistent"));
+        result.cells[0].label = Some(EVIL.to_owned());
+        for leg in &mut result.cells[1].runs[0].series.as_mut().unwrap().legs {
+            leg.name = EVIL.to_owned();
+        }
+        let page = html(&result, &downloads);
+        assert!(!page.contains(EVIL));
+        assert_eq!(
+            page.matches("<script").count(),
+            3,
+            "the data, uPlot and chart.js"
+        );
+        assert_eq!(page.matches("</script").count(), 3);
+    }
+
+    #[test]
+    fn a_result_without_its_optional_parts_is_a_page_too() {
+        let bare = LabResult {
+            scenario: "bare".to_owned(),
+            ..LabResult::default()
+        };
+        let page = html(&bare, &Downloads::default());
+        assert!(page.contains("<h1>bare</h1>"));
+        assert!(!page.contains("id=\"charts\""));
+    }
+
+    #[test]
+    fn a_directory_without_a_result_is_refused_as_usage() {
+        let error = rebuild(Path::new("/nonexistent")).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Refusal::Usage(_))));
+        assert!(
+            error.to_string().starts_with("/nonexistent/result.json: "),
+            "{error}"
+        );
+    }
+}
