@@ -8,16 +8,14 @@
 use super::{
     args::Way,
     config,
-    counters::{Direction, Snapshot},
-    run::Running,
+    counters::{Direction, State},
+    link::Running,
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_command::say;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::{
-    fmt,
     io::{BufRead, BufReader, Read, Write},
     os::{
         linux::net::SocketAddrExt,
@@ -52,44 +50,6 @@ enum Answer {
     Refused(String),
     /// What is set, and the newest counters.
     States(Vec<State>),
-}
-
-/// A direction as it is now.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct State {
-    pub(super) link: String,
-    pub(super) direction: Direction,
-    /// Each key with its value in force.
-    pub(super) settings: Vec<(String, String)>,
-    /// None before the first interval is over.
-    pub(super) counters: Option<Snapshot>,
-}
-
-impl State {
-    /// The counters' record with the settings in it.
-    fn record(&self) -> Result<Value> {
-        let mut record = match &self.counters {
-            Some(counters) => serde_json::to_value(counters)?,
-            None => json!({"record": "link", "link": self.link, "direction": self.direction}),
-        };
-        let settings = self.settings.iter();
-        let settings = settings.map(|(key, value)| (key.clone(), Value::from(value.as_str())));
-        record["settings"] = Value::Object(settings.collect());
-        Ok(record)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.link, self.direction.name())?;
-        for (key, value) in &self.settings {
-            write!(f, "\n  {key:<12}{value}")?;
-        }
-        match &self.counters {
-            Some(counters) => write!(f, "\n  {counters}"),
-            None => f.write_str("\n  no counters yet"),
-        }
-    }
 }
 
 /// Longest request, in bytes; longer ones are refused.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a direction counts, and the records that it tells.
 
-use super::tap::Missed;
 use hdrhistogram::Histogram;
 use longhaul_netem::{Delivery, Drop, Line, Run};
 use longhaul_packet::super_packet::SuperPacket;
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fmt;
 
 /// Counters of one direction, owned by its thread.
 #[derive(Debug)]
@@ -64,6 +65,15 @@ pub(crate) struct Drops {
     pub(crate) queue_rule: u64,
     /// ACK thinning or pacing.
     pub(crate) ack_rule: u64,
+}
+
+/// Segments that are not in the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missed {
+    /// Before the queue.
+    pub(crate) arrivals: u64,
+    /// At the end.
+    pub(crate) departures: u64,
 }
 
 /// How late segments were handed on, against the time at which the model said that they were due.
@@ -129,8 +139,8 @@ pub(crate) struct Snapshot {
 /// A minute: no delivery is later than that and still a delivery.
 const LATENESS_MAX_NANOS: u64 = 60_000_000_000;
 
-impl std::fmt::Display for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let drops = self.drops;
         write!(
             f,
@@ -239,6 +249,44 @@ fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1_000.0
 }
 
+/// A direction as it is now.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) link: String,
+    pub(super) direction: Direction,
+    /// Each key with its value in force.
+    pub(super) settings: Vec<(String, String)>,
+    /// None before the first interval is over.
+    pub(super) counters: Option<Snapshot>,
+}
+
+impl State {
+    /// The counters' record with the settings in it.
+    pub(super) fn record(&self) -> serde_json::Result<Value> {
+        let mut record = match &self.counters {
+            Some(counters) => serde_json::to_value(counters)?,
+            None => json!({"record": "link", "link": self.link, "direction": self.direction}),
+        };
+        let settings = self.settings.iter();
+        let settings = settings.map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+        record["settings"] = Value::Object(settings.collect());
+        Ok(record)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.link, self.direction.name())?;
+        for (key, value) in &self.settings {
+            write!(f, "\n  {key:<12}{value}")?;
+        }
+        match &self.counters {
+            Some(counters) => write!(f, "\n  {counters}"),
+            None => f.write_str("\n  no counters yet"),
+        }
+    }
+}
+
 /// The last record of a direction: what became of its segments and how accurate the times were.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "selfcheck")]
@@ -287,8 +335,8 @@ impl SelfCheck {
     }
 }
 
-impl std::fmt::Display for SelfCheck {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for SelfCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             lateness, drops, ..
         } = self;

@@ -12,6 +12,7 @@ mod config;
 mod control;
 mod counters;
 mod display;
+mod link;
 mod pump;
 mod run;
 mod store;

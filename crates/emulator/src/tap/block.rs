@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tap points note: headers once for a super-packet, and a few bytes for each segment.
 
+use super::super::counters::Direction;
 use longhaul_netem::{Delivered, Drop, Judged};
 use longhaul_packet::{
     capture::{Fate, Truth},
@@ -21,12 +22,21 @@ const ORDER_BYTES: usize = size_of::<(Time, u64)>();
 pub(super) const BYTES: usize =
     NOTES_MAX * (size_of::<Note>() + size_of::<Head>() + ORDER_BYTES) + HEADERS_MAX;
 
+/// Nothing older than that waits in a block that is not full.
+pub(super) const FILL_MAX: Time = Time::from_millis(50);
+
 /// Notes of one direction, in the order in which they were taken.
 #[derive(Debug)]
 pub(super) struct Block {
     notes: Vec<Note>,
     heads: Vec<Head>,
     headers: Vec<u8>,
+}
+
+/// Notes of one direction on their way to the file.
+pub(super) struct Full {
+    pub(super) direction: Direction,
+    pub(super) block: Block,
 }
 
 /// One segment at one tap point.

@@ -3,8 +3,7 @@
 
 use super::{
     super::counters::Direction,
-    Full,
-    block::{Block, Note},
+    block::{Block, Full, Note},
 };
 use longhaul_netem::flight::Flight;
 use longhaul_units::Time;

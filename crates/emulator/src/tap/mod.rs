@@ -15,12 +15,11 @@ mod scribe;
 
 use super::counters::{Direction, SelfCheck};
 use anyhow::{Context, Result};
-use block::Block;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_linux::clock;
-use longhaul_units::{Bytes, Time};
-pub(super) use point::{Missed, Point};
+use longhaul_units::Bytes;
+pub(super) use point::Point;
 use scribe::Scribe;
 use std::{
     fs::File,
@@ -88,12 +87,6 @@ pub(super) struct Tap {
     scribe: JoinHandle<Scribe>,
 }
 
-/// Notes of one direction on their way to the file.
-struct Full {
-    direction: Direction,
-    block: Block,
-}
-
 impl Tap {
     /// Begins a file anew and returns the tap points of both directions, forward first.
     pub(super) fn begin(plan: &Plan, file: File) -> Result<(Self, [Point; 2])> {
@@ -136,11 +129,3 @@ impl Tap {
             .with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
-
-/// The interface in the file at which a direction's segments begin, or come out.
-const fn interface(direction: Direction, comes_out: bool) -> usize {
-    direction as usize ^ comes_out as usize
-}
-
-/// Nothing older than that waits in a block that is not full.
-const FILL_MAX: Time = Time::from_millis(50);

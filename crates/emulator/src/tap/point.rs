@@ -2,14 +2,15 @@
 //! The tap points of one direction, before its queue and at its end, on the pump's side.
 
 use super::{
-    super::{counters::Direction, store::Store},
-    FILL_MAX, Full,
-    block::{Block, Note},
+    super::{
+        counters::{Direction, Missed},
+        store::Store,
+    },
+    block::{Block, FILL_MAX, Full, Note},
 };
 use longhaul_netem::{Delivered, Judged};
 use longhaul_packet::vnet;
 use longhaul_units::Time;
-use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, SyncSender};
 
 /// Takes notes, and hands them on block by block.
@@ -30,15 +31,6 @@ pub(crate) struct Point {
     missed: Missed,
     /// Scratch space for damaged segments.
     damaged: Vec<u8>,
-}
-
-/// Segments that are not in the file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Missed {
-    /// Before the queue.
-    pub(crate) arrivals: u64,
-    /// At the end.
-    pub(crate) departures: u64,
 }
 
 impl Point {

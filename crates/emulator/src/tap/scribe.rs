@@ -3,9 +3,7 @@
 
 use super::{
     super::counters::{Direction, SelfCheck},
-    FILL_MAX, Full,
-    block::Block,
-    interface,
+    block::{Block, FILL_MAX, Full},
     merge::{Merge, Place},
 };
 use longhaul_command::note;
@@ -204,6 +202,11 @@ impl Scribe {
     pub(super) fn broken(self) -> Option<io::Error> {
         self.broken
     }
+}
+
+/// The interface in the file at which a direction's segments begin, or come out.
+const fn interface(direction: Direction, comes_out: bool) -> usize {
+    direction as usize ^ comes_out as usize
 }
 
 fn put_begin(out: &mut Vec<u8>, snap: u32) {
