@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What something is, as an entry says it.
+
+use crate::{
+    entry::{Kind, TARGET_LEN_MAX, Version},
+    handle::Handle,
+    path::RelPath,
+    root::Failure,
+};
+use rustix::{
+    fs::{self, FileType},
+    io::Errno,
+};
+
+/// Whether there is something to read where the length is 0, as in /proc, and not because it has grown meanwhile.
+pub(super) fn has_no_length(held: &Handle) -> bool {
+    let mut byte = [0];
+    let mut reads = || rustix::io::pread(&held.fd, &mut byte, 0) == Ok(1);
+    let is_empty = || fs::fstat(&held.fd).is_ok_and(|stat| stat.st_size == 0);
+    held.stat.st_size == 0 && reads() && is_empty()
+}
+
+/// A file with data.
+pub(super) fn file(held: &Handle) -> Kind {
+    let occupied = u64::try_from(held.stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512);
+    let version = Version::of(&held.stat);
+    Kind::File {
+        version,
+        sparse: occupied < version.size,
+    }
+}
+
+/// A symbolic link, that a scan found at `path`.
+pub(super) fn symlink(held: &Handle, path: &RelPath) -> Result<Kind, Failure> {
+    let failed = Failure::at(Some(path), "read the symbolic link");
+    let target = fs::readlinkat(&held.fd, c"", Vec::new()).map_err(&failed)?;
+    let target = target.into_bytes();
+    if target.is_empty() || target.len() > TARGET_LEN_MAX {
+        return Err(failed(Errno::NAMETOOLONG));
+    }
+    Ok(Kind::Symlink {
+        target: target.into(),
+    })
+}
+
+/// A character or block device.
+pub(super) fn device(held: &Handle) -> Kind {
+    Kind::Device {
+        block: held.kind() == FileType::BlockDevice,
+        major: fs::major(held.stat.st_rdev),
+        minor: fs::minor(held.stat.st_rdev),
+    }
+}
