@@ -43,7 +43,7 @@ fn copy(config: &Config) -> Result<()> {
         return finish(config, &apart::run(&job, side, &mut hearing)?);
     }
     let shared = match &config.leases {
-        Some(address) => Some(movers::crew::run(&job, address, &mut hearing)?),
+        Some(address) => Some(movers::run::run(&job, address, &mut hearing)?),
         None => None,
     };
     let first = shared.as_ref().map_or(0, |shared| shared.pair);

@@ -3,10 +3,9 @@
 //! protocol is another one: [`PROTOCOL_VERSION`] goes up by one, and the snapshot is accepted.
 
 use super::{
-    PROTOCOL_VERSION,
     admission::{self, Ask},
     block::{self, Header},
-    hello::{GREETING, Hello},
+    hello::{GREETING, Hello, PROTOCOL_VERSION},
     message::{Answer, Need, Order, Outcome, Share, write},
     options::{Options, Pace, Ports, Streams, Switch, Transport},
     order::{Begin, Content, Extent, Meeting, Pass, Role, Task, Word},

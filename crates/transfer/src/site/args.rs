@@ -4,7 +4,7 @@
 use super::{
     config::{Config, Export, Mirrored, Scheme},
     exports::keep_secrets,
-    keys::{certificate::Certificate, state::State},
+    keys::{identity::Certificate, state::State},
 };
 use crate::{
     copy::{conversation::keyring::Keyring, place::Place},

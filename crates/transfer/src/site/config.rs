@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What stands after the check.
 
-use super::keys::{certificate::Certificate, state::State};
+use super::keys::{identity::Certificate, state::State};
 use crate::protocol::options::Ports;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -4,7 +4,7 @@
 use super::{
     args::{Args, Command, TokenCommand},
     daemon, http,
-    keys::{command, state::State},
+    keys::{state::State, tokens},
     lines,
 };
 use anyhow::Result;
@@ -19,9 +19,9 @@ pub fn run(args: &Args) -> Result<()> {
                     name,
                     export,
                     read_only,
-                } => command::make(&state, name, export, *read_only),
-                TokenCommand::List => command::list(&state),
-                TokenCommand::Remove { name } => command::remove(&state, name),
+                } => tokens::make(&state, name, export, *read_only),
+                TokenCommand::List => tokens::list(&state),
+                TokenCommand::Remove { name } => tokens::remove(&state, name),
             }
         }
         None => {

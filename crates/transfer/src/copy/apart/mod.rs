@@ -3,8 +3,8 @@
 //! each of them, all at once, as any other: it goes on after whatever befell it, and finds what is there. Nobody divides the work:
 //! what goes to which host follows from its name ([`longhaul_scheduling::placement`]), and what comes from one, from what it has.
 
-mod crew;
-mod teller;
+mod listener;
+mod shares;
 mod union;
 
 use crate::{
@@ -21,11 +21,11 @@ use crate::{
     protocol::order::{Pass, Task},
 };
 use anyhow::{Result, anyhow, bail};
-use crew::Crew;
+use listener::ShareListener;
 use longhaul_command::exit::Refusal;
 use longhaul_scheduling::placement::Placement;
+use shares::Shares;
 use std::{sync::mpsc::channel, thread};
-use teller::Teller;
 
 /// What one host gets, or what it has.
 struct Share {
@@ -48,12 +48,12 @@ pub(super) fn run(job: &Job<'_>, side: Apart, hearing: &mut Hearing) -> Result<R
         Apart::Source => union::survey(job, hearing)?,
         Apart::Target | Apart::Both => 0,
     };
-    let mut crew = Crew::new(hearing, job.pairs());
-    carry(job, side, &shares(job, side), &mut crew)?;
+    let mut shown = Shares::new(hearing, job.pairs());
+    carry(job, side, &shares(job, side), &mut shown)?;
     if side == Apart::Source {
-        gather_last(job, &mut crew)?;
+        gather_last(job, &mut shown)?;
     }
-    Ok(crew.conclude(missing))
+    Ok(shown.conclude(missing))
 }
 
 fn allow(job: &Job<'_>, side: Apart) -> Result<()> {
@@ -107,22 +107,22 @@ fn pair<'a>(job: &'a Job<'_>, side: Apart, host: usize, number: usize) -> Pair<'
 }
 
 /// All of them at the same time. What one can't, the others do all the same.
-fn carry(job: &Job<'_>, side: Apart, shares: &[Share], crew: &mut Crew<'_>) -> Result<()> {
+fn carry(job: &Job<'_>, side: Apart, shares: &[Share], shown: &mut Shares<'_>) -> Result<()> {
     let (to, from) = channel();
     let failed = thread::scope(|scope| {
         let threads: Vec<_> = shares
             .iter()
             .map(|share| {
-                let mut teller = Teller::new(share.host, to.clone());
+                let mut listener = ShareListener::new(share.host, to.clone());
                 threads::begin_within(scope, move || {
                     let pair = |number| pair(job, side, share.host, number);
-                    let ended = converse(job, pair, share.task, &mut teller);
+                    let ended = converse(job, pair, share.task, &mut listener);
                     ended.map_err(|error| (pair(0).to_string(), error))
                 })
             })
             .collect();
         drop(to);
-        crew.follow(&from);
+        shown.follow(&from);
         let mut failed = Vec::new();
         for thread in threads {
             match thread.map(thread::ScopedJoinHandle::join) {
@@ -134,19 +134,19 @@ fn carry(job: &Job<'_>, side: Apart, shares: &[Share], crew: &mut Crew<'_>) -> R
         }
         failed
     });
-    all_done(failed, shares.len(), crew)
+    all_done(failed, shares.len(), shown)
 }
 
 /// The first one that failed is the error, the others are said. What some refuse and others have done was not refused before
 /// anything was touched.
-fn all_done(failed: Vec<(String, anyhow::Error)>, all: usize, crew: &Crew<'_>) -> Result<()> {
+fn all_done(failed: Vec<(String, anyhow::Error)>, all: usize, shown: &Shares<'_>) -> Result<()> {
     let refused = failed.len() == all;
     let mut failed = failed.into_iter();
     let Some((pair, error)) = failed.next() else {
         return Ok(());
     };
     for (pair, error) in failed {
-        crew.note(&format!("{pair}: {error:#}"));
+        shown.note(&format!("{pair}: {error:#}"));
     }
     match refused && error.is::<Refusal>() {
         true => Err(Refusal::usage(format!("{pair}: {error:#}"))),
@@ -155,12 +155,12 @@ fn all_done(failed: Vec<(String, anyhow::Error)>, all: usize, crew: &Crew<'_>) -
 }
 
 /// Directories get their metadata when nobody writes in them any more.
-fn gather_last(job: &Job<'_>, crew: &mut Crew<'_>) -> Result<()> {
+fn gather_last(job: &Job<'_>, shown: &mut Shares<'_>) -> Result<()> {
     for host in 0..job.config.sources.first().map_or(0, Vec::len) {
-        crew.pass(host);
+        shown.pass(host);
         let task = Task::Gather(Pass::Last);
         // What it refuses now it did not refuse before anything was touched.
-        let carried = carry(job, Apart::Source, &[Share { host, task }], crew);
+        let carried = carry(job, Apart::Source, &[Share { host, task }], shown);
         carried.map_err(|error| anyhow!("{error:#}"))?;
     }
     Ok(())

@@ -2,10 +2,10 @@
 //! What an end tells its driver, how far it is twice a second, and what it waits for from it.
 
 use super::{gauges::Gauges, reach::Reach};
-use crate::protocol::hello::Hello;
 use crate::{
     copy::threads,
     protocol::{
+        hello::Hello,
         message,
         order::{Begin, Meeting},
         report::{Progress, Report},

@@ -7,9 +7,9 @@
 //! changed or failed meanwhile) is the matter of the one conversation after them, which finds the data in its place.
 
 mod conversation;
-pub(super) mod crew;
 pub(super) mod jobs;
 mod leases;
 mod mover;
 mod plan;
+pub(super) mod run;
 mod work;

@@ -2,8 +2,7 @@
 //! A copy as the database has it: a job whose first extent is to plan the others.
 
 use crate::{
-    copy::config::Config,
-    copy::{conversation::job::Job, place::Place},
+    copy::{config::Config, conversation::job::Job, place::Place},
     protocol::order::{Content, Extent},
 };
 use anyhow::Result;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a copy stands, from what both ends have told so far.
 
-use super::patience::Gain;
-use super::record::{Brought, Record};
+use super::{
+    patience::Gain,
+    record::{Brought, Record},
+};
 use crate::protocol::{
     order::Role,
     report::{Progress, StreamFigures},

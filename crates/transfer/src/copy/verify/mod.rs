@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul copy verify`: a tree against the hashes that copies into it have kept.
 
-mod crew;
 mod files;
 mod findings;
 mod kept;
+mod readers;
 
 use anyhow::{Result, bail};
-use crew::Crew;
 use files::Files;
 use findings::Findings;
 use kept::Kept;
 use longhaul_command::exit::Refusal;
+use readers::Readers;
 use std::{
     path::Path,
     sync::{Mutex, PoisonError},
@@ -21,7 +21,7 @@ pub(super) fn run(dir: &Path, json: bool) -> Result<()> {
     let kept = Kept::of(dir)?;
     let findings = Mutex::new(Findings::new(json, kept.bytes()));
     let files = Files::open(dir, &kept).map_err(Refusal::usage)?;
-    Crew::new(files, &findings).work();
+    Readers::new(files, &findings).work();
     let findings = findings
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);

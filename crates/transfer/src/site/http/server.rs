@@ -12,7 +12,7 @@ use crate::{
     protocol::admission::PATIENCE,
     site::{
         config::{Config, Scheme},
-        keys::{certificate::Certificate, identity::Identity},
+        keys::identity::{Certificate, Identity},
         lines::Records,
         listener::{
             accept::Stopped,

@@ -2,11 +2,15 @@
 //! The tokens that a site has given out: of each a hash, whose it is and what it is for. The file is read for every
 //! client anew, so that a token counts from when it was made until it was removed.
 
-use super::state::{Lock, State};
-use crate::protocol::token::Secret;
+use super::{
+    identity::Identity,
+    state::{Lock, State},
+};
+use crate::protocol::token::{Secret, Token};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::exit::Refusal;
+use longhaul_command::say;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,4 +73,52 @@ impl Tokens {
         let found = self.0.iter().find(|(_, grant)| grant.hash == hash);
         found.map(|(name, grant)| (name.as_str(), grant))
     }
+}
+
+pub(crate) fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Result<()> {
+    let plain = |c: char| c.is_alphanumeric() || "-._@".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err(Refusal::usage(format!(
+            "{name:?} is no name for a token: want up to 64 letters, digits, '-', '_', '.' and '@'"
+        )));
+    }
+    let site = Identity::of(state)?.fingerprint;
+    let held = state.lock()?;
+    let mut tokens = Tokens::read(state)?;
+    if tokens.0.contains_key(name) {
+        return Err(Refusal::usage(format!(
+            "there is a token of {name}: remove it first, or take another name"
+        )));
+    }
+    let secret = Secret::random()?;
+    let grant = Grant::new(&secret, exports, read_only);
+    tokens.0.insert(name.to_owned(), grant);
+    tokens.write(state, &held)?;
+    say!("{}", Token { site, secret }.text());
+    Ok(())
+}
+
+pub(crate) fn list(state: &State) -> Result<()> {
+    for (name, grant) in Tokens::read(state)?.0 {
+        let exports = match grant.exports.is_empty() {
+            true => "all exports".to_owned(),
+            false => grant.exports.join(", "),
+        };
+        let rights = if grant.read_only {
+            "read"
+        } else {
+            "read and write"
+        };
+        say!("{name}: {rights} {exports}, since {:.0}", grant.made);
+    }
+    Ok(())
+}
+
+pub(crate) fn remove(state: &State, name: &str) -> Result<()> {
+    let held = state.lock()?;
+    let mut tokens = Tokens::read(state)?;
+    if tokens.0.remove(name).is_none() {
+        return Err(Refusal::usage(format!("there is no token of {name}")));
+    }
+    tokens.write(state, &held)
 }

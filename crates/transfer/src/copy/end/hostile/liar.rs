@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A far end that says what it likes.
 
-use crate::copy::end::{reach::Reach, receiver, reports::Reporter, source};
 use crate::{
-    copy::samples::entry,
+    copy::{
+        end::{reach::Reach, receiver, reports::Reporter, source},
+        samples::entry,
+    },
     protocol::{
         block::{Content, Header},
         message::{self, Answer, Order, Outcome, Share},

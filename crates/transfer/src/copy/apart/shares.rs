@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All shares of a copy, as they are shown together.
 
-use super::teller::{Said, Told};
+use super::listener::{Said, Told};
 use crate::copy::progress::{
     hearing::{Hearing, Listener as _},
     record::Record,
@@ -15,13 +15,13 @@ use std::{
 /// How often it is looked what there is to show.
 const TICK: Duration = Duration::from_millis(500);
 
-pub(super) struct Crew<'a> {
+pub(super) struct Shares<'a> {
     hearing: &'a mut Hearing,
     /// Of each host.
     standings: Vec<Standing>,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Shares<'a> {
     pub(super) fn new(hearing: &'a mut Hearing, hosts: usize) -> Self {
         let began = Instant::now();
         Self {

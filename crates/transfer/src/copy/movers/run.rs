@@ -55,7 +55,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
         let movers = movers.into_iter();
         let threads = movers.map(|mover| threads::begin_within(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
-        let pair = Crew::new(count).follow(&shared, hearing, &from, &forgotten);
+        let pair = Movers::new(count).follow(&shared, hearing, &from, &forgotten);
         let ended = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
@@ -78,7 +78,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
 }
 
 /// All movers of this process, as they are shown.
-struct Crew {
+struct Movers {
     began: Instant,
     movers: Vec<Standing>,
     /// Who brought an extent last.
@@ -90,7 +90,7 @@ struct Crew {
     presence: Instant,
 }
 
-impl Crew {
+impl Movers {
     fn new(count: usize) -> Self {
         let began = Instant::now();
         Self {

@@ -21,13 +21,13 @@ pub(super) enum Said {
     Again,
 }
 
-pub(super) struct Teller {
+pub(super) struct ShareListener {
     host: usize,
     to: Sender<Told>,
     gain: Gain,
 }
 
-impl Teller {
+impl ShareListener {
     pub(super) fn new(host: usize, to: Sender<Told>) -> Self {
         Self {
             host,
@@ -41,7 +41,7 @@ impl Teller {
     }
 }
 
-impl Listener for Teller {
+impl Listener for ShareListener {
     fn hear(&mut self, role: Role, report: Report) {
         match report {
             Report::Progress(progress) | Report::Over(progress) => {

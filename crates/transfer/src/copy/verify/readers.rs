@@ -17,7 +17,7 @@ use std::{
 };
 
 /// What the threads share. Memory: a block for each of them, and 33 bytes for each block of the files under way.
-pub(super) struct Crew<'a> {
+pub(super) struct Readers<'a> {
     queue: Mutex<Queue<'a>>,
     findings: &'a Mutex<Findings>,
 }
@@ -43,7 +43,7 @@ struct State {
     failed: bool,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Readers<'a> {
     pub(super) fn new(files: Files<'a>, findings: &'a Mutex<Findings>) -> Self {
         let current = None;
         Self {
