@@ -62,7 +62,7 @@ pub(crate) struct Show {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
-    /// As it reads with everything that it takes from its base, and with ranges spelt out
+    /// As it reads with everything that it takes from its base
     #[arg(long)]
     pub(crate) resolved: bool,
 }

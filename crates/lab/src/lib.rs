@@ -72,7 +72,7 @@ fn show(scenario: &str) -> Result<()> {
     Ok(())
 }
 
-/// The scenario as it reads with all that it stands on, ranges spelt out.
+/// The scenario as it reads with all that it stands on.
 fn show_resolved(scenario: &str) -> Result<()> {
     let source = library::find(scenario)?;
     Book::open(&source, &Choices::default())?;

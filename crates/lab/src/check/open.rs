@@ -394,20 +394,6 @@ size = "${size}"
     }
 
     #[test]
-    fn ranges_are_spelt_out_and_refused_at_their_place() {
-        let book = open(
-            &TEXT.replace("[0.0, 0.1]", "\"0.1..0.3 + 0.1\""),
-            &Choices::default(),
-        );
-        assert_eq!(book.unwrap().cells.len(), 7);
-        let message = error(&TEXT.replace("[0.0, 0.1]", "\"0.3..0.1 + 0.1\""));
-        assert!(
-            message.starts_with("t.toml: line 13, column 8: \"0.3..0.1 + 0.1\": it must go upward"),
-            "{message}"
-        );
-    }
-
-    #[test]
     fn several_values_select_several_cells() {
         let only = |value: &str| Choices {
             only: vec![("loss".to_owned(), value.to_owned())],

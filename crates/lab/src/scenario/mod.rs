@@ -10,7 +10,6 @@ pub(crate) mod flow;
 pub(crate) mod link;
 pub(crate) mod measure;
 mod notation;
-pub(crate) mod range;
 pub(crate) mod relay;
 pub(crate) mod value;
 pub(crate) mod view;
@@ -67,8 +66,8 @@ pub(crate) struct Scenario {
     /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
     #[serde(default)]
     pub(crate) quick: Table,
-    /// Parameters varied against each other: every combination is a cell. Ranges are spelt out.
-    #[serde(default, deserialize_with = "range::varied")]
+    /// Parameters varied against each other: every combination is a cell.
+    #[serde(default)]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
     /// Parameters that go with a varied value: by its parameter, then by the value.
     #[serde(default)]

@@ -23,7 +23,7 @@ pub(crate) struct Head {
     pub(crate) parameters: Table,
     #[serde(default)]
     pub(crate) quick: Table,
-    #[serde(default, deserialize_with = "crate::scenario::range::varied")]
+    #[serde(default)]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
     #[serde(default)]
     pub(crate) with: IndexMap<String, IndexMap<String, Table>>,

@@ -12,12 +12,11 @@ use super::{
 };
 use crate::scenario::fault::Fault;
 use anyhow::Result;
-use indexmap::IndexMap;
 use longhaul_command::exit::Refusal;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use toml::{
-    Spanned, Table, Value,
+    Spanned, Table,
     de::{DeArray, DeTable, DeValue, Deserializer},
 };
 
@@ -78,26 +77,13 @@ impl Family {
         Ok(Self { sources })
     }
 
-    /// What results, as TOML: without comments, with ranges spelt out and parameters left as they are.
+    /// What results, as TOML: without comments, parameters left as they are.
     ///
     /// # Errors
     /// As of [`Texts::merged`].
     pub(crate) fn resolved(&self) -> Result<String> {
-        #[derive(Deserialize)]
-        struct Head {
-            #[serde(default, deserialize_with = "crate::scenario::range::varied")]
-            vary: IndexMap<String, Vec<Value>>,
-        }
         let texts = self.plain();
-        let head: Head = texts.read(texts.merged()?)?;
-        let mut all: Table = texts.read(texts.merged()?)?;
-        if let Some(Value::Table(vary)) = all.get_mut("vary") {
-            vary.extend(
-                head.vary
-                    .into_iter()
-                    .map(|(name, values)| (name, Value::Array(values))),
-            );
-        }
+        let all: Table = texts.read(texts.merged()?)?;
         let origins = self
             .sources
             .iter()

@@ -85,11 +85,7 @@ pub(crate) const OF_PARAMETERS: &[Slip] = &[
         "relays = ¦[]",
         "vary.relays is empty",
     ),
-    (
-        "[0.0, 0.1]\n[with",
-        "¦'0.3..0.1 + 0.1'\n[with",
-        "it must go upward",
-    ),
+    ("[0.0, 0.1]\n[with", "¦'0.1'\n[with", "expected a sequence"),
     (
         "{ from = 'b' }\n[hosts",
         "{ form = ¦'b' }\n[hosts",
