@@ -10,9 +10,9 @@ class Failed(Exception):
     """A program did not start or did not do what it was asked for; with what it said."""
 
 
-def apart(around=contextlib.nullcontext("here"), rootless=False):
+def apart(around=lambda: contextlib.nullcontext("here"), rootless=False):
     """Runs the script once more, in namespaces of its own: names of hosts are nobody else's there, and what it starts ends
-    with it. Returns there, with what `around` gives; `around` is entered before and left after it, outside."""
+    with it. Returns there, with what the context that `around` makes gives, which is entered before and left after it."""
     if told := os.environ.pop(INSIDE, None):
         must("mount", "-t", "tmpfs", "tmpfs", "/run")
         return told
@@ -21,7 +21,7 @@ def apart(around=contextlib.nullcontext("here"), rootless=False):
         leave("root is needed for network namespaces")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *["--user", "--map-root-user", "--net"] * user]
-    with around as told:
+    with around() as told:
         inside = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *own, sys.executable, *sys.argv],
                                   env=os.environ | {INSIDE: str(told)}, start_new_session=True)
         try:
