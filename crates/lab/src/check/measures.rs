@@ -39,8 +39,7 @@ impl MeasurePlan {
                 named_flow(place.scenario, &place.flows, wanted, self.of),
             )?;
         }
-        self.check_level()?;
-        self.check_capacity(place)
+        self.check_level(place)
     }
 
     fn check_name(&self) -> Checked {
@@ -62,7 +61,6 @@ impl MeasurePlan {
     fn unit(&self) -> Unit {
         match self.stat {
             Stat::TimeTo => Unit::Seconds,
-            Stat::ShareOfCapacity => Unit::Ratio,
             _ => Metric::of(self.of.name()).unit,
         }
     }
@@ -77,7 +75,7 @@ impl MeasurePlan {
         at("bin", wide)
     }
 
-    fn check_level(&self) -> Checked {
+    fn check_level(&self, place: &Place<'_>) -> Checked {
         let level = self.reaches.as_ref().map(|value| level(value, self.of));
         match (self.stat, level) {
             (Stat::TimeTo, None) => at(
@@ -86,9 +84,7 @@ impl MeasurePlan {
             ),
             (Stat::TimeTo, Some(None)) => at("reaches", Err(self.unread_level())),
             (Stat::TimeTo, Some(Some(Level::Value(_)))) => Ok(()),
-            (Stat::TimeTo, Some(Some(Level::Share(_)))) | (Stat::ShareOfCapacity, None) => {
-                at("of", self.check_share())
-            }
+            (Stat::TimeTo, Some(Some(Level::Share(_)))) => self.check_share(place),
             (_, Some(_)) => at("reaches", Err("reaches is a key of stat = \"time_to\"")),
             (_, None) => Ok(()),
         }
@@ -105,27 +101,25 @@ impl MeasurePlan {
         }
     }
 
-    fn check_share(&self) -> Checked {
-        ensure(self.of == Quantity::GoodputBps, || {
+    /// A share is one of a capacity that stays as it is.
+    fn check_share(&self, place: &Place<'_>) -> Checked {
+        let of_rate = ensure(self.of == Quantity::GoodputBps, || {
             format!("{} has no capacity", self.of.name())
-        })
-    }
-
-    fn check_capacity(&self, place: &Place<'_>) -> Checked {
-        let reaches = self.reaches.as_ref();
-        let share = reaches.and_then(|value| level(value, self.of));
-        let needed = self.stat == Stat::ShareOfCapacity || matches!(share, Some(Level::Share(_)));
-        if !needed || self.capacity.is_some() || self.chosen(place).is_empty() {
+        });
+        at("of", of_rate)?;
+        if self.chosen(place).is_empty() {
             return Ok(());
         }
-        ensure(
+        let steady = ensure(
             !changes(place.scenario),
-            || "a link changes its rate; say which capacity is meant",
-        )?;
-        ensure(
+            || "a link changes its rate: say what should be reached as a rate",
+        );
+        at("reaches", steady)?;
+        let limited = ensure(
             self.capacity(place).is_some(),
-            || "no link on the way has a rate; say the capacity",
-        )
+            || "no link on the way has a rate: say what should be reached as one",
+        );
+        at("reaches", limited)
     }
 }
 
@@ -216,12 +210,10 @@ mod tests {
         let mean = "name = 'late_bps'\nof = 'goodput_bps'\nfrom = '4s'\nto = '8s'\n";
         assert_eq!(measured(mean), Ok(Some(40e6)));
         assert_eq!(measured(&format!("{mean}flow = 'two'")), Ok(Some(8e6)));
-        let share = "name = 'x_ratio'\nof = 'goodput_bps'\nflow = 'one'\nstat = 'share_of_capacity'\nfrom = '1s'\n";
-        assert_eq!(measured(share), Ok(Some(0.8)));
-        assert_eq!(
-            measured(&format!("{share}capacity = '64mbit'")),
-            Ok(Some(0.5))
-        );
+        let share =
+            "name = 'x_s'\nof = 'goodput_bps'\nflow = 'one'\nstat = 'time_to'\nfrom = '1s'\n";
+        assert_eq!(measured(&format!("{share}reaches = '70 %'")), Ok(Some(1.0)));
+        assert_eq!(measured(&format!("{share}reaches = '90 %'")), Ok(Some(9.0)));
         assert_eq!(
             measured("name = 'j_ratio'\nof = 'jain_ratio'\nflow = 'one'\nfrom = '1s'"),
             Ok(Some(0.8))
@@ -246,10 +238,10 @@ mod tests {
                 .contains("share such as")
         );
         assert!(
-            problem("name = 'x_ratio'\nof = 'srtt_us'\nstat = 'share_of_capacity'")
+            problem("name = 'x_s'\nof = 'srtt_us'\nstat = 'time_to'\nreaches = '90 %'")
                 .contains("no capacity")
         );
-        let switch = "name = 'x_ratio'\nof = 'goodput_bps'\nstat = 'share_of_capacity'";
+        let switch = "name = 'x_s'\nof = 'goodput_bps'\nstat = 'time_to'\nreaches = '90 %'";
         let changing = |text: &str| {
             let mut scenario = scenario(switch);
             let at = toml::from_str::<toml::Table>(text).unwrap();
@@ -260,7 +252,7 @@ mod tests {
             changing("at = ['30s: rate 10mbit']")
                 .unwrap_err()
                 .to_string()
-                .contains("which capacity")
+                .contains("changes its rate")
         );
         assert!(changing("at = ['30s: delay 10ms']").is_ok());
     }

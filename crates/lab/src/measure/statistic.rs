@@ -44,13 +44,11 @@ impl MeasurePlan {
         let bins = self.bins(recording.end_s());
         let all = course::values(self.of, &place.flows, &chosen, recording, bins);
         let values: Vec<f64> = all.iter().flatten().copied().collect();
-        let capacity = || self.capacity(place);
         match self.stat {
             Stat::TimeTo => {
-                let level = self.level(capacity)?;
+                let level = self.level(place)?;
                 time_to(&all, level, bins.width_s, self.hold.map(Time::as_secs_f64))
             }
-            Stat::ShareOfCapacity => Some(mean(&values)? / capacity()?),
             Stat::Mean => mean(&values),
             Stat::Median => summary::quantile(&values, 0.5),
             Stat::Min => summary::quantile(&values, 0.0),
@@ -69,19 +67,15 @@ impl MeasurePlan {
         place.flows.chosen(self.flow.as_deref())
     }
 
-    /// Bits a second.
+    /// What the slowest link on the way carries, bits a second.
     pub(crate) fn capacity(&self, place: &Place<'_>) -> Option<f64> {
-        let given = self.capacity.map(|rate| rate.bits() as f64);
-        let first = || {
-            let flow = place.flows.all[*self.chosen(place).first()?];
-            slowest(place.scenario, place.topology, flow)
-        };
-        given.or_else(first)
+        let flow = place.flows.all[*self.chosen(place).first()?];
+        slowest(place.scenario, place.topology, flow)
     }
 
-    fn level(&self, capacity: impl Fn() -> Option<f64>) -> Option<f64> {
+    fn level(&self, place: &Place<'_>) -> Option<f64> {
         match level(self.reaches.as_ref()?, self.of)? {
-            Level::Share(share) => Some(share * capacity()?),
+            Level::Share(share) => Some(share * self.capacity(place)?),
             Level::Value(value) => Some(value),
         }
     }

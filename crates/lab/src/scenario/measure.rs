@@ -23,9 +23,7 @@ pub(crate) struct MeasurePlan {
     /// What one value is the mean of.
     #[serde(default = "second")]
     pub(crate) bin: Time,
-    /// What counts as all of it, instead of the slowest link's rate.
-    pub(crate) capacity: Option<BitRate>,
-    /// The level that `time_to` waits for: `"90 %"` of the capacity, or a quantity.
+    /// The level that `time_to` waits for: `"90 %"` of the slowest link's rate, or a quantity.
     pub(crate) reaches: Option<Value>,
     /// How long it must stay there; to the end of the part if absent.
     pub(crate) hold: Option<Time>,
@@ -46,8 +44,6 @@ pub(crate) enum Stat {
     Max,
     P05,
     P95,
-    /// The mean over the capacity.
-    ShareOfCapacity,
     /// From the beginning of the part until it first reaches a level and stays there. If it never does,
     /// the length of the part.
     TimeTo,
