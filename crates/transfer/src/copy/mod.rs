@@ -12,7 +12,7 @@ mod config;
 pub(crate) mod conversation;
 pub(crate) mod end;
 mod movers;
-mod opened;
+mod open_file;
 pub(crate) mod place;
 mod progress;
 mod run;

@@ -38,12 +38,12 @@ pub(crate) fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() ->
 
 /// A state that many threads share, and that each of them may wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Watched<S> {
+pub(crate) struct Monitor<S> {
     state: Mutex<S>,
     changed: Condvar,
 }
 
-impl<S> Watched<S> {
+impl<S> Monitor<S> {
     pub(crate) fn new(state: S) -> Self {
         Self {
             state: Mutex::new(state),

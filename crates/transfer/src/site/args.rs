@@ -42,11 +42,11 @@ pub struct Args {
 
     /// A directory to read and write, and what it is called; repeatable
     #[arg(long, value_name = "NAME=DIR", required_unless_present = "export_ro")]
-    export: Vec<Named>,
+    export: Vec<NamedDirectory>,
 
     /// A directory that may only be read; repeatable
     #[arg(long, value_name = "NAME=DIR")]
-    export_ro: Vec<Named>,
+    export_ro: Vec<NamedDirectory>,
 
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
@@ -67,7 +67,7 @@ pub struct Args {
     /// Copy what is in an export to another site, whenever something is new; repeatable. The token for that site is
     /// where longhaul copy looks for it
     #[arg(long, value_name = "NAME=longhaul://SITE/EXPORT")]
-    mirror: Vec<Named>,
+    mirror: Vec<NamedDirectory>,
 
     /// How often a mirrored export is looked through for what came by other ways than this site
     #[arg(long, value_name = "TIME", default_value = "30s")]
@@ -220,12 +220,12 @@ pub(super) enum TokenCommand {
 
 /// A name and a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
+struct NamedDirectory {
     name: String,
     directory: PathBuf,
 }
 
-impl FromStr for Named {
+impl FromStr for NamedDirectory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn an_export_is_a_name_and_a_directory() {
-        let named: Named = "data=/srv/a=b".parse().unwrap();
+        let named: NamedDirectory = "data=/srv/a=b".parse().unwrap();
         assert_eq!(
             (named.name.as_str(), named.directory.to_str()),
             ("data", Some("/srv/a=b"))
@@ -263,7 +263,7 @@ mod tests {
             "..=/srv",
             "a b=/srv",
         ] {
-            assert!(text.parse::<Named>().is_err(), "{text}");
+            assert!(text.parse::<NamedDirectory>().is_err(), "{text}");
         }
     }
 }

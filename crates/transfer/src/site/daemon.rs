@@ -29,13 +29,13 @@ pub(super) fn run(config: Config) -> Result<()> {
 }
 
 /// Where it listens.
-struct Doors {
+struct Listeners {
     copies: TcpListener,
     http: Option<TcpListener>,
     https: Option<TcpListener>,
 }
 
-impl Doors {
+impl Listeners {
     async fn open(config: &Config) -> Result<Self> {
         let maybe = async |at: Option<_>| match at {
             Some(at) => listen(at).await.map(Some),
@@ -49,8 +49,9 @@ impl Doors {
     }
 
     fn ready(&self, config: &Config, identity: &Identity) -> Result<Record> {
-        let at =
-            |door: &Option<TcpListener>| door.as_ref().map(TcpListener::local_addr).transpose();
+        let at = |listener: &Option<TcpListener>| {
+            listener.as_ref().map(TcpListener::local_addr).transpose()
+        };
         Ok(Record::Ready {
             listening: self.copies.local_addr()?,
             http: at(&self.http)?,
@@ -66,21 +67,26 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     let records = Records { json: config.json };
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let doors = Doors::open(&config).await?;
-    let ready = doors.ready(&config, &identity)?;
+    let listeners = Listeners::open(&config).await?;
+    let ready = listeners.ready(&config, &identity)?;
     let (stop, mut open) = (Stop::default(), JoinSet::new());
     let news = Arc::new(News::of_exports(config.exports.keys()));
     let site = Site::new(config.clone(), &identity, records, news.clone())?;
     let site = Arc::new(site);
     let watch = stop.watch();
-    open.spawn(accept(doors.copies, stop.watch(), move |socket, client| {
-        visit(site.clone(), socket, client, watch.clone())
-    }));
+    open.spawn(accept(
+        listeners.copies,
+        stop.watch(),
+        move |socket, client| visit(site.clone(), socket, client, watch.clone()),
+    ));
     for mirrored in config.mirrors.clone() {
         let arrivals = news.of(&mirrored.export);
         open.spawn(mirror(mirrored, arrivals, records, stop.watch()));
     }
-    for (scheme, listener) in [(Scheme::Http, doors.http), (Scheme::Https, doors.https)] {
+    for (scheme, listener) in [
+        (Scheme::Http, listeners.http),
+        (Scheme::Https, listeners.https),
+    ] {
         if let Some(listener) = listener {
             let news = news.clone();
             open.spawn(http::process::keep(

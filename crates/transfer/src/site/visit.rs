@@ -42,7 +42,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// Connections that are not let in yet: each costs some 50 KB. Both ends of a copy between eight hosts come from one
 /// address at once.
-const GUESTS: Room = Room {
+const STRANGERS: Room = Room {
     all: 64,
     of_one: 32,
 };
@@ -75,7 +75,7 @@ impl Site {
     ) -> Result<Self> {
         Ok(Self {
             acceptor: identity.certificate.acceptor(PROTOCOL)?,
-            connections: Connections::new(GUESTS),
+            connections: Connections::new(STRANGERS),
             refusals: Refusals::new(Instant::now()),
             copies: Arc::new(Semaphore::new(config.copies_max)),
             next_copy: AtomicU64::new(1),
@@ -134,7 +134,7 @@ pub(super) async fn visit(
     client: SocketAddr,
     mut stopped: Stopped,
 ) {
-    let Some(guest) = site.connections.enter(client.ip()) else {
+    let Some(connection) = site.connections.enter(client.ip()) else {
         let why = "too many connections that are not let in yet";
         site.refuse(client, Cause::Crowd, why.to_owned());
         return;
@@ -143,7 +143,7 @@ pub(super) async fn visit(
         let_in = timeout(PATIENCE, receive(&site, socket, client)) => let_in,
         _ = stopped.reached() => return,
     };
-    drop(guest);
+    drop(connection);
     let (tls, admission) = match let_in.unwrap_or_else(|_| Err(anyhow::Error::msg("too slow"))) {
         Ok(Some(let_in)) => let_in,
         Ok(None) => return,

@@ -4,7 +4,7 @@
 
 use super::reports::Reporter;
 use crate::{
-    copy::threads::{self, Watched},
+    copy::threads::{self, Monitor},
     protocol::{
         options::{Options, Ports, Switch, Transport},
         order::{Begin, Meeting},
@@ -56,7 +56,7 @@ pub(super) trait Streams: Send + Sync + 'static {
 
 /// Opens streams, as many as are wanted, where this end is the one that connects.
 #[derive(Debug, Default)]
-pub(super) struct Opener(Watched<Openings>);
+pub(super) struct Opener(Monitor<Openings>);
 
 #[derive(Debug, Default)]
 struct Openings {
@@ -214,7 +214,7 @@ pub(super) fn meet<S: Streams>(
             })?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
-            let door = Arc::new(Door {
+            let acceptor = Arc::new(Acceptor {
                 trust,
                 encrypt,
                 streams,
@@ -222,10 +222,10 @@ pub(super) fn meet<S: Streams>(
                 to,
             });
             if let Some(socket) = udt {
-                let door = door.clone();
-                threads::begin(move || door.accept_streams(&socket))?;
+                let acceptor = acceptor.clone();
+                threads::begin(move || acceptor.accept_streams(&socket))?;
             }
-            threads::begin(move || door.accept_all(&listener, silence))?;
+            threads::begin(move || acceptor.accept_all(&listener, silence))?;
             reporter.say(&Report::Listening(port));
             lines(&from)
         }
@@ -409,7 +409,7 @@ impl Way {
 }
 
 /// Where the other end comes in.
-struct Door<S> {
+struct Acceptor<S> {
     trust: Responder,
     encrypt: Switch,
     streams: Arc<S>,
@@ -418,7 +418,7 @@ struct Door<S> {
     to: Sender<Met>,
 }
 
-impl<S: Streams> Door<S> {
+impl<S: Streams> Acceptor<S> {
     fn accept_all(self: &Arc<Self>, listener: &TcpListener, silence: Duration) {
         for socket in listener.incoming() {
             match socket {
@@ -448,8 +448,8 @@ impl<S: Streams> Door<S> {
             self.shaking.fetch_sub(1, Relaxed);
             return;
         }
-        let door = self.clone();
-        let begun = threads::begin(move || door.shake_hands(carrier));
+        let acceptor = self.clone();
+        let begun = threads::begin(move || acceptor.shake_hands(carrier));
         if begun.is_err() {
             // It was closed, and tries again.
             self.shaking.fetch_sub(1, Relaxed);

@@ -4,7 +4,7 @@
 use super::{
     reach::Reach,
     reports::{Reporter, end_with_standard_input},
-    source::{scan::Scanning, share::shares},
+    source::{scan, share::shares},
 };
 use crate::{
     copy::threads,
@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 1 << 20;
 const RANGE: usize = 20;
 
 pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<Progress> {
-    let Scanning(scan) = Scanning::open(begin, reach)?;
+    let scan = scan::open(begin, reach)?;
     threads::begin(end_with_standard_input)?;
     reporter.say(&Report::Shares(shares(begin, reach)?));
     let (mut found, mut bytes) = (Vec::new(), 0);

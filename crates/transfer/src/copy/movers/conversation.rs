@@ -2,7 +2,7 @@
 //! A conversation about extents: its ends stay, and get another extent before they are done with the last.
 
 use super::{
-    leases::Holding,
+    leases::Leases,
     mover::{Mover, POLL_EVERY, Said, TICK},
     work::Work,
 };
@@ -32,7 +32,7 @@ struct Conversation<'a> {
     source: Far,
     /// Dropped, it ends.
     _target: Far,
-    held: Holding<'a>,
+    held: Leases<'a>,
     from: Receiver<Heard>,
     /// When each end said something last.
     heard: [(Role, Instant); 2],
@@ -95,7 +95,7 @@ impl Mover<'_> {
 }
 
 impl<'a> Conversation<'a> {
-    fn new(mover: &'a Mover<'a>, ends: Ends, held: Holding<'a>) -> Self {
+    fn new(mover: &'a Mover<'a>, ends: Ends, held: Leases<'a>) -> Self {
         Self {
             mover,
             source: ends.source,

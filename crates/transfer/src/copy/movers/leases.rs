@@ -23,7 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const TRIES_MAX: u32 = 5;
 
 /// The leases, by the number under which the source knows them.
-pub(super) struct Holding<'a> {
+pub(super) struct Leases<'a> {
     board: &'a Board,
     ttl: Duration,
     leases: BTreeMap<u64, Lease>,
@@ -33,7 +33,7 @@ pub(super) struct Holding<'a> {
     until: Instant,
 }
 
-impl<'a> Holding<'a> {
+impl<'a> Leases<'a> {
     pub(super) fn new(board: &'a Board, ttl: Duration) -> Self {
         let now = Instant::now();
         Self {

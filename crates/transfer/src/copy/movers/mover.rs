@@ -2,7 +2,7 @@
 //! A mover: it takes extents, and has a pair of ends copy them, until nothing is left.
 
 use super::{
-    leases::Holding,
+    leases::Leases,
     work::{Shared, Work, wrong},
 };
 use crate::{
@@ -197,8 +197,8 @@ impl<'a> Mover<'a> {
         }
     }
 
-    pub(super) fn holding(&self) -> Holding<'_> {
-        Holding::new(&self.board, self.ttl())
+    pub(super) fn holding(&self) -> Leases<'_> {
+        Leases::new(&self.board, self.ttl())
     }
 
     pub(super) fn note(&self, said: &str) {

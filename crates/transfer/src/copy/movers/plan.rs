@@ -46,7 +46,7 @@ impl Mover<'_> {
         planned
     }
 
-    fn survey(&self, held: &mut crate::copy::movers::leases::Holding<'_>) -> Result<Ending> {
+    fn survey(&self, held: &mut crate::copy::movers::leases::Leases<'_>) -> Result<Ending> {
         let mut planner = Planner {
             extent: self.job.config.extent.map(longhaul_units::Bytes::get),
             gathered: BTreeMap::new(),

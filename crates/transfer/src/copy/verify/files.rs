@@ -2,7 +2,7 @@
 //! What there is in a tree, and what of it there should be.
 
 use super::kept::Kept;
-use crate::copy::opened::Opened;
+use crate::copy::open_file::OpenFile;
 use longhaul_store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
@@ -60,9 +60,9 @@ pub(super) enum Expected {
 }
 
 impl ToRead {
-    pub(super) fn open(&self) -> Result<Opened, Failure> {
+    pub(super) fn open(&self) -> Result<OpenFile, Failure> {
         let in_piece = matches!(self.expected, Expected::Piece(_));
-        Opened::of(&self.source, &self.path, in_piece)
+        OpenFile::of(&self.source, &self.path, in_piece)
     }
 
     /// Blocks that there are of it.

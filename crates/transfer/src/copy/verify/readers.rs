@@ -5,7 +5,7 @@ use super::{
     files::{Files, Found, Next, ToRead, What},
     findings::Findings,
 };
-use crate::copy::opened::Opened;
+use crate::copy::open_file::OpenFile;
 use longhaul_store::blocks::BlockHash;
 use std::{
     io,
@@ -33,7 +33,7 @@ type Ahead = Peekable<Flatten<vec::IntoIter<Range<u64>>>>;
 /// A file under way.
 struct Reading {
     of: ToRead,
-    from: Opened,
+    from: OpenFile,
     state: Mutex<State>,
 }
 

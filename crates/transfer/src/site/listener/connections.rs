@@ -19,47 +19,47 @@ pub(crate) struct Room {
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     room: Room,
-    guests: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
 /// Somebody in it, until dropped.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct Connection {
     connections: Connections,
     from: IpAddr,
 }
 
 impl Connections {
     pub(crate) fn new(room: Room) -> Self {
-        let guests = Arc::default();
-        Self { room, guests }
+        let counts = Arc::default();
+        Self { room, counts }
     }
 
     /// `None`: there is no room for one more from there.
-    pub(crate) fn enter(&self, from: IpAddr) -> Option<Guest> {
+    pub(crate) fn enter(&self, from: IpAddr) -> Option<Connection> {
         let from = network(from);
-        let mut guests = self.guests();
-        let all: usize = guests.values().sum();
-        let of_one = guests.get(&from).copied().unwrap_or_default();
+        let mut counts = self.counts();
+        let all: usize = counts.values().sum();
+        let of_one = counts.get(&from).copied().unwrap_or_default();
         if all >= self.room.all || of_one >= self.room.of_one {
             return None;
         }
-        guests.insert(from, of_one + 1);
+        counts.insert(from, of_one + 1);
         let connections = self.clone();
-        Some(Guest { connections, from })
+        Some(Connection { connections, from })
     }
 
-    fn guests(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Guest {
+impl Drop for Connection {
     fn drop(&mut self) {
-        let mut guests = self.connections.guests();
-        match guests.get_mut(&self.from) {
+        let mut counts = self.connections.counts();
+        match counts.get_mut(&self.from) {
             Some(of_one) if *of_one > 1 => *of_one -= 1,
-            _ => drop(guests.remove(&self.from)),
+            _ => drop(counts.remove(&self.from)),
         }
     }
 }
@@ -102,6 +102,6 @@ mod tests {
         drop(greedy);
         assert!(enter("192.0.2.1").is_some());
         drop(others);
-        assert!(connections.guests().is_empty(), "who went is forgotten");
+        assert!(connections.counts().is_empty(), "who went is forgotten");
     }
 }

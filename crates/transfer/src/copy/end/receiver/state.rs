@@ -5,7 +5,7 @@ use super::large::{Large, Named};
 use crate::{
     copy::{
         end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
-        threads::Watched,
+        threads::Monitor,
     },
     protocol::message::Share,
     transport::connection::Handle,
@@ -37,7 +37,7 @@ const UNSETTLED_MAX: u64 = crate::copy::end::limits::UNSETTLED_MAX as u64 + 1024
 /// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
 const BUSY_MAX: Time = Time::from_secs(3);
 
-pub(super) type Shared = Watched<State>;
+pub(super) type Shared = Monitor<State>;
 
 /// How many files may be open at once.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@
 use super::{
     extents::{self, Assignment},
     limit::Limit,
-    scan::Scanning,
+    scan,
     share::{incomplete, located, shares},
     state::{Shared, Source},
     tuning::Tuning,
@@ -35,6 +35,7 @@ use crate::{
 use anyhow::{Result, bail, ensure};
 use longhaul_linux::clock;
 use longhaul_scheduling::Missing;
+use longhaul_store::scan::Scan;
 use std::{
     ops::Range,
     sync::{Arc, mpsc::Receiver},
@@ -68,7 +69,7 @@ pub(crate) fn run(
 
 /// What a source needs before it is worth that a target begins.
 pub(crate) struct Ready {
-    scanning: Scanning,
+    scan: Scan,
     /// What the driver assigns, if that is what is copied.
     assigned: Option<Receiver<Assignment>>,
     tuning: Tuning,
@@ -78,7 +79,7 @@ pub(crate) struct Ready {
 
 pub(crate) fn prepare(begin: &Begin, reach: &Reach) -> Result<Ready> {
     Ok(Ready {
-        scanning: Scanning::open(begin, reach)?,
+        scan: scan::open(begin, reach)?,
         assigned: None,
         tuning: Tuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(Limit::open).transpose()?,
@@ -106,7 +107,7 @@ pub(crate) fn serve(
         task: begin.task,
         incomplete: ready.incomplete,
     });
-    let outcome = source.converse(begin, ready.scanning, ready.assigned, identity, sender);
+    let outcome = source.converse(begin, ready.scan, ready.assigned, identity, sender);
     // First: streams that end now are not to be opened again.
     let outcome = source.opener.conclude(outcome);
     source.shared.change(|state| state.over = true);
@@ -121,7 +122,7 @@ impl Source {
     fn converse(
         self: &Arc<Self>,
         begin: Begin,
-        scanning: Scanning,
+        scan: Scan,
         assigned: Option<Receiver<Assignment>>,
         identity: &Identity,
         sender: Sender<Order>,
@@ -130,8 +131,8 @@ impl Source {
         threads::begin(move || sender.run(orders))?;
         let announcing = self.clone();
         threads::begin(move || match assigned {
-            None => announcing.announce(scanning),
-            Some(assigned) => announcing.announce_assigned(scanning.sources(), &assigned),
+            None => announcing.announce(scan),
+            Some(assigned) => announcing.announce_assigned(scan.sources(), &assigned),
         })?;
         if begin.options.checksum {
             self.begin_hashing()?;

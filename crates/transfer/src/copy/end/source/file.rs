@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the source knows of a file that the target wants.
 
-use crate::{copy::opened::Opened, protocol::message::Share};
+use crate::{copy::open_file::OpenFile, protocol::message::Share};
 use longhaul_store::entry::{Entry, Kind};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
@@ -71,16 +71,16 @@ impl SourceFile {
         }
     }
 
-    pub(super) fn open(&self) -> Result<Opened, Lost> {
+    pub(super) fn open(&self) -> Result<OpenFile, Lost> {
         let place = &self.sources[self.source];
-        match Opened::of(place, &self.path, self.in_piece) {
-            Ok(Opened::Piece(piece)) if piece.version != self.version => Err(Lost::Changed),
+        match OpenFile::of(place, &self.path, self.in_piece) {
+            Ok(OpenFile::Piece(piece)) if piece.version != self.version => Err(Lost::Changed),
             other => other.map_err(|error| Lost::Unreadable(error.to_string())),
         }
     }
 
     /// Block `index` will be read soon: the disk may begin with it. None that the file has not is asked for.
-    pub(super) fn expect(&self, from: &Opened, index: u64) {
+    pub(super) fn expect(&self, from: &OpenFile, index: u64) {
         let Ok(range) = self.blocks().range(index) else {
             return;
         };
@@ -89,7 +89,12 @@ impl SourceFile {
     }
 
     /// The bytes of block `index`, if the file is still the one that was announced; whether they are a hole.
-    pub(super) fn read(&self, from: &Opened, index: u64, into: &mut Vec<u8>) -> Result<bool, Lost> {
+    pub(super) fn read(
+        &self,
+        from: &OpenFile,
+        index: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, Lost> {
         let range = self.blocks().range(index);
         let range = range.map_err(|error| Lost::Unreadable(error.to_string()))?;
         into.resize((range.end - range.start) as usize, 0);
@@ -110,8 +115,8 @@ impl SourceFile {
     }
 
     /// Of a piece each block is known by its hash.
-    fn check(&self, from: &Opened) -> Result<(), Lost> {
-        let Opened::Whole(file) = from else {
+    fn check(&self, from: &OpenFile) -> Result<(), Lost> {
+        let OpenFile::Whole(file) = from else {
             return Ok(());
         };
         let now = Version::of_file(file).map_err(|error| Lost::Unreadable(error.to_string()))?;

@@ -27,30 +27,19 @@ use longhaul_store::{
 use std::{fmt::Display, sync::Arc};
 
 /// A scan that may begin.
-#[derive(Debug)]
-pub(crate) struct Scanning(pub(crate) Scan);
-
-impl Scanning {
-    pub(crate) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
-        let places = reach.sources(&begin.paths)?;
-        let filter = begin.options.filter()?;
-        let tops = places.iter().filter_map(Place::name);
-        let filter = filter.with_tops(tops);
-        let options = Options {
-            one_file_system: begin.options.one_file_system,
-        };
-        Ok(Self(
-            Scan::new(places, filter, options).map_err(Refusal::usage)?,
-        ))
-    }
-
-    pub(super) fn sources(&self) -> &Arc<[Place]> {
-        self.0.sources()
-    }
+pub(crate) fn open(begin: &Begin, reach: &Reach) -> Result<Scan> {
+    let places = reach.sources(&begin.paths)?;
+    let filter = begin.options.filter()?;
+    let tops = places.iter().filter_map(Place::name);
+    let filter = filter.with_tops(tops);
+    let options = Options {
+        one_file_system: begin.options.one_file_system,
+    };
+    Scan::new(places, filter, options).map_err(Refusal::usage)
 }
 
 impl Source {
-    pub(super) fn announce(&self, Scanning(mut scan): Scanning) {
+    pub(super) fn announce(&self, mut scan: Scan) {
         let sources = scan.sources().clone();
         let tops = sources.iter().filter_map(Place::name).cloned();
         self.orders.put(Order::Tops(tops.collect()));

@@ -13,7 +13,7 @@ use crate::{
             meeting::Opener,
             reports::{Reporter, Tally},
         },
-        threads::Watched,
+        threads::Monitor,
     },
     protocol::{message::Order, options::Switch, order::Task, report::Report},
     transport::{connection::Handle, outbox::Outbox},
@@ -60,7 +60,7 @@ pub(super) struct Unsettled {
     pub(super) failed: Option<String>,
 }
 
-pub(super) type Shared = Watched<State>;
+pub(super) type Shared = Monitor<State>;
 
 #[derive(Debug)]
 pub(super) struct State {

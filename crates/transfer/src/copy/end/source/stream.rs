@@ -6,7 +6,7 @@ use super::{
     state::Source,
 };
 use crate::{
-    copy::{end::gauges::Gauge, opened::Opened},
+    copy::{end::gauges::Gauge, open_file::OpenFile},
     protocol::{
         block::{BLOCK_LEN, Content, Header},
         message::Order,
@@ -43,7 +43,7 @@ struct Stream {
     /// One block.
     buffer: Vec<u8>,
     /// The file that was read last: the next block is likely another of it.
-    open: Option<(u64, Opened)>,
+    open: Option<(u64, OpenFile)>,
     gauge: Gauge,
 }
 

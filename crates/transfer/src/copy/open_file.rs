@@ -7,12 +7,12 @@ use longhaul_store::{
 use std::fs::File;
 
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenFile {
     Whole(File),
     Piece(OpenPiece),
 }
 
-impl Opened {
+impl OpenFile {
     pub(super) fn of(place: &Source, path: &RelPath, in_piece: bool) -> Result<Self, Failure> {
         match in_piece {
             true => place.open_piece(path).map(Self::Piece),
