@@ -58,9 +58,9 @@ const RESPONSE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 pub(crate) const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 /// About what address translators must remember an idle connection for (RFC 5382 REQ-5: 2 h 4 min).
 const TUNNEL_IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(7_200_000);
-pub(crate) const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
+const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
 /// More often, and counters are all that a disk has room for.
-pub(crate) const INTERVAL_LEAST: Time = Time::from_millis(1);
+const INTERVAL_LEAST: Time = Time::from_millis(1);
 
 pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
@@ -114,7 +114,7 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     })
 }
 
-pub(crate) fn connections_per_client(wanted: Option<u32>) -> anyhow::Result<Option<usize>> {
+fn connections_per_client(wanted: Option<u32>) -> anyhow::Result<Option<usize>> {
     match wanted {
         Some(0) => Err(Refusal::usage(
             "limits.connections_per_client 0: want 1 or more",
@@ -123,7 +123,7 @@ pub(crate) fn connections_per_client(wanted: Option<u32>) -> anyhow::Result<Opti
     }
 }
 
-pub(crate) fn within<T: PartialOrd + fmt::Display>(
+fn within<T: PartialOrd + fmt::Display>(
     key: &str,
     wanted: T,
     range: &RangeInclusive<T>,
@@ -139,7 +139,7 @@ pub(crate) fn within<T: PartialOrd + fmt::Display>(
 }
 
 /// With less, a relay would serve nobody.
-pub(crate) fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
+fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
     match wanted.map(Bytes::get) {
         Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
             "limits.{key} {}: want {} or more",
@@ -153,7 +153,7 @@ pub(crate) fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<
 /// What the kernel's own time-outs come to is below a week.
 const TUNNEL_IDLE_TIMEOUT_MAX: Time = Time::from_millis(7 * 86_400_000);
 
-pub(crate) fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>> {
+fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>> {
     let range = Time::from_millis(1000)..=TUNNEL_IDLE_TIMEOUT_MAX;
     match written.unwrap_or(TUNNEL_IDLE_TIMEOUT_DEFAULT) {
         Time::ZERO => Ok(None),
@@ -161,6 +161,15 @@ pub(crate) fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Optio
         time => Err(Refusal::usage(format!(
             "tunnel_idle_timeout {time} (--tunnel-idle-timeout): want 1s to 7d, or 0s for never"
         ))),
+    }
+}
+
+pub(crate) fn interval(wanted: Option<Time>) -> anyhow::Result<Duration> {
+    match wanted.unwrap_or(INTERVAL_DEFAULT) {
+        time if time < INTERVAL_LEAST => Err(Refusal::usage(format!(
+            "interval {time} (--interval): want 1ms or more"
+        ))),
+        time => Ok(time.into()),
     }
 }
 

@@ -249,3 +249,21 @@ fn responder(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Ar
     let responder = |tls| Responder::new(tls, &user).map(Arc::new);
     written.tls.as_ref().map(responder).transpose()
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// A SOCKS5 listener with these further settings.
+    pub(crate) fn listener(address: &str, more: &str) -> Listener {
+        all(&format!("kind = 'socks5'\naddress = '{address}'\n{more}")).remove(0)
+    }
+
+    /// All listeners of these settings.
+    pub(crate) fn all(text: &str) -> Vec<Listener> {
+        let text = format!("[[listener]]\n{text}\n[profile.slow]\npacing_rate = '1mbit'");
+        let settings = toml::from_str(&text).unwrap();
+        Config::new(&settings).unwrap().listeners
+    }
+}

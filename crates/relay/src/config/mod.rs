@@ -18,7 +18,7 @@ pub(crate) mod users;
 
 use crate::config::{
     file::File,
-    limits::{INTERVAL_DEFAULT, INTERVAL_LEAST, Limits, limits, pool},
+    limits::{Limits, interval, limits, pool},
     listener::{Kind, Listener},
     location::{In as _, Table},
     peer::{Peer, peers},
@@ -29,7 +29,6 @@ use crate::config::{
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
 use longhaul_protocol::destination::Destination;
-use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -258,15 +257,6 @@ fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
             port = address.port()
         ))),
         address => Ok(address),
-    }
-}
-
-fn interval(wanted: Option<Time>) -> anyhow::Result<Duration> {
-    match wanted.unwrap_or(INTERVAL_DEFAULT) {
-        time if time < INTERVAL_LEAST => Err(Refusal::usage(format!(
-            "interval {time} (--interval): want 1ms or more"
-        ))),
-        time => Ok(time.into()),
     }
 }
 

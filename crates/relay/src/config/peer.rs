@@ -338,7 +338,7 @@ pub(crate) fn peers(
 /// A peer's bound on what each worker may keep of it.
 const POOL_MAX: u16 = 1024;
 
-pub(crate) fn pool_size(written: &PeerSettings, user: &str) -> anyhow::Result<usize> {
+fn pool_size(written: &PeerSettings, user: &str) -> anyhow::Result<usize> {
     match written.pool.unwrap_or(0) {
         pool @ 0..=POOL_MAX => Ok(pool.into()),
         _ => Err(Refusal::usage(format!(
@@ -347,7 +347,7 @@ pub(crate) fn pool_size(written: &PeerSettings, user: &str) -> anyhow::Result<us
     }
 }
 
-pub(crate) fn streams(written: &PeerSettings, user: &str) -> anyhow::Result<u8> {
+fn streams(written: &PeerSettings, user: &str) -> anyhow::Result<u8> {
     match written.streams.unwrap_or(1) {
         streams @ 1..=convert::STRIPES_MAX => Ok(streams),
         _ => Err(Refusal::usage(format!(

@@ -192,7 +192,7 @@ pub(crate) fn policy(
     })
 }
 
-pub(crate) fn rule(
+fn rule(
     route: &RouteSettings,
     peers: &BTreeMap<String, Arc<Peer>>,
     profiles: &Profiles,
@@ -220,11 +220,7 @@ pub(crate) fn rule(
     })
 }
 
-pub(crate) fn chain(
-    via: &[String],
-    peers: &BTreeMap<String, Arc<Peer>>,
-    user: &str,
-) -> anyhow::Result<Chain> {
+fn chain(via: &[String], peers: &BTreeMap<String, Arc<Peer>>, user: &str) -> anyhow::Result<Chain> {
     if via.len() > convert::HOPS_MAX {
         let most = convert::HOPS_MAX;
         return Err(Refusal::usage(format!(

@@ -103,7 +103,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::supervisor::reload::tests::listener;
+    use crate::config::listener::tests::listener;
 
     fn door() -> Arc<Door> {
         let listener = listener("127.0.0.1:1", "");

@@ -122,7 +122,7 @@ pub(crate) async fn reject(session: &Session, rejected: Rejected) -> End {
 /// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.
 pub(crate) const FAREWELL_TIME: Duration = Duration::from_secs(2);
 /// What is read of what it still sends, in bytes.
-pub(crate) const FAREWELL_BYTES_MAX: usize = 1 << 20;
+const FAREWELL_BYTES_MAX: usize = 1 << 20;
 
 /// Says `answer` and lets the client close first: a close with unread bytes would send RST, which
 /// can destroy the answer on its way. Without an answer, RST is the answer.

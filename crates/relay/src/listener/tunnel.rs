@@ -43,10 +43,7 @@ pub(crate) async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
 
 /// Makes the request again, if that does no harm: over a connection that did not stand ready, over one
 /// leg to a peer that has refused to read a request for several, or past a peer that is down now.
-pub(crate) async fn another_way(
-    session: &Session,
-    opened: &mut Opened,
-) -> Option<Result<Far, Fault>> {
+async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Far, Fault>> {
     let (far, request) = (&opened.far, opened.again.as_mut()?);
     if far.was_stale() {
         request.may_stripe = false;

@@ -242,7 +242,7 @@ fn start_workers(
         let (sender, openings) = channel(listeners + OPENINGS_MAX);
         let worker = Worker {
             relay: relay.clone(),
-            sessions: registry.clone(),
+            registry: registry.clone(),
             crew: crew.clone(),
             index,
             openings,

@@ -46,6 +46,7 @@ impl Drop for Raise<'_> {
         self.0.send_replace(true);
     }
 }
+
 /// How often a thread says that it is alive.
 const PERIOD: Duration = Duration::from_millis(100);
 

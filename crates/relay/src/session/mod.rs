@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client connection from accept to its record.
+//! One client connection, and what is known of it.
 
 pub(crate) mod client;
 pub(crate) mod end;

@@ -42,6 +42,7 @@ impl Standstill {
         self.since.map_or(Duration::ZERO, |since| now - since)
     }
 }
+
 /// How long one tunnel has carried nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Idleness(

@@ -76,7 +76,7 @@ pub(crate) async fn in_time<T>(
     timeout(limit, step).await.unwrap_or_else(late)
 }
 
-pub(crate) fn is_late(error: &FtpError) -> bool {
+fn is_late(error: &FtpError) -> bool {
     matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 

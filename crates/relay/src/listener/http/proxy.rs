@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 pub(crate) type ClientRequest = hyper::Request<Incoming>;
 /// The client's request as it goes on; one that is made again has no body.
 pub(crate) type OnwardRequest = hyper::Request<OnwardBody>;
-pub(super) type OnwardBody = Either<Upload, Empty<Bytes>>;
+type OnwardBody = Either<Upload, Empty<Bytes>>;
 /// An origin's, or our own.
 pub(super) type Body = Either<Download, ftp::Body>;
 

@@ -248,19 +248,9 @@ pub(crate) fn hand_out(
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A SOCKS5 listener with these further settings.
-    pub(crate) fn listener(address: &str, more: &str) -> Listener {
-        all(&format!("kind = 'socks5'\naddress = '{address}'\n{more}")).remove(0)
-    }
-
-    fn all(text: &str) -> Vec<Listener> {
-        let text = format!("[[listener]]\n{text}\n[profile.slow]\npacing_rate = '1mbit'");
-        let settings = toml::from_str(&text).unwrap();
-        Config::new(&settings).unwrap().listeners
-    }
+    use crate::config::listener::tests::{all, listener};
 
     fn planned(old: &[Listener], new: &[Listener]) -> Result<Plan, String> {
         let old: Vec<_> = old.iter().cloned().map(Arc::new).collect();

@@ -37,7 +37,7 @@ use tokio::{
 /// A worker before its thread starts.
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
-    pub(crate) sessions: Arc<Registry>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) crew: Arc<Crew>,
     /// Among the relay's threads.
     pub(crate) index: usize,
@@ -81,7 +81,7 @@ impl Worker {
     fn open(&self, opening: Opening, shares: &Shares) -> io::Result<()> {
         let entrance = Entrance {
             relay: self.relay.clone(),
-            sessions: self.sessions.clone(),
+            registry: self.registry.clone(),
             crew: self.crew.clone(),
             worker: self.index,
             door: opening.door,
@@ -110,15 +110,15 @@ fn welcome(newcomer: Newcomer, shares: &Shares) {
 
 /// Serves `newcomer` on this thread.
 fn begin(newcomer: Newcomer, shares: &Shares) {
-    let (sessions, number) = (newcomer.entry.registry.clone(), newcomer.entry.number);
+    let (registry, number) = (newcomer.entry.registry.clone(), newcomer.entry.number);
     let task = tokio::spawn(connection::run(newcomer, shares.clone()));
-    sessions.runs_as(number, task.abort_handle());
+    registry.runs_as(number, task.abort_handle());
 }
 
 /// A worker's share of a listener.
 struct Entrance {
     relay: Arc<Relay>,
-    sessions: Arc<Registry>,
+    registry: Arc<Registry>,
     crew: Arc<Crew>,
     /// Among the workers.
     worker: usize,
@@ -206,7 +206,7 @@ impl Entrance {
         let seated = self.crew.place(self.worker);
         let newcomer = Newcomer {
             place,
-            entry: self.sessions.enter(),
+            entry: self.registry.enter(),
             relay: self.relay.clone(),
             door: self.door.clone(),
             client: client.into(),

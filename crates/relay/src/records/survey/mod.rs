@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 /// Rounds go on for this long after the last question.
 const ATTENTION: Duration = Duration::from_secs(60);
+
 /// What is known of the open connections.
 #[derive(Debug)]
 pub(crate) struct Survey {
