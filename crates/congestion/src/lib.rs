@@ -11,6 +11,7 @@ pub mod ack_counts;
 pub mod ack_thin;
 pub mod choice;
 mod error;
+pub mod initial_window;
 mod kernel;
 pub mod loader;
 pub mod math;

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much a TCP connection may send before its first acknowledgement, socket by socket
+//! (`bpf/initial_window.bpf.c`).
+//!
+//! Linux has no socket option for it: it is a route's `initcwnd`, or what a BPF program says when the connection is
+//! established. Such a program serves this process's cgroup, but only sockets that have a number put down beside them
+//! ([`set`]), so that other processes' are left alone. The kernel takes it away when this process ends, however that
+//! comes about.
+
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, ObjectBuilder, ProgramAttachType,
+    query::{LinkInfoIter, LinkTypeInfo},
+};
+use longhaul_linux::cgroup;
+use std::{
+    io,
+    ops::RangeInclusive,
+    os::fd::{AsFd, AsRawFd},
+    sync::OnceLock,
+};
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/initial_window.bpf.o"));
+
+/// Segments that can be asked for. The kernel's own choice is 10 (RFC 6928).
+pub const RANGE: RangeInclusive<u32> = 1..=1024;
+
+/// Why initial windows can't be set here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The process's cgroup was not found, or could not be opened.
+    #[error("no cgroup2 can be reached")]
+    Cgroup(#[source] io::Error),
+    /// The rights are missing, or a program above this cgroup excludes others.
+    #[error("{0} needs CAP_BPF and CAP_NET_ADMIN, and no cgroup above with an exclusive program")]
+    Denied(&'static str, #[source] libbpf_rs::Error),
+    /// The kernel is older than Linux 5.10 or was built without it.
+    #[error("{0} needs Linux 5.10 with CONFIG_CGROUP_BPF")]
+    Kernel(&'static str, #[source] libbpf_rs::Error),
+}
+
+impl Error {
+    fn during(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |error| match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => Self::Denied(step, error),
+            _ => Self::Kernel(step, error),
+        }
+    }
+}
+
+/// The program at work. A process is in one cgroup, so one is enough.
+static ATTACHED: OnceLock<Attached> = OnceLock::new();
+
+#[derive(Debug)]
+struct Attached {
+    /// Segments by socket.
+    windows: MapHandle,
+    /// Detaches when it is closed.
+    _link: Link,
+}
+
+/// Puts the program to work for this process's cgroup as it is now, until the process ends. Does nothing where that
+/// has been done.
+///
+/// # Errors
+/// See [`Error`].
+pub fn attach() -> Result<(), Error> {
+    if ATTACHED.get().is_none() {
+        // Of two that are made at once, one is dropped, which takes it away.
+        let _ = ATTACHED.set(Attached::new()?);
+    }
+    Ok(())
+}
+
+/// Lets connections of this socket begin with a window of so many segments ([`RANGE`]): its own, if it is set before
+/// connect(2), and those that it accepts later. It costs one system call.
+///
+/// # Errors
+/// Those of [`attach`], or of bpf(2).
+pub fn set(socket: &impl AsFd, segments: u32) -> io::Result<()> {
+    attach().map_err(io::Error::other)?;
+    let attached = ATTACHED.get().expect("attached right now");
+    let key = socket.as_fd().as_raw_fd().to_ne_bytes();
+    let written = attached
+        .windows
+        .update(&key, &segments.to_ne_bytes(), MapFlags::ANY);
+    written.map_err(io::Error::other)
+}
+
+/// How many programs of any process are attached to the cgroup at this directory for the events of its sockets.
+///
+/// # Errors
+/// If it cannot be looked at. Without CAP_SYS_ADMIN it has none.
+pub fn attached_to(cgroup: impl AsFd) -> io::Result<usize> {
+    let id = rustix::fs::fstat(cgroup)?.st_ino;
+    let is_here = |link: &LinkTypeInfo| {
+        matches!(link, LinkTypeInfo::Cgroup(info)
+            if info.cgroup_id == id && matches!(info.attach_type, ProgramAttachType::CgroupSockOps))
+    };
+    Ok(LinkInfoIter::default()
+        .filter(|link| is_here(&link.info))
+        .count())
+}
+
+impl Attached {
+    fn new() -> Result<Self, Error> {
+        let cgroup = cgroup::own().map_err(Error::Cgroup)?;
+        libbpf_rs::set_print(None);
+        let load = || ObjectBuilder::default().open_memory(OBJECT)?.load();
+        let object = load().map_err(Error::during("a program for initial windows"))?;
+        let program = object.progs_mut().next().expect("it has one program");
+        let link = program
+            .attach_cgroup(cgroup.as_raw_fd())
+            .map_err(Error::during("a program at the cgroup"))?;
+        let map = object.maps().next().expect("it has one map");
+        let windows = MapHandle::try_from(&map);
+        Ok(Self {
+            windows: windows.map_err(Error::during("storage beside sockets"))?,
+            _link: link,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{attach, set};
+    use longhaul_linux::{
+        netns::Netns,
+        socket::{Options, listen, outgoing},
+        sysctl,
+        tcp_info::TcpInfo,
+    };
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::atomic::{AtomicU32, Ordering::Relaxed},
+        time::Duration,
+    };
+
+    /// A network namespace of its own, where the kernel's defaults hold and silence costs a window.
+    /// Skipped in a user namespace, where nobody may use BPF.
+    fn alone(work: impl FnOnce() + Send) {
+        let missing = attach().err().map(|error| error.to_string());
+        if !longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+        {
+            return;
+        }
+        let name = format!(
+            "window-{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Relaxed)
+        );
+        let netns = Netns::create(&name).unwrap();
+        let inside = || {
+            isolated(work);
+            Ok(())
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| netns.run(inside)));
+        Netns::delete(&name).unwrap();
+        done.unwrap().unwrap();
+    }
+
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+    fn isolated(work: impl FnOnce()) {
+        let up = std::process::Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        sysctl::write_here("net.ipv4.tcp_slow_start_after_idle", "1").unwrap();
+        work();
+    }
+
+    /// With reno: controls of their own making, as bbr, lose nothing by silence.
+    fn reno() -> Options {
+        Options {
+            congestion_control: Some("reno".into()),
+            ..Options::default()
+        }
+    }
+
+    fn listener(window: Option<u32>) -> TcpListener {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(any, 1, &reno()).unwrap().remove(0);
+        listener.set_nonblocking(false).unwrap();
+        if let Some(segments) = window {
+            set(&listener, segments).unwrap();
+        }
+        listener
+    }
+
+    fn pair(window: Option<u32>, server: &TcpListener) -> [TcpStream; 2] {
+        let to = server.local_addr().unwrap();
+        let socket: socket2::Socket = outgoing(to, None, &reno()).unwrap().into();
+        if let Some(segments) = window {
+            set(&socket, segments).unwrap();
+        }
+        socket.set_nonblocking(false).unwrap();
+        socket.connect(&to.into()).unwrap();
+        [socket.into(), server.accept().unwrap().0]
+    }
+
+    fn windows(pair: &[TcpStream; 2]) -> [u32; 2] {
+        pair.each_ref()
+            .map(|stream| TcpInfo::of(stream).unwrap().cwnd_segments)
+    }
+
+    #[test]
+    fn marked_sockets_begin_with_their_window_and_others_with_ten() {
+        alone(|| {
+            let marked = listener(Some(33));
+            let unmarked = listener(None);
+            assert_eq!(windows(&pair(Some(64), &marked)), [64, 33]);
+            assert_eq!(windows(&pair(None, &marked)), [10, 33]);
+            assert_eq!(windows(&pair(Some(1), &unmarked)), [1, 10]);
+            assert_eq!(windows(&pair(None, &unmarked)), [10, 10]);
+        });
+    }
+
+    /// Long enough that the kernel would have halved 512 to 10: the time-out is 0.2 s here.
+    const SILENCE: Duration = Duration::from_millis(1800);
+
+    #[test]
+    fn silence_before_the_first_data_costs_nothing() {
+        alone(|| {
+            let marked = listener(Some(512));
+            let mut pair = pair(Some(512), &marked);
+            std::thread::sleep(SILENCE);
+            for end in 0..2 {
+                pair[end].write_all(b"x").unwrap();
+                pair[1 - end].read_exact(&mut [0]).unwrap();
+            }
+            let windows = windows(&pair);
+            assert!(windows.iter().all(|w| *w >= 512), "{windows:?}");
+            // Later silence is what it was for the kernel.
+            std::thread::sleep(SILENCE);
+            pair[0].write_all(b"x").unwrap();
+            pair[1].read_exact(&mut [0]).unwrap();
+            let later = TcpInfo::of(&pair[0]).unwrap().cwnd_segments;
+            assert!(later < 64, "{later}");
+        });
+    }
+
+    #[test]
+    fn other_namespaces_of_the_process_are_served_too() {
+        let here = Netns::current().unwrap();
+        alone(move || {
+            let marked = listener(Some(20));
+            assert_eq!(windows(&pair(None, &marked)), [10, 20]);
+            let again = || Ok(windows(&pair(Some(21), &listener(Some(22)))));
+            assert_eq!(here.run(again).unwrap(), [21, 22]);
+        });
+    }
+}
