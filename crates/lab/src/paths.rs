@@ -4,6 +4,7 @@
 //! cell only.
 
 use crate::{
+    measure::metric,
     network::{Topology, hosts, link},
     scenario::{Flow, LinkKind, Program, Scenario},
     source::{Book, Cell, Choices, Source, library},
@@ -138,10 +139,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
         let legs = legs(flow, &active, scenario, &topology)?;
         Some(FlowPath {
             cell,
-            metric: match active.len() {
-                1 => "goodput_bps".to_owned(),
-                _ => format!("{}_goodput_bps", flow.name),
-            },
+            metric: metric::name_of(&flow.name, metric::GOODPUT, active.len() == 1),
             legs,
             streams: flow.parallel,
             omit: flow.omit.unwrap_or_default(),

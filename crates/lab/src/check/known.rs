@@ -3,13 +3,16 @@
 //! is found before the first run, not after the last.
 
 use crate::{
-    measure::taps,
+    measure::{
+        metric::{self, Producer, told_by},
+        taps,
+    },
     network::Topology,
     scenario::{Flow, Program, Scenario, expression::Expression},
     source::Book,
     testbed::programs::probe,
 };
-use longhaul_report::metric;
+use longhaul_report::metric::distance;
 use std::collections::BTreeSet;
 
 /// The metrics of one scenario.
@@ -69,11 +72,8 @@ impl Known {
 
     /// The nearest name, or what there is.
     fn advice(&self, name: &str) -> String {
-        let nearest = self
-            .all
-            .iter()
-            .min_by_key(|known| metric::distance(known, name));
-        match nearest.filter(|known| metric::distance(known, name) <= 3) {
+        let nearest = self.all.iter().min_by_key(|known| distance(known, name));
+        match nearest.filter(|known| distance(known, name) <= 3) {
             Some(nearest) => format!("; did you mean {nearest:?}?"),
             None => {
                 let all: Vec<&str> = self.all.iter().map(String::as_str).collect();
@@ -98,12 +98,10 @@ fn produced(scenario: &Scenario) -> BTreeSet<String> {
         };
         let mut figures = of_flow(scenario, &topology, flow);
         if tapped.contains(&flow.name) {
-            figures.extend(taps::FIGURES);
+            figures.extend(told_by(Producer::Tap));
         }
-        names.extend(figures.into_iter().map(|figure| match alone {
-            true => figure.to_owned(),
-            false => format!("{}_{figure}", flow.name),
-        }));
+        let figures = figures.into_iter();
+        names.extend(figures.map(|figure| metric::name_of(&flow.name, figure, alone)));
     }
     derived(scenario, &mut names);
     names
@@ -127,21 +125,18 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     if transfers.is_empty() {
         return names;
     }
-    names.extend(["goodput_bps", "retransmits"].map(str::to_owned));
+    names.extend(told_by(Producer::Transfers).map(str::to_owned));
     names.extend(scenario.measure.iter().map(|plan| plan.name.clone()));
     if transfers.len() > 1 {
-        names.extend(
-            transfers
-                .iter()
-                .map(|flow| format!("{}_goodput_bps", flow.name)),
-        );
+        let each = transfers.iter();
+        names.extend(each.map(|flow| metric::name_of(&flow.name, metric::GOODPUT, false)));
     }
     let one_path = transfers
         .windows(2)
         .all(|two| (&two[0].from, &two[0].to) == (&two[1].from, &two[1].to));
     let connections: u32 = transfers.iter().map(|flow| flow.parallel).sum();
-    if one_path && connections > 1 {
-        names.insert("jain_ratio".to_owned());
+    if !one_path || connections < 2 {
+        names.remove(metric::JAIN);
     }
     names
 }
@@ -149,7 +144,7 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
 /// What the flow's program tells.
 fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     match flow.program {
-        Program::Curl | Program::Ftp => vec!["download_s", "first_byte_s"],
+        Program::Curl | Program::Ftp => told_by(Producer::Curl).collect(),
         Program::Probe => probe::figures(scenario, topology, flow),
         Program::Iperf3 | Program::Udt => Vec::new(),
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of a run, of what its programs told and its samples saw.
 
-use super::{Recording, course, legs, statistic};
+use super::{Recording, course, legs, metric, statistic};
 use crate::{
     network::Topology,
     scenario::{Flow, Scenario},
@@ -36,7 +36,7 @@ pub(crate) fn describe(
     let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
     let mut metrics = goodput(&transfers);
     for (flow, outcome) in all().filter(|(flow, _)| !flow.program.transfers()) {
-        metrics.extend(probed(flow, outcome, flows.len() == 1));
+        metrics.extend(told(flow, outcome, flows.len() == 1));
     }
     let Some((flow, _)) = transfers.first() else {
         return Run {
@@ -45,7 +45,7 @@ pub(crate) fn describe(
         };
     };
     let retransmits = retransmits(&transfers, recording, topology);
-    metrics.insert("retransmits".to_owned(), retransmits);
+    metrics.insert(metric::RETRANSMITS.to_owned(), retransmits);
     metrics.extend(statistic::of(scenario, topology, recording));
     let begin = begin_s(flow);
     let mut series = arriving(&transfers, begin, recording);
@@ -94,15 +94,17 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
     }
     if !transfers.is_empty() {
         let sum = transfers.iter().map(|(_, outcome)| rate(outcome)).sum();
-        metrics.insert("goodput_bps".to_owned(), sum);
+        metrics.insert(metric::GOODPUT.to_owned(), sum);
     }
     for (flow, outcome) in transfers.iter().filter(|_| transfers.len() > 1) {
-        metrics.insert(format!("{}_goodput_bps", flow.name), rate(outcome));
-        let named = |(figure, value): (&String, &f64)| (format!("{}_{figure}", flow.name), *value);
-        metrics.extend(outcome.extra.iter().map(named));
+        metrics.insert(
+            metric::name_of(&flow.name, metric::GOODPUT, false),
+            rate(outcome),
+        );
+        metrics.extend(told(flow, outcome, false));
     }
     let jain = jain(transfers).filter(|_| share_a_path(transfers));
-    metrics.extend(jain.map(|index| ("jain_ratio".to_owned(), index)));
+    metrics.extend(jain.map(|index| (metric::JAIN.to_owned(), index)));
     metrics
 }
 
@@ -128,14 +130,12 @@ fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
     course::jain(&rates)
 }
 
-/// A probe's figures, under its name unless it is alone.
-fn probed(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
-    let name = |figure: &String| match alone {
-        true => figure.clone(),
-        false => format!("{}_{figure}", flow.name),
-    };
-    let named = |(figure, value): (&String, &f64)| (name(figure), *value);
-    outcome.extra.iter().map(named).collect()
+/// What only the flow's program measures, under the flow's name unless it is alone.
+fn told(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
+    let figures = outcome.extra.iter();
+    figures
+        .map(|(figure, value)| (metric::name_of(&flow.name, figure, alone), *value))
+        .collect()
 }
 
 /// Segments sent again: what the samples saw on any leg, or the programs told, whichever is more.

@@ -3,7 +3,7 @@
 //! elsewhere one line a run. It goes to stderr; results go to stdout.
 
 use super::board::Board;
-use crate::source::Book;
+use crate::{measure::metric, source::Book};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::note;
 use longhaul_report::metric::Metric;
@@ -232,10 +232,10 @@ impl Screen {
 /// One line for a run's figures.
 fn figures(metrics: &longhaul_results::result::Metrics) -> String {
     let shown = [
-        "download_s",
-        "goodput_bps",
-        "retransmits",
-        "delay_median_us",
+        metric::DOWNLOAD,
+        metric::GOODPUT,
+        metric::RETRANSMITS,
+        metric::DELAY_MEDIAN,
     ];
     let parts = shown.iter().filter_map(|name| {
         let metric = Metric::of(name);

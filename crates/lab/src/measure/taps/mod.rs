@@ -9,9 +9,8 @@ mod course;
 mod figures;
 mod fine;
 
-pub(crate) use figures::FIGURES;
-
 use crate::{
+    measure::metric,
     network::{Topology, link, ports},
     scenario::{Flow, Link, Program, Scenario},
 };
@@ -57,10 +56,7 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
     for one in scenario.links.iter().filter(|link| link.tap) {
         let own = looks.iter().filter(|look| look.link.name == one.name);
         for seen in at(one, &own.collect::<Vec<_>>(), directory)? {
-            let name = |figure: &String| match transfers {
-                1 => figure.clone(),
-                _ => format!("{}_{figure}", seen.flow),
-            };
+            let name = |figure: &String| metric::name_of(&seen.flow, figure, transfers == 1);
             let metrics = seen.metrics.iter();
             run.metrics
                 .extend(metrics.map(|(figure, value)| (name(figure), *value)));

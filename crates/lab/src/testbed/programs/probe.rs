@@ -3,7 +3,10 @@
 
 use super::{finish, longhaul};
 use crate::{
-    measure::Outcome,
+    measure::{
+        Outcome,
+        metric::{Producer, told_by},
+    },
     network::{Topology, link},
     scenario::{Flow, LinkKind, Scenario},
 };
@@ -88,7 +91,7 @@ fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
 
 /// The names of what the probe of `flow` can give.
 pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
-    let mut all = OF_ANY_PATH.to_vec();
+    let mut all: Vec<_> = told_by(Producer::Probe).collect();
     let judged = expected(scenario, topology, flow).zip(timing(flow).ok());
     if let Some((expected, timing)) = judged {
         let names = probe::figures(&expected.shape, timing).into_iter();
@@ -96,16 +99,6 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
     }
     all
 }
-
-/// What a probe tells of its packets, whatever they crossed.
-const OF_ANY_PATH: [&str; 6] = [
-    "received",
-    "lost",
-    "first_lost",
-    "loss_pattern",
-    "delay_median_us",
-    "delay_p99_us",
-];
 
 /// What a probe's packets should meet.
 #[derive(Debug)]
