@@ -11,6 +11,8 @@ NAME = pathlib.Path(sys.argv[0]).resolve().parent.name
 PAYLOAD = 1448 / 1500
 SAYS_VERSION = {"ssh": "-V", "bbcp": "-#", "nginx": "-v", "haproxy": "-v", "danted": "-v", "squid": "-v", "mscp": "-h", "tcptrace": "-v",
                 "gost": "-V", "globus-url-copy": "-version"}
+# Of a file of results.
+END = "\n ]\n}\n"
 
 
 def options(doc, rounds=5):
@@ -61,10 +63,11 @@ def version(program):
 
 
 class Results:
-    """DIR/results.json, written again with each row."""
+    """DIR/results.json, which always has all rows so far; `again`: also those that it had before."""
 
-    def __init__(self, args, programs=(), **facts):
-        self.file, self.rows, self.left_out, self.failed = args.out / "results.json", [], {}, {}
+    def __init__(self, args, programs=(), again=False, **facts):
+        self.file, self.left_out, self.failed = args.out / "results.json", {}, {}
+        self.rows = json.loads(self.file.read_text())["rows"] if again and self.file.exists() else []
         self.head = {"command": shlex.join([f"bench/{NAME}/run.py", *sys.argv[1:]]),
                      "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                      "machine": machine([args.longhaul, *programs]) | facts}
@@ -72,15 +75,17 @@ class Results:
         self.write()
 
     def write(self):
-        rows = ",\n".join("  " + json.dumps(row) for row in self.rows)
         head = json.dumps(self.head | {"left_out": self.left_out, "failed": self.failed}, indent=1)[:-2]
-        self.file.write_text(f'{head},\n "rows": [\n{rows}\n ]\n}}\n')
+        rows = ",".join(f"\n  {json.dumps(row)}" for row in self.rows)
+        self.file.write_text(f'{head},\n "rows": [{rows}{END}')
 
     def add(self, row, said=None):
         """One run; `said` tells it on the terminal."""
-        self.rows.append({**row, "load": round(os.getloadavg()[0], 2)})
-        self.write()
-        print(f"  {said or figures(row)}", file=sys.stderr, flush=True)
+        self.rows.append({"load": round(os.getloadavg()[0], 2), **row})
+        with open(self.file, "r+") as file:
+            file.seek(self.file.stat().st_size - len(END))
+            file.write("," * (len(self.rows) > 1) + f"\n  {json.dumps(self.rows[-1])}{END}")
+        print(f"  {figures(row) if said is None else said}", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def trying(self, who, peer=False):

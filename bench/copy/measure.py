@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """One run of one tool: started, watched, ended in any case, what arrived compared, a record of it."""
-import json, os, select, shutil, subprocess, time
+import json, shutil, signal, time
 
 import jobs
 from testbed import PAYLOAD, RATE_BPS
@@ -76,13 +76,12 @@ def run(bed, tool, job, limit_s, stop_at=None, target=None):
     jobs.sync(place)
     jobs.forget(job)
     call = Call(job, place, directory, bed.options)
-    words = list(map(str, tool.command(call)))
+    words = tool.command(call)
     # Of what is there in part already, nobody knows how much is still to come.
     halfway = HALFWAY if target is None else 0
     watch = Watch(bed, job.bytes, halfway) if hasattr(bed, "received") else Silent()
     before = cpu(bed)
     record = start_and_watch(bed, tool, words, watch, limit_s, stop_at)
-    record["left_processes"] = sum(group.sweep(PATIENCE_S if record["end"] == "done" else 0) for group in bed.groups.values())
     began = time.monotonic()
     jobs.sync(place)
     record["sync_s"] = time.monotonic() - began
@@ -114,14 +113,12 @@ def cpu(bed):
 
 def start_and_watch(bed, tool, words, watch, limit_s, stop_at):
     """How it ended: `done`, `failed`, `cut` (it took too long) or `stopped` (as asked)."""
-    with open(bed.directory / "said", "w+") as said:
-        began = time.monotonic()
-        process = subprocess.Popen(bed.within(tool.host, words), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                                   env=bed.environment(tool.host), preexec_fn=bed.groups[tool.host].join)
+    began = time.monotonic()
+    with bed.program(tool.host, *words, stop=signal.SIGKILL) as process:
         end = attend(process, watch, began, limit_s, stop_at)
         record = {"seconds": time.monotonic() - began, "end": end}
-        said.seek(0)
-        text = said.read()
+        record["left_processes"] = sum(group.sweep(PATIENCE_S if end == "done" else 0) for group in bed.groups.values())
+        text = process.said()
     if end == "failed":
         record["said"] = text[-600:]
     if end == "done" and tool.name.startswith("longhaul"):
@@ -140,27 +137,15 @@ def own_balance(said):
 
 def attend(process, watch, began, limit_s, stop_at):
     wait_s = 0.0
-    while not ended(process, wait_s):
+    while not process.ended(wait_s):
         now_s = time.monotonic() - began
         wait_s = watch.look(now_s)
         stopped = stop_at is not None and watch.came() >= stop_at
         if stopped or now_s > limit_s or now_s > limit_s / 2 and watch.is_hopeless():
-            process.kill()
-            process.wait()
+            process.end()
             return "stopped" if stopped else "cut"
     watch.look(time.monotonic() - began)
-    return "failed" if process.wait() else "done"
-
-
-def ended(process, wait_s):
-    """Whether it has ended; known at once, whatever there is to wait."""
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        waiting = select.poll()
-        waiting.register(descriptor, select.POLLIN)
-        return bool(waiting.poll(wait_s * 1000))
-    finally:
-        os.close(descriptor)
+    return "failed" if process.code else "done"
 
 
 def last_object(text):

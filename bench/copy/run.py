@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """longhaul copy beside scp, rsync, rclone, aria2, GridFTP, bbcp and mscp, disk to disk over `longhaul link`.
 
-    bench/copy/run.py [--quick] [--parts matrix,utilisation,local,cpu,first,resume,limit] [--only KEY=V|V]… [--rounds 5]
-                      [--limit 60] [--minutes M] [--longhaul PATH] [--mscp PATH] [--bbcp PATH] [--out DIR] [--again]
+    bench/copy/run.py [--parts matrix,utilisation,local,cpu,first,resume,limit] [--only KEY=V|V]… [--rounds 5]
+                      [--limit 60] [--minutes M] [--mscp PATH] [--bbcp PATH] [--again]
 
 Two namespaces, 1 Gbit/s between them, losses in both directions, CUBIC; servers are started here and end with it. Each
 run begins with its source out of the page cache and ends when its target's file system is synced; what came is compared
 by SHA-256 after that. Tools take turns, round by round. A run that takes longer than --limit, or has less than a fifth at
-half of it, is killed, and what had come by then is its figure. DIR/runs.jsonl has a line a run, DIR/table.md the medians.
---again keeps the runs that are there and does only the others, so a long series may be interrupted.
+half of it, is killed, and what had come by then is its figure. --again keeps the runs that are there and does only the
+others, so a long series may be interrupted. --quick: small files, one round, one path of each part.
 
  --only keys: rtt_ms, loss, buffers (default: the machine's; tuned: 2 BDP), job (large, small, tree), tool
  --estimate prints how long it takes at the least and at the most, and does nothing
@@ -17,53 +17,41 @@ half of it, is killed, and what had come by then is its figure. DIR/runs.jsonl h
 Needs root, cgroups v2 and Linux 5.14. What is not on this machine is left out with a line; scripts/setup --bench installs
 all but mscp and bbcp, which no distribution has.
 """
-import argparse, json, os, pathlib, platform, shutil, signal, subprocess, sys, tempfile, time
+import argparse, contextlib, json, os, pathlib, shutil, sys, tempfile, time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 import groups, jobs, measure, parts, tables, testbed, tools
+from namespaces import apart, leave, must
+from results import Results, names, options, told
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/longhaul"
-INSIDE = "BENCH_COPY_INSIDE"
 NAME = "longhaul-bench-copy"
+PROGRAMS = ("ssh", "rsync", "rclone", "aria2c", "nginx", "globus-url-copy", "globus-gridftp-server")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = options(__doc__)
     add = parser.add_argument
-    add("--quick", action="store_true", help="small files, one round: does it work?")
-    add("--parts", default=",".join(parts.PARTS))
+    add("--parts", type=names, default=list(parts.PARTS), metavar="PART,...")
     add("--only", action="append", default=[], metavar="KEY=V|V")
-    add("--rounds", type=int, default=5)
     add("--limit", type=float, default=60, help="seconds a run may take (60)")
     add("--minutes", type=float, default=float("inf"), help="begin no run after so many")
     add("--large", type=float, default=2, metavar="GB", help="the one large file (2)")
     add("--long", type=float, default=8, metavar="GB", help="the file of the part utilisation (8)")
-    add("--longhaul", default=str(RELEASE))
     add("--link", help="another longhaul that makes the link")
     add("--mscp", default="mscp")
     add("--bbcp", default="bbcp")
     add("--realtime", action=argparse.BooleanOptionalAction, default=True,
         help="the link goes before whatever else this machine does, so that copying does not make the path longer")
-    add("--out", type=pathlib.Path, default=ROOT / "out/bench/copy")
     add("--work", type=pathlib.Path, default=pathlib.Path("/var/tmp"), help="where files are copied: a disk (/var/tmp)")
     add("--again", action="store_true", help="keep the runs that DIR has and do those that are missing")
     add("--estimate", action="store_true")
-    return parser, parser.parse_args()
-
-
-def checked(parser, args):
-    """Exits where something can't be as it is asked for."""
+    args = told(parser, limit=15)
     args.only = dict(divide(parser, word) for word in args.only)
-    args.parts = args.parts.split(",")
     if unknown := [part for part in args.parts if part not in parts.PARTS]:
         parser.error(f"no part is called {unknown[0]}; there are: {', '.join(parts.PARTS)}")
-    args.rounds = 1 if args.quick else args.rounds
     args.large, args.long = int(args.large * 1e9), int(args.long * 1e9)
-    args.longhaul = os.path.abspath(args.longhaul)
     args.link = args.link or args.longhaul
-    if not os.access(args.longhaul, os.X_OK):
-        parser.error(f"no program at {args.longhaul}: build it (scripts/cargo build --release) or give --longhaul PATH")
     return args
 
 
@@ -74,27 +62,15 @@ def divide(parser, word):
     return key, values.split("|")
 
 
-def outside(args):
-    """The bench in namespaces of its own, so that the kernel ends all of it with this process; then what it left on disk."""
-    if os.geteuid() != 0:
-        sys.exit("bench/copy needs root for network namespaces")
-    if groups.place() is None:
-        sys.exit("bench/copy needs cgroups of version 2, which count CPU time")
+@contextlib.contextmanager
+def places(args):
+    """A directory and a group of ours within the block; whatever of them is left goes at its end."""
+    tell(args)
     remove_dead(args.work)
     work = pathlib.Path(tempfile.mkdtemp(prefix=f"{NAME}-{os.getpid()}-", dir=args.work))
-    cgroup = groups.Group(groups.place() / work.name)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    inside = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv],
-                              env=os.environ | {INSIDE: json.dumps([str(work), str(cgroup.path)])}, start_new_session=True)
     try:
-        return inside.wait()
-    except KeyboardInterrupt:
-        os.killpg(inside.pid, signal.SIGINT)
-        inside.wait(timeout=30)
-        return 130
+        yield json.dumps([str(work), str(groups.Group(groups.place() / work.name).path)])
     finally:
-        inside.kill()
-        inside.wait()
         remove(work)
 
 
@@ -115,25 +91,25 @@ def remove_dead(directory):
 
 
 def present(args):
-    """The cells of a round, without tools that are not on this machine."""
-    cells, absent = parts.chosen(args.parts, args, args.only), set()
-    for cell in cells:
-        absent |= {program for program in cell.tool.programs if not tools.found(program, args)}
+    """The cells of a round, without tools that are not on this machine; the programs that are not."""
+    cells = parts.chosen(args.parts, args, args.only)
+    if args.quick:
+        first = {cell.part: cell.path for cell in reversed(cells)}
+        cells = [cell for cell in cells if cell.path == first[cell.part]]
+    absent = {program for cell in cells for program in cell.tool.programs if not tools.found(program, args)}
     return [cell for cell in cells if not absent & set(cell.tool.programs)], absent
 
 
 def tell(args):
     """What is going to be, and how long it takes; exits where there is nothing."""
-    cells, absent = present(args)
-    for program in sorted(absent):
-        say(f"{program}: not on this machine, what needs it is left out")
+    cells, _ = present(args)
     if not cells:
-        sys.exit("bench/copy: nothing is left of --parts and --only")
+        leave("nothing is left of --parts and --only")
     for part in args.parts:
         mine = [cell for cell in cells if cell.part == part]
         bounds = [parts.cost_s(cell, size(cell.job, args), args.limit) for cell in mine]
         least, most = (sum(bound[i] for bound in bounds) * args.rounds / 60 for i in (0, 1))
-        say(f"{part}: {len(mine)} runs a round, {args.rounds} rounds, {least:.0f} to {max(least, most):.0f} minutes")
+        print(f"{part}: {len(mine)} runs a round, {args.rounds} rounds, {least:.0f} to {max(least, most):.0f} minutes", file=sys.stderr, flush=True)
 
 
 def size(job, args):
@@ -143,33 +119,26 @@ def size(job, args):
 class Bench:
     """The runs that are asked for, in rounds."""
 
-    def __init__(self, args, work, cgroup):
-        self.args, self.work, self.cgroup = args, work, cgroup
+    def __init__(self, args, results, work, cgroup):
+        self.args, self.results, self.work, self.cgroup = args, results, work, cgroup
         self.until = time.monotonic() + args.minutes * 60
-        self.record = args.out / "runs.jsonl"
-        self.rows = earlier(self.record) if args.again else []
         self.servers, self.root = work / "servers", work / "source"
         for place in (self.servers, self.root):
             place.mkdir()
         self.root.chmod(0o755), work.chmod(0o755)
 
     def run(self):
-        cells, _ = present(self.args)
-        self.jobs = self.make({cell.job for cell in cells})
-        self.args.out.mkdir(parents=True, exist_ok=True)
-        with open(self.record, "a" if self.args.again else "w") as self.out:
-            try:
-                for turn in range(self.args.rounds):
-                    self.round(cells, turn)
-            finally:
-                self.show()
-
-    def make(self, names):
-        say(f"making {', '.join(sorted(names))} in {self.work}")
-        return {name: jobs.make(name, self.root, self.args.quick, self.args.large, self.args.long) for name in sorted(names)}
+        cells, absent = present(self.args)
+        for program in sorted(absent):
+            self.results.leave_out(program, "it is not on this machine")
+        args, wanted = self.args, sorted({cell.job for cell in cells})
+        print(f"making {', '.join(wanted)} in {self.work}", file=sys.stderr, flush=True)
+        self.jobs = {name: jobs.make(name, self.root, args.quick, args.large, args.long) for name in wanted}
+        for turn in range(args.rounds):
+            self.round(cells, turn)
 
     def round(self, cells, turn):
-        done = {identity(row) for row in self.rows if "tool" in row}
+        done = {identity(row) for row in self.results.rows if "tool" in row}
         todo = [cell for cell in cells if identity({**cell.key(), "round": turn}) not in done]
         for path in dict.fromkeys((cell.part, cell.path) for cell in todo):
             mine = [cell for cell in todo if (cell.part, cell.path) == path]
@@ -179,14 +148,14 @@ class Bench:
 
     def over(self, path, cells, turn):
         """The runs of a round over one path."""
-        bed = (testbed.Testbed(path, self.args, self.servers, self.root, self.cgroup) if path
-               else testbed.Here(self.args, self.servers, self.root, self.cgroup))
-        with bed:
-            for cell in cells:
-                if time.monotonic() < self.until:
-                    self.keep({**cell.key(), "round": turn, "load": os.getloadavg()[0], **self.measure(bed, cell)})
-        if path:
-            self.keep({"part": cells[0].part, **vars(path), "round": turn, "link": bed.lateness()})
+        rest = self.results, self.args, self.servers, self.root, self.cgroup
+        with self.results.trying(f"{cells[0].part}, {path or 'here'}"):
+            with testbed.Testbed(path, *rest) if path else testbed.Here(*rest) as bed:
+                for cell in cells:
+                    if time.monotonic() < self.until and not self.results.left_out.keys() & set(cell.tool.programs):
+                        self.keep(cell, {**cell.key(), "round": turn, "load": os.getloadavg()[0], **self.measure(bed, cell)})
+            if path:
+                self.results.add({"part": cells[0].part, **vars(path), "round": turn, "link": bed.lateness()})
 
     def measure(self, bed, cell):
         if self.hopeless(cell):
@@ -196,60 +165,39 @@ class Bench:
 
     def hopeless(self, cell):
         """What was cut once would be again, and is told by its rate anyway."""
-        mine = [row for row in self.rows if row.get("tool") and cell.key().items() <= row.items()]
+        mine = [row for row in self.results.rows if row.get("tool") and cell.key().items() <= row.items()]
         return any(row["end"] == "cut" for row in mine)
 
-    def keep(self, row):
-        self.rows.append(row)
-        print(json.dumps(row), file=self.out, flush=True)
-        if "tool" in row:
-            say(tables.line(row))
-
-    def ours_failed(self):
-        return any(row["end"] in ("failed", "wrong") for row in self.rows if row.get("tool", "").startswith("longhaul"))
-
-    def show(self):
-        text = "\n".join(tables.render(machine(self.args) | tables.lateness(self.rows), self.rows))
-        (self.args.out / "table.md").write_text(text + "\n")
-        print(text)
-
-
-def earlier(record):
-    return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+    def keep(self, cell, row):
+        self.results.add(row, tables.line(row))
+        if row["end"] in ("failed", "wrong"):
+            note = self.results.fail if "longhaul" in cell.tool.programs else self.results.leave_out
+            note(tables.line(row).split(":")[0].strip(), row["said"] or "it failed without a word")
 
 
 def identity(row):
     return json.dumps([row.get(key) for key in ("part", "rtt_ms", "loss", "buffers", "job", "tool", "round")])
 
 
-def machine(args):
-    programs = ("longhaul", "ssh", "rsync", "rclone", "aria2c", "nginx", "globus-url-copy", "globus-gridftp-server", "bbcp", "mscp")
-    versions = {program: tools.version(program, args) for program in programs if tools.found(program, args)}
-    system = subprocess.run(["stat", "-f", "-c", "%T", args.work], capture_output=True, text=True).stdout.strip()
+def facts(args):
     buffers = {name: testbed.machine_buffer(name).split() for name in testbed.BUFFERS}
-    return {"kernel": platform.release(), "CPUs": os.cpu_count(), "load now": os.getloadavg()[0], "file system": system,
-            "buffers by default": ", ".join(f"{name} {' '.join(words)}" for name, words in buffers.items()),
-            "congestion control": "cubic", "limit of a run": f"{args.limit:g} s", "rounds": args.rounds,
-            "started as": " ".join(sys.argv[1:]) or "no flags", **versions}
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
+    return {"file_system": must("stat", "-f", "-c", "%T", args.work).strip(), "limit_s": args.limit, "congestion_control": "cubic",
+            "buffers_by_default": ", ".join(f"{name} {' '.join(words)}" for name, words in buffers.items())}
 
 
 def main():
-    args = checked(*arguments())
-    if INSIDE not in os.environ:
-        tell(args)
-        return 0 if args.estimate else outside(args)
-    work, cgroup = map(pathlib.Path, json.loads(os.environ.pop(INSIDE)))
-    testbed.cover_machine(work)
-    bench = Bench(args, work, cgroup)
-    try:
-        bench.run()
-    except KeyboardInterrupt:
-        return 130
-    return 1 if bench.ours_failed() else 0
+    args = arguments()
+    if groups.place() is None:
+        leave("cgroups of version 2, which count CPU time, are needed")
+    if args.estimate:
+        return tell(args)
+    work, cgroup = map(pathlib.Path, json.loads(apart(lambda: places(args))))
+    testbed.name_hosts(work)
+    results = Results(args, [*PROGRAMS, args.bbcp, args.mscp], again=args.again, **facts(args))
+    with contextlib.suppress(KeyboardInterrupt):
+        Bench(args, results, work, cgroup).run()
+    about = {"command": results.head["command"], **results.head["machine"]}
+    return results.close(tables.render(about | about.pop("versions") | tables.lateness(results.rows), results.rows))
 
 
 if __name__ == "__main__":

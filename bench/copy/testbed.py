@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Two hosts with a long path between them: namespaces, `longhaul link`, and the servers that tools speak to."""
-import dataclasses, json, os, pathlib, platform, shutil, subprocess, time
+import contextlib, dataclasses, json, os, pathlib, platform, shutil
 
 from groups import Group
+from namespaces import Program, hosts, inside, link, must
+from results import PAYLOAD
 
 SOURCE, TARGET = "source", "target"
 ADDRESS = {SOURCE: "10.77.0.1", TARGET: "10.77.0.2"}
 NETWORK = "10.77.0.0/30"
 HTTP_PORT, GRIDFTP_PORT = 8080, 2811
 RATE_BPS = 1_000_000_000
-# Of an IP packet of 1500 bytes, what TCP with timestamps carries.
-PAYLOAD = 1448 / 1500
-
 BUFFERS = ("tcp_rmem", "tcp_wmem")
 
 
@@ -38,107 +37,86 @@ class Path:
         return f"{least} {usual} {max(int(most), 2 * bdp_bytes) if self.buffers != 'default' else most}"
 
 
-def cover_machine(directory):
-    """In this mount namespace: names of namespaces for ourselves, and names of hosts, which GridFTP and bbcp look up."""
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
-    hosts = directory / "hosts"
+def name_hosts(directory):
+    """In this mount namespace: names of hosts, which GridFTP and bbcp look up."""
     names = {"localhost": "127.0.0.1", platform.node(): "127.0.0.1"} | ADDRESS
-    hosts.write_text("".join(f"{address} {host}\n" for host, address in names.items()))
-    subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
+    (directory / "hosts").write_text("".join(f"{address} {host}\n" for host, address in names.items()))
+    must("mount", "--bind", directory / "hosts", "/etc/hosts")
 
 
 class Here:
-    """One host and no path: this machine."""
+    """One host and no path: this machine. Up within the block."""
+    names = (SOURCE,)
 
-    def __init__(self, options, directory, root, cgroup):
-        self.options, self.directory, self.root = options, directory, root
-        self.groups = {SOURCE: Group(cgroup / SOURCE)}
+    def __init__(self, results, options, directory, root, cgroup):
+        self.results, self.options, self.directory, self.root, self.cgroup = results, options, directory, root, cgroup
+
+    def host(self, _):
+        """Where a program of an end runs, as Program wants it."""
+        return None
 
     def __enter__(self):
+        with contextlib.ExitStack() as self.stack:
+            self.groups = {name: Group(self.cgroup / name) for name in self.names}
+            for group in self.groups.values():
+                self.stack.callback(group.remove)
+            self.start()
+            self.stack = self.stack.pop_all()
         return self
 
-    def within(self, _, command):
-        return list(map(str, command))
+    def start(self):
+        pass
 
     def environment(self, host):
         """Nobody's settings but ours, and nothing written into somebody's home."""
         return {"PATH": os.environ["PATH"], "HOME": str(self.directory), "LANG": "C.UTF-8", "GLOBUS_HOSTNAME": ADDRESS[host]}
 
+    def program(self, host, *command, **how):
+        """One that counts as its host's."""
+        return Program(self.host(host), *command, env=self.environment(host), preexec_fn=self.groups[host].join, **how)
+
     def __exit__(self, *_):
-        for group in self.groups.values():
-            group.remove()
+        self.stack.close()
 
 
 class Testbed(Here):
-    """Up within the block. `directory` is for what servers need; `root` is what they give and take."""
+    """`directory` is for what servers need; `root` is what they give and take."""
+    names = (SOURCE, TARGET)
 
-    def __init__(self, path, options, directory, root, cgroup):
-        super().__init__(options, directory, root, cgroup)
-        self.groups[TARGET] = Group(cgroup / TARGET)
-        self.path, self.servers, self.link = path, [], None
+    def __init__(self, path, *rest):
+        super().__init__(*rest)
+        self.path, self.counters = path, self.directory / "link.jsonl"
 
-    def __enter__(self):
-        try:
-            for host in (SOURCE, TARGET):
-                subprocess.run(["ip", "netns", "add", host], check=True)
-                subprocess.run(["ip", "-n", host, "link", "set", "lo", "up"], check=True)
-                subprocess.run(self.within(host, ["sysctl", "-qw", *self.path.sysctls()]), check=True)
-            self.start_link()
-            self.choose_control()
-            self.start_sshd()
-            self.start_nginx()
-            self.start_gridftp()
-        except BaseException:
-            self.__exit__()
-            raise
+    def host(self, name):
+        return name
+
+    def start(self):
+        up, options = self.stack.enter_context, self.options
+        ends = [(host, f"{ADDRESS[host]}/30") for host in self.names]
+        up(hosts(*self.names, sysctls=self.path.sysctls()))
+        up(link(options.link, *ends, "--rate", f"{RATE_BPS // 10**6}mbit", "--delay", f"{self.path.rtt_ms / 2:g}ms",
+                "--loss", f"{self.path.loss * 100:.4f}%", "--counters", self.counters, *["--realtime"] * options.realtime))
+        self.choose_control()
+        self.sshd = up(self.sshd_program())
+        for program, server in (("nginx", self.nginx), ("globus-gridftp-server", self.gridftp)):
+            if shutil.which(program) and program not in self.results.left_out:
+                with self.results.trying(program, peer=True):
+                    up(server())
         for group in self.groups.values():
             group.keep()
-        return self
-
-    def within(self, host, command):
-        return ["ip", "netns", "exec", host, *map(str, command)]
-
-    def start_link(self):
-        self.link = subprocess.Popen(
-            [self.options.link, "link", "--name", self.root.parent.name, "--rate", f"{RATE_BPS // 10**6}mbit",
-             "--delay", f"{self.path.rtt_ms / 2:g}ms", "--loss", f"{self.path.loss * 100:.4f}%",
-             "--left", f"{SOURCE}:wan0:{ADDRESS[SOURCE]}/30", "--right", f"{TARGET}:wan0:{ADDRESS[TARGET]}/30",
-             "--counters", self.directory / "link.jsonl", *["--realtime"] * self.options.realtime],
-            stderr=subprocess.PIPE, text=True)
-        said = []
-        for line in self.link.stderr:
-            said.append(line)
-            if line.strip().endswith("ready"):
-                return
-        raise RuntimeError(f"longhaul link did not start: {''.join(said)}")
 
     def choose_control(self):
         """Of the route, since a namespace may not make any control its default that the machine reserves to root."""
-        for host in (SOURCE, TARGET):
-            subprocess.run(["ip", "-n", host, "route", "replace", NETWORK, "dev", "wan0", "proto", "kernel", "scope", "link",
-                            "src", ADDRESS[host], "congctl", "cubic"], check=True)
+        for host in self.names:
+            must("ip", "-n", host, "route", "replace", NETWORK, "dev", "wan0", "proto", "kernel", "scope", "link",
+                 "src", ADDRESS[host], "congctl", "cubic")
 
-    def serve(self, host, name, command, port):
-        """Starts a server and waits until it listens."""
-        log = open(self.directory / f"{name}.log", "wb")
-        process = subprocess.Popen(self.within(host, command), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                   preexec_fn=self.groups[host].join, env=self.environment(host))
-        self.servers.append(process)
-        for _ in range(200):
-            listening = subprocess.run(self.within(host, ["ss", "-Hltn", f"sport = :{port}"]), capture_output=True, text=True)
-            if listening.stdout.strip():
-                return process
-            if process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise RuntimeError(f"{name} did not start: {(self.directory / f'{name}.log').read_text()[-400:]}")
-
-    def start_sshd(self):
+    def sshd_program(self):
         d = self.directory
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         for key in ("host_key", "user_key"):
             if not (d / key).exists():
-                subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / key], check=True)
+                must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / key)
         (d / "authorized_keys").write_text((d / "user_key.pub").read_text())
         (d / "known_hosts").write_text("".join(f"{name} {(d / 'host_key.pub').read_text()}" for name in (TARGET, ADDRESS[TARGET])))
         (d / "sshd_config").write_text(
@@ -152,27 +130,22 @@ class Testbed(Here):
         (d / "rclone.conf").write_text(
             f"[{TARGET}]\ntype = sftp\nhost = {ADDRESS[TARGET]}\nuser = root\nkey_file = {d}/user_key\n"
             f"known_hosts_file = {d}/known_hosts\nshell_type = unix\n")
-        self.sshd = self.serve(TARGET, "sshd", [shutil.which("sshd") or "/usr/sbin/sshd", "-D", "-e", "-f", d / "sshd_config"], 22)
+        return self.program(TARGET, shutil.which("sshd") or "/usr/sbin/sshd", "-D", "-e", "-f", d / "sshd_config", ready=22)
 
-    def start_nginx(self):
-        if not shutil.which("nginx"):
-            return
+    def nginx(self):
         d = self.directory
         temporary = "".join(f"{kind}_temp_path {d}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (d / "nginx.conf").write_text(
             f"daemon off; user root; pid {d}/nginx.pid; worker_processes 2; error_log stderr;\nevents {{ worker_connections 1024; }}\n"
             f"http {{ {temporary} access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000;\n"
             f"server {{ listen {ADDRESS[SOURCE]}:{HTTP_PORT}; root {self.root}; autoindex on; }} }}\n")
-        self.serve(SOURCE, "nginx", ["nginx", "-c", d / "nginx.conf", "-e", "stderr"], HTTP_PORT)
+        return self.program(SOURCE, "nginx", "-c", d / "nginx.conf", "-e", "stderr", ready=HTTP_PORT)
 
-    def start_gridftp(self):
-        server = shutil.which("globus-gridftp-server")
-        if not server:
-            return
+    def gridftp(self):
         (self.directory / "gridftp.conf").write_text("")
-        self.serve(TARGET, "gridftp",
-                   [server, "-c", self.directory / "gridftp.conf", "-p", GRIDFTP_PORT, "-control-interface", ADDRESS[TARGET],
-                    "-data-interface", ADDRESS[TARGET], "-aa", "-anonymous-user", "root", "-auth-level", "0"], GRIDFTP_PORT)
+        return self.program(TARGET, "globus-gridftp-server", "-c", self.directory / "gridftp.conf", "-p", GRIDFTP_PORT,
+                            "-control-interface", ADDRESS[TARGET], "-data-interface", ADDRESS[TARGET], "-aa", "-anonymous-user", "root",
+                            "-auth-level", "0", ready=GRIDFTP_PORT)
 
     def received(self):
         """Bytes that came to the target's end of the link, a header for each super-packet included."""
@@ -184,21 +157,11 @@ class Testbed(Here):
 
     def sent_by_connection(self):
         """Bytes that were acknowledged on each of the source's connections so far."""
-        listed = subprocess.run(self.within(SOURCE, ["ss", "-HtinO", "state", "established"]), capture_output=True, text=True).stdout
+        listed = must(*inside(SOURCE, "ss", "-HtinO", "state", "established"))
         words = (word for line in listed.splitlines() for word in line.split())
         return [int(word.partition(":")[2]) for word in words if word.startswith("bytes_acked:")]
 
     def lateness(self):
         """What the link says of itself at its end, a direction each."""
-        lines = (json.loads(line) for line in (self.directory / "link.jsonl").read_text().splitlines())
+        lines = (json.loads(line) for line in self.counters.read_text().splitlines())
         return [line for line in lines if line.get("record") == "selfcheck"]
-
-    def __exit__(self, *_):
-        super().__exit__()
-        for process in self.servers:
-            process.wait()
-        if self.link:
-            self.link.terminate()
-            self.link.communicate()
-        for host in (SOURCE, TARGET):
-            subprocess.run(["ip", "netns", "del", host], check=False, stderr=subprocess.DEVNULL)

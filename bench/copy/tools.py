@@ -148,11 +148,3 @@ def knows(options, *flags):
     """Whether this longhaul has such flags."""
     said = subprocess.run([options.longhaul, "copy", "--help"], capture_output=True, text=True).stdout
     return all(flag in said for flag in flags)
-
-
-def version(program, options):
-    """The first line of what it says of itself, for the record."""
-    flag = {"ssh": "-V", "bbcp": "-#", "nginx": "-v", "mscp": "-h",
-            "globus-url-copy": "-version"}.get(program, "--version")
-    done = subprocess.run([found(program, options), flag], capture_output=True, text=True)
-    return next(iter((done.stdout + done.stderr).strip().splitlines()), "")
