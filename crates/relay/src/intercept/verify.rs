@@ -6,7 +6,7 @@ use crate::{
     config::listener::Kind,
     doors::{door::Door, flow::Flow},
     faults::fault::Fault,
-    peers::ready::Ready,
+    peers::pool::Ready,
     relay::{Relay, drain::Phase},
     route::{
         Route,

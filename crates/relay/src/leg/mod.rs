@@ -5,5 +5,5 @@ pub(crate) mod candidates;
 pub(crate) mod connect;
 pub(crate) mod inbox;
 pub(crate) mod resolver;
-pub(crate) mod shared;
+pub(crate) mod stream;
 pub(crate) mod udt;

@@ -4,7 +4,7 @@
 use crate::{
     faults::{disagreement::Stranger, fault::Fault},
     leg::inbox::{Inbox, Unread},
-    listener::language::{Asked, FAREWELL_TIME, Heard, Language, Rejected},
+    listener::language::{Asked, FAREWELL_TIME, Heard, Language, Rejection},
     relay::drain::Phase,
     session::Session,
     transfer::End,
@@ -39,7 +39,7 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     }
 }
 
-pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
+pub(super) async fn ask(session: &Session) -> Result<Heard, Rejection> {
     let mut inbox = Inbox::default();
     let answer = |error: &ConvertError| error.answer().encode();
     let opening = inbox
@@ -48,8 +48,8 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
     if let Err(Unread::Malformed(error)) = &opening {
         say_what_is_foreign(session, error, inbox.unread());
     }
-    let opening = opening.map_err(|unread| Rejected::unread(unread, answer))?;
-    let refused = |failure: Failure| Rejected::new(failure, Fault::from(failure).convert());
+    let opening = opening.map_err(|unread| Rejection::unread(unread, answer))?;
+    let refused = |failure: Failure| Rejection::new(failure, Fault::from(failure).convert());
     let request = match opening {
         Opening::Request(request) if request.is_check() => return Ok(Heard::Checks),
         Opening::Request(request) => request,

@@ -64,13 +64,13 @@ impl Language {
 }
 
 /// A client that gets no connection.
-pub(crate) struct Rejected {
+pub(crate) struct Rejection {
     pub(crate) failure: Failure,
     /// The last words; none means RST.
     pub(crate) answer: Vec<u8>,
 }
 
-impl Rejected {
+impl Rejection {
     pub(crate) fn new(failure: Failure, answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self { failure, answer }
@@ -105,16 +105,16 @@ pub(crate) async fn refuse(session: &Session, fault: Fault, language: Language) 
 /// What the client wants, if it says so before the handshake time-out.
 pub(crate) async fn hear<T>(
     session: &Session,
-    asking: impl Future<Output = Result<T, Rejected>>,
-) -> Result<T, Rejected> {
+    asking: impl Future<Output = Result<T, Rejection>>,
+) -> Result<T, Rejection> {
     let limit = session.config.limits.handshake_timeout;
-    let late = |_| Err(Rejected::new(Failure::HandshakeTimeout, []));
+    let late = |_| Err(Rejection::new(Failure::HandshakeTimeout, []));
     let asked = Box::pin(timeout(limit, asking)).await;
     asked.unwrap_or_else(late)
 }
 
-pub(crate) async fn reject(session: &Session, rejected: Rejected) -> End {
-    let Rejected { failure, answer } = rejected;
+pub(crate) async fn reject(session: &Session, rejected: Rejection) -> End {
+    let Rejection { failure, answer } = rejected;
     Box::pin(farewell(&session.near(), &answer)).await;
     session.fail(failure)
 }
@@ -150,8 +150,8 @@ pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
 }
 
 /// The address of this end of the client's connection.
-pub(crate) fn local_address(client: &Carrier) -> Result<SocketAddr, Rejected> {
+pub(crate) fn local_address(client: &Carrier) -> Result<SocketAddr, Rejection> {
     client
         .local_addr()
-        .map_err(|_| Rejected::new(Failure::ClientGone, []))
+        .map_err(|_| Rejection::new(Failure::ClientGone, []))
 }

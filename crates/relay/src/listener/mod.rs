@@ -11,7 +11,7 @@ pub(crate) mod tunnel;
 use crate::{
     config::listener::Kind,
     listener::{
-        language::{Asked, Heard, Language, Rejected, farewell, hear, local_address, reject},
+        language::{Asked, Heard, Language, Rejection, farewell, hear, local_address, reject},
         tunnel::{open, relay},
     },
     route::request::Request,
@@ -71,10 +71,10 @@ fn forwarded(destination: &Destination) -> Asked {
 /// Clients that know nothing of the relay: TPROXY diverted their connections, and the accepted
 /// socket's local address is where they wanted to go
 /// (Documentation/networking/tproxy.rst).
-fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejected> {
+fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejection> {
     let wanted = local_address(&session.client)?;
     if is_own_port(wanted, session.door.address) {
-        return Err(Rejected::new(Failure::NotAllowed, []));
+        return Err(Rejection::new(Failure::NotAllowed, []));
     }
     let request = Request {
         source: keep_source.then_some(session.client_address),

@@ -5,7 +5,7 @@ use crate::{
     admission::shortage::within,
     config::{Current, health::jitter, peer::Peer},
     faults::{disagreement::Obstacle, fault::Fault},
-    peers::reach::{answer, is_strange},
+    peers::connection::{answer, is_strange},
 };
 use longhaul_protocol::convert::{Answer, Request};
 use longhaul_transport::channel::write_all;

@@ -2,5 +2,5 @@
 //! Other relays: how they are reached and checked, and connections to them that stand ready.
 
 pub(crate) mod check;
-pub(crate) mod reach;
-pub(crate) mod ready;
+pub(crate) mod connection;
+pub(crate) mod pool;

@@ -4,7 +4,7 @@
 use crate::{
     config::{peer::Peer, profile::Profile, settings::Mode},
     faults::{disagreement::Obstacle, fault::Fault},
-    peers::reach,
+    peers::connection,
     stripe::group::Group,
 };
 use longhaul_protocol::{
@@ -179,7 +179,7 @@ impl Far {
         if !self.answer_due.swap(false, Relaxed) {
             return Ok(());
         }
-        let answer = timeout(self.limit, reach::answer(&self.stream)).await;
+        let answer = timeout(self.limit, connection::answer(&self.stream)).await;
         match answer.unwrap_or(Err(Obstacle::Silent(self.limit))) {
             Ok((answer, cause)) => self.hear(answer, cause),
             Err(obstacle) => {
@@ -209,7 +209,7 @@ impl Far {
         };
         match (code, &self.group) {
             (ErrorCode::UnsupportedMessage, Some(group)) => group.is_unsupported(),
-            (code, _) if reach::is_strange(code) => self.doubt_peer(),
+            (code, _) if connection::is_strange(code) => self.doubt_peer(),
             _ => {}
         }
         let fault = Fault::of_answer((code, detail), cause, &self.relay_name());

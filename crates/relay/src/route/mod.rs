@@ -16,7 +16,7 @@ use crate::{
     },
     faults::fault::Fault,
     leg::connect::{Departure, connect},
-    peers::ready::Ready,
+    peers::pool::Ready,
     route::{
         far::{Beyond, Far, relay_name},
         local::{LocalAccess, led_to},

@@ -20,7 +20,7 @@ use crate::{
         settings::Mode,
     },
     doors::door::Door,
-    peers::ready::Ready,
+    peers::pool::Ready,
     records::{
         counters::{Direction, Pauses, Traffic},
         times::FirstByte,

@@ -7,7 +7,7 @@ use crate::{
     doors::flow::Flow,
     faults::fault::Fault,
     leg::candidates::Candidates,
-    peers::ready::Ready,
+    peers::pool::Ready,
     records::counters::Direction,
     route::{
         Route,

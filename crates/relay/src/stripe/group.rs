@@ -3,7 +3,7 @@
 
 use crate::{
     config::peer::Peer,
-    peers::{reach::answer, ready::Ready},
+    peers::{connection::answer, pool::Ready},
     stripe::{gatherer::Gatherer, trunk::Trunk},
 };
 use longhaul_protocol::{

@@ -3,7 +3,7 @@
 
 use crate::{
     config::settings::Mode,
-    peers::ready::Ready,
+    peers::pool::Ready,
     records::counters::Direction,
     route::far::Far,
     stripe::{

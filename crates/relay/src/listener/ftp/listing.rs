@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A directory as a page of plain HTML.
 
-use crate::listener::ftp::refused::in_time;
+use crate::listener::ftp::refusal::in_time;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;

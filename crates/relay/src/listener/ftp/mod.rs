@@ -4,7 +4,7 @@
 
 mod download;
 mod listing;
-pub(crate) mod refused;
+pub(crate) mod refusal;
 mod url;
 
 pub(crate) use download::Download;
@@ -13,8 +13,8 @@ pub(crate) use url::Url;
 use crate::{
     admission::shortage::patiently,
     faults::fault::Fault,
-    leg::shared::Shared,
-    listener::ftp::refused::{Refused, code, if_known, in_time},
+    leg::stream::Shared,
+    listener::ftp::refusal::{Refusal, code, if_known, in_time},
     route::request::Request,
     session::Session,
 };
@@ -59,7 +59,7 @@ pub(crate) async fn get(
     server: &Destination,
     url: &Url,
     only_head: bool,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, Refusal> {
     let places = session.more_places(PLACES)?;
     let limit = session.config.limits.response_timeout;
     let mut ftp = log_in(session, server, url).await?;
@@ -73,7 +73,7 @@ async fn log_in(
     session: &Arc<Session>,
     server: &Destination,
     url: &Url,
-) -> Result<AsyncFtpStream, Refused> {
+) -> Result<AsyncFtpStream, Refusal> {
     let (control, address) = open(session, server).await?;
     let straight = matches!(session.straight_way(server), Ok(Some(_)));
     // Of a name's addresses, the one that answered; behind a peer, only the name is known.
@@ -164,7 +164,7 @@ async fn directory(
     ftp: &mut AsyncFtpStream,
     url: &Url,
     limit: Duration,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, Refusal> {
     if !url.path.is_empty() {
         in_time(limit, ftp.cwd(&url.path)).await?;
     }
@@ -190,7 +190,7 @@ async fn file(
     url: &Url,
     only_head: bool,
     (limit, places): (Duration, OwnedSemaphorePermit),
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, Refusal> {
     let size = if_known(in_time(limit, ftp.size(&url.path)).await)?;
     let modified = if_known(in_time(limit, ftp.mdtm(&url.path)).await)?;
     let body = match only_head {
@@ -199,7 +199,7 @@ async fn file(
             Err(error) if code(&error) == Some(550) => {
                 return in_time(limit, elsewhere(&mut ftp, url, error))
                     .await
-                    .map_err(Refused::from);
+                    .map_err(Refusal::from);
             }
             stream => Either::Right(Download::start(ftp, stream?, (limit, places))),
         },

@@ -2,20 +2,20 @@
 //! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel, http:// requests are passed on
 //! one by one while the connection is kept alive.
 
-mod answered;
+mod answer;
 mod first_head;
 mod origin;
-mod paced;
+mod pacing;
 mod proxy;
 mod silence;
 
 use crate::{
-    leg::shared::Shared,
+    leg::stream::Shared,
     listener::{
-        ftp::{self, refused::Refused},
+        ftp::{self, refusal::Refusal},
         http::{
-            answered::Answered,
-            paced::Paced,
+            answer::Answered,
+            pacing::Paced,
             proxy::{Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation, own},
         },
     },
@@ -214,10 +214,10 @@ impl Proxy {
                 self.session.hears_answer();
                 Ok(response.map(Either::Right))
             }
-            Err(Refused {
+            Err(Refusal {
                 fault: Some(fault), ..
             }) => Err(fault.into()),
-            Err(Refused { status, reason, .. }) => {
+            Err(Refusal { status, reason, .. }) => {
                 let (failure, error) = match status {
                     StatusCode::GATEWAY_TIMEOUT => (Failure::TimedOut, "http_response_timeout"),
                     _ => (Failure::Other, ""),

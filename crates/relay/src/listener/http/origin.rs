@@ -3,7 +3,7 @@
 
 use crate::{
     listener::http::{
-        answered::Answered,
+        answer::Answered,
         proxy::{
             Body, ClientRequest, Declined, FIELDS_MAX, OnwardRequest, Origin, Proxy, Tunnel,
             no_response,

@@ -5,7 +5,7 @@
 use crate::{
     admission::shortage::{patiently, within},
     config::profile::Profile,
-    listener::language::{Rejected, reject},
+    listener::language::{Rejection, reject},
     records::counters::Direction,
     route::far::Far,
     session::Session,
@@ -39,17 +39,17 @@ pub(super) async fn serve(session: &Session, expected: &Destination, early: &[u8
     session.transfer(&far, &came).await
 }
 
-async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketAddr), Rejected> {
+async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketAddr), Rejection> {
     let way = match is_anyone(expected) {
         true => session.straight_way_to_anyone(),
         false => session.straight_way(expected),
     };
     let profile = way
-        .map_err(Rejected::socks5)?
-        .ok_or_else(Rejected::unsupported)?;
+        .map_err(Rejection::socks5)?
+        .ok_or_else(Rejection::unsupported)?;
     let limit = session.config.limits.connect_timeout;
     // For the socket that listens, until the one that came takes its turn.
-    let _place = session.more_places(1).map_err(Rejected::socks5)?;
+    let _place = session.more_places(1).map_err(Rejection::socks5)?;
     let arrival = async {
         let peers = addresses(session, expected).await?;
         let listener = listen(session, &peers, &profile).await?;
@@ -65,7 +65,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
             () = gone(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = within(limit, arrival).await.map_err(Rejected::socks5)?;
+    let (stream, peer) = within(limit, arrival).await.map_err(Rejection::socks5)?;
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 

@@ -8,7 +8,7 @@ use crate::{
     config::users::Users,
     leg::inbox::Inbox,
     listener::{
-        language::{Asked, Language, Rejected, hear, reject},
+        language::{Asked, Language, Rejection, hear, reject},
         tunnel::connect,
     },
     session::{Session, client::Verdict},
@@ -41,23 +41,23 @@ pub(crate) async fn serve(session: &Session) -> End {
         }
         Command::Bind => bind::serve(session, &destination, &early).await,
         Command::UdpAssociate => udp::serve(session, &destination).await,
-        Command::Unknown(_) => reject(session, Rejected::unsupported()).await,
+        Command::Unknown(_) => reject(session, Rejection::unsupported()).await,
     }
 }
 
 /// Reads what the client wants, once it has said who it is. Also returns what came behind it.
-async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejected> {
+async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejection> {
     let client = &session.client;
     let mut inbox = Inbox::default();
     authenticate(session, &mut inbox).await?;
     let request = inbox
         .message(client, MESSAGE_LEN_MAX, parse_request)
         .await
-        .map_err(|unread| Rejected::unread(unread, answer))?;
+        .map_err(|unread| Rejection::unread(unread, answer))?;
     Ok((request, inbox.into_rest()))
 }
 
-async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejected> {
+async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejection> {
     let (client, users) = (&session.client, session.listener.users.as_deref());
     let wanted = users.map_or(Method::None, |_| Method::Password);
     let method = inbox
@@ -65,9 +65,9 @@ async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Reject
             parse_greeting(input, wanted)
         })
         .await
-        .map_err(|unread| Rejected::unread(unread, answer))?;
+        .map_err(|unread| Rejection::unread(unread, answer))?;
     if method == Method::NoneAcceptable {
-        return Err(Rejected::new(Failure::NotAllowed, method.encode()));
+        return Err(Rejection::new(Failure::NotAllowed, method.encode()));
     }
     say(client, &method.encode()).await?;
     match users {
@@ -80,23 +80,23 @@ async fn check_password(
     session: &Session,
     inbox: &mut Inbox,
     users: &Users,
-) -> Result<(), Rejected> {
+) -> Result<(), Rejection> {
     let client = &session.client;
     let found = inbox
         .message(client, PASSWORD_LEN_MAX, parse_password)
         .await
-        .map_err(|unread| Rejected::unread(unread, answer))?;
+        .map_err(|unread| Rejection::unread(unread, answer))?;
     let known = session.authenticate(users, &found.user, &found.password);
     match known.await {
         Verdict::Right => say(client, &password_answer(true)).await,
-        Verdict::Wrong => Err(Rejected::new(Failure::NotAllowed, password_answer(false))),
+        Verdict::Wrong => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
         // No answer says so (RFC 1929 §2).
-        Verdict::Unseen => Err(Rejected::new(Failure::NotAllowed, [])),
+        Verdict::Unseen => Err(Rejection::new(Failure::NotAllowed, [])),
     }
 }
 
-async fn say(client: &Carrier, answer: &[u8]) -> Result<(), Rejected> {
-    let gone = |_| Rejected::new(Failure::ClientGone, []);
+async fn say(client: &Carrier, answer: &[u8]) -> Result<(), Rejection> {
+    let gone = |_| Rejection::new(Failure::ClientGone, []);
     write_all(client, answer).await.map_err(gone)
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     admission::shortage::{is_shortage, patiently, within},
-    listener::language::{Rejected, reject},
+    listener::language::{Rejection, reject},
     records::counters::Direction,
     session::Session,
     transfer::{End, Side},
@@ -90,11 +90,13 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
 }
 
 impl<'a> Association<'a> {
-    async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejected> {
+    async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejection> {
         // Datagrams go straight. Where everything leaves through peers, there is nothing to offer.
-        let way = session.straight_way_to_anyone().map_err(Rejected::socks5)?;
-        way.ok_or_else(Rejected::unsupported)?;
-        let place = session.more_places(1).map_err(Rejected::socks5)?;
+        let way = session
+            .straight_way_to_anyone()
+            .map_err(Rejection::socks5)?;
+        way.ok_or_else(Rejection::unsupported)?;
+        let place = session.more_places(1).map_err(Rejection::socks5)?;
         let limit = session.config.limits.connect_timeout;
         let sockets = async {
             let bound = patiently(|| Sockets::bind(session)).await;
@@ -103,7 +105,7 @@ impl<'a> Association<'a> {
         let association = Self {
             session,
             _place: place,
-            sockets: within(limit, sockets).await.map_err(Rejected::socks5)?,
+            sockets: within(limit, sockets).await.map_err(Rejection::socks5)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),
         };

@@ -3,7 +3,7 @@
 //! bytes ([`crate::transfer`]) this does to messages.
 
 use crate::{
-    admission::rate::Limits, leg::shared::Shared, records::counters::Direction,
+    admission::rate::Limits, leg::stream::Shared, records::counters::Direction,
     session::http_memory::HttpMemory,
 };
 use bytes::{Buf as _, Bytes};

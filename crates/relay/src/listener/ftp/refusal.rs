@@ -10,14 +10,14 @@ use tokio::time::timeout;
 
 /// What the client gets instead.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) reason: String,
     /// There is no connection to the server.
     pub(crate) fault: Option<Fault>,
 }
 
-impl Refused {
+impl Refusal {
     pub(crate) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self {
@@ -28,13 +28,13 @@ impl Refused {
     }
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         Fault::from(failure).into()
     }
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
         Self {
             fault: Some(fault.clone()),
@@ -44,7 +44,7 @@ impl From<Fault> for Refused {
 }
 
 /// RFC 959 §4.2.
-impl From<FtpError> for Refused {
+impl From<FtpError> for Refusal {
     fn from(error: FtpError) -> Self {
         if is_late(&error) {
             return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An outgoing leg as hyper wants it: the answer of a peer on the way comes first.
 
-use crate::{faults::fault::Fault, leg::shared::Shared, route::far::Far};
+use crate::{faults::fault::Fault, leg::stream::Shared, route::far::Far};
 use std::{
     io::{self, IoSlice},
     pin::Pin,
