@@ -28,9 +28,9 @@ check: ## Format, lints, documentation, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-bench: ## Benchmarks: decisions a second, real traffic over emulated links, other relays and copiers beside ours
+bench: ## Benchmarks, all or ONLY="relay udt": decisions a second, real traffic over emulated links, others beside ours
 	@scripts/setup --bench
-	@scripts/bench
+	@scripts/bench $(ONLY)
 
 oracle: ## Record the test vectors of Linux's congestion controls afresh, in a kernel of our own
 	@scripts/oracle

@@ -14,6 +14,7 @@ def apart(around=lambda: contextlib.nullcontext("here"), rootless=False):
     """Runs the script once more, in namespaces of its own: names of hosts are nobody else's there, and what it starts ends
     with it. Returns there, with what the context that `around` makes gives, which is entered before and left after it."""
     if told := os.environ.pop(INSIDE, None):
+        signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
         must("mount", "-t", "tmpfs", "tmpfs", "/run")
         return told
     user = os.geteuid() != 0

@@ -194,7 +194,8 @@ def main():
     work, cgroup = map(pathlib.Path, json.loads(apart(lambda: places(args))))
     testbed.name_hosts(work)
     results = Results(args, [*PROGRAMS, args.bbcp, args.mscp], again=args.again, **facts(args))
-    with contextlib.suppress(KeyboardInterrupt):
+    # Whoever interrupts it wants to see what it has.
+    with contextlib.suppress(SystemExit):
         Bench(args, results, work, cgroup).run()
     about = {"command": results.head["command"], **results.head["machine"]}
     return results.close(tables.render(about | about.pop("versions") | tables.lateness(results.rows), results.rows))
