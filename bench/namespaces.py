@@ -154,9 +154,10 @@ class Program:
         """Whether it has ended by then, known at once when it has."""
         if self.code is not None:
             return True
-        descriptor = os.pidfd_open(self.pid)
+        descriptor, waiting = os.pidfd_open(self.pid), select.poll()
         try:
-            if not select.select([descriptor], [], [], wait_s)[0]:
+            waiting.register(descriptor, select.POLLIN)
+            if not waiting.poll(None if wait_s is None else wait_s * 1000):
                 return False
         finally:
             os.close(descriptor)

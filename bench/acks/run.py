@@ -12,7 +12,7 @@
 bulk and answers go through `longhaul link` with 20 ms and 200 Mbit/s, segment by segment. Ratios take
 turns; the table has medians of the rounds, and least to most. Needs root and iperf3.
 """
-import argparse, contextlib, json, pathlib, socket, sys, threading, time
+import contextlib, json, pathlib, socket, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
@@ -151,14 +151,12 @@ PARTS = {
 
 
 def main():
+    if sys.argv[1:] in (["--serve"], ["--ask"]):
+        return serve() if sys.argv[1] == "--serve" else ask()
     parser = options(__doc__)
     parser.add_argument("--only", type=names, default=list(PARTS), metavar="PART,...")
     parser.add_argument("--ratios", type=lambda text: list(map(int, names(text))), default=[1, 2, 4, 8, 16, 32, 64], metavar="N,...")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--ask", action="store_true", help=argparse.SUPPRESS)
     args = told(parser, needs=["iperf3"])
-    if args.serve or args.ask:
-        return serve() if args.serve else ask()
     apart()
     args.seconds = 1 if args.quick else 4
     values = {"bulk": args.ratios, "answers": [1, 8], "pace": [0, 2_000, 20_000, 60_000]}

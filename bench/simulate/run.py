@@ -14,7 +14,7 @@ same with an ACK for each packet. Prints for each case the window after each los
 of each second as ratios (simulated / measured), then a table: seconds to 90 % of what the link carries
 of payload, utilisation of the whole run, best second, median second of the run's latter half. Needs root.
 """
-import argparse, contextlib, json, os, pathlib, socket, statistics, struct, sys, threading, time
+import contextlib, json, os, pathlib, socket, statistics, struct, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
@@ -201,18 +201,16 @@ def lines(cases):
 
 
 def main():
+    if sys.argv[1:2] == ["--sink"]:
+        return sink()
+    if sys.argv[1:2] == ["--source"]:
+        cc, paced, seconds = sys.argv[2:]
+        return source(cc, paced == "1", float(seconds))
     parser = options(__doc__, rounds=1)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--mbit", type=int, default=1000, help="the link's rate")
     parser.add_argument("--only", type=names, default=["kernel"], help=f"cases, or a set of them: {', '.join(SETS)}")
-    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--source", nargs=3, help=argparse.SUPPRESS)
     args = told(parser, seconds=4, only=["reno-40ms-losses", "cubic-40ms-overflow", "lh_bic:ack_shift=3-40ms-each"])
-    if args.sink:
-        return sink()
-    if args.source:
-        cc, paced, seconds = args.source
-        return source(cc, paced == "1", float(seconds))
     apart()
     results = Results(args)
     for name in [name for word in args.only for name in SETS.get(word, [word])] * args.rounds:
