@@ -4,6 +4,7 @@ import contextlib, json, os, pathlib, re, select, signal, subprocess, sys, tempf
 
 INSIDE = "LONGHAUL_BENCH_INSIDE"
 LEFT_OUT = 3
+AVAILABLE = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 class Failed(Exception):
@@ -23,19 +24,19 @@ def apart(around=lambda: contextlib.nullcontext("here"), rootless=False):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *["--user", "--map-root-user", "--net"] * user]
     with around() as told:
-        inside = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *own, sys.executable, *sys.argv],
-                                  env=os.environ | {INSIDE: str(told)}, start_new_session=True)
+        child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *own, sys.executable, *sys.argv],
+                                 env=os.environ | {INSIDE: str(told)}, start_new_session=True)
         try:
-            code = inside.wait()
+            code = child.wait()
         except KeyboardInterrupt:
             # So that it puts back what it has changed in the kernel.
-            os.killpg(inside.pid, signal.SIGINT)
+            os.killpg(child.pid, signal.SIGINT)
             code = 130
             with contextlib.suppress(subprocess.TimeoutExpired):
-                inside.wait(timeout=30)
+                child.wait(timeout=30)
         finally:
-            inside.kill()
-            inside.wait()
+            child.kill()
+            child.wait()
     sys.exit(code)
 
 
@@ -96,8 +97,8 @@ def link(longhaul, left, right, *flags):
 
 @contextlib.contextmanager
 def loaded(longhaul, control, *parameters):
-    """A congestion control is in the kernel within the block; one that is not longhaul's is there anyway."""
-    if not control.startswith("lh_"):
+    """A congestion control is in the kernel within the block; one that is there anyway stays as it is."""
+    if not control.startswith("lh_") or not parameters and control in AVAILABLE.read_text().split():
         yield
         return
     must(longhaul, "cc", "load", control, *(word for one in parameters for word in ("--param", one)))
