@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul relay`: TCP connections in legs.
 //!
-//! A listener turns a client into a `route::Request`; the route opens the outgoing leg; the
+//! A listener turns a client into a request (`route::request`); the route opens the outgoing leg; the
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
-//! records. Workers are threads that share nothing but counters.
+//! records. Workers are threads that share nothing but counters. `process::run` starts and ends them.
 //!
 //! ```
 //! use clap::Parser;
@@ -24,7 +24,7 @@ mod check;
 mod config;
 mod doors;
 mod faults;
-pub(crate) mod intercept;
+mod intercept;
 mod leg;
 mod listener;
 mod peers;

@@ -77,17 +77,17 @@ pub(crate) struct Opening {
     pub(crate) door: Arc<Door>,
     /// The set of the door's sockets that this one is of.
     pub(crate) generation: u64,
-    pub(crate) socket: Ear,
+    pub(crate) socket: ListenSocket,
 }
 
 /// What a worker hears newcomers by.
-pub(crate) enum Ear {
+pub(crate) enum ListenSocket {
     Tcp(TcpListener),
     Udt(Socket),
 }
 
 /// A door and the sockets behind it, one a worker, or one for all.
-pub(crate) type OpenDoor = (Arc<Door>, Vec<Ear>);
+pub(crate) type OpenDoor = (Arc<Door>, Vec<ListenSocket>);
 
 pub(crate) fn open_doors(
     config: &Config,
@@ -141,14 +141,17 @@ pub(crate) fn open_door(
     let sockets = sockets.map_err(|error| explain(error, listener))?;
     let mut door = Door::new(listener.clone(), sockets[0].local_addr()?);
     door.is_passed = is_passed;
-    Ok((Arc::new(door), sockets.into_iter().map(Ear::Tcp).collect()))
+    Ok((
+        Arc::new(door),
+        sockets.into_iter().map(ListenSocket::Tcp).collect(),
+    ))
 }
 
 fn open_udt_door(listener: &Listener) -> anyhow::Result<OpenDoor> {
     let socket = udt::listen(listener.address, &listener.profile);
     let socket = socket.map_err(|error| explain(error, listener))?;
     let door = Door::new(listener.clone(), socket.local_addr());
-    Ok((Arc::new(door), vec![Ear::Udt(socket)]))
+    Ok((Arc::new(door), vec![ListenSocket::Udt(socket)]))
 }
 
 /// Of a listener's sockets, and of those that they accept.

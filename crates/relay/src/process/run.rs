@@ -29,12 +29,10 @@ use crate::{
             worker::Worker,
         },
     },
-    records::{journal::Journal, survey::Survey},
+    records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
     relay::{
         Relay,
         drain::{Drain, Phase},
-        history::History,
-        reload_state::ReloadState,
         threads::{Alarm, Pulse},
     },
 };

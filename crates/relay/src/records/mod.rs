@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a relay counts and writes down.
+//! What a relay counts, remembers and writes down.
 
 pub(crate) mod counters;
+pub(crate) mod history;
 pub(crate) mod journal;
+pub(crate) mod reload_state;
 pub(crate) mod survey;
 pub(crate) mod times;

@@ -2,19 +2,15 @@
 //! What all workers share.
 
 pub(crate) mod drain;
-pub(crate) mod history;
-pub(crate) mod reload_state;
 pub(crate) mod threads;
 
 use crate::{
     admission::{accounts::Accounts, budget::Budget, lookups::Lookups, memory::Memory},
     config::{Config, Current},
     doors::Doors,
-    records::{journal::Journal, survey::Survey},
+    records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
     relay::{
         drain::Drain,
-        history::History,
-        reload_state::ReloadState,
         threads::{Alarm, Pulse},
     },
     stripe::groups::Groups,

@@ -7,7 +7,7 @@ use crate::{
     config::{Config, listener::Listener, settings::Transport},
     doors::{
         door::Door,
-        opening::{Ear, Opening, is_possible, open_door, socket_options},
+        opening::{ListenSocket, Opening, is_possible, open_door, socket_options},
     },
     relay::Relay,
 };
@@ -155,7 +155,7 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
 }
 
 /// A listener of the new configuration, and sockets if it needs any.
-type Ready = (Arc<Door>, Listener, Option<Vec<Ear>>);
+type Ready = (Arc<Door>, Listener, Option<Vec<ListenSocket>>);
 
 /// Acts on a configuration that was read again. After an error, everything is as it was.
 pub(crate) fn reload(
@@ -198,7 +198,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
             let sockets =
                 longhaul_linux::socket::listen_beside(address, config.limits.workers, &options)
                     .with_context(|| format!("listener {}", listener.name))?;
-            let sockets = sockets.into_iter().map(Ear::Tcp).collect();
+            let sockets = sockets.into_iter().map(ListenSocket::Tcp).collect();
             Ok((doors[n].clone(), listener.clone(), Some(sockets)))
         }
         Step::Open => {
@@ -212,7 +212,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
 fn settle(
     door: &Arc<Door>,
     listener: Listener,
-    sockets: Option<Vec<Ear>>,
+    sockets: Option<Vec<ListenSocket>>,
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let is_new = door.is_new();
@@ -230,7 +230,7 @@ fn settle(
 /// those that it had before are closed.
 pub(crate) fn hand_out(
     door: &Arc<Door>,
-    sockets: Vec<Ear>,
+    sockets: Vec<ListenSocket>,
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let generation = door.next_sockets();

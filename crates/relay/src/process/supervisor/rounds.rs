@@ -4,11 +4,11 @@
 use crate::{
     config::settings::Mode,
     process::workers::registry::Registry,
-    records::survey::book::{Glimpse, LegGlimpse, Verdict},
-    relay::{
-        Relay,
+    records::{
         history::{INTERVAL, point},
+        survey::book::{Glimpse, LegGlimpse, Verdict},
     },
+    relay::Relay,
     session::{Session, WayOut},
 };
 use jiff::Timestamp;

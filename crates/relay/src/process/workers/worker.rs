@@ -6,7 +6,7 @@ use crate::{
     admission::shortage::{self, is_shortage},
     doors::{
         door::Door,
-        opening::{Ear, Opening},
+        opening::{ListenSocket, Opening},
     },
     process::workers::{
         connection,
@@ -88,11 +88,11 @@ impl Worker {
             shares: shares.clone(),
         };
         match opening.socket {
-            Ear::Tcp(listener) => {
+            ListenSocket::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener)?;
                 tokio::spawn(entrance.accept_all(opening.generation, listener));
             }
-            Ear::Udt(socket) => {
+            ListenSocket::Udt(socket) => {
                 tokio::spawn(entrance.accept_all_udt(opening.generation, socket));
             }
         }
