@@ -2,12 +2,11 @@
 //! What a flow must keep beyond its grammar.
 
 use crate::{
-    network::Topology,
+    network::{Topology, probe},
     scenario::{
-        Control, Direction, Flow, Pace, Program, Scenario,
+        Control, Direction, Flow, Pace, Program, Scenario, control,
         fault::{Checked, at, ensure, valid_name, within},
     },
-    testbed::programs,
 };
 
 pub(crate) fn flow(flow: &Flow, topology: &Topology) -> Checked {
@@ -142,7 +141,7 @@ fn ftp(flow: &Flow) -> Checked {
 fn udt(flow: &Flow) -> Checked {
     size_or_duration(flow, "udt takes either size or duration")?;
     at("parallel", within("parallel", flow.parallel, 1, 64))?;
-    let own = |control: &Control| control.to_string() == programs::udt::CONTROL;
+    let own = |control: &Control| control.to_string() == control::UDT;
     let control = ensure(
         flow.cc.as_ref().is_none_or(own),
         || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
@@ -250,7 +249,7 @@ fn probe(flow: &Flow) -> Checked {
     );
     at("direction", onward)?;
     at("parallel", ensure(flow.parallel == 1, || problem))?;
-    Ok(programs::probe::timing(flow).map(drop)?)
+    Ok(probe::timing(flow).map(drop)?)
 }
 
 /// A probe's packets are not fragmented.

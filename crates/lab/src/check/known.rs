@@ -7,10 +7,9 @@ use crate::{
         metric::{self, Producer, told_by},
         taps,
     },
-    network::Topology,
+    network::{Topology, probe},
     scenario::{Flow, Program, Scenario, expression::Expression},
     source::Book,
-    testbed::programs::probe,
 };
 use longhaul_report::metric::distance;
 use std::collections::BTreeSet;
@@ -145,7 +144,9 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
 fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     match flow.program {
         Program::Curl | Program::Ftp => told_by(Producer::Curl).collect(),
-        Program::Probe => probe::figures(scenario, topology, flow),
+        Program::Probe => told_by(Producer::Probe)
+            .chain(probe::figures(scenario, topology, flow))
+            .collect(),
         Program::Iperf3 | Program::Udt => Vec::new(),
     }
 }

@@ -2,12 +2,12 @@
 //! What programs can be asked for. Asked for more, they round it, refuse it when the testbed stands, or never end.
 
 use crate::{
+    network::probe,
     scenario::{
         Flow, Program, Scenario,
         fault::{Checked, at, each, ensure},
     },
     source::Book,
-    testbed::programs,
 };
 use anyhow::Result;
 use longhaul_units::Time;
@@ -94,7 +94,7 @@ fn udt(flow: &Flow) -> Checked {
 /// A flow that is to last longer than the scenario lets it is a failed run each time.
 fn ends(flow: &Flow, limit: Time) -> Checked {
     let lasts = match (flow.program, flow.duration) {
-        (Program::Probe, _) => programs::probe::lasts(flow)?,
+        (Program::Probe, _) => probe::lasts(flow)?,
         (_, Some(duration)) => duration + flow.omit.unwrap_or_default(),
         (_, None) => Time::ZERO,
     };

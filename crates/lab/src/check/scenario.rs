@@ -11,6 +11,7 @@ use crate::{
         Control, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
         fault::{Checked, Fault, at, distinct, each, ensure, valid_name, within},
         relay,
+        value::flags,
     },
     testbed::programs,
 };
@@ -156,8 +157,9 @@ fn legs(relay: &Relay) -> Checked {
 fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
     let place = format!("decp.{host}");
     known(&place, host, topology)?;
-    programs::longhaul::check_decp(decp)
-        .map_err(|problem| Fault::of_option(&decp.options, problem).of(place))
+    let checked = flags(&decp.options)
+        .and_then(|flags| longhaul_tuning::decp::check(&flags).map_err(|error| error.to_string()));
+    checked.map_err(|problem| Fault::of_option(&decp.options, problem).of(place))
 }
 
 fn link(link: &Link, wire: &Wire) -> Checked {

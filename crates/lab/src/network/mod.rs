@@ -5,6 +5,7 @@
 pub(crate) mod hosts;
 pub(crate) mod link;
 pub(crate) mod ports;
+pub(crate) mod probe;
 pub(crate) mod schedule;
 pub(crate) mod sending;
 pub(crate) mod topology;

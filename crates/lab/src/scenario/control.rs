@@ -4,6 +4,9 @@
 use longhaul_congestion::{math::algorithm, parameters};
 use std::{fmt, str::FromStr};
 
+/// UDT's own rate control, as a flow's `cc`.
+pub(crate) const UDT: &str = "udt";
+
 /// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Control {

@@ -13,6 +13,7 @@ use crate::{
     network::{
         Sending, Topology,
         ports::{self, WebServers, accepting, iperf_port, opening, web_servers},
+        probe::{Expected, expected},
         schedule,
     },
     scenario::{Direction, Flow, HostPort, Program, Scenario},
@@ -142,7 +143,7 @@ struct Transfer {
     sending: Sending,
     limit: Time,
     /// What a probe's packets should meet.
-    expected: Option<probe::Expected>,
+    expected: Option<Expected>,
     record: PathBuf,
 }
 
@@ -187,7 +188,7 @@ impl Place<'_> {
                 .join(payload_name(flow.size.unwrap_or_default())),
             landing,
             limit: self.scenario.limit,
-            expected: probe::expected(self.scenario, topology, flow),
+            expected: expected(self.scenario, topology, flow),
             record: self.directory.join(record_name(flow)),
             sending,
             flow: flow.clone(),

@@ -46,11 +46,6 @@ pub(crate) async fn start_link(
     Ok(daemon)
 }
 
-/// Checks the options by what the command would make of them.
-pub(crate) fn check_decp(decp: &Decp) -> Result<(), String> {
-    longhaul_tuning::decp::check(&flags(&decp.options)?).map_err(|error| error.to_string())
-}
-
 /// Starts it; it looks at connections on return.
 pub(crate) async fn start_decp(
     host: &str,

@@ -5,7 +5,7 @@
 use super::{daemon::Daemon, finish, keep_json, longhaul};
 use crate::{
     measure::{Outcome, Sample, recording::at_time},
-    scenario::{Direction, Flow},
+    scenario::{Direction, Flow, control},
 };
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{netns::Netns, sock_diag::Connection};
@@ -17,9 +17,6 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
 };
-
-/// UDT's own rate control, as a flow's `cc`.
-pub(crate) const CONTROL: &str = "udt";
 
 /// Time between two samples, as the sampler has it.
 const INTERVAL_S: f64 = 0.1;
@@ -184,7 +181,7 @@ impl End {
         count: fn(&mut Connection, &Interval),
     ) -> Vec<Sample> {
         let mut connection = Connection::between(*local, remote);
-        CONTROL.clone_into(&mut connection.congestion);
+        control::UDT.clone_into(&mut connection.congestion);
         let intervals = self.intervals.iter().enumerate();
         let counted =
             intervals.take_while(|(number, _)| ends_s(*number) < until + INTERVAL_S / 2.0);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a probe sends, and what its packets should meet on the link that they cross.
+
+use super::{Topology, link};
+use crate::scenario::{Flow, LinkKind, Scenario};
+use longhaul_netem::Shape;
+use longhaul_probe::{self as probe, Timing};
+use longhaul_units::Time;
+
+/// From one packet to the next, unless the flow says: light beside any other flow.
+const INTERVAL: Time = Time::from_millis(10);
+/// Bytes of a packet, unless the flow says.
+const LENGTH: u16 = 100;
+
+/// What the flow sends, checked.
+pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
+    let interval = flow.interval.unwrap_or(INTERVAL);
+    let count = match (flow.count, flow.duration) {
+        (Some(count), None) => count,
+        (None, Some(duration)) if interval > Time::ZERO => {
+            let packets = duration.as_nanos() / interval.as_nanos() * u64::from(flow.segments);
+            u32::try_from(packets).unwrap_or(u32::MAX)
+        }
+        _ => return Err("probe takes either count or, with an interval, duration".to_owned()),
+    };
+    let timing = Timing {
+        count,
+        interval_ns: interval.as_nanos(),
+        length: flow.length.unwrap_or(LENGTH),
+        segments: flow.segments,
+    };
+    timing.check().map(|()| timing)
+}
+
+/// How long the flow sends.
+pub(crate) fn lasts(flow: &Flow) -> Result<Time, String> {
+    let timing = timing(flow)?;
+    let messages = timing.count.div_ceil(timing.segments.into());
+    Ok(Time::from_nanos(timing.interval_ns) * messages.into())
+}
+
+/// What the flow's packets should meet, if they cross one emulated link that stays as it is.
+pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
+    let shape = wire(scenario, topology, flow)?;
+    let shares_queue = shares_queue(scenario, topology, flow);
+    Some(Expected {
+        shape,
+        shares_queue,
+    })
+}
+
+fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Shape> {
+    let index = topology.between(&flow.from, &flow.to)?;
+    let link = &scenario.links[index];
+    if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
+        return None;
+    }
+    let [forward, backward] = link::shapes(link, &topology.wires[index]).ok()?;
+    let is_forward = link.between[0] == flow.from;
+    Some(if is_forward { forward } else { backward })
+}
+
+/// Whether another flow sends its data the same way over the same link, so that the probe may stand
+/// in that flow's queue.
+fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
+    let same_way = |other: &Flow| {
+        let path = topology.path(&other.from, &other.to).unwrap_or_default();
+        path.windows(2)
+            .any(|hop| hop[0] == flow.from && hop[1] == flow.to)
+    };
+    let others = scenario.flows.iter().filter(|other| other.when);
+    others
+        .filter(|other| other.program.transfers())
+        .any(same_way)
+}
+
+/// The names of what is judged of the probe of `flow`.
+pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
+    let Some((expected, timing)) = expected(scenario, topology, flow).zip(timing(flow).ok()) else {
+        return Vec::new();
+    };
+    let names = probe::figures(&expected.shape, timing).into_iter();
+    names.filter(|name| !expected.hides(name)).collect()
+}
+
+/// What a probe's packets should meet.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub(crate) shape: Shape,
+    /// Whether its delay may be another flow's queue.
+    pub(crate) shares_queue: bool,
+}
+
+impl Expected {
+    /// A wait behind other packets is no error of the link.
+    pub(crate) fn hides(&self, figure: &str) -> bool {
+        self.shares_queue && figure.starts_with("delay_error")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(keys: &str) -> Flow {
+        let start = "name = 'p'\nprogram = 'probe'\nfrom = 'a'\nto = 'b'\n";
+        toml::from_str(&format!("{start}{keys}")).unwrap()
+    }
+
+    #[test]
+    fn a_duration_is_so_many_packets() {
+        assert_eq!(timing(&flow("duration = '60s'")).unwrap().count, 6000);
+        let dense = flow("duration = '2s'\ninterval = '1ms'\nsegments = 8");
+        assert_eq!(timing(&dense).unwrap().count, 16_000);
+        assert_eq!(
+            timing(&flow("count = 7\ninterval = '0s'")).unwrap().count,
+            7
+        );
+        for bad in [
+            "",
+            "count = 1\nduration = '1s'",
+            "duration = '1s'\ninterval = '0s'",
+        ] {
+            assert!(timing(&flow(bad)).is_err(), "{bad}");
+        }
+        assert!(timing(&flow("duration = '10h'")).is_err(), "too many");
+    }
+
+    const LINK: &str = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\n\
+        forward = ['delay=20ms']\nbackward = ['delay=30ms']\n";
+
+    fn delay_from(from: &str, link: &str) -> Option<Time> {
+        let to = if from == "a" { "b" } else { "a" };
+        let flow =
+            format!("[[flows]]\nname = 'p'\nprogram = 'probe'\nfrom = '{from}'\nto = '{to}'");
+        let scenario: Scenario = toml::from_str(&format!("{link}{flow}")).unwrap();
+        let topology = Topology::of(&scenario);
+        Some(
+            expected(&scenario, &topology, &scenario.flows[0])?
+                .shape
+                .delay,
+        )
+    }
+
+    #[test]
+    fn only_data_of_the_same_way_makes_a_queue() {
+        let flow = |name: &str, program: &str, from: &str, to: &str| {
+            format!(
+                "[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = '{from}'\nto = '{to}'\n"
+            )
+        };
+        let shared = |others: &str| {
+            let text = format!("{LINK}{}{others}", flow("p", "probe", "a", "b"));
+            let scenario: Scenario = toml::from_str(&text).unwrap();
+            let topology = Topology::of(&scenario);
+            shares_queue(&scenario, &topology, &scenario.flows[0])
+        };
+        assert!(shared(&flow("bulk", "iperf3", "a", "b")));
+        assert!(!shared(&flow("bulk", "iperf3", "b", "a")));
+        assert!(!shared(&flow("other", "probe", "a", "b")));
+        assert!(!shared(
+            &(flow("bulk", "iperf3", "a", "b") + "when = false")
+        ));
+    }
+
+    #[test]
+    fn each_direction_is_judged_by_its_own_settings() {
+        assert_eq!(delay_from("a", LINK), Some(Time::from_millis(20)));
+        assert_eq!(delay_from("b", LINK), Some(Time::from_millis(30)));
+        let changing = format!("{LINK}at = ['1s: delay 5ms']\n");
+        assert_eq!(delay_from("a", &changing), None);
+    }
+}
