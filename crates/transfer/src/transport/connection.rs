@@ -7,12 +7,10 @@
 //! Threads read and write it, and wait in it. Each connection carries in one direction only, after the handshake, so
 //! nobody waits for a lock that a reader holds. Another thread ends it through its [`Handle`].
 
-use super::{
-    carrier::Carrier,
-    identity::{Initiator, Responder},
-};
+use super::carrier::Carrier;
 use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
+use longhaul_transport::identity::{Initiator, Responder};
 use rustix::net::sockopt;
 use rustls::{ConnectionCommon, SideData, StreamOwned};
 use std::{

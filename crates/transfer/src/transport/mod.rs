@@ -3,6 +3,4 @@
 
 pub(crate) mod carrier;
 pub(crate) mod connection;
-pub(crate) mod duplex;
-pub(crate) mod identity;
 pub(crate) mod outbox;

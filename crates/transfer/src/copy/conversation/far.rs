@@ -11,12 +11,12 @@ use crate::{
         order::Role,
         report::Report,
     },
-    transport::duplex::Duplex,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::console::escaped;
 use longhaul_command::note;
 use longhaul_linux::process_sockets;
+use longhaul_transport::duplex::Duplex;
 use serde::Serialize;
 use std::{
     fmt::Display,

@@ -13,13 +13,13 @@ use crate::{
     transport::{
         carrier::{Carrier, udt_control},
         connection::{Connection, HANDSHAKE, Handle, Purpose, end_when_silent},
-        identity::{Identity, Initiator, Responder},
     },
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
+use longhaul_transport::identity::{Identity, Initiator, Responder};
 use longhaul_transport::port;
 use longhaul_udt::socket::Socket;
 use longhaul_units::Time;

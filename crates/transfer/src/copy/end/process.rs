@@ -6,17 +6,15 @@ use super::{
     limits::raise_descriptor_limit, mark, meeting::Occupied, reach::Reach, receiver,
     reports::Reporter, source, survey,
 };
-use crate::{
-    protocol::{
-        hello::{GREETING, Hello},
-        message,
-        order::{Begin, Role, Task},
-        report::{Progress, Report},
-    },
-    transport::identity::Identity,
+use crate::protocol::{
+    hello::{GREETING, Hello},
+    message,
+    order::{Begin, Role, Task},
+    report::{Progress, Report},
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_transport::identity::Identity;
 use std::{
     io::{self, Write},
     net::IpAddr,

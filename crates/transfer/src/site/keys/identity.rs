@@ -3,10 +3,11 @@
 //! certificates that its listeners show.
 
 use super::state::State;
-use crate::{protocol::token::Fingerprint, transport::identity::provider};
+use crate::protocol::token::Fingerprint;
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
+use longhaul_transport::identity::provider;
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},

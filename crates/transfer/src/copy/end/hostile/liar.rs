@@ -17,7 +17,6 @@ use crate::{
     transport::{
         carrier::Carrier,
         connection::{Connection, Purpose},
-        identity::{Identity, Responder},
     },
 };
 use anyhow::Result;
@@ -25,6 +24,7 @@ use longhaul_store::{
     blocks::{BLOCK, Blocks},
     entry::Kind,
 };
+use longhaul_transport::identity::{Identity, Responder};
 use serde::de::DeserializeOwned;
 use std::{
     fs,

@@ -18,12 +18,12 @@ use crate::{
     protocol::{message::Answer, order::Begin, report::Progress},
     transport::{
         connection::Connection,
-        identity::Identity,
         outbox::{Sender, outbox},
     },
 };
 use anyhow::Result;
 use longhaul_scheduling::streams::STREAMS_MAX;
+use longhaul_transport::identity::Identity;
 use std::sync::Arc;
 
 pub(crate) fn run(

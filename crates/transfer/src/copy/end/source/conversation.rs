@@ -28,7 +28,6 @@ use crate::{
     },
     transport::{
         connection::Connection,
-        identity::Identity,
         outbox::{Sender, outbox},
     },
 };
@@ -36,6 +35,7 @@ use anyhow::{Result, bail, ensure};
 use longhaul_linux::clock;
 use longhaul_scheduling::Missing;
 use longhaul_store::scan::Scan;
+use longhaul_transport::identity::Identity;
 use std::{
     ops::Range,
     sync::{Arc, mpsc::Receiver},

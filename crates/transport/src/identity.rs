@@ -20,13 +20,17 @@ const NAME: &str = "longhaul";
 
 /// A key that lives as long as this process, and the certificate that shows it.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub struct Identity {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
 }
 
 impl Identity {
-    pub(crate) fn new() -> Result<Self> {
+    /// A fresh key and its certificate.
+    ///
+    /// # Errors
+    /// If the system gives no random bytes.
+    pub fn new() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]);
         let made = made.context("cannot make a certificate")?;
         Ok(Self {
@@ -36,7 +40,7 @@ impl Identity {
     }
 
     /// What the other end must be told.
-    pub(crate) fn certificate(&self) -> &[u8] {
+    pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
@@ -45,7 +49,7 @@ impl Identity {
     }
 
     /// The side that connects, to whoever shows `peer`.
-    pub(crate) fn initiator(&self, peer: &[u8]) -> Result<Initiator> {
+    pub fn initiator(&self, peer: &[u8]) -> Result<Initiator> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
@@ -55,7 +59,7 @@ impl Identity {
     }
 
     /// The side that listens, for whoever shows `peer`.
-    pub(crate) fn responder(&self, peer: &[u8]) -> Result<Responder> {
+    pub fn responder(&self, peer: &[u8]) -> Result<Responder> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(Pinned::Certificate(peer.to_vec())))
@@ -68,10 +72,14 @@ impl Identity {
 
 /// Opens connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Initiator(Arc<ClientConfig>);
+pub struct Initiator(Arc<ClientConfig>);
 
 impl Initiator {
-    pub(crate) fn connection(&self) -> Result<ClientConnection> {
+    /// A connection that this end opens, before its handshake.
+    ///
+    /// # Errors
+    /// If rustls refuses the configuration.
+    pub fn connection(&self) -> Result<ClientConnection> {
         let name = ServerName::try_from(NAME).context("no name")?;
         Ok(ClientConnection::new(self.0.clone(), name)?)
     }
@@ -79,16 +87,20 @@ impl Initiator {
 
 /// Accepts connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Responder(Arc<ServerConfig>);
+pub struct Responder(Arc<ServerConfig>);
 
 impl Responder {
-    pub(crate) fn connection(&self) -> Result<ServerConnection> {
+    /// A connection that this end accepts, before its handshake.
+    ///
+    /// # Errors
+    /// If rustls refuses the configuration.
+    pub fn connection(&self) -> Result<ServerConnection> {
         Ok(ServerConnection::new(self.0.clone())?)
     }
 }
 
 /// AES-128 first: a key lives as long as a conversation, and 256 bits cost a fifth more time (docs/copy.md).
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     provider
         .cipher_suites
@@ -97,7 +109,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// For who connects to a site: the far end has the key with this fingerprint, and is shown nothing by TLS.
-pub(crate) fn to_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
+pub fn to_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()

@@ -13,7 +13,7 @@ const RECEIVE_LEN: usize = 4096;
 
 /// The connection, shared. It is for messages: a write waits under the lock until the socket has taken it.
 #[derive(Debug, Clone)]
-pub(crate) struct Duplex(Arc<Inner>);
+pub struct Duplex(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -24,24 +24,24 @@ struct Inner {
 
 impl Duplex {
     /// After the handshake.
-    pub(crate) fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
+    pub fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
         let peer = socket.peer_addr()?.ip();
         let tls = Mutex::new(tls);
         Ok(Self(Arc::new(Inner { tls, socket, peer })))
     }
 
     /// Where the far end was reached.
-    pub(crate) fn peer(&self) -> IpAddr {
+    pub fn peer(&self) -> IpAddr {
         self.0.peer
     }
 
     /// Until its keepalives say that nobody is there.
-    pub(crate) fn wait_forever(&self) -> io::Result<()> {
+    pub fn wait_forever(&self) -> io::Result<()> {
         self.0.socket.set_read_timeout(None)
     }
 
     /// Ends it: whoever reads fails.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         // It may have ended by itself.
         let _ = self.0.socket.shutdown(Shutdown::Both);
     }
