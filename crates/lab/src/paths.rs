@@ -188,13 +188,8 @@ fn leg(
         if link.kind != LinkKind::Emulated {
             continue;
         }
-        let [right, left] = link::shapes(link, &topology.wires[index]).ok()?;
-        rtt += right.delay + left.delay;
-        let shape = if link.between[0] == pair[0] {
-            right
-        } else {
-            left
-        };
+        let [shape, back] = link::shapes_from(link, &topology.wires[index], &pair[0]).ok()?;
+        rtt += shape.delay + back.delay;
         arrives *= 1.0 - shape.loss.mean();
         let share = share(&shape, pair, flow, active, topology);
         if let Some(share) = share

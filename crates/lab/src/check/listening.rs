@@ -36,7 +36,7 @@ impl<'a> Listeners<'a> {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
         let mut all = Vec::new();
         for (host, ways) in ports::web_servers(scenario, topology, &flows) {
-            let ports = (0..ways.len()).map(ports::web);
+            let ports = (0..ways.len()).map(ports::web_port);
             all.extend(ports.map(|port| everywhere(&host, port, "nginx".to_owned())));
         }
         for (number, flow) in flows.iter().enumerate() {

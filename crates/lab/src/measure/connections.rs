@@ -6,7 +6,7 @@ use super::{Recording, Sample};
 use crate::{
     network::{
         Sending, Topology,
-        ports::{accepting, iperf_port, web},
+        ports::{accepting, iperf_port, server, web_servers},
     },
     scenario::{Flow, Program, Scenario},
 };
@@ -23,15 +23,19 @@ pub(crate) struct Flows<'a> {
 impl<'a> Flows<'a> {
     pub(crate) fn of(scenario: &'a Scenario, topology: &Topology) -> Self {
         let all: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
-        let ways = ways(scenario, topology, &all);
-        let server = |number: usize| match all[number].program {
+        let web = web_servers(scenario, topology, &all);
+        let of_curl = |number: usize| {
+            let sending = Sending::of(scenario, topology, all[number]);
+            server(&web, number, all[number], &sending)
+        };
+        let ports = |number: usize| match all[number].program {
             // The second is that of a simulated server.
-            Program::Curl => vec![web(ways[number]), iperf_port(number)],
+            Program::Curl => vec![of_curl(number), iperf_port(number)],
             Program::Iperf3 | Program::Udt => vec![iperf_port(number)],
             _ => Vec::new(),
         };
         Self {
-            servers: (0..all.len()).map(server).collect(),
+            servers: (0..all.len()).map(ports).collect(),
             all,
         }
     }
@@ -83,25 +87,6 @@ impl<'a> Flows<'a> {
             .chain(asked.map(|at| at.port))
             .collect()
     }
-}
-
-/// Which of its host's ways to send each flow takes: nginx has a port for each.
-fn ways(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> Vec<usize> {
-    let mut seen: BTreeMap<&str, Vec<Sending>> = BTreeMap::new();
-    let mut numbers = Vec::new();
-    for flow in flows {
-        let sending = Sending::of(scenario, topology, flow);
-        let ways = seen.entry(&flow.from).or_default();
-        if flow.program == Program::Curl && !ways.contains(&sending) {
-            ways.push(sending.clone());
-        }
-        numbers.push(
-            ways.iter()
-                .position(|one| *one == sending)
-                .unwrap_or_default(),
-        );
-    }
-    numbers
 }
 
 /// One end of a flow: a host, and what its connections there have.

@@ -90,12 +90,7 @@ fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64>
         if link.kind == LinkKind::Veth {
             return None;
         }
-        let [right, left] = link::shapes(link, wire).ok()?;
-        let shape = if link.between[0] == pair[0] {
-            right
-        } else {
-            left
-        };
+        let [shape, _] = link::shapes_from(link, wire, &pair[0]).ok()?;
         shape.rate.mean().map(|rate| rate.bits() as f64)
     };
     path.windows(2).filter_map(rate).min_by(f64::total_cmp)

@@ -22,6 +22,15 @@ pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[Shape; 2], String> {
     shapes.map_err(|error| error.to_string())
 }
 
+/// Likewise, as what leaves at the host `from` meets it, and then what comes back.
+pub(crate) fn shapes_from(link: &Link, wire: &Wire, from: &str) -> Result<[Shape; 2], String> {
+    let [right, left] = shapes(link, wire)?;
+    Ok(match link.between[0] == from {
+        true => [right, left],
+        false => [left, right],
+    })
+}
+
 /// Likewise, with what changes later.
 pub(crate) fn ways(link: &Link, wire: &Wire) -> Result<[(Shape, Schedule); 2], String> {
     let ways = arguments(link, wire).and_then(|arguments| longhaul_emulator::ways(&arguments));

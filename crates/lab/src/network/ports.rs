@@ -17,7 +17,7 @@ const WEB: u16 = 80;
 const WEB_NEXT: u16 = 8081;
 
 /// Where connections of the `number`th way of sending are served, counted from 0.
-pub(crate) fn web(number: usize) -> u16 {
+pub(crate) fn web_port(number: usize) -> u16 {
     match number {
         0 => WEB,
         _ => WEB_NEXT.saturating_add(number as u16 - 1),
@@ -27,6 +27,7 @@ pub(crate) fn web(number: usize) -> u16 {
 /// The hosts that curl fetches from, each with the ways in which its connections send.
 pub(crate) type WebServers = BTreeMap<String, Vec<Sending>>;
 
+/// Those of `flows`: nginx has a port for each way.
 pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> WebServers {
     let mut servers = WebServers::new();
     for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
@@ -58,4 +59,17 @@ pub(crate) fn opening(flow: &Flow) -> &str {
 /// Flows that share a host need a port each.
 pub(crate) fn iperf_port(number: usize) -> u16 {
     IPERF3.saturating_add(number as u16)
+}
+
+/// Where the server of the flow of this number listens.
+pub(crate) fn server(web: &WebServers, number: usize, flow: &Flow, sending: &Sending) -> u16 {
+    let way = || {
+        let ways = web.get(&flow.from)?;
+        ways.iter().position(|way| way == sending)
+    };
+    match flow.program {
+        Program::Curl => web_port(way().unwrap_or_default()),
+        Program::Ftp => FTP,
+        _ => iperf_port(number),
+    }
 }

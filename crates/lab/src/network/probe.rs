@@ -55,9 +55,8 @@ fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Shape> 
     if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
         return None;
     }
-    let [forward, backward] = link::shapes(link, &topology.wires[index]).ok()?;
-    let is_forward = link.between[0] == flow.from;
-    Some(if is_forward { forward } else { backward })
+    let [shape, _] = link::shapes_from(link, &topology.wires[index], &flow.from).ok()?;
+    Some(shape)
 }
 
 /// Whether another flow sends its data the same way over the same link, so that the probe may stand

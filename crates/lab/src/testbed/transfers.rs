@@ -179,7 +179,7 @@ impl Place<'_> {
             server,
             target: match &flow.via {
                 Some(via) => reached(testbed, flow, via)?,
-                None => SocketAddrV4::new(server, self.port(number, flow, &sending)),
+                None => SocketAddrV4::new(server, ports::server(self.web, number, flow, &sending)),
             },
             proxy: proxy(testbed, flow)?,
             payload: self
@@ -193,19 +193,6 @@ impl Place<'_> {
             sending,
             flow: flow.clone(),
         })
-    }
-
-    /// Where the server of a flow listens.
-    fn port(&self, number: usize, flow: &Flow, sending: &Sending) -> u16 {
-        let way = || {
-            let ways = self.web.get(&flow.from)?;
-            ways.iter().position(|way| way == sending)
-        };
-        match flow.program {
-            Program::Curl => ports::web(way().unwrap_or_default()),
-            Program::Ftp => ports::FTP,
-            _ => iperf_port(number),
-        }
     }
 }
 

@@ -90,25 +90,20 @@ fn drawn(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     let topology = Topology::of(scenario);
     let index = topology.between(&pair[0], &pair[1])?;
     let link = &scenario.links[index];
-    Some(described(
-        link,
-        &topology.wires[index],
-        link.between[0] == pair[0],
-    ))
+    Some(described(link, &topology.wires[index], &pair[0]))
 }
 
 /// In the direction of the data. Propagation delay counts both ways, as a ping sees it.
-fn described(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
+fn described(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
     let plain = TestbedLink {
         name: link.name.clone(),
         ..TestbedLink::default()
     };
-    let shapes = (link.kind == LinkKind::Emulated).then(|| link::shapes(link, wire));
-    let Some(Ok([right, left])) = shapes else {
+    let shapes = (link.kind == LinkKind::Emulated).then(|| link::shapes_from(link, wire, from));
+    let Some(Ok([shape, back])) = shapes else {
         return plain;
     };
-    let rtt = right.delay + left.delay;
-    let shape = if forward { right } else { left };
+    let rtt = shape.delay + back.delay;
     let rate = shape.rate.mean();
     let queue = shape.limit().bytes;
     TestbedLink {

@@ -2,7 +2,7 @@
 //! nginx, serving files from memory.
 
 use super::daemon::Daemon;
-use crate::network::{Sending, ports::web};
+use crate::network::{Sending, ports::web_port};
 use anyhow::{Context, Result};
 use longhaul_linux::{netns::Netns, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -38,7 +38,7 @@ pub(crate) async fn start(
     let mut daemon = Daemon::start(&format!("nginx-{host}"), command, netns, directory)?;
     drop(sockets);
     for number in 0..ways.len() {
-        daemon.listening(netns, web(number)).await?;
+        daemon.listening(netns, web_port(number)).await?;
     }
     Ok(daemon)
 }
@@ -48,7 +48,7 @@ fn listeners(ways: &[Sending]) -> std::io::Result<Vec<TcpListener>> {
     let special = ways.iter().enumerate();
     let special = special.filter(|(_, sending)| **sending != Sending::default());
     let listen = |(number, sending): (usize, &Sending)| {
-        let address = (Ipv4Addr::UNSPECIFIED, web(number)).into();
+        let address = (Ipv4Addr::UNSPECIFIED, web_port(number)).into();
         socket::listen(address, 1, &sending.options())
     };
     let sockets: Result<Vec<_>, _> = special.map(listen).collect();
@@ -71,7 +71,7 @@ fn handed_over(sockets: &[TcpListener]) -> std::io::Result<String> {
 fn text(files: &Path, scratch: &Path, ports: usize) -> String {
     let (files, scratch) = (files.display(), scratch.display());
     let ports: String = (0..ports)
-        .map(|number| format!("listen {}; ", web(number)))
+        .map(|number| format!("listen {}; ", web_port(number)))
         .collect();
     format!(
         "daemon off;\n\
