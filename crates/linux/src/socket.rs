@@ -2,7 +2,6 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
-use crate::initial_window;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
@@ -35,9 +34,6 @@ pub struct Options {
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
-    /// Segments before the first acknowledgement (RFC 6928), within
-    /// [`initial_window::RANGE`]; needs what [`initial_window::attach`] needs.
-    pub initial_window: Option<u32>,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
@@ -71,10 +67,7 @@ impl Options {
         if self.reset_on_close {
             reset_on_close(socket)?;
         }
-        match self.initial_window {
-            Some(segments) => initial_window::set(socket, segments),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn tune(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {

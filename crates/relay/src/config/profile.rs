@@ -8,13 +8,12 @@ use crate::config::{
 };
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{
-    initial_window,
-    socket::{self, Options},
-};
+use longhaul_congestion::initial_window;
+use longhaul_linux::socket::{self, Options};
 use longhaul_transport::port::Control;
 use std::{
-    collections::BTreeMap, error::Error as _, io, net::SocketAddr, sync::Arc, time::Duration,
+    collections::BTreeMap, error::Error as _, io, net::SocketAddr, os::fd::AsFd, sync::Arc,
+    time::Duration,
 };
 
 /// A leg's transport settings. The default leaves everything to the system.
@@ -22,6 +21,8 @@ use std::{
 pub(crate) struct Profile {
     pub(crate) name: String,
     pub(crate) options: Options,
+    /// Segments before the first acknowledgement.
+    pub(crate) initial_window: Option<u32>,
     /// How bytes move to and from this leg; `None` is the relay's default.
     pub(crate) mode: Option<Mode>,
     /// Of legs over UDT.
@@ -36,6 +37,7 @@ impl Profile {
         let profile = Self {
             name: name.to_owned(),
             options: options(settings),
+            initial_window: settings.initial_window,
             mode: settings.mode,
             udt_control: settings.udt_control,
         };
@@ -44,13 +46,21 @@ impl Profile {
     }
 
     fn try_out(&self) -> anyhow::Result<()> {
-        if self.options.initial_window.is_some() {
+        if self.initial_window.is_some() {
             initial_window::attach().map_err(|error| self.without_window(&error))?;
         }
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
         match socket::outgoing(anywhere, None, &self.options) {
             Ok(_) => Ok(()),
             Err(error) => self.explain(&error),
+        }
+    }
+
+    /// Gives a socket its initial window: before connect(2), or for all that a listener accepts.
+    pub(crate) fn set_initial_window(&self, socket: &impl AsFd) -> io::Result<()> {
+        match self.initial_window {
+            Some(segments) => initial_window::set(socket, segments),
+            None => Ok(()),
         }
     }
 
@@ -92,7 +102,6 @@ fn options(settings: &ProfileSettings) -> Options {
         user_timeout: settings.user_timeout.map(Duration::from),
         mss: settings.mss,
         dscp: settings.dscp,
-        initial_window: settings.initial_window,
         send_buffer: bytes(settings.send_buffer),
         receive_buffer: bytes(settings.receive_buffer),
         // A client never sees a clean end of data that was cut short, also when this process is killed.
@@ -239,7 +248,7 @@ fn udt_problem(profile: &Profile) -> Option<&'static str> {
         ("notsent_lowat", options.notsent_lowat.is_some()),
         ("keepalive", asks_for_keepalive(options.keepalive)),
         ("dscp", options.dscp.is_some()),
-        ("initial_window", options.initial_window.is_some()),
+        ("initial_window", profile.initial_window.is_some()),
     ];
     let lacked = asked.into_iter().find(|(_, asked)| *asked);
     lacked.map(|(name, _)| name)

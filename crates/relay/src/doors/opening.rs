@@ -138,7 +138,9 @@ pub(crate) fn open_door(
         true => socket::adopt(passed, workers, &options),
         false => socket::listen(listener.address, workers, &options),
     };
-    let sockets = sockets.map_err(|error| explain(error, listener))?;
+    let sockets = sockets
+        .and_then(|sockets| with_initial_window(sockets, listener))
+        .map_err(|error| explain(error, listener))?;
     let mut door = Door::new(listener.clone(), sockets[0].local_addr()?);
     door.is_passed = is_passed;
     Ok((
@@ -152,6 +154,18 @@ fn open_udt_door(listener: &Listener) -> anyhow::Result<OpenDoor> {
     let socket = socket.map_err(|error| explain(error, listener))?;
     let door = Door::new(listener.clone(), socket.local_addr());
     Ok((Arc::new(door), vec![ListenSocket::Udt(socket)]))
+}
+
+/// Gives what the sockets accept the initial window of their listener.
+pub(crate) fn with_initial_window(
+    sockets: Vec<TcpListener>,
+    listener: &Listener,
+) -> io::Result<Vec<TcpListener>> {
+    let profile = &listener.profile;
+    sockets
+        .iter()
+        .try_for_each(|socket| profile.set_initial_window(socket))?;
+    Ok(sockets)
 }
 
 /// Of a listener's sockets, and of those that they accept.

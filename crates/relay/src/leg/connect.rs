@@ -46,10 +46,10 @@ pub(crate) async fn connect(
         transparent: source.is_some(),
         ..departure.profile.options.clone()
     };
-    let (options, permits) = (&options, &permits);
+    let (options, profile, permits) = (&options, departure.profile, &permits);
     let attempt = |address| -> BoxFuture<'_, _> {
         match permits(address) {
-            true => Box::pin(connect_to(address, source, options)),
+            true => Box::pin(connect_to(address, source, options, profile)),
             false => Box::pin(ready(Err(Failure::NotAllowed))),
         }
     };
@@ -102,10 +102,11 @@ async fn connect_to(
     address: SocketAddr,
     source: Option<SocketAddr>,
     options: &Options,
+    profile: &Profile,
 ) -> Result<Connected, Failure> {
-    let outcome = match (attempt(address, source, options).await, source) {
+    let outcome = match (attempt(address, source, options, profile).await, source) {
         (Err(error), Some(source)) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-            attempt(address, Some((source.ip(), 0).into()), options).await
+            attempt(address, Some((source.ip(), 0).into()), options, profile).await
         }
         (outcome, _) => outcome,
     };
@@ -119,7 +120,9 @@ async fn attempt(
     address: SocketAddr,
     source: Option<SocketAddr>,
     options: &Options,
+    profile: &Profile,
 ) -> io::Result<TcpStream> {
     let socket = patiently(async || socket::outgoing(address, source, options)).await?;
+    profile.set_initial_window(&socket)?;
     TcpSocket::from_std_stream(socket).connect(address).await
 }

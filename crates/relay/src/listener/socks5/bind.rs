@@ -105,8 +105,9 @@ async fn listen(
             Some(peer) => local_address_towards(*peer).await?,
             None => session.client.local_addr()?.ip(),
         };
-        let mut listeners = socket::listen((ip, 0).into(), 1, &profile.options)?;
-        TcpListener::from_std(listeners.remove(0))
+        let listener = socket::listen((ip, 0).into(), 1, &profile.options)?.remove(0);
+        profile.set_initial_window(&listener)?;
+        TcpListener::from_std(listener)
     });
     listener
         .await

@@ -7,7 +7,9 @@ use crate::{
     config::{Config, listener::Listener, settings::Transport},
     doors::{
         door::Door,
-        opening::{ListenSocket, Opening, is_possible, open_door, socket_options},
+        opening::{
+            ListenSocket, Opening, is_possible, open_door, socket_options, with_initial_window,
+        },
     },
     relay::Relay,
 };
@@ -46,6 +48,11 @@ impl Step {
     }
 }
 
+fn has_same_sockets(old: &Listener, new: &Listener) -> bool {
+    socket_options(old) == socket_options(new)
+        && old.profile.initial_window == new.profile.initial_window
+}
+
 /// Compares the listeners, or says what can't change while the relay runs.
 fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
     let mut steps = Vec::<Step>::new();
@@ -55,7 +62,7 @@ fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
             .filter(is_free)
             .find(|n| is_same_place(&old[*n], listener));
         steps.push(match place {
-            Some(n) if socket_options(&old[n]) == socket_options(listener) => Step::Keep(n),
+            Some(n) if has_same_sockets(&old[n], listener) => Step::Keep(n),
             Some(_) if listener.transport == Transport::Udt => return Err(fixed(listener)),
             Some(n) => Step::Reopen(n),
             None => Step::Open,
@@ -197,6 +204,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
             let (address, options) = (doors[n].address, socket_options(listener));
             let sockets =
                 longhaul_linux::socket::listen_beside(address, config.limits.workers, &options)
+                    .and_then(|sockets| with_initial_window(sockets, listener))
                     .with_context(|| format!("listener {}", listener.name))?;
             let sockets = sockets.into_iter().map(ListenSocket::Tcp).collect();
             Ok((doors[n].clone(), listener.clone(), Some(sockets)))
