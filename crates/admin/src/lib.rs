@@ -12,6 +12,8 @@
 //! assert_eq!(total.accepted, 5);
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod answer;
 mod classic;
 mod condition_metrics;

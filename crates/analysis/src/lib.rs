@@ -19,6 +19,8 @@
 //! longhaul_analysis::run(&cli.tap).unwrap();
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod analyze;
 mod args;
 mod capture;

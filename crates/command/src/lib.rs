@@ -18,6 +18,8 @@
 //! assert_eq!(exit::number(&console::checked(run("fast"))), 2);
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod console;
 pub mod event_loop;
 pub mod exit;

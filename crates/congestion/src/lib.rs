@@ -7,6 +7,8 @@
 //! [`watch`] sees the connections that use them, [`own_parameters`] are those of one socket, [`choice`] says what a name means here.
 //! [`profile`] gives the sockets of any program what they know nothing of.
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod ack_counts;
 pub mod ack_thin;
 pub mod choice;

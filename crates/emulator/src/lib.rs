@@ -7,6 +7,8 @@
 //! assert_eq!(there.delay + back.delay, longhaul_units::Time::from_millis(100));
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod args;
 mod config;
 mod control;

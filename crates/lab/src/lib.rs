@@ -14,6 +14,8 @@
 //! longhaul_lab::run(cli.lab).unwrap();
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod args;
 mod check;
 mod measure;

@@ -38,6 +38,8 @@
 //! Keys, names, reasons: any bytes. PostgreSQL 12 or later; sessions, not a pool that gives each transaction
 //! another one.
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod address;
 mod board;
 mod connection;

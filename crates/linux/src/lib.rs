@@ -10,6 +10,7 @@
 //! let before = clock::now();
 //! assert!(clock::now() >= before);
 //! ```
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
 #![allow(unsafe_code)]
 
 pub mod account;

@@ -17,6 +17,8 @@
 //! assert_eq!(checksum(&words), !0xddf2);
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod capture;
 pub mod checksum;
 pub mod ip;

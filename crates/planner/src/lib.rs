@@ -18,6 +18,8 @@
 //! longhaul_planner::run(&cli.plan).unwrap();
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod check;
 mod estimate;
 #[cfg(test)]

@@ -15,6 +15,8 @@
 //! longhaul_probe::run(&cli.probe).unwrap();
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod args;
 mod expected;
 mod judge;

@@ -14,6 +14,8 @@
 //! assert_eq!(to.to_string(), "example.org:80");
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod convert;
 pub mod destination;
 pub mod failure;

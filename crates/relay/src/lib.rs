@@ -18,6 +18,8 @@
 //! longhaul_relay::run(&cli.relay).unwrap();
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod admission;
 mod args;
 mod check;

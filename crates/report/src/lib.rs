@@ -13,6 +13,8 @@
 //! assert!(page::head("Paths", "0.1.0", "").into_string().contains("<title>Paths"));
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod columns;
 pub mod lines;
 pub mod metric;

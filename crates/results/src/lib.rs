@@ -9,6 +9,8 @@
 //! assert_eq!(summary.median, 2.0);
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod compare;
 pub mod identity;
 pub mod report;

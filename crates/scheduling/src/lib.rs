@@ -3,6 +3,8 @@
 //! breaks ([`Ledger`]) or is too slow ([`Stragglers`]), how many streams there are ([`streams`]), how several movers divide it ([`extents`]), who may send
 //! when several share a rate ([`limit`]), which host has what when each keeps a share ([`placement`]), and what keeps it from being faster ([`Verdict`]).
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod bottleneck;
 pub mod extents;
 mod ledger;

@@ -3,4 +3,6 @@
 //!
 //! [`fit`] tests whether samples follow a distribution.
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod fit;

@@ -7,6 +7,8 @@
 //! one) and [`manifest`] (what is complete); [`origin`] says whose copy a directory is; a [`piece`] is
 //! what one of several places keeps of a file, and [`spread`] which places there are. All of it happens beneath a [`root`].
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod acl;
 pub mod blocks;
 pub mod chmod;

@@ -31,6 +31,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod agenda;
 pub mod chain;
 pub mod congestion_control;

@@ -7,6 +7,8 @@
 //! assert!(skip::unless(there, "/proc"));
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod binary;
 pub mod browser;
 pub mod postgres;

@@ -7,6 +7,8 @@
 //! let relay = Relay::start(&["--socks5", "127.0.0.1:0"]);
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod link_process;
 pub mod name_server;
 pub mod relay_process;

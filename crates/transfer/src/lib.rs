@@ -18,6 +18,8 @@
 //! copy::run(&cli.copy).unwrap();
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod copy;
 pub mod protocol;
 pub mod site;

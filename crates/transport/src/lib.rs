@@ -14,6 +14,8 @@
 //! assert_eq!(any_towards(to), "[::]:0".parse().unwrap());
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod carrier;
 pub mod channel;
 pub mod duplex;

@@ -9,6 +9,8 @@
 //! assert!(!settings.hold);
 //! ```
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 pub mod cc;
 pub mod decp;
 pub mod doctor;

@@ -39,6 +39,8 @@
 //! until a probe as long as agreed has been answered, mostly after one round trip; if none is, the longest that passes is searched for
 //! (RFC 8899). A probe is a request to open the connection, made long: libudt answers it as if its own answer had been lost.
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod ack_request;
 mod config;
 pub mod congestion;

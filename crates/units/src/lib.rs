@@ -10,6 +10,8 @@
 //! Rates count bits, sizes count bytes; a rate may be written in bytes a second (`125MB/s`). A size is no rate (`125MB`), nor a
 //! rate a size.
 
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
 mod bitrate;
 mod bytes;
 mod quantity;
