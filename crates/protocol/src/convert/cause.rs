@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where on its way a request failed, and why, behind the Error TLV of a refusal.
 
-use super::{Answer, Message, Tlvs, body};
+use super::{
+    answer::Answer,
+    message::{Message, Tlvs, body},
+};
 
 /// Private TLV of an answer: a [`Cause`]. Relays that do not know it have the Error TLV.
 pub const CAUSE: u8 = 0xC5;

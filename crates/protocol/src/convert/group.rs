@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections that carry one byte stream together: what a request asks for, and how further ones join.
+
+use super::message::Message;
+
+/// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
+pub const STRIPES: u8 = 0xC3;
+/// Private TLV: the id of the group that this connection joins, and its number in it, zero-padded.
+pub const JOIN: u8 = 0xC4;
+
+/// The most connections of one group.
+pub const STRIPES_MAX: u8 = 16;
+
+/// The name of a group of connections: random, so that nobody can guess it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GroupId(pub [u8; GroupId::LEN]);
+
+impl GroupId {
+    const LEN: usize = 16;
+
+    /// The id and the byte behind it.
+    fn parse_with(value: &[u8]) -> Option<(Self, u8)> {
+        let id = value.get(..Self::LEN)?.try_into().ok()?;
+        Some((Self(id), *value.get(Self::LEN)?))
+    }
+
+    pub(super) fn encode_with(self, byte: u8) -> Vec<u8> {
+        [&self.0[..], &[byte]].concat()
+    }
+}
+
+/// A wish to carry the stream over several connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stripes {
+    /// How the others will name the group.
+    pub group: GroupId,
+    /// Connections that the group may have, this one included; 2 to [`STRIPES_MAX`].
+    pub count: u8,
+}
+
+impl Stripes {
+    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+        let (group, count) = GroupId::parse_with(value)?;
+        (2..=STRIPES_MAX)
+            .contains(&count)
+            .then_some(Self { group, count })
+    }
+}
+
+/// A further connection of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Join {
+    /// Which group.
+    pub group: GroupId,
+    /// Its number in it, 1 to [`STRIPES_MAX`] − 1; the one that made the request is 0.
+    pub index: u8,
+}
+
+impl Join {
+    /// The message.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        let mut message = Message::new();
+        message.tlv(JOIN, &self.group.encode_with(self.index));
+        message.finish()
+    }
+
+    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+        let (group, index) = GroupId::parse_with(value)?;
+        (1..STRIPES_MAX)
+            .contains(&index)
+            .then_some(Self { group, index })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::convert::{ConvertError, Request, request::tests::example};
+
+    pub(in crate::convert) fn stripes() -> Stripes {
+        let group = GroupId(*b"sixteen letters!");
+        Stripes { group, count: 4 }
+    }
+
+    #[test]
+    fn a_group_of_one_or_of_too_many_is_malformed() {
+        for count in [0, 1, STRIPES_MAX + 1] {
+            let stripes = Some(Stripes { count, ..stripes() });
+            let request = Request {
+                stripes,
+                ..example()
+            };
+            let parsed = Request::parse(&request.encode());
+            assert_eq!(parsed, Err(ConvertError::Malformed(STRIPES)), "{count}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a client, or the relay before, asks for: written and read.
+
+use super::{
+    error::ConvertError,
+    group::{STRIPES, Stripes},
+    limits::{HOP_LIMIT, HOPS_MAX, Limits},
+    message::{CONNECT, HEADER_LEN, Message, Tlvs, body},
+};
+use crate::destination::{Destination, HostName};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+/// Private TLV: host name, zero-padded.
+pub const NAME: u8 = 0xC0;
+/// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
+pub const HOP: u8 = 0xC1;
+
+/// The port that [`Request::check`] names: the discard service's (RFC 863), which nothing connects to.
+const CHECK_PORT: u16 = 9;
+
+/// What a client, or the relay before, asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The far end.
+    pub destination: Destination,
+    /// The relays still to pass, nearest first; at most [`HOPS_MAX`].
+    pub hops: Vec<SocketAddr>,
+    /// How many relays the request may still pass, this one included.
+    pub hop_limit: u8,
+    /// How long a good answer may wait for the destination's first bytes, to arrive with them in one
+    /// segment. Zero where somebody waits for the answer. What is sent is rounded down to 10 ms and
+    /// is at most [`PATIENCE_MAX`](super::PATIENCE_MAX).
+    pub patience: Duration,
+    /// How long the answer is waited for; zero is not said. What is sent is rounded down to 10 ms and
+    /// is at most [`TIME_MAX`](super::TIME_MAX).
+    pub time: Duration,
+    /// The stream is to be carried over several connections, of which this is the first.
+    pub stripes: Option<Stripes>,
+    /// Whoever wants it is not on the host of the relay that asks, or may not be.
+    pub from_elsewhere: bool,
+}
+
+impl Request {
+    /// A request that no relay has passed on yet.
+    #[must_use]
+    pub fn new(destination: Destination, hops: Vec<SocketAddr>) -> Self {
+        let hop_limit = HOPS_MAX as u8;
+        Self {
+            destination,
+            hops,
+            hop_limit,
+            patience: Duration::ZERO,
+            time: Duration::ZERO,
+            stripes: None,
+            from_elsewhere: false,
+        }
+    }
+
+    /// The request of a relay that wants to know whether another one would serve it. It names one
+    /// more relay and may pass none: every version that knows [`HOP`] and [`HOP_LIMIT`] answers at
+    /// once, without a connection of its own. Relays that know this request accept it.
+    #[must_use]
+    pub fn check() -> Self {
+        let nowhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, CHECK_PORT));
+        Self {
+            hop_limit: 0,
+            ..Self::new(Destination::Address(nowhere), vec![nowhere])
+        }
+    }
+
+    /// The same for the last of these relays, to be sent to the one before the first. They pass it on
+    /// as any request; its destination is for documentation (RFC 5737) and never connected to.
+    #[must_use]
+    pub fn check_over(hops: &[SocketAddr], time: Duration) -> Self {
+        let check = Self::check();
+        Self {
+            destination: Destination::Address((Ipv4Addr::new(192, 0, 2, 1), CHECK_PORT).into()),
+            hop_limit: hops.len() as u8,
+            hops: [hops, &check.hops].concat(),
+            time,
+            ..check
+        }
+    }
+
+    /// Whether it is the request that [`Request::check`] makes, or what relays on the way have made of
+    /// [`Request::check_over`].
+    #[must_use]
+    pub fn is_check(&self) -> bool {
+        let check = Self::check();
+        (self.hop_limit, &self.hops, self.stripes) == (0, &check.hops, None)
+    }
+
+    /// The message.
+    ///
+    /// # Panics
+    /// With more than [`HOPS_MAX`] hops, which the configuration refuses.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.hops.len() <= HOPS_MAX, "{} hops", self.hops.len());
+        let mut message = Message::new();
+        message.tlv(CONNECT, &endpoint(connect_address(&self.destination)));
+        if let Destination::Name(name, _) = &self.destination {
+            message.tlv(NAME, name.as_str().as_bytes());
+        }
+        for hop in &self.hops {
+            message.tlv(HOP, &endpoint(*hop));
+        }
+        message.tlv(HOP_LIMIT, &self.limits().encode());
+        if let Some(Stripes { group, count }) = self.stripes {
+            message.tlv(STRIPES, &group.encode_with(count));
+        }
+        message.finish()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            hop_limit: self.hop_limit,
+            patience: self.patience,
+            time: self.time,
+            from_elsewhere: self.from_elsewhere,
+        }
+    }
+
+    /// Reads a request and says how long it was; `Ok(None)` while it is incomplete.
+    pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
+        let Some(body) = body(input)? else {
+            return Ok(None);
+        };
+        Ok(Some((Self::from_body(body)?, HEADER_LEN + body.len())))
+    }
+
+    pub(super) fn from_body(body: &[u8]) -> Result<Self, ConvertError> {
+        let mut parts = RequestParts::default();
+        for tlv in Tlvs(body) {
+            let (kind, value) = tlv?;
+            parts.take(kind, value)?;
+        }
+        parts.request()
+    }
+}
+
+#[derive(Default)]
+struct RequestParts {
+    connect: Option<SocketAddr>,
+    name: Option<HostName>,
+    hops: Vec<SocketAddr>,
+    limits: Option<Limits>,
+    stripes: Option<Stripes>,
+}
+
+impl RequestParts {
+    fn take(&mut self, kind: u8, value: &[u8]) -> Result<(), ConvertError> {
+        let malformed = ConvertError::Malformed(kind);
+        let repeated = match kind {
+            CONNECT => self
+                .connect
+                .replace(parse_endpoint(value).ok_or(malformed)?)
+                .is_some(),
+            NAME => self
+                .name
+                .replace(parse_name(value).ok_or(malformed)?)
+                .is_some(),
+            HOP_LIMIT => self
+                .limits
+                .replace(Limits::parse(value).ok_or(malformed)?)
+                .is_some(),
+            STRIPES => self
+                .stripes
+                .replace(Stripes::parse(value).ok_or(malformed)?)
+                .is_some(),
+            HOP => {
+                self.hops.push(parse_endpoint(value).ok_or(malformed)?);
+                self.hops.len() > HOPS_MAX
+            }
+            other => return Err(ConvertError::Unsupported(other)),
+        };
+        match repeated {
+            true => Err(ConvertError::Malformed(kind)),
+            false => Ok(()),
+        }
+    }
+
+    fn request(self) -> Result<Request, ConvertError> {
+        let connect = self.connect.ok_or(ConvertError::NoConnect)?;
+        let destination = match self.name {
+            Some(name) => Destination::from_name(name, connect.port()),
+            None => Destination::from_ip(connect.ip(), connect.port()),
+        };
+        let Limits {
+            hop_limit,
+            patience,
+            time,
+            from_elsewhere,
+        } = self.limits.unwrap_or_default();
+        Ok(Request {
+            destination,
+            hops: self.hops,
+            hop_limit,
+            patience,
+            time,
+            stripes: self.stripes,
+            from_elsewhere,
+        })
+    }
+}
+
+fn connect_address(destination: &Destination) -> SocketAddr {
+    match destination {
+        Destination::Address(address) => *address,
+        Destination::Name(_, port) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
+    }
+}
+
+/// RFC 8803 §6.2.5: port, then a 128-bit address, IPv4 as IPv4-mapped IPv6.
+fn endpoint(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let mut bytes = [0; 18];
+    bytes[..2].copy_from_slice(&address.port().to_be_bytes());
+    bytes[2..].copy_from_slice(&ip.octets());
+    bytes
+}
+
+/// The TCP options that may follow the address (RFC 8803 §6.2.5) are ignored: kernel TCP
+/// negotiates its own on each leg.
+fn parse_endpoint(value: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(value.get(..2)?.try_into().ok()?);
+    let octets: [u8; 16] = value.get(2..18)?.try_into().ok()?;
+    let ip = IpAddr::V6(octets.into()).to_canonical();
+    (port > 0).then_some(SocketAddr::new(ip, port))
+}
+
+fn parse_name(value: &[u8]) -> Option<HostName> {
+    let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
+    HostName::new(std::str::from_utf8(&value[..end]).ok()?).ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::convert::{Answer, ErrorCode, group::tests::stripes, limits::PATIENCE_UNIT};
+    use proptest::prelude::*;
+
+    pub(in crate::convert) fn example() -> Request {
+        let hops = vec![
+            "192.0.2.1:5124".parse().unwrap(),
+            "[2001:db8::1]:9".parse().unwrap(),
+        ];
+        Request::new("host.test:80".parse().unwrap(), hops)
+    }
+
+    #[test]
+    fn plain_connect_is_the_rfc_s_layout() {
+        let request = Request::new("192.0.2.5:80".parse().unwrap(), vec![]);
+        let message = request.encode();
+        // Fixed header, 7 words: 1 header, 5 Connect, 1 hop limit.
+        assert_eq!(message[..4], [1, 7, 0x22, 0x63]);
+        assert_eq!(message[4..8], [0x0A, 5, 0, 80]);
+        assert_eq!(
+            message[8..24],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 5]
+        );
+        assert_eq!(message[24..], [0xC2, 1, 16, 0]);
+    }
+
+    #[test]
+    fn request_reads_back_and_leaves_the_data_behind_it() {
+        let mut bytes = example().encode();
+        let len = bytes.len();
+        for end in 0..len {
+            assert_eq!(Request::parse(&bytes[..end]), Ok(None), "{end}");
+        }
+        bytes.extend(b"GET / HTTP/1.1");
+        assert_eq!(Request::parse(&bytes), Ok(Some((example(), len))));
+    }
+
+    #[test]
+    fn a_name_in_numbers_is_an_address() {
+        let name = Destination::Name(HostName::new("0x7f.1").unwrap(), 80);
+        let bytes = Request::new(name, vec![]).encode();
+        let (request, _) = Request::parse(&bytes).unwrap().unwrap();
+        assert_eq!(request.destination, "127.0.0.1:80".parse().unwrap());
+    }
+
+    #[test]
+    fn a_check_reads_back_and_may_pass_no_relay() {
+        let bytes = Request::check().encode();
+        let (request, len) = Request::parse(&bytes).unwrap().unwrap();
+        assert_eq!(
+            (len, request.hop_limit, request.hops.len()),
+            (bytes.len(), 0, 1)
+        );
+        assert!(request.is_check());
+        assert!(!example().is_check());
+    }
+
+    #[test]
+    fn a_check_over_others_is_one_at_the_last() {
+        let hops = [5124, 5125].map(|port| SocketAddr::from(([192, 0, 2, 9], port)));
+        let bytes = Request::check_over(&hops, Duration::from_secs(1)).encode();
+        let mut request = Request::parse(&bytes).unwrap().unwrap().0;
+        for hop in hops {
+            assert!(!request.is_check());
+            assert_eq!(request.hops.remove(0), hop);
+            request.hop_limit -= 1;
+        }
+        request.from_elsewhere = true;
+        assert!(request.is_check());
+    }
+
+    #[test]
+    fn the_longest_request_fits() {
+        let hop = "[2001:db8::1]:9".parse().unwrap();
+        let name = Destination::from_host(&"n".repeat(HostName::LEN_MAX), 1).unwrap();
+        let request = Request {
+            stripes: Some(stripes()),
+            ..Request::new(name, vec![hop; HOPS_MAX])
+        };
+        assert_eq!(
+            Request::parse(&request.encode()).unwrap().unwrap().0,
+            request
+        );
+    }
+
+    #[test]
+    fn a_second_connect_is_refused() {
+        let mut message = Message::new();
+        let address = endpoint("192.0.2.1:1".parse().unwrap());
+        message.tlv(CONNECT, &address);
+        message.tlv(CONNECT, &address);
+        let parsed = Request::parse(&message.finish());
+        assert_eq!(parsed, Err(ConvertError::Malformed(CONNECT)));
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong() {
+        let code = |bytes: &[u8]| Request::parse(bytes).unwrap_err().answer();
+        let refused = Answer::refused;
+        assert_eq!(
+            code(&[2, 1, 0x22, 0x63]),
+            refused(ErrorCode::UnsupportedVersion)
+        );
+        assert_eq!(
+            code(&[1, 0, 0x22, 0x63]),
+            refused(ErrorCode::MalformedMessage)
+        );
+        assert_eq!(
+            code(&[1, 1, 0x22, 0x63]),
+            refused(ErrorCode::MalformedMessage)
+        );
+        assert_eq!(
+            code(b"GET / HTTP/1.1"),
+            refused(ErrorCode::MalformedMessage)
+        );
+        let unknown = [1, 2, 0x22, 0x63, 0x77, 1, 0, 0];
+        assert_eq!(code(&unknown), refused(ErrorCode::UnsupportedMessage));
+        let beyond = [1, 2, 0x22, 0x63, 0x0A, 9, 0, 80];
+        assert_eq!(code(&beyond), refused(ErrorCode::MalformedMessage));
+    }
+
+    proptest! {
+        #[test]
+        fn every_request_reads_back(ip: [u8; 16], port in 1u16.., hops in 0..=HOPS_MAX, limit: u8) {
+            let destination = Destination::from_ip(IpAddr::from(ip), port);
+            let hop = SocketAddr::from(([192, 0, 2, 1], port));
+            let stripes = (limit % 2 == 0).then(stripes);
+            let patience = PATIENCE_UNIT * u32::from(ip[0]);
+            let hops = vec![hop; hops];
+            let time = PATIENCE_UNIT * u32::from(port);
+            let from_elsewhere = ip[1] % 2 == 0;
+            let request = Request {
+                destination, hops, hop_limit: limit, patience, time, stripes, from_elsewhere,
+            };
+            let bytes = request.encode();
+            prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));
+        }
+    }
+}
