@@ -13,37 +13,19 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 #![allow(unsafe_code)]
 
-pub mod account;
-pub mod ack_pacing;
-pub mod activation;
-pub mod attended;
-pub mod cgroup;
 pub mod clock;
-pub mod conduit;
-pub mod descriptors;
-pub mod ethtool;
-pub mod executor;
-pub mod file_size;
-pub mod interface;
-pub mod interface_list;
-pub mod limiter;
-pub mod memory;
-pub mod netfilter;
-pub mod netns;
-pub mod packet_ring;
-pub mod pipe_pool;
-pub mod private_file;
-pub mod process;
-pub mod process_sockets;
-pub mod process_usage;
-pub mod sandbox;
-pub mod single_segments;
-pub mod sock_diag;
-pub mod socket;
-pub mod splice;
-pub mod sysctl;
-pub mod tcp_info;
-pub mod timestamps;
-pub mod transient_cgroup;
-pub mod tun;
-pub mod wait;
+mod io;
+mod network;
+mod processes;
+mod sockets;
+
+pub use io::{conduit, pipe_pool, private_file, splice, wait};
+pub use network::{ack_pacing, ethtool, interface, interface_list, netfilter, netns, sysctl, tun};
+pub use processes::{
+    account, attended, cgroup, descriptors, executor, file_size, memory, process, process_usage,
+    sandbox, transient_cgroup,
+};
+pub use sockets::{
+    activation, limiter, packet_ring, process_sockets, single_segments, sock_diag, socket,
+    tcp_info, timestamps,
+};

@@ -4,7 +4,7 @@
 //! Each function opens its netlink socket inside the namespace that it changes, does one thing and
 //! returns when the kernel has acknowledged it.
 
-use crate::{netfilter::Family, netns::Netns};
+use super::{netfilter::Family, netns::Netns};
 use netlink_packet_route::{
     AddressFamily,
     address::AddressHeaderFlags,

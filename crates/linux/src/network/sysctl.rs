@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel settings under `/proc/sys`, by their dotted names (`net.ipv4.tcp_rmem`).
 
-use crate::netns::Netns;
+use super::netns::Netns;
 use std::{fs, io, path::PathBuf};
 
 /// Reads a setting as seen from `netns`; several values are separated by one blank.

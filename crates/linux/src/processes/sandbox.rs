@@ -9,7 +9,7 @@
 //! the named network namespaces, their interfaces, routes and rules. So `kill -9` of the caller
 //! cleans up as well as a normal end does, and nothing has to be recorded to be undone later.
 
-use crate::{interface, netns::Netns};
+use crate::network::{interface, netns::Netns};
 use libc::{
     CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, SIGCHLD, c_int, pid_t, sigset_t,
 };

@@ -2,7 +2,7 @@
 //! What carries bytes from one socket to another: a pipe (splice) or a buffer (copy). Both are
 //! filled only when empty and drained until empty.
 
-use crate::splice::Pipe;
+use super::splice::Pipe;
 use rustix::{
     io::retry_on_intr,
     net::{RecvFlags, SendFlags, recv, send},

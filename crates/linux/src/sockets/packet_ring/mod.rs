@@ -12,7 +12,7 @@ mod clock;
 pub use block::{Packet, Packets};
 pub use clock::{Clock, HardwareClock};
 
-use crate::socket::{PlainOption, get_option, pending_error, set_option};
+use super::option::{PlainOption, get_option, set_option};
 use block::STATUS;
 use longhaul_packet::{capture::LinkType, packet_filter::Instruction};
 use longhaul_units::Time;
@@ -477,7 +477,7 @@ fn attach(socket: &Socket, program: &[Instruction]) -> io::Result<()> {
 }
 
 fn is_down(socket: &Socket) -> io::Result<bool> {
-    match pending_error(socket)? {
+    match socket.take_error()? {
         Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => Ok(true),
         Some(error) => Err(error),
         None => Ok(false),
@@ -487,7 +487,7 @@ fn is_down(socket: &Socket) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{interface, netns::Netns};
+    use crate::network::{interface, netns::Netns};
     use longhaul_packet::packet_filter::{self, LinkLayer};
 
     #[test]

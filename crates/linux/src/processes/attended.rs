@@ -6,7 +6,7 @@
 //! has them already; only what another process sends to the caller alone is passed on. Ctrl-Z stops
 //! both, as it should.
 
-use crate::account::Account;
+use super::account::Account;
 use std::{
     io,
     mem::MaybeUninit,

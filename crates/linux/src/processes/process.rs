@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Child processes inside a network namespace.
 
-use crate::netns::Netns;
+use crate::network::netns::Netns;
 use std::{os::unix::process::CommandExt, process::Command};
 
 /// Makes `command` start inside `netns`.

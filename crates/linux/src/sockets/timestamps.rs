@@ -7,7 +7,7 @@
 //! queue of the receiving host (`netif_receive_skb`). Both are CLOCK_REALTIME of this machine.
 //! Source: `Documentation/networking/timestamping.rst`.
 
-use crate::socket::{PlainOption, get_option, set_option};
+use super::option::{MemoryInfo, get_option, set_option};
 use longhaul_units::Time;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
@@ -125,8 +125,7 @@ impl Receiver {
     /// Datagrams that reached this socket and were not kept: its buffer was full, or their checksum
     /// was wrong.
     pub fn dropped(&self) -> io::Result<u32> {
-        let memory: MemoryInfo = get_option(&self.0, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-        Ok(memory.0[SK_MEMINFO_DROPS])
+        MemoryInfo::of(&self.0).map(|memory| memory.drops)
     }
 }
 
@@ -249,17 +248,6 @@ fn next_departure(socket: &Socket) -> io::Result<Option<Departure>> {
         Ok(_) => Ok(control.departure()),
     }
 }
-
-/// `include/uapi/linux/sock_diag.h`.
-const SK_MEMINFO_DROPS: usize = 8;
-
-/// The answer to SO_MEMINFO: SK_MEMINFO_VARS numbers.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct MemoryInfo([u32; 9]);
-
-// SAFETY: nine integers, no padding.
-unsafe impl PlainOption for MemoryInfo {}
 
 fn stamping(family: SocketAddr, what: u32) -> io::Result<Socket> {
     let domain = Domain::for_address(family);

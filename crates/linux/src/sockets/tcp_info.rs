@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `TCP_INFO` of a socket, with the fields that libc's older struct lacks.
 
-use crate::socket::get_option;
+use super::option::{PlainOption, get_option};
 use serde::{Deserialize, Serialize};
 use std::{io, os::fd::AsFd};
 
@@ -176,7 +176,7 @@ impl Raw {
 }
 
 // SAFETY: integers only, no padding, so any bytes the kernel writes make a value.
-unsafe impl crate::socket::PlainOption for Raw {}
+unsafe impl PlainOption for Raw {}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 //! Its name says whose it is, and its owner keeps it locked (flock(2)). One that a killed owner left
 //! is known by that, and [`sweep`] takes it away once nothing runs in it.
 
-use crate::cgroup;
+use super::cgroup;
 use rustix::{
     fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, mkdirat, openat, unlinkat},
     io::Errno,

@@ -2,7 +2,7 @@
 //! Conduits for the legs of one thread: taken when bytes move, given back when they have moved, so
 //! that an idle connection holds none.
 
-use crate::{
+use super::{
     conduit::{Buffer, Conduit},
     splice::Pipe,
 };

@@ -5,7 +5,7 @@
 //! A card stamps what it receives; what is sent bears the system's time. So a card whose clock runs by
 //! itself, or shows TAI as ptp4l leaves it, would put the two directions apart.
 
-use crate::{clock, ethtool};
+use crate::{clock, network::ethtool};
 use longhaul_units::Time;
 use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 use std::{fs::File, io, os::fd::AsFd};

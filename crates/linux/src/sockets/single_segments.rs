@@ -13,9 +13,9 @@
 //! The limit is worked out when a route is found (`sk_setup_caps`, net/core/sock.c), so a socket
 //! that is connected has to look for its route again.
 
-use crate::{
+use super::{
+    option::{PlainOption, get_option, set_option},
     process_sockets,
-    socket::{PlainOption, get_option, set_option},
 };
 use rustix::{
     net::{AddressFamily, sockopt},

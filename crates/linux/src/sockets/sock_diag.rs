@@ -2,7 +2,7 @@
 //! TCP_INFO of every connection in a network namespace, through `NETLINK_SOCK_DIAG`
 //! (Linux `include/uapi/linux/{inet_diag,tcp}.h`).
 
-use crate::netns::Netns;
+use crate::network::netns::Netns;
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _,
 };

@@ -2,11 +2,11 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
+use super::option::{MemoryInfo, get_option, set_option};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
-    mem::MaybeUninit,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd},
     time::Duration,
@@ -293,38 +293,8 @@ pub fn set_pacing_rate(socket: &impl AsRawFd, bytes_per_s: u64) -> io::Result<()
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not
 /// acknowledged, and reserved ahead (SO_MEMINFO, include/uapi/linux/sock_diag.h).
 pub fn memory(socket: &impl AsFd) -> io::Result<u64> {
-    const SO_MEMINFO: i32 = 55;
-    let info: MemInfo = get_option(socket.as_fd(), libc::SOL_SOCKET, SO_MEMINFO)?;
-    Ok(info.held())
+    MemoryInfo::of(socket).map(|info| info.held())
 }
-
-/// `SK_MEMINFO_*`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct MemInfo {
-    rmem_alloc: u32,
-    rcvbuf: u32,
-    wmem_alloc: u32,
-    sndbuf: u32,
-    /// The kernel reads it without the socket's lock: below zero for a moment while memory is being
-    /// charged (`sk_get_meminfo`, net/core/sock.c).
-    fwd_alloc: i32,
-    wmem_queued: u32,
-    optmem: u32,
-    backlog: u32,
-    drops: u32,
-}
-
-impl MemInfo {
-    fn held(&self) -> u64 {
-        let used = [self.rmem_alloc, self.wmem_queued, self.backlog].map(u64::from);
-        let used: u64 = used.iter().sum();
-        used.saturating_add_signed(self.fwd_alloc.into())
-    }
-}
-
-// SAFETY: integers only, no padding.
-unsafe impl PlainOption for MemInfo {}
 
 /// The congestion controls that this network namespace has loaded.
 pub fn congestion_controls() -> io::Result<Vec<String>> {
@@ -353,86 +323,15 @@ fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     }
 }
 
-// SAFETY: integers without padding, every bit pattern is a value.
-unsafe impl PlainOption for i32 {}
-// SAFETY: the same.
-unsafe impl PlainOption for u32 {}
-// SAFETY: the same.
-unsafe impl PlainOption for u64 {}
-
 /// Sets an option whose value is a number, such as those that a congestion control has for a single
 /// socket's parameters (`longhaul cc show` names level and option).
 pub fn set_number(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     set_option(socket, level, name, value)
 }
 
-/// setsockopt(2).
-pub(crate) fn set_option<T: PlainOption>(
-    socket: &impl AsRawFd,
-    level: i32,
-    name: i32,
-    value: T,
-) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    let fd = socket.as_raw_fd();
-    // SAFETY: the pointer and the length describe `value`, which lives through the call.
-    let outcome = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) };
-    match outcome {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// A socket option whose every bit pattern, all zeroes included, is a value.
-///
-/// # Safety
-/// The type must have no padding, no pointers and no invalid bit patterns.
-pub(crate) unsafe trait PlainOption: Copy {}
-
-/// getsockopt(2) for a plain struct; what the kernel does not fill stays zero.
-pub(crate) fn get_option<T: PlainOption>(
-    socket: impl AsFd,
-    level: i32,
-    name: i32,
-) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = size_of::<T>() as libc::socklen_t;
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `len` bytes, the size of `value`.
-    let outcome =
-        unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len) };
-    if outcome != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: zeroed, then partly written; `PlainOption` allows every bit pattern.
-    Ok(unsafe { value.assume_init() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_that_is_being_charged_is_no_huge_sum() {
-        let charging = MemInfo {
-            rmem_alloc: 9000,
-            fwd_alloc: -4096,
-            backlog: 100,
-            ..MemInfo::default()
-        };
-        assert_eq!(charging.held(), 5004);
-        let nothing_yet = MemInfo {
-            fwd_alloc: -1,
-            ..MemInfo::default()
-        };
-        assert_eq!(nothing_yet.held(), 0);
-        let full = MemInfo {
-            rmem_alloc: u32::MAX,
-            wmem_queued: u32::MAX,
-            ..MemInfo::default()
-        };
-        assert_eq!(full.held(), 2 * u64::from(u32::MAX));
-    }
 
     #[test]
     fn all_listeners_share_the_port_that_the_kernel_chose() {

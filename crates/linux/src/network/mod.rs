@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Network namespaces: their devices, addresses, routes, queueing disciplines, settings and packet rules.
+
+pub mod ack_pacing;
+pub mod ethtool;
+pub mod interface;
+pub mod interface_list;
+pub mod netfilter;
+pub mod netns;
+pub mod sysctl;
+pub mod tun;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes: as whom, where and in which cgroup they run, what limits them and what they use, and what is done when
+//! they end.
+
+pub mod account;
+pub mod attended;
+pub mod cgroup;
+pub mod executor;
+mod limits;
+pub mod memory;
+pub mod process;
+pub mod process_usage;
+pub mod sandbox;
+pub mod transient_cgroup;
+
+pub use limits::{descriptors, file_size};
