@@ -7,7 +7,7 @@
 //! evenly spread.
 
 use super::record::{Excerpt, Mark, MarkKind, Occasion};
-use super::{Settings, unwrap};
+use super::{Settings, segment::unwrap};
 use std::mem::{size_of, take};
 
 /// Excerpts of losses, and as many samples, a direction.

@@ -4,52 +4,31 @@
 //! Nothing here reads a file or a clock, and nothing allocates for a segment once a flow's tables have
 //! their size. Every table has a bound.
 
-pub mod ack_way;
 pub mod both_ends;
-mod clock_skew;
 pub mod compare;
 pub mod course;
 pub mod decode;
 pub mod flows;
-pub mod joint_verdict;
-pub mod limits;
-pub mod phases;
-mod pieces;
 pub mod record;
-mod rounds;
 pub mod segment;
-pub mod series;
 pub mod settings;
-pub mod simulated;
-mod spans;
 pub mod verdict;
 
-mod acking;
-mod bins;
+mod acks;
 mod bounds;
+mod clock_skew;
 mod connection;
-mod direction;
+mod data;
 mod distribution;
 mod excerpts;
-mod gaps;
-mod groups;
-mod handshake;
-mod holes;
-mod key_hash;
-mod outstanding;
-mod recency;
-mod releases;
-mod retransmission;
-mod round_trip;
 mod round_trips;
-mod scoreboard;
-mod sending;
-mod standing;
-mod timestamps;
-mod unwrap;
 
+pub use acks::ack_way;
+pub use course::series;
 pub use flows::Flows;
+pub use segment::simulated;
 pub use settings::Settings;
+pub use verdict::{joint_verdict, limits, phases};
 
 /// Who takes what the analysis has to say, as soon as nothing can change it any more.
 pub trait Sink {

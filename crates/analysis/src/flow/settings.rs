@@ -74,7 +74,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::series::Bin;
+    use crate::flow::course::series::Bin;
 
     #[test]
     fn bins_are_as_large_as_said() {

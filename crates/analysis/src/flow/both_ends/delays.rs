@@ -4,8 +4,8 @@
 
 use crate::flow::{
     clock_skew::slope_below,
+    course::pieces::median,
     distribution::Histogram,
-    pieces::median,
     record::{DelayBin, DelayCourse, Distribution},
 };
 

@@ -26,12 +26,10 @@ mod unmatched;
 
 use super::{
     record::{BothEnds, Clocks, Flow, Way},
-    segment::Segment,
-    unwrap,
+    segment::{Segment, unwrap},
 };
 use ack_spacing::AckSpacing;
 pub use delays::Bounds;
-
 use delays::{Delays, Line};
 use longhaul_packet::tcp::{FIN, SYN};
 use unmatched::{Bare, Found, Packet, Unmatched};

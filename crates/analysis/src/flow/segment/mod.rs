@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the analysis takes of a captured packet.
+
+pub mod simulated;
+pub(super) mod unwrap;
+
+use longhaul_packet::capture::Truth;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// IPv4 or IPv6 address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// A connection, whichever way a packet went: the lesser end first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The lesser of both.
+    pub low: Endpoint,
+    /// The greater.
+    pub high: Endpoint,
+}
+
+/// Where segments were seen: an interface of a file. The same connection seen at two of them is two
+/// flows, whose comparison says what happened in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Vantage(
+    /// Over all files of an analysis, from 0.
+    pub u32,
+);
+
+/// Most SACK blocks that fit into TCP's options beside nothing else (RFC 2018 §3).
+pub const SACK_BLOCKS_MAX: usize = 4;
+
+/// A segment without a window scale.
+pub const NO_SCALE: u8 = 0xff;
+
+/// The capture has too few bytes of the segment to say whether it has a window scale.
+pub const SCALE_CUT: u8 = 0xfe;
+
+/// A TCP segment, or a super-packet of several, as it was captured. Sequence numbers are those of the
+/// wire; whoever analyses unwraps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Nanoseconds since 1970.
+    pub at_ns: u64,
+    /// First payload byte (or the SYN).
+    pub seq: u32,
+    /// Next byte that the sender of this expects; of no meaning without the ACK flag.
+    pub ack: u32,
+    /// Payload in bytes, from the IP length, so that a short snaplen changes nothing.
+    pub payload: u32,
+    /// IP bytes of all its segments on the wire, headers repeated for each.
+    pub wire_bytes: u32,
+    /// How many segments it was on the wire: 1, or more for a super-packet.
+    pub wire_segments: u16,
+    /// Advertised window, unscaled.
+    pub window: u16,
+    /// TCP flags, CWR highest (`longhaul_packet::tcp`).
+    pub flags: u8,
+    /// How many of `sack` count.
+    pub sack_blocks: u8,
+    /// From `FlowKey::low` to `high`, or the other way.
+    pub from_low: bool,
+    /// Window scale of a SYN (RFC 7323 §2), or [`NO_SCALE`], or [`SCALE_CUT`].
+    pub window_scale: u8,
+    /// MSS of a SYN; 0 is none.
+    pub mss: u16,
+    /// SYN with SACK permitted.
+    pub sack_permitted: bool,
+    /// Whether time stamps are there (RFC 7323 §3).
+    pub has_timestamps: bool,
+    /// TSval.
+    pub tsval: u32,
+    /// TSecr.
+    pub tsecr: u32,
+    /// What the emulator says of it, before its queue.
+    pub truth: Option<Truth>,
+    /// SACK blocks, left and right edge.
+    pub sack: [(u32, u32); SACK_BLOCKS_MAX],
+}
+
+/// A segment, and where in the capture it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// The packet's, over all vantages and shards.
+    pub number: u64,
+    /// Where it was seen.
+    pub vantage: Vantage,
+    /// Of which connection.
+    pub key: FlowKey,
+    /// What it is.
+    pub segment: Segment,
+}
