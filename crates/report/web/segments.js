@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Single segments in the time–sequence chart, as W. R. Stevens drew them and tcptrace does: a bar for
 // each segment from its first byte to its last, the ACK line below, the window's end above, SACK blocks
-// where they lie. They are there for some moments only (tap/report/excerpts.rs), which the chart marks.
+// where they lie. They are there for some moments only (analysis/report/result/excerpts.rs), which the chart marks.
 "use strict";
 
 // Narrower than this, a moment is a mark and no picture.

@@ -2,11 +2,9 @@
 //! Results whose figures are made up, for tests: a transfer as in paper 001 (200 ms, 24 s of growth, a
 //! peak, a loss, and then a steady rate), and small ones beside it.
 
-use super::{
-    course::Drawn,
-    excerpts,
+use super::result::{
+    Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint, course::Drawn, excerpts,
     finished::Finished,
-    result::{Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint},
 };
 use crate::flow::{
     course::Course,

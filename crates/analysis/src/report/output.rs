@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Takes what the analysis says, from all its threads, and leaves it in a directory.
 
-use super::{
-    between,
+use super::page::{between, html};
+use super::result::{
+    Analysis, CaptureFile, SCHEMA, VantagePoint,
     by_line::ByLine,
     course::Drawn,
     excerpts::{self, marks_max},
     finished::{COURSES, Finished, RESULT},
-    html,
     largest::{Largest, Ranks, drop_course, payload},
-    result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
 };
 use crate::flow::{
     course::Course,
@@ -417,7 +416,7 @@ fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
 mod tests {
     use super::*;
     use crate::flow::series::Bin;
-    use crate::report::{finished::WAY_OUT, made_up};
+    use crate::report::{made_up, result::finished::WAY_OUT};
     use longhaul_command::exit::Refusal;
 
     fn plan(directory: Option<&Path>) -> Plan {

@@ -9,11 +9,10 @@
 use super::{
     between::{self, Between},
     direction::{self, Amount, Shown},
-    finished::Finished,
     flows, method, quantity,
-    result::Analysis,
     strip::mostly,
 };
+use crate::report::result::{Analysis, finished::Finished};
 use longhaul_report::page;
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -24,8 +23,8 @@ const SECTIONS_MAX: usize = 32;
 /// Flows seen at two places: 40 kB each.
 const PAIRS_MAX: usize = 8;
 
-pub(crate) const STYLE: &str = include_str!("../../web/tap.css");
-const SCRIPT: &str = include_str!("../../web/tap.js");
+pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
+const SCRIPT: &str = include_str!("../../../web/tap.js");
 
 /// The script of the page: the time diagram of segments and what is around it.
 pub(crate) fn script() -> String {
@@ -200,7 +199,10 @@ fn scripts(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{course::Drawn, made_up, result::Damage};
+    use crate::report::{
+        made_up,
+        result::{Damage, course::Drawn},
+    };
 
     /// Each heading, caption and summary of the page on a line: its structure.
     fn outline(page: &str) -> String {

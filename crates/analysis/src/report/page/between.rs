@@ -4,12 +4,11 @@
 
 use super::{
     charts::{self, Chart},
-    course::Drawn,
     histogram::{self, Histogram},
     quantity,
-    result::Analysis,
 };
 use crate::flow::record::{BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way};
+use crate::report::result::{Analysis, course::Drawn};
 use longhaul_report::metric::percent;
 use maud::{Markup, html};
 
@@ -65,7 +64,7 @@ impl<'a> Between<'a> {
 }
 
 /// Makes the courses of a pair short enough to be written.
-pub(super) fn thin(pair: &mut BothEnds) {
+pub(crate) fn thin(pair: &mut BothEnds) {
     for way in [&mut pair.from_client, &mut pair.from_server] {
         let course = &mut way.course;
         let together = course.bins.len().div_ceil(BINS_MAX).max(1);

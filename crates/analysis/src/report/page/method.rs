@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How it was measured: the files, what was unsound in them, and what was left out.
 
-use super::{
-    quantity,
-    result::{Analysis, CaptureFile},
-};
+use super::quantity;
+use crate::report::result::{Analysis, CaptureFile};
 use maud::{Markup, html};
 
 pub(super) fn section(analysis: &Analysis) -> Markup {

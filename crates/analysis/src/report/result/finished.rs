@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an analysis found, with its charts' data, and how it is read back from its directory.
 
-use super::{
-    course::Drawn,
-    result::{Analysis, SCHEMA},
-};
+use super::{Analysis, SCHEMA, course::Drawn};
 use crate::series::Row;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{fs, path::Path};
 
 /// What everybody reads.
-pub(super) const RESULT: &str = "result.json";
+pub(crate) const RESULT: &str = "result.json";
 /// What the charts are made of.
-pub(super) const COURSES: &str = "courses.jsonl";
+pub(crate) const COURSES: &str = "courses.jsonl";
 
-pub(super) const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
+pub(crate) const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
 /// A result with its charts' data, in the order of its flows.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -2,7 +2,7 @@
 //! The largest flows of a capture, found as flows end, in bounded memory: the first of them with their
 //! course, more without, and of all others a line each in `flows.jsonl` and their sum.
 
-use super::result::Others;
+use super::Others;
 use crate::flow::{
     course::Course,
     record::{Direction, Flow},
@@ -40,7 +40,7 @@ impl Places {
 }
 
 /// Sorts flows out as they come.
-pub(super) struct Largest<W> {
+pub(crate) struct Largest<W> {
     ranks: Ranks,
     drawn: Places,
     told: Places,
@@ -50,7 +50,7 @@ pub(super) struct Largest<W> {
 }
 
 impl<W: Write> Largest<W> {
-    pub(super) fn new(ranks: Ranks, lines: Option<W>) -> Self {
+    pub(crate) fn new(ranks: Ranks, lines: Option<W>) -> Self {
         Self {
             ranks,
             drawn: Places::default(),
@@ -61,7 +61,7 @@ impl<W: Write> Largest<W> {
     }
 
     /// Takes a flow that is over.
-    pub(super) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
+    pub(crate) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
         let Ranks { drawn, told } = self.ranks;
         let beaten = self.drawn.admit(flow, drawn).map(without_course);
         let last = beaten.and_then(|flow| self.told.admit(flow, told.saturating_sub(drawn)));
@@ -79,7 +79,7 @@ impl<W: Write> Largest<W> {
 
     /// Least payload of the flows that are drawn; 0 while there is room for any. One with less will never
     /// be drawn, whatever comes.
-    pub(super) fn least_drawn(&self) -> u64 {
+    pub(crate) fn least_drawn(&self) -> u64 {
         match self.drawn.0.first_key_value() {
             Some((rank, _)) if self.drawn.0.len() >= self.ranks.drawn => rank.0,
             _ => 0,
@@ -87,7 +87,7 @@ impl<W: Write> Largest<W> {
     }
 
     /// The flows that are told, largest first, and the sum of the others.
-    pub(super) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
+    pub(crate) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
         if let Some(mut lines) = self.lines {
             lines.flush()?;
         }
@@ -114,7 +114,7 @@ fn rank(flow: &Flow) -> Rank {
 }
 
 /// Payload of both directions, counted once.
-pub(super) fn payload(flow: &Flow) -> u64 {
+pub(crate) fn payload(flow: &Flow) -> u64 {
     let Flow {
         upload, download, ..
     } = flow;
@@ -130,7 +130,7 @@ fn without_course(mut flow: Box<Flow>) -> Box<Flow> {
 }
 
 /// Leaves the course of a flow out.
-pub(super) fn drop_course(flow: &mut Flow) {
+pub(crate) fn drop_course(flow: &mut Flow) {
     flow.upload.course = Course::default();
     flow.download.course = Course::default();
     flow.upload.excerpts = Vec::new();

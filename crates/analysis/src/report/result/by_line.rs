@@ -10,7 +10,7 @@ const DEPTH: usize = 2;
 
 /// Breaks lines to a depth.
 #[derive(Debug, Default)]
-pub(super) struct ByLine {
+pub(crate) struct ByLine {
     depth: usize,
     /// Whether the innermost list or object has anything in it.
     filled: bool,

@@ -3,16 +3,15 @@
 
 use super::{
     charts::{self, round_trips_by},
-    course::Drawn,
     histogram::{self, Histogram},
     quantity, releases,
-    result::Analysis,
     strip::{self, Axis, phase_words},
 };
 use crate::flow::{
     record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing},
     segment::Endpoint,
 };
+use crate::report::result::{Analysis, course::Drawn};
 use maud::{Markup, html};
 
 /// A direction that has a course.

@@ -37,7 +37,7 @@ pub(crate) struct Packed {
 }
 
 /// Marks that a direction may have, so that all together have not too many.
-pub(super) fn marks_max(lengths: &[usize]) -> usize {
+pub(crate) fn marks_max(lengths: &[usize]) -> usize {
     let sum = |most: usize| lengths.iter().map(|n| *n.min(&most)).sum::<usize>();
     let mut most = MARKS_MAX;
     while most > MARKS_MIN && sum(most) > MARKS_SUM_MAX {
@@ -50,12 +50,12 @@ pub(super) fn marks_max(lengths: &[usize]) -> usize {
 }
 
 /// How many marks there are.
-pub(super) fn marks(excerpts: &[Excerpt]) -> usize {
+pub(crate) fn marks(excerpts: &[Excerpt]) -> usize {
     excerpts.iter().map(|excerpt| excerpt.marks.len()).sum()
 }
 
 /// At most `most` marks: the beginning and losses before samples, each cut to what is left.
-pub(super) fn packed(excerpts: &[Excerpt], most: usize) -> Vec<Packed> {
+pub(crate) fn packed(excerpts: &[Excerpt], most: usize) -> Vec<Packed> {
     let mut left = most;
     let mut ranked: Vec<&Excerpt> = excerpts.iter().collect();
     ranked.sort_by_key(|excerpt| excerpt.occasion == Occasion::Sample);

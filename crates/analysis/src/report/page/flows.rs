@@ -4,10 +4,10 @@
 use super::{
     direction::{amount, closing, endpoint, id},
     quantity,
-    result::Analysis,
     strip::mostly,
 };
 use crate::flow::record::{Direction, Flow};
+use crate::report::result::Analysis;
 use maud::{Markup, html};
 
 const NAMES: [&str; 11] = [

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which charts over time a direction has, and what each finds. `tap.js` makes them of the course.
 
-use super::{course::Drawn, quantity};
+use super::quantity;
 use crate::flow::record::Direction;
+use crate::report::result::course::Drawn;
 use maud::{Markup, html};
 
 /// Place for one chart.

@@ -5,6 +5,12 @@
 //! Names end in units: `_ns` (of moments: since 1970, UTC), `_bytes`, `_bps` (bits a second); no unit
 //! means a count. Optional parts are absent, never null.
 
+pub(super) mod by_line;
+pub(super) mod course;
+pub(super) mod excerpts;
+pub(super) mod finished;
+pub(super) mod largest;
+
 use crate::flow::{
     record::{BothEnds, Flow},
     segment::Vantage,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page in a real browser.
 
-use super::{html, made_up};
+use super::html;
+use crate::report::made_up;
 use longhaul_testbed::browser::{assert_accessible, assert_fits, told};
 
 /// Remembers every chart that is made.
