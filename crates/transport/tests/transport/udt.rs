@@ -279,7 +279,10 @@ fn libudt() -> Option<&'static Path> {
 
 fn compiled() -> Option<PathBuf> {
     let to = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libudt-peer-of-links");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../udt/tests/udt/libudt/peer.cpp");
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../udt/tests/udt/libudt/peer.cpp"
+    );
     let mut compiler = Command::new("c++");
     compiler.args(["-O2", source, "-o"]).arg(&to);
     let built = compiler.args(["-ludt", "-lpthread"]).status();
