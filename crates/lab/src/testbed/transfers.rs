@@ -64,6 +64,10 @@ pub(crate) async fn execute(
         gone = end_of_a_helper(testbed, &mut servers) => Err(gone),
     };
     let mut recording = sampler.stop()?;
+    if outcomes.is_err() {
+        // The device of a link that dies goes, and with it its flows, a moment before its process has ended.
+        time::sleep(LOOK).await;
+    }
     testbed.still_stands()?;
     let outcomes = outcomes?;
     for server in servers {
