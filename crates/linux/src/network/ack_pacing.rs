@@ -9,6 +9,7 @@
 //! The kernel does not take it away when this process is killed. It then paces nothing, as nobody
 //! marks packets, and the next run or `longhaul doctor --clean` removes it ([`sweep`]).
 
+use super::interface::index_here;
 use std::{
     fs, io,
     os::{
@@ -59,7 +60,9 @@ impl AckPacing {
     /// Lets `rate` marked packets a second leave `device` of the calling thread's network namespace,
     /// in bursts of at most 100 µs' worth.
     pub fn new(device: &str, rate: u32) -> Result<Self, Error> {
-        let index = index_of(device).ok_or_else(|| Error::NoDevice(device.to_owned()))?;
+        let index = index_here(device)
+            .ok()
+            .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
         let alive = alive(index).map_err(|_| Error::Busy(device.to_owned()))?;
         if root_of(device)? == Root::Ours {
             remove(device)?;
@@ -94,7 +97,7 @@ pub fn sweep() -> Result<Vec<String>, Error> {
     let mut swept = Vec::new();
     for device in devices() {
         let ours = root_of(&device)? == Root::Ours;
-        let Some(index) = index_of(&device).filter(|_| ours) else {
+        let Some(index) = index_here(&device).ok().filter(|_| ours) else {
             continue;
         };
         if let Ok(_alive) = alive(index) {
@@ -109,18 +112,6 @@ fn devices() -> Vec<String> {
     let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let named = text.lines().filter_map(|line| line.split_once(':'));
     named.map(|(name, _)| name.trim().to_owned()).collect()
-}
-
-fn index_of(device: &str) -> Option<u32> {
-    let known = devices().iter().any(|name| name == device);
-    let name = known.then_some(device)?;
-    rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        None,
-    )
-    .and_then(|socket| rustix::net::netdevice::name_to_index(socket, name))
-    .ok()
 }
 
 /// Abstract names belong to a network namespace, as device numbers do.

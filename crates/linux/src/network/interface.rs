@@ -282,10 +282,13 @@ pub fn transmit_drops(netns: &Netns, name: &str) -> io::Result<u64> {
 }
 
 fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
-    netns.run(|| {
-        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
-    })
+    netns.run(|| index_here(name))
+}
+
+/// The number of an interface of this thread's network namespace.
+pub(crate) fn index_here(name: &str) -> io::Result<u32> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
 }
 
 /// One question to the kernel, asked inside `netns`; an error says what was being done and where.

@@ -13,12 +13,12 @@ pub use block::{Packet, Packets};
 pub use clock::{Clock, HardwareClock};
 
 use super::option::{PlainOption, get_option, set_option};
+use crate::interface::index_here;
 use block::STATUS;
 use longhaul_packet::{capture::LinkType, packet_filter::Instruction};
 use longhaul_units::Time;
 use socket2::{Domain, SockFilter, Socket, Type};
 use std::{
-    ffi::CString,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr::{self, NonNull},
@@ -410,12 +410,9 @@ fn not_permitted(error: io::Error) -> OpenError {
 }
 
 fn index_of(interface: &str) -> Result<i32, OpenError> {
-    let missing = || OpenError::NoInterface(interface.to_owned());
-    let name = CString::new(interface).map_err(|_| missing())?;
-    // SAFETY: a string that ends with NUL.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(missing()),
-        index => Ok(index as i32),
+    match index_here(interface) {
+        Ok(index) => Ok(index as i32),
+        Err(_) => Err(OpenError::NoInterface(interface.to_owned())),
     }
 }
 
