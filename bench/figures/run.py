@@ -269,12 +269,13 @@ def difference(printed, value):
     return None if right else f"is printed, the result says {value:.6g}"
 
 
-# README.
+# README, which has some rows of the page of benchmarks.
 
 README = "README.md"
+BENCHMARKS = "docs/benchmarks.md"
 
 
-def readme_row(beginning, file=README):
+def readme_row(beginning, file=BENCHMARKS):
     """The cells after the first of the one row that begins so."""
     rows = [line for line in lines_of(file) if line.startswith(f"| {beginning}")]
     if len(rows) != 1:
@@ -302,15 +303,17 @@ def readme_gain(place, printed, slow, fast):
 def readme_nec():
     dvd, clients = Result("nec-dvd"), Result("nec-clients")
     seconds = {relays: 1.5e9 * 8 / dvd.median("goodput_bps", relays=relays) for relays in (False, True)}
-    row = readme_row("download of 1.5 GB")
-    with_unit("nec-dvd, without relays", row[1], seconds[False])
-    readme_gain("nec-dvd, with relays", row[2], seconds[False], seconds[True])
+    for file in (README, BENCHMARKS):
+        row = readme_row("download of 1.5 GB", file)
+        with_unit(f"{file}, nec-dvd, without relays", row[1], seconds[False])
+        readme_gain(f"{file}, nec-dvd, with relays", row[2], seconds[False], seconds[True])
     legs = [("server", "relay2"), ("relay2", "relay1"), ("relay1", "client")]
     slowest = min(dvd.median("goodput_bps", **{"from": start, "to": end}) for start, end in legs)
     share = readme_row("of what the slowest leg carries alone, the relays")[2].removesuffix(" %")
     holds("nec-dvd, share of the slowest leg", share, 100 * dvd.median("goodput_bps", relays=True) / slowest)
-    for beginning, client in (("upload of a Linux client", "Linux"), ("upload of a client whose window", "Windows XP")):
-        row = readme_row(beginning)
+    linux, xp = ("upload of a Linux client", "Linux"), ("upload of a client whose window", "Windows XP")
+    for beginning, client, file in ((*linux, BENCHMARKS), (*xp, BENCHMARKS), (*xp, README)):
+        row = readme_row(beginning, file)
         direct, relayed = (clients.median("goodput_bps", client=client, relays=relays) for relays in (False, True))
         with_unit(f"nec-clients, {client}, without relays", row[1], direct)
         readme_gain(f"nec-clients, {client}, with relays", row[2], direct, relayed)

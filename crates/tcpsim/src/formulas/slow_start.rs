@@ -145,7 +145,7 @@ mod tests {
         [done.first_byte, done.last_byte].map(|time| time.as_secs_f64() * 1e3)
     }
 
-    /// Measured over `longhaul link` and printed in the README: a fresh connection over 180 ms, direct;
+    /// Measured over `longhaul link` and printed in docs/benchmarks.md: a fresh connection over 180 ms, direct;
     /// then with ready connections; then with an initial window of 32 as well.
     #[test]
     fn objects_take_the_round_trips_that_were_measured() {
