@@ -4,8 +4,9 @@
 
 A file imports the files that define what it names, wherever a `use` or a path takes the name from: a `mod.rs` or
 `lib.rs` that only declares modules and re-exports their items is no party. Inside each folder its files and its
-subfolders, each as a whole, may not form a circle. Unit tests (`mod tests`) do not count, they belong to the file
-around them. Circles between crates need no check: cargo refuses them.
+subfolders, each as a whole, may not form a circle. Unit tests do not count (`mod tests`, and files that are a module of
+tests only). Calls of methods do not count either: which file has the `impl` is not in the text. Circles between crates
+need no check: cargo refuses them.
 """
 
 import re
@@ -19,6 +20,7 @@ ITEM = re.compile(r"^(?:pub )?(?:(?:async|const|unsafe|extern \"C\") )*"
                   r"(?:struct|enum|union|trait|type|fn|const|static|static mut|macro_rules!) (\w+)", re.M)
 USE = re.compile(r"^[ \t]*(?:pub )?use ([^;]+);", re.M)
 REEXPORT = re.compile(r"^pub use ([^;]+);|^use ([^;]+);", re.M)
+TEST_MODULE = re.compile(r"^#\[cfg\(test\)\]\n(?:pub(?:\([^)]*\))? )?mod (\w+);", re.M)
 COMMENT_OR_LITERAL = re.compile(
     r"//[^\n]*|/\*.*?\*/"
     r"|b?r(#*)\".*?\"\1"
@@ -75,6 +77,9 @@ class Crate:
         self.source = folder / "src"
         files = [file for file in sorted(self.source.rglob("*.rs")) if file.stem != "tests" and "tests" not in file.parts]
         self.files = {module_of(self.source, file): file for file in files}
+        tests = {module + (name,) for module, file in self.files.items() for name in TEST_MODULE.findall(file.read_text())}
+        self.files = {module: file for module, file in self.files.items()
+                      if not any(module[: len(test)] == test for test in tests)}
         self.code = {module: code_of(file) for module, file in self.files.items()}
         self.items = {module: set(ITEM.findall(code)) for module, code in self.code.items()}
         self.names = {module: dict(self.names_of(code)) for module, code in self.code.items()}

@@ -97,6 +97,10 @@ def main():
     args = told(parser, needs=["iperf3"], seconds=1)
     if not args.beside:
         leave("no other build: give --beside PATH, or BESIDE=PATH in the environment")
+    if not os.access(args.beside, os.X_OK):
+        parser.error(f"--beside {args.beside}: no program")
+    if unknown := set(args.only) - CASES.keys():
+        parser.error(f"--only {','.join(sorted(unknown))}: there are {', '.join(CASES)}")
     builds = {"longhaul": args.longhaul, "beside": args.beside.resolve()}
     apart(rootless=True)
     results = Results(args, ["iperf3"], beside=str(args.beside))

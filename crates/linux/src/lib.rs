@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operating system: namespaces, TUN, sockets, splice, clock.
 //!
-//! All `unsafe` of longhaul is here, behind safe functions. Nothing here decides anything: other
+//! All `unsafe` of longhaul is here, behind safe functions, but for the calls of `congestion` into its own C. Nothing here decides anything: other
 //! crates decide, this one acts.
 //!
 //! ```
