@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_command::exit::{self, Refusal};
-use longhaul_linux::{netns::Netns, sandbox, sysctl};
+use longhaul_linux::{netfilter::nft, netns::Netns, sandbox, sysctl};
 use longhaul_results::result::Host;
 use std::{collections::BTreeMap, fs};
 
@@ -68,6 +68,10 @@ pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
         .map(|relay| relay.program)
         .collect();
     let versions = programs::versions(programs, relays)?;
+    let relays = || scenarios().flat_map(|s| s.relays.values());
+    if relays().any(|relay| relay.when && !relay.intercept.is_empty()) {
+        nft::is_installed().map_err(Refusal::unsupported)?;
+    }
     controls::check(book)?;
     windows(book)?;
     if scenarios()

@@ -13,7 +13,7 @@ use crate::{
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
-    Kind,
+    Error,
     choice::{self, Choice, Standing},
     loader::{self, Tied},
     math::{Algorithm, algorithm},
@@ -102,8 +102,8 @@ fn available(control: &Control) -> Result<()> {
     let name = control.name.as_deref().unwrap_or_default();
     let ours = control.values().map_err(Refusal::usage)?.is_some();
     match choice::standing(name) {
-        _ if ours => loader::permitted().map_err(refusal),
-        Standing::Ours => loader::permitted().map_err(refusal),
+        _ if ours => loader::permitted().map_err(Error::refusal),
+        Standing::Ours => loader::permitted().map_err(Error::refusal),
         Standing::Registered => Ok(()),
         Standing::Module if choice::may_load_modules() => Ok(()),
         Standing::Module => Err(Refusal::unsupported(format!(
@@ -143,14 +143,6 @@ fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked)
         }
     });
     at("flows", flows)
-}
-
-fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
-    match error.kind() {
-        Kind::Usage => Refusal::usage(error),
-        Kind::Unsupported => Refusal::unsupported(error),
-        Kind::Failed => error.into(),
-    }
 }
 
 /// Every control that some run of the book names, once.
@@ -229,7 +221,7 @@ impl Controls {
         if let Some(tied) = self.tied.get(&key) {
             return Ok(tied.name().to_owned());
         }
-        let tied = loader::tie(ours, values).map_err(refusal)?;
+        let tied = loader::tie(ours, values).map_err(Error::refusal)?;
         let name = tied.name().to_owned();
         self.tied.insert(key, tied);
         Ok(name)

@@ -4,15 +4,13 @@
 
 use super::{daemon::Daemon, dante, haproxy, longhaul, squid, ways::Ways};
 use crate::scenario::{Relay, RelayProgram, relay, value::flags};
-use anyhow::{Context, Result, bail, ensure};
-use longhaul_linux::{interface, netns::Netns, process};
+use anyhow::{Context, Result, bail};
+use longhaul_linux::{interface, netfilter::nft, netns::Netns};
 use std::{
     fs,
-    io::Write,
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 use toml::{Table, Value};
 
@@ -239,32 +237,9 @@ fn divert(netns: &Netns, ports: &[u16], listener: u16) -> Result<()> {
            }}\n\
          }}\n"
     );
-    nft(netns, &rules)?;
+    let loaded = netns.run(|| Ok(nft::load(&rules)))?;
+    loaded.context("cannot divert connections to a transparent relay")?;
     Ok(interface::deliver_marked_locally(netns, MARK, TABLE)?)
-}
-
-fn nft(netns: &Netns, rules: &str) -> Result<()> {
-    let mut command = Command::new("nft");
-    command
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = process::inside(&mut command, netns)
-        .spawn()
-        .context("cannot run nft")?;
-    child
-        .stdin
-        .take()
-        .context("nft has no input")?
-        .write_all(rules.as_bytes())?;
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "nft refused the TPROXY rules: {}",
-        said.trim()
-    );
-    Ok(())
 }
 
 #[cfg(test)]

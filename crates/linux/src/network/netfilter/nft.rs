@@ -18,6 +18,11 @@ pub enum NftError {
     Refused(String),
 }
 
+/// Fails where the program can't be started.
+pub fn is_installed() -> Result<(), NftError> {
+    run(&["--version"], "").map(drop)
+}
+
 /// Loads a script, as one transaction.
 pub fn load(script: &str) -> Result<(), NftError> {
     run(&["-f", "-"], script).map(drop)
