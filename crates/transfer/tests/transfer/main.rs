@@ -18,6 +18,7 @@ mod copy_targets;
 mod copy_testbed;
 mod copy_turmoil;
 mod copy_verify;
+mod corpus;
 mod site;
 mod site_audit;
 mod site_http;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of this crate, over their committed corpora.
 
-#[path = "../../../fuzz/invariants/block.rs"]
+#[path = "../../../../fuzz/invariants/block.rs"]
 mod block;
-#[path = "../../../fuzz/invariants/message.rs"]
+#[path = "../../../../fuzz/invariants/message.rs"]
 mod message;
-#[path = "../../../fuzz/invariants/replay.rs"]
+#[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
-#[path = "../../../fuzz/invariants/request_xml.rs"]
+#[path = "../../../../fuzz/invariants/request_xml.rs"]
 mod request_xml;
 
 use replay::replay;

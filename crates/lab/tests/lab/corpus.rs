@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of this crate, over their committed corpora.
 
-#[path = "../../../fuzz/invariants/expression.rs"]
+#[path = "../../../../fuzz/invariants/expression.rs"]
 mod expression;
-#[path = "../../../fuzz/invariants/replay.rs"]
+#[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
 
 use replay::replay;

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The binary as a whole: its installation, its output, its units of rates.
+
+mod install;
+mod output;
+mod rates;
