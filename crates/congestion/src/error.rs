@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can stand in a congestion control's way.
 
+use longhaul_command::exit::Refusal;
 use std::{io, path::PathBuf};
-
-/// Whose matter an error is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The caller asked for what does not exist; nothing was touched.
-    Usage,
-    /// This kernel, this user or this machine's state does not allow it.
-    Unsupported,
-    /// Something went wrong on the way, and was undone.
-    Failed,
-}
 
 /// One line each, which names the way out where there is one.
 #[derive(Debug, thiserror::Error)]
@@ -65,13 +55,44 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose matter it is.
+    /// As the end of a command, with the exit code of whose matter it is: the caller's, who asked for what does not
+    /// exist; this machine's, whose kernel, user or state does not allow it; or neither's, where something went wrong
+    /// on the way.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn refusal(self) -> anyhow::Error {
         match self {
-            Self::Unknown { .. } | Self::Parameter(_) => Kind::Usage,
-            Self::Denied(_) | Self::Kernel(_) | Self::Taken(..) => Kind::Unsupported,
-            _ => Kind::Failed,
+            Self::Unknown { .. } | Self::Parameter(_) => Refusal::usage(self),
+            Self::Denied(_) | Self::Kernel(_) | Self::Taken(..) => Refusal::unsupported(self),
+            _ => self.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_command::exit::number;
+
+    #[test]
+    fn the_exit_code_says_whose_matter_an_error_is() {
+        let unknown = Error::Unknown {
+            name: "htpc".to_owned(),
+            known: "htcp".to_owned(),
+        };
+        let failed = Error::Failed {
+            step: "load htcp",
+            reason: "no memory".to_owned(),
+        };
+        for (error, code) in [
+            (unknown, 2),
+            (Error::Parameter("ai=0".to_owned()), 2),
+            (Error::Denied("run as root".to_owned()), 3),
+            (Error::Kernel("no BTF".to_owned()), 3),
+            (Error::Taken("htcp".to_owned(), PathBuf::from("/")), 3),
+            (Error::Loaded("htcp is loaded".to_owned()), 1),
+            (failed, 1),
+        ] {
+            assert_eq!(number(&Err(error.refusal())), code);
         }
     }
 }

@@ -26,4 +26,4 @@ pub mod simulated;
 pub mod watch;
 pub mod window_cap;
 
-pub use error::{Error, Kind};
+pub use error::Error;

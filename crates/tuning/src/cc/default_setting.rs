@@ -4,9 +4,8 @@
 //! What `load --default` changes is put down beside the pins first, with the namespace, so that
 //! `unload` finds it after whatever happened in between.
 
-use super::place::refusal;
 use anyhow::{Context, Result, bail};
-use longhaul_congestion::loader::Loaded;
+use longhaul_congestion::{Error, loader::Loaded};
 use longhaul_linux::{netns, netns::Netns, sysctl};
 use std::{fs, os::unix::fs::MetadataExt};
 
@@ -24,7 +23,7 @@ pub(super) fn set(loaded: &Loaded) -> Result<String> {
     let (name, before) = (loaded.algorithm().system_name(), here()?);
     if before != name {
         let note = format!("{}:{before}", namespace()?);
-        loaded.note(BEFORE, &note).map_err(refusal)?;
+        loaded.note(BEFORE, &note).map_err(Error::refusal)?;
         sysctl::write_here(SETTING, &name)?;
     }
     Ok(before)

@@ -4,10 +4,10 @@
 use super::{
     default_setting,
     output::{say, table},
-    place::{Place, refusal},
+    place::Place,
 };
 use anyhow::Result;
-use longhaul_congestion::{choice, loader, math, watch::Watch};
+use longhaul_congestion::{Error, choice, loader, math, watch::Watch};
 use longhaul_linux::{sock_diag::SockDiag, sysctl};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ fn users(args: &Args) -> Result<BTreeMap<String, usize>> {
     };
     if let (false, Ok(watch)) = (loaded.is_empty(), Watch::new()) {
         for one in loaded {
-            let found = watch.look(&one).map_err(refusal)?;
+            let found = watch.look(&one).map_err(Error::refusal)?;
             users.insert(one.algorithm().system_name(), found.len());
         }
     }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc load`.
 
-use super::{
-    default_setting,
-    output::say,
-    place::{Place, refusal},
-};
+use super::{default_setting, output::say, place::Place};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
+    Error,
     loader::{self, Loaded, Outcome, Request},
     math::Algorithm,
     parameters,
@@ -74,9 +71,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
             count_acks: args.count_acks,
         };
         let outcome = loader::load(&args.place.pins(), *algorithm, request, args.replace);
-        let outcome = outcome.map_err(refusal)?;
+        let outcome = outcome.map_err(Error::refusal)?;
         if let Some(cgroup) = &cgroup {
-            loaded(&outcome).serve(cgroup.as_fd()).map_err(refusal)?;
+            loaded(&outcome)
+                .serve(cgroup.as_fd())
+                .map_err(Error::refusal)?;
         }
         let before = match args.default {
             true => Some(default_setting::set(loaded(&outcome))?),
@@ -103,8 +102,8 @@ fn wanted(args: &Args) -> Result<Vec<(Algorithm, Vec<u32>)>> {
     let names = args.names.iter();
     names
         .map(|name| {
-            let algorithm = parameters::named(name).map_err(refusal)?;
-            let values = parameters::values(algorithm, &args.param).map_err(refusal)?;
+            let algorithm = parameters::named(name).map_err(Error::refusal)?;
+            let values = parameters::values(algorithm, &args.param).map_err(Error::refusal)?;
             Ok((algorithm, values))
         })
         .collect()

@@ -12,12 +12,6 @@ pub(super) fn say(text: &str) -> Result<()> {
     }
 }
 
-/// `3 connections`.
-pub(super) fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
-}
-
 /// A table with aligned columns.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where loaded congestion controls are kept, and what a failure there means for the exit code.
+//! Where loaded congestion controls are kept.
 
-use longhaul_command::exit::Refusal;
-use longhaul_congestion::{Kind, pins::Pins};
+use longhaul_congestion::pins::Pins;
 use std::path::PathBuf;
 
 /// Where loaded congestion controls are kept.
@@ -16,14 +15,5 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn pins(&self) -> Pins {
         Pins::at(&self.bpffs)
-    }
-}
-
-/// The exit code is that of the error's kind.
-pub(super) fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
-    match error.kind() {
-        Kind::Usage => Refusal::usage(error),
-        Kind::Unsupported => Refusal::unsupported(error),
-        Kind::Failed => error.into(),
     }
 }

@@ -3,16 +3,18 @@
 
 use super::{
     load::by_name,
-    output::{counted, say, table},
-    place::{Place, refusal},
+    output::{say, table},
+    place::Place,
 };
 use anyhow::Result;
 use longhaul_congestion::{
+    Error,
     loader::{self, Loaded, Program},
     math::{Algorithm, Field, Parameter},
     own_parameters, parameters,
     watch::Watch,
 };
+use longhaul_report::count::counted;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -38,11 +40,11 @@ struct State {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let algorithm = parameters::named(&args.name).map_err(refusal)?;
+    let algorithm = parameters::named(&args.name).map_err(Error::refusal)?;
     // Without root nothing is seen of what is loaded; the rest can be shown.
     let state = state(args, algorithm);
     let state = match state {
-        Err(error) if longhaul_linux::process::user() == 0 => return Err(refusal(error)),
+        Err(error) if longhaul_linux::process::user() == 0 => return Err(error.refusal()),
         other => other.ok().flatten(),
     };
     match args.json {
@@ -51,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, longhaul_congestion::Error> {
+fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, Error> {
     let Some(loaded) = loader::loaded(&args.place.pins(), algorithm)? else {
         return Ok(None);
     };
@@ -134,7 +136,7 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
     format!(
         "{name}: loaded {} by longhaul {by}, used by {}{legible}\n",
         since(&state.loaded).unwrap_or_default(),
-        counted(state.connections, "socket"),
+        counted(state.connections as u64, "socket"),
     )
 }
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc unload`.
 
-use super::{
-    default_setting,
-    output::{counted, say},
-    place::{Place, refusal},
-};
+use super::{default_setting, output::say, place::Place};
 use anyhow::Result;
-use longhaul_congestion::{loader, math::Algorithm, parameters, watch::Watch};
+use longhaul_congestion::{Error, loader, math::Algorithm, parameters, watch::Watch};
+use longhaul_report::count::counted;
 use serde_json::json;
 
 const EXAMPLES: &str = "\
@@ -50,24 +47,24 @@ pub(super) fn run(args: &Args) -> Result<()> {
 fn wanted(args: &Args) -> Result<Vec<Algorithm>> {
     if args.all {
         let pins = args.place.pins();
-        loader::clean(&pins).map_err(refusal)?;
-        let loaded = loader::all_loaded(&pins).map_err(refusal)?;
+        loader::clean(&pins).map_err(Error::refusal)?;
+        let loaded = loader::all_loaded(&pins).map_err(Error::refusal)?;
         return Ok(loaded.iter().map(loader::Loaded::algorithm).collect());
     }
     let names = args.names.iter();
-    let named = names.map(|name| parameters::named(name).map_err(refusal));
+    let named = names.map(|name| parameters::named(name).map_err(Error::refusal));
     named.collect()
 }
 
 fn unload(args: &Args, algorithm: Algorithm) -> Result<()> {
     let (pins, name) = (args.place.pins(), algorithm.system_name());
-    let loaded = loader::loaded(&pins, algorithm).map_err(refusal)?;
+    let loaded = loader::loaded(&pins, algorithm).map_err(Error::refusal)?;
     let (mut users, mut default) = (0, None);
     if let Some(loaded) = &loaded {
         users = users_of(loaded)?;
         default = default_setting::restore(loaded)?;
     }
-    loader::unload(&pins, algorithm).map_err(refusal)?;
+    loader::unload(&pins, algorithm).map_err(Error::refusal)?;
     let keepers = default_setting::with_default(&name)?;
     let keepers: Vec<_> = keepers.into_iter().map(|(netns, _)| netns).collect();
     if args.json {
@@ -90,8 +87,8 @@ fn unload(args: &Args, algorithm: Algorithm) -> Result<()> {
 }
 
 fn users_of(loaded: &loader::Loaded) -> Result<usize> {
-    let watch = Watch::new().map_err(refusal)?;
-    Ok(watch.look(loaded).map_err(refusal)?.len())
+    let watch = Watch::new().map_err(Error::refusal)?;
+    Ok(watch.look(loaded).map_err(Error::refusal)?.len())
 }
 
 fn aftermath(users: usize, default: Option<&str>) -> String {
@@ -99,7 +96,7 @@ fn aftermath(users: usize, default: Option<&str>) -> String {
         0 => String::new(),
         n => format!(
             "; {} {} it until closed",
-            counted(n, "socket"),
+            counted(n as u64, "socket"),
             if n == 1 { "keeps" } else { "keep" }
         ),
     };

@@ -5,11 +5,12 @@ use super::{
     load::by_name,
     matching::Matching,
     output::{say, table},
-    place::{Place, refusal},
+    place::Place,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
+    Error,
     ack_counts::AckCounts,
     loader::{self, Loaded},
     math::{Algorithm, Field},
@@ -116,13 +117,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
         .as_deref()
         .map(parameters::named)
         .transpose()
-        .map_err(refusal)?;
-    let watch = Watch::new().map_err(refusal)?;
+        .map_err(Error::refusal)?;
+    let watch = Watch::new().map_err(Error::refusal)?;
     let pins = args.place.pins();
     if let (Some(algorithm), true) = (only, wanted(&pins, only)?.is_empty()) {
-        return Err(refusal(longhaul_congestion::Error::NotLoaded(
-            algorithm.system_name(),
-        )));
+        return Err(Error::NotLoaded(algorithm.system_name()).refusal());
     }
     loop {
         let seen = look(&watch, &wanted(&pins, only)?, &matching)?;
@@ -139,7 +138,7 @@ fn wanted(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
         Some(algorithm) => loader::loaded(pins, algorithm).map(Vec::from_iter),
         None => loader::all_loaded(pins),
     };
-    loaded.map_err(refusal)
+    loaded.map_err(Error::refusal)
 }
 
 /// Listeners are left out: they send nothing.
@@ -147,12 +146,16 @@ fn look(watch: &Watch, loaded: &[Loaded], matching: &Matching) -> Result<Vec<See
     const LISTEN: u32 = 10;
     let mut seen = Vec::new();
     for one in loaded {
-        let found = watch.look(one).map_err(refusal)?;
+        let found = watch.look(one).map_err(Error::refusal)?;
         let of = Of::new(one);
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && matching.takes(connection.local, connection.remote)
         });
-        let acks: HashMap<_, _> = watch.acks(one).map_err(refusal)?.into_iter().collect();
+        let acks: HashMap<_, _> = watch
+            .acks(one)
+            .map_err(Error::refusal)?
+            .into_iter()
+            .collect();
         seen.extend(meant.map(|connection| Seen {
             of: Rc::clone(&of),
             acks: acks.get(&connection.ends()).copied(),

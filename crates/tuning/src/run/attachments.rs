@@ -6,7 +6,7 @@ use super::profile::Wanted;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
-    Kind, ack_thin,
+    Error, ack_thin,
     choice::Choice,
     loader::{self, Hold},
     math::Algorithm,
@@ -47,7 +47,7 @@ impl Attachments {
             _ => None,
         };
         let connections = match (&hold, wanted.profile.parameters) {
-            (Some(hold), Some(_)) => Some(hold.loaded().connections().map_err(refusal)?),
+            (Some(hold), Some(_)) => Some(hold.loaded().connections().map_err(Error::refusal)?),
             _ => None,
         };
         let profile = profile::attach(
@@ -56,7 +56,7 @@ impl Attachments {
             connections.as_ref(),
             wanted.single_segments,
         );
-        let profile = profile.map_err(refusal)?;
+        let profile = profile.map_err(Error::refusal)?;
         let ack_pacing = wanted.ack_pace.as_ref();
         let ack_pacing = ack_pacing.map(|(device, rate)| pace(device, *rate));
         let ack_pacing = ack_pacing.transpose()?;
@@ -71,7 +71,7 @@ impl Attachments {
         };
         Ok(Self {
             profile,
-            acks: acks.transpose().map_err(refusal)?,
+            acks: acks.transpose().map_err(Error::refusal)?,
             _ack_pacing: ack_pacing,
             single,
             _congestion_control: hold,
@@ -113,17 +113,8 @@ fn class(pacing: &AckPacing) -> ack_thin::Class {
 fn hold(algorithm: Algorithm, profile: &Profile) -> Result<Option<Hold>> {
     let defaults = longhaul_congestion::parameters::defaults(algorithm);
     match loader::hold(&Pins::default(), algorithm, &defaults) {
-        Err(longhaul_congestion::Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
-        outcome => Ok(Some(outcome.map_err(refusal)?)),
-    }
-}
-
-/// The exit code is that of the error's kind.
-pub(super) fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
-    match error.kind() {
-        Kind::Usage => Refusal::usage(error),
-        Kind::Unsupported => Refusal::unsupported(error),
-        Kind::Failed => error.into(),
+        Err(Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
+        outcome => Ok(Some(outcome.map_err(Error::refusal)?)),
     }
 }
 

@@ -14,10 +14,10 @@ mod record;
 
 use anyhow::{Context, Result};
 pub use args::Args;
-use attachments::{Attachments, refusal};
+use attachments::Attachments;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
-use longhaul_congestion::{loader, pins::Pins};
+use longhaul_congestion::{Error, loader, pins::Pins};
 use longhaul_linux::{
     ack_pacing,
     attended::{self, Signals},
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let wanted = Wanted::new(args)?;
     let program = Program::new(&args.command, args.user.as_deref())?;
     let output = args.json.as_deref().map(output).transpose()?;
-    longhaul_congestion::profile::permitted().map_err(refusal)?;
+    longhaul_congestion::profile::permitted().map_err(Error::refusal)?;
     let record = attend(&wanted, &program)?;
     tell(&record, args.verbose);
     if let Some(output) = output {

@@ -2,6 +2,7 @@
 //! What became of a run: a record for machines, and a line or two for people.
 
 use longhaul_congestion::{ack_thin, profile::Counts};
+use longhaul_report::count::counted;
 use longhaul_units::Bytes;
 use serde::Serialize;
 use std::io;
@@ -39,7 +40,6 @@ impl Record {
             ..
         } = self.counts;
         let connections = self.connections();
-        let plural = if connections == 1 { "" } else { "s" };
         let cc = self.congestion_control.as_deref();
         let cc = cc.map_or(String::new(), |name| format!(" with {name}"));
         let open = match connections.saturating_sub(closed) {
@@ -50,8 +50,9 @@ impl Record {
             format!(", {} of {} ACKs sent", acks.sent(), acks.pure)
         });
         format!(
-            "{}: {connections} connection{plural}{cc}, {} sent, {} received, {} segments again{acks}{open}",
+            "{}: {}{cc}, {} sent, {} received, {} segments again{acks}{open}",
             self.program,
+            counted(connections, "connection"),
             Bytes::new(bytes_acked),
             Bytes::new(bytes_received),
             self.counts.retransmitted,
