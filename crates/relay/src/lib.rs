@@ -22,6 +22,7 @@
 
 mod admission;
 mod args;
+mod authority;
 mod check;
 mod config;
 mod doors;
@@ -29,6 +30,7 @@ mod faults;
 mod intercept;
 mod leg;
 mod listener;
+mod peer_state;
 mod peers;
 mod process;
 mod records;
@@ -41,7 +43,7 @@ mod transfer;
 pub use args::Args;
 pub use process::run::run;
 
-use crate::config::{certificates::authority, settings::Transport};
+use crate::config::settings::Transport;
 use clap::{Args as _, FromArgMatches as _};
 use longhaul_command::exit::{self, Refusal};
 use std::net::SocketAddr;

@@ -4,6 +4,10 @@
 
 use crate::{admission::lookups, config::Config};
 
+/// Said where the limit, raised as far as it goes, leaves no room.
+pub(crate) const NO_ROOM: &str = "RLIMIT_NOFILE is too low for a single connection: raise the hard limit \
+                                  (ulimit -Hn, LimitNOFILE= of a service)";
+
 /// What a configuration wants of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Demand {

@@ -4,7 +4,7 @@
 
 use crate::{
     admission::{
-        budget::{Budget, Demand},
+        budget::{Budget, Demand, NO_ROOM},
         memory::{self, Basis},
     },
     config::{
@@ -390,7 +390,7 @@ impl Summary {
     fn warn(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (room, wanted) = (self.descriptors.connections, self.limits.connections);
         match room {
-            0 => writeln!(f, "RLIMIT_NOFILE is too low for a single connection"),
+            0 => writeln!(f, "{NO_ROOM}"),
             _ if room < wanted as usize => writeln!(
                 f,
                 "RLIMIT_NOFILE has room for {room} connections at once, not {wanted}: others wait"

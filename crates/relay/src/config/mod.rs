@@ -3,7 +3,6 @@
 
 pub(crate) mod certificates;
 pub(crate) mod file;
-pub(crate) mod health;
 pub(crate) mod intercept;
 pub(crate) mod limits;
 pub(crate) mod listener;

@@ -63,7 +63,7 @@ pub(crate) fn has_hope(chain: &Chain) -> bool {
         .iter()
         .enumerate()
         .filter(|(n, peer)| *n == 0 || peer.is_beyond);
-    counted.all(|(_, peer)| peer.health.is_up())
+    counted.all(|(_, peer)| peer.state.health.is_up())
 }
 
 /// All rules, and what holds when none fits.

@@ -9,7 +9,10 @@ pub(crate) const TEXT: &str = include_str!("../../../../dist/relay.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, certificates::authority, settings::Settings};
+    use crate::{
+        authority,
+        config::{Config, settings::Settings},
+    };
     use std::collections::BTreeSet;
 
     /// What a key's line says.

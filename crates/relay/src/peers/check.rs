@@ -3,8 +3,9 @@
 
 use crate::{
     admission::shortage::within,
-    config::{Current, health::jitter, peer::Peer},
+    config::{Current, peer::Peer},
     faults::{disagreement::Obstacle, fault::Fault},
+    peer_state::health::jitter,
     peers::connection::{answer, is_strange},
 };
 use longhaul_protocol::convert::{Answer, Request};
@@ -41,7 +42,7 @@ impl Peer {
                 }
             }
         }
-        if !first.health.is_up() {
+        if !first.state.health.is_up() {
             return;
         }
         let Ok(leg) = first.reach(limit).await else {
@@ -70,13 +71,13 @@ impl Peer {
         if !self.is_configured {
             return false;
         }
-        let mut last = self.doubted.lock().await;
+        let mut last = self.state.doubted.lock().await;
         let asked = last.is_some_and(|at| at >= since || at.elapsed() < DOUBT_PAUSE);
-        if self.health.is_up() && !asked {
+        if self.state.health.is_up() && !asked {
             self.check(limit).await;
             *last = Some(Instant::now());
         }
-        !self.health.is_up()
+        !self.state.health.is_up()
     }
 
     async fn would_serve(&self, limit: Duration) -> Result<(), Obstacle> {
@@ -117,7 +118,7 @@ pub(crate) async fn watch(current: &Current) {
         }
         let is_shown = config.admin.is_some();
         let due = |peer: &&Arc<Peer>| {
-            let (health, now) = (&peer.health, Instant::now());
+            let (health, now) = (&peer.state.health, Instant::now());
             health.claim_check(now, jitter()) || (is_shown && health.claim_look(now))
         };
         for peer in config.peers.values().filter(due) {

@@ -3,18 +3,14 @@
 
 use crate::{
     admission::shortage::within,
-    config::{
-        certificates::identity::Initiator,
-        health::jitter,
-        peer::{Peer, Place},
-        settings::Transport,
-    },
+    config::{certificates::identity::Initiator, peer::Peer, settings::Transport},
     faults::{disagreement::Obstacle, fault::Fault},
     leg::{
         candidates::Candidates,
         connect::{self, connect, race},
         udt,
     },
+    peer_state::{health::jitter, place::Place},
 };
 use futures_util::future::BoxFuture;
 use longhaul_command::note;
@@ -53,7 +49,7 @@ impl Peer {
         let failure = obstacle.failure();
         // This relay's own shortage says nothing of the peer.
         if failure != Failure::Exhausted
-            && self.health.missed(Instant::now(), jitter())
+            && self.state.health.missed(Instant::now(), jitter())
             && self.is_configured
         {
             note!("longhaul relay: peer {} is down: {obstacle}", self.name);

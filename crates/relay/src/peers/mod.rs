@@ -3,4 +3,5 @@
 
 pub(crate) mod check;
 pub(crate) mod connection;
+mod events;
 pub(crate) mod pool;

@@ -5,10 +5,9 @@
 //! Each worker keeps its own. One costs a descriptor and about 4 KiB of kernel memory at each end
 //! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
 
-use crate::config::{
-    Current,
-    health::{doubled, jitter, jittered},
-    peer::Peer,
+use crate::{
+    config::{Current, peer::Peer},
+    peer_state::health::{doubled, jitter, jittered},
 };
 use longhaul_command::note;
 use longhaul_transport::leg::Leg;
@@ -129,14 +128,14 @@ struct Counted(Arc<Peer>);
 
 impl Counted {
     fn new(peer: &Arc<Peer>) -> Self {
-        peer.stock.ready.fetch_add(1, Relaxed);
+        peer.state.stock.ready.fetch_add(1, Relaxed);
         Self(peer.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.stock.ready.fetch_sub(1, Relaxed);
+        self.0.state.stock.ready.fetch_sub(1, Relaxed);
     }
 }
 
@@ -222,7 +221,7 @@ async fn tend(stock: Arc<Stock>) {
         if ended.is_some_and(|age| pauses.note(age, stock.peer.pool_age, now)) {
             stock.explain(&pauses).await;
         }
-        let may_open = stock.peer.health.is_up() && pauses.are_over(now);
+        let may_open = stock.peer.state.health.is_up() && pauses.are_over(now);
         while may_open && opening.len() < stock.missing() {
             let (peer, limit) = (stock.peer.clone(), stock.limit);
             opening.spawn(async move { peer.reach(limit).await });

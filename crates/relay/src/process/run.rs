@@ -4,13 +4,14 @@
 use crate::{
     admission::{
         accounts::Accounts,
-        budget::{Budget, Demand},
+        budget::{Budget, Demand, NO_ROOM},
         lookups::Lookups,
         memory::{self, Memory},
     },
     args::Args,
+    authority,
     check::{findings, summary::Summary},
-    config::{Config, Current, certificates::authority, reference},
+    config::{Config, Current, reference},
     doors::{
         Doors,
         door::Door,
@@ -139,8 +140,7 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
 /// Raises the limit on descriptors as far as it goes, and shares it out.
 fn budget(config: &Config) -> anyhow::Result<Budget> {
     let limit = longhaul_linux::descriptors::raise_limit();
-    Budget::new(limit, &Demand::of(config))
-        .ok_or_else(|| Refusal::unsupported("RLIMIT_NOFILE is too low for a single connection"))
+    Budget::new(limit, &Demand::of(config)).ok_or_else(|| Refusal::unsupported(NO_ROOM))
 }
 
 fn warn_of_few(places: usize, wanted: u32) {

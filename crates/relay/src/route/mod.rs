@@ -282,7 +282,7 @@ fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> Beyond {
 
 /// The peer for which a chain is not used.
 fn at_fault(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
-    let down = chain.iter().find(|peer| !peer.health.is_up());
+    let down = chain.iter().find(|peer| !peer.state.health.is_up());
     down.or(chain.first())
 }
 
@@ -405,14 +405,14 @@ mod tests {
     #[test]
     fn chains_behind_a_dead_peer_are_the_last_resort() {
         let chains = [chain(&["10.0.0.1:1"]), chain(&["10.0.0.2:2"]), chain(&[])];
-        let die = |n: usize| chains[n][0].health.missed(Instant::now(), 0.5);
+        let die = |n: usize| chains[n][0].state.health.missed(Instant::now(), 0.5);
         let [first, second, straight] = chains.each_ref();
         assert_eq!(by_hope(&chains), [first, second, straight]);
         die(0);
         assert_eq!(by_hope(&chains), [second, straight, first]);
         die(1);
         assert_eq!(by_hope(&chains), [straight, first, second]);
-        first[0].health.reached(Instant::now());
+        first[0].state.health.reached(Instant::now());
         assert_eq!(by_hope(&chains), [first, straight, second]);
     }
 

@@ -197,7 +197,7 @@ impl Session {
 
     /// The legs to the client, if it is a relay that wants several.
     pub(crate) fn near_trunk(&self) -> Option<&Arc<Trunk>> {
-        self.founder.get().map(|founder| founder.trunk())
+        self.founder.get().map(|founder| &founder.trunk)
     }
 
     /// Another request on the client's connection.

@@ -161,7 +161,7 @@ impl Session {
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.carrier().clone());
-        way_out.trunk = far.group.as_ref().map(|group| group.trunk().clone());
+        way_out.trunk = far.group.as_ref().map(|group| group.trunk.clone());
         way_out.peer.clone_from(&far.peer);
         way_out.legs += 1;
     }

@@ -87,10 +87,6 @@ impl Group {
         self.ahead.load(Relaxed)
     }
 
-    pub(crate) fn trunk(&self) -> &Arc<Trunk> {
-        &self.trunk
-    }
-
     /// Notes, for later requests too, that the peer knows no groups.
     pub(crate) fn is_unsupported(&self) {
         self.unsupported.store(true, Relaxed);

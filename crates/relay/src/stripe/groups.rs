@@ -115,10 +115,6 @@ impl Founder {
         })
     }
 
-    pub(crate) fn trunk(&self) -> &Arc<Trunk> {
-        &self.trunk
-    }
-
     /// Lets legs into the trunk, for ever.
     pub(crate) async fn welcome(&self) {
         let mut newcomers = self.newcomers.lock().await;

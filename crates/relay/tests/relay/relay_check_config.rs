@@ -109,17 +109,26 @@ fn json_says_the_same() {
 fn too_few_descriptors_are_named() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(SITE.as_bytes()).unwrap();
-    let line = format!(
-        "ulimit -n 400; exec '{}' relay --config '{}' --check-config",
-        longhaul_testbed::longhaul(),
-        file.path().display()
-    );
-    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
-    let text = said(&output);
+    let limited = |limit: u32, more: &str| {
+        let line = format!(
+            "ulimit -n {limit}; exec '{}' relay --config '{}' {more}",
+            longhaul_testbed::longhaul(),
+            file.path().display()
+        );
+        Command::new("sh").args(["-c", &line]).output().unwrap()
+    };
+    let text = said(&limited(400, "--check-config"));
     assert!(
         text.contains("room for 94 connections at once, not 1000: others wait"),
         "{text}"
     );
+    let way_out = "too low for a single connection: raise the hard limit (ulimit -Hn, LimitNOFILE=";
+    let text = said(&limited(60, "--check-config"));
+    assert!(text.contains(way_out), "{text}");
+    let output = limited(60, "");
+    assert_eq!(output.status.code(), Some(3));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains(way_out), "{error}");
 }
 
 #[test]

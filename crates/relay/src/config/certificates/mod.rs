@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who relays are to each other: certificates of an authority of their own, read, checked, and made.
+//! Who relays are to each other: certificates of an authority of their own, read and checked.
 
-pub(crate) mod authority;
 pub(crate) mod identity;
 pub(crate) mod validity;
 

@@ -23,7 +23,7 @@ impl Source for Overview {
     fn health(&self) -> Health {
         let is_steady = self.0.pulse.is_steady(std::time::Instant::now());
         let config = self.0.config();
-        let is_down = |peer: &&Arc<Peer>| !peer.health.is_up();
+        let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
         let down = config.peers.values().filter(is_down);
         Health {
             status: status(self.0.drain.phase(), is_steady, is_cut_off(&config)),
@@ -163,6 +163,7 @@ mod tests {
         let config = Config::new(&toml::from_str(&text).unwrap()).unwrap();
         for name in dead {
             config.peers[*name]
+                .state
                 .health
                 .missed(std::time::Instant::now(), 0.5);
         }

@@ -109,7 +109,7 @@ impl ServiceManager {
         let down: Vec<_> = config
             .peers
             .values()
-            .filter(|peer| !peer.health.is_up())
+            .filter(|peer| !peer.state.health.is_up())
             .map(|peer| peer.name.as_str())
             .collect();
         let down = match down.is_empty() {
