@@ -5,6 +5,7 @@
     reason = "help texts are printed as they stand"
 )]
 
+use super::counters::Direction;
 use longhaul_netem::Delivery;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
@@ -70,6 +71,15 @@ pub(super) enum Way {
     Forward,
     /// Right to left
     Backward,
+}
+
+impl Way {
+    pub(super) fn direction(self) -> Direction {
+        match self {
+            Self::Forward => Direction::Forward,
+            Self::Backward => Direction::Backward,
+        }
+    }
 }
 
 #[derive(clap::Args)]

@@ -20,6 +20,23 @@ use std::{
     sync::Arc,
 };
 
+/// The command, checked.
+#[derive(Debug)]
+pub(super) struct Config {
+    /// All links that are to be made, at least one.
+    pub(super) links: Vec<Link>,
+    /// Threads a link: 1 or 2.
+    pub(super) threads: usize,
+    /// Before all ordinary threads.
+    pub(super) realtime: bool,
+    /// Where counters are written; `-` is standard output.
+    pub(super) counters: Option<PathBuf>,
+    /// How often counters are written and shown.
+    pub(super) interval: Time,
+    /// When it ends by itself, if it does.
+    pub(super) duration: Option<Time>,
+}
+
 /// A link, checked.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -191,8 +208,21 @@ fn address(text: &str) -> Option<(IpAddr, u8)> {
     (prefix <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, prefix))
 }
 
-/// One link from flags, or all links of a file.
-pub(super) fn links(start: &Start) -> Result<Vec<Link>> {
+impl Config {
+    /// One link from flags, or all links of a file.
+    pub(super) fn read(start: &Start) -> Result<Self> {
+        Ok(Self {
+            links: links(start)?,
+            threads: start.threads,
+            realtime: start.realtime,
+            counters: start.counters.clone(),
+            interval: start.interval,
+            duration: start.duration,
+        })
+    }
+}
+
+fn links(start: &Start) -> Result<Vec<Link>> {
     if start.interval < INTERVAL_LEAST {
         return Err(Refusal::usage(format!(
             "--interval {}: want 1ms or more",

@@ -6,7 +6,6 @@
 //! same user or root.
 
 use super::{
-    args::Way,
     config,
     counters::{Direction, State},
     link::Running,
@@ -120,11 +119,12 @@ fn carry_out(request: Request, link: &Running) -> Answer {
 }
 
 /// `longhaul link set`.
-pub(super) fn set(link: &str, key: String, value: String, way: Option<Way>) -> Result<()> {
-    let direction = way.map(|way| match way {
-        Way::Forward => Direction::Forward,
-        Way::Backward => Direction::Backward,
-    });
+pub(super) fn set(
+    link: &str,
+    key: String,
+    value: String,
+    direction: Option<Direction>,
+) -> Result<()> {
     ask(
         link,
         &Request::Set {

@@ -2,8 +2,7 @@
 //! What a running link tells: JSON lines for machines, a few lines on a terminal.
 
 use super::{
-    args::Start,
-    config::Link,
+    config::{Config, Link, Way},
     counters::{SelfCheck, Snapshot},
 };
 use anyhow::Result;
@@ -31,10 +30,10 @@ struct Terminal {
 }
 
 impl Display {
-    pub(super) fn open(start: &Start, links: &[Link]) -> Result<Self> {
-        let records = start.counters.as_deref().map(open).transpose()?;
+    pub(super) fn open(config: &Config) -> Result<Self> {
+        let records = config.counters.as_deref().map(open).transpose()?;
         let terminal = stderr().is_terminal().then(Terminal::new);
-        for link in links {
+        for link in &config.links {
             note!("{}", describe(link));
         }
         Ok(Self { records, terminal })
@@ -78,7 +77,7 @@ fn open(path: &Path) -> Result<Box<dyn Write>> {
 }
 
 fn describe(link: &Link) -> String {
-    let way = |way: &super::config::Way| {
+    let way = |way: &Way| {
         let shape = &way.shape;
         let rate = shape
             .rate

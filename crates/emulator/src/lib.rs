@@ -21,21 +21,22 @@ mod store;
 mod tap;
 
 pub use args::Args;
-use args::Command;
+use args::{Command, Way};
 use clap::{Args as _, FromArgMatches};
+use config::Config;
 use longhaul_command::exit::{self, Refusal};
 use longhaul_netem::{Schedule, Shape};
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
-        None => run::run(&args.start),
+        None => run::run(&Config::read(&args.start)?),
         Some(Command::Set {
             name,
             key,
             value,
             direction,
-        }) => control::set(&name, key, value, direction),
+        }) => control::set(&name, key, value, direction.map(Way::direction)),
         Some(Command::Show { name, json }) => control::show(&name, json),
     }
 }
@@ -62,7 +63,7 @@ pub fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
     let start = args
         .map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?
         .start;
-    let link = config::links(&start)?.remove(0);
+    let link = Config::read(&start)?.links.remove(0);
     link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
     Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
 }

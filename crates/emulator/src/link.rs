@@ -2,8 +2,7 @@
 //! A link at work: makes the interfaces, starts a thread a direction and changes what is set.
 
 use super::{
-    args::Start,
-    config::{self, Link, Way},
+    config::{Config, Endpoint, Link, Way},
     counters::{Counters, Direction, SelfCheck, Snapshot, State},
     pump::{Lane, Order, Pump},
     store::Store,
@@ -57,7 +56,7 @@ impl Running {
     pub(super) fn start(
         link: &Link,
         ends: (Netns, Netns),
-        start: &Start,
+        config: &Config,
         tap: Option<File>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
@@ -73,16 +72,16 @@ impl Running {
         ];
         let wires = [
             (&link.forward, 0),
-            (&link.backward, start.threads.min(2) - 1),
+            (&link.backward, config.threads.min(2) - 1),
         ];
         let [forward, backward] = wires.map(|(way, thread)| Wire::new(way, thread));
-        let groups = match start.threads {
+        let groups = match config.threads {
             1 => vec![Vec::from(lanes)],
             _ => lanes.map(|lane| vec![lane]).into(),
         };
         let threads = groups
             .into_iter()
-            .map(|lanes| Thread::start(&link.name, lanes, start, snapshots.clone()));
+            .map(|lanes| Thread::start(&link.name, lanes, config, snapshots.clone()));
         Ok(Self {
             name: link.name.clone(),
             delivery: link.delivery,
@@ -225,7 +224,7 @@ impl Thread {
     fn start(
         link: &str,
         lanes: Vec<Lane>,
-        start: &Start,
+        config: &Config,
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
         let (orders, inbox) = mpsc::channel();
@@ -235,8 +234,8 @@ impl Thread {
             orders: inbox,
             bell: bell.clone(),
             snapshots,
-            interval: start.interval,
-            realtime: start.realtime,
+            interval: config.interval,
+            realtime: config.realtime,
         };
         let handle = thread::Builder::new()
             .name(link.to_owned())
@@ -266,7 +265,7 @@ impl Wire {
 }
 
 /// Makes one end's interface.
-fn device(netns: &Netns, end: &config::Endpoint, link: &Link) -> Result<Tun> {
+fn device(netns: &Netns, end: &Endpoint, link: &Link) -> Result<Tun> {
     let name = &end.interface;
     let tun = netns
         .run(|| Tun::create(name, link.offload))

@@ -2,8 +2,7 @@
 //! `longhaul link` from its start to its end: what it tells, and what ends it.
 
 use super::{
-    args::Start,
-    config::{self, Link},
+    config::{Config, Link},
     control,
     counters::Snapshot,
     display::Display,
@@ -23,23 +22,23 @@ use tokio::{
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
 const SNAPSHOTS_MAX: usize = 64;
 /// `longhaul link` without a subcommand.
-pub(super) fn run(start: &Start) -> Result<()> {
-    let links = config::links(start)?;
-    let namespaces = each(&links, |link| Ok((link.left.open()?, link.right.open()?)))?;
-    if start.realtime && !may_take_precedence() {
+pub(super) fn run(config: &Config) -> Result<()> {
+    let links = &config.links;
+    let namespaces = each(links, |link| Ok((link.left.open()?, link.right.open()?)))?;
+    if config.realtime && !may_take_precedence() {
         return Err(Refusal::unsupported(
             "--realtime needs CAP_SYS_NICE: run as root",
         ));
     }
     // First of all the names: a second link of that name must not empty the first one's files.
-    let sockets = each(&links, |link| control::listen(&link.name))?;
-    let taps = each(&links, |link| link.tap.as_ref().map(Plan::open).transpose())?;
-    let mut display = Display::open(start, &links)?;
+    let sockets = each(links, |link| control::listen(&link.name))?;
+    let taps = each(links, |link| link.tap.as_ref().map(Plan::open).transpose())?;
+    let mut display = Display::open(config)?;
     let runtime = longhaul_command::event_loop::of_this_thread()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
     for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {
-        running.push(Running::start(link, ends, start, tap, &snapshots)?);
+        running.push(Running::start(link, ends, config, tap, &snapshots)?);
     }
     drop(snapshots);
     note!("ready");
@@ -49,7 +48,7 @@ pub(super) fn run(start: &Start) -> Result<()> {
             .zip(&running)
             .map(|(s, link)| control::serve(s, link));
         tokio::select! {
-            ended = until_told(start.duration) => ended,
+            ended = until_told(config.duration) => ended,
             broken = watch(&mut inbox, &running, &mut display) => broken,
             refused = all(controls) => refused,
         }

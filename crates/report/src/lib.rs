@@ -2,7 +2,7 @@
 //! Reports: HTML pages of one file that open offline, charts in them, metrics with their units, tables in plain text.
 //!
 //! [`page`] has the parts of a page, [`lines`] a line chart with its table, [`scale`] the ticks of an axis, [`metric`]
-//! the unit that stands in a metric's name, [`columns`] the tables for a terminal.
+//! the unit that stands in a metric's name, [`columns`] the tables for a terminal, [`count`] counts in words.
 //!
 //! ```
 //! use longhaul_report::{columns::aligned, metric::Metric, page};
@@ -16,6 +16,7 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod columns;
+pub mod count;
 pub mod lines;
 pub mod metric;
 pub mod page;

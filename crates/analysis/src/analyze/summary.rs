@@ -4,6 +4,7 @@
 use crate::flow::record::{Direction, Flow};
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escaped;
+use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
 
@@ -127,8 +128,7 @@ fn figures(direction: &Direction) -> String {
 
 /// `3 flows`, with thousands set apart.
 fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(count))
+    format!("{} {}", grouped(count), plural(count, what))
 }
 
 fn grouped(count: u64) -> String {

@@ -41,10 +41,7 @@ impl<'a> Side<'a> {
     }
 
     pub(super) fn direction(&self) -> &'a Direction {
-        match self.upload {
-            true => &self.flow.upload,
-            false => &self.flow.download,
-        }
+        self.flow.direction(self.upload)
     }
 
     /// What its charts are made of, if it is drawn.

@@ -32,6 +32,26 @@ pub struct Flow {
     pub download: Direction,
 }
 
+impl Flow {
+    /// Data from the client is the `upload`.
+    #[must_use]
+    pub fn direction(&self, upload: bool) -> &Direction {
+        match upload {
+            true => &self.upload,
+            false => &self.download,
+        }
+    }
+
+    /// From where to where that goes.
+    #[must_use]
+    pub fn ends(&self, upload: bool) -> (&Endpoint, &Endpoint) {
+        match upload {
+            true => (&self.client, &self.server),
+            false => (&self.server, &self.client),
+        }
+    }
+}
+
 /// The beginning of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {

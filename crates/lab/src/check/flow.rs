@@ -178,7 +178,7 @@ fn told(flow: &Flow) -> Checked {
     let chosen = flow.cc.is_none() || tellable || own_way;
     let chosen = ensure(
         chosen,
-        || "cc is a key of programs \"curl\", \"iperf3\" and \"ftp\"",
+        || "cc is a key of programs \"curl\", \"iperf3\", \"ftp\" and \"udt\"",
     );
     at("cc", chosen)?;
     for (key, given) in [("pace", flow.pace.is_some()), ("gap", flow.gap.is_some())] {
@@ -257,11 +257,7 @@ pub(crate) fn fits(flow: &Flow, scenario: &Scenario, topology: &Topology) -> Che
     let (Program::Probe, Some(length)) = (flow.program, flow.length) else {
         return Ok(());
     };
-    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
-    let wires = path
-        .windows(2)
-        .filter_map(|hop| topology.between(&hop[0], &hop[1]));
-    let mtu = wires.map(|wire| scenario.links[wire].mtu).min();
+    let mtu = topology.mtu(&scenario.links, &flow.from, &flow.to);
     ensure(mtu.is_none_or(|mtu| u32::from(length) <= mtu), || {
         let (name, mtu) = (&flow.name, mtu.unwrap_or_default());
         format!("flow {name:?}: packets of {length} bytes don't fit the path's MTU of {mtu}")

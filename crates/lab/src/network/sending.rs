@@ -49,11 +49,7 @@ impl Sending {
 
 /// Payload of a full segment: what the smallest MTU of the path leaves.
 pub(crate) fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
-    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
-    let links = path
-        .windows(2)
-        .filter_map(|pair| topology.between(&pair[0], &pair[1]));
-    let mtu = links.map(|index| scenario.links[index].mtu).min();
+    let mtu = topology.mtu(&scenario.links, &flow.from, &flow.to);
     mtu.unwrap_or(1500) - HEADERS
 }
 

@@ -91,6 +91,16 @@ impl Topology {
         Some(path)
     }
 
+    /// The smallest MTU on the path from `from` to `to`; `None` if they are not connected, or the same host. `links` are
+    /// those of the scenario.
+    pub(crate) fn mtu(&self, links: &[Link], from: &str, to: &str) -> Option<u32> {
+        let path = self.path(from, to)?;
+        let wires = path
+            .windows(2)
+            .filter_map(|pair| self.between(&pair[0], &pair[1]));
+        wires.map(|wire| links[wire].mtu).min()
+    }
+
     /// The wire between two neighbours.
     pub(crate) fn between(&self, one: &str, other: &str) -> Option<usize> {
         let joins = |wire: &Wire| wire.end_of(one).is_some() && wire.end_of(other).is_some();

@@ -445,6 +445,11 @@ pub(crate) const OF_FLOWS: &[Slip] = &[
         "it has no direction",
     ),
     (
+        "'curl'\nfrom = '${from}'\nto = 'c'\nsize = '${size}'",
+        "'probe'\nfrom = '${from}'\nto = 'c'\ncount = 9\ncc = ¦'reno'",
+        "\"iperf3\", \"ftp\" and \"udt\"",
+    ),
+    (
         "to = 'c'",
         "to = 'c'\nlength = ¦100",
         "keys of program \"probe\"",

@@ -5,9 +5,7 @@
     reason = "help texts are printed as they stand"
 )]
 
-use super::target::{Method, Target};
-use anyhow::Result;
-use longhaul_command::exit::Refusal;
+use super::target::Method;
 use longhaul_units::{BitRate, Time};
 use std::net::SocketAddr;
 
@@ -36,7 +34,7 @@ pub(crate) struct Args {
         required_unless_present = "serve",
         conflicts_with = "serve"
     )]
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     /// Answer others' probes at this address instead
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:5990")]
     pub(super) serve: Option<SocketAddr>,
@@ -53,80 +51,23 @@ pub(crate) struct Args {
     pub(super) span: Option<Time>,
     /// Name of this site [default: its host name]
     #[arg(long, value_name = "SITE")]
-    here: Option<String>,
+    pub(super) here: Option<String>,
     /// How to ask: udp and tcp need a PORT; auto is udp then tcp with a port, else icmp
     #[arg(long, value_enum, default_value_t)]
-    method: Method,
+    pub(super) method: Method,
     /// Packets for round trip and loss
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    count: u32,
+    pub(super) count: u32,
     /// Between two of them, 1ms to 1s
     #[arg(long, value_name = "TIME", default_value = "20ms")]
-    interval: Time,
+    pub(super) interval: Time,
     /// Trains of packets for the capacity; 0 measures none
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=20))]
-    trains: u32,
+    pub(super) trains: u32,
     /// Packets of a train; 2 is a packet pair
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
-    train: u32,
+    pub(super) train: u32,
     /// Print what longhaul plan split reads
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// The flags, checked.
-#[derive(Debug)]
-pub(super) struct Config {
-    pub(super) targets: Vec<Target>,
-    pub(super) here: String,
-    method: Method,
-    pub(super) count: u32,
-    pub(super) interval: Time,
-    pub(super) trains: u32,
-    pub(super) train: u32,
-}
-
-/// Hosts of one command.
-const HOSTS_MAX: usize = 100;
-
-impl Args {
-    pub(super) fn config(&self) -> Result<Config> {
-        if self.hosts.len() > HOSTS_MAX {
-            return Err(Refusal::usage(format!("more than {HOSTS_MAX} hosts")));
-        }
-        if !(Time::from_millis(1)..=Time::from_secs(1)).contains(&self.interval) {
-            return Err(Refusal::usage(format!(
-                "--interval {} is not within 1ms and 1s",
-                self.interval
-            )));
-        }
-        let targets = self
-            .hosts
-            .iter()
-            .map(|text| Target::read(text, self.method));
-        Ok(Config {
-            targets: targets.collect::<Result<_>>()?,
-            here: self.here.clone().unwrap_or_else(host_name),
-            method: self.method,
-            count: self.count,
-            interval: self.interval,
-            trains: self.trains,
-            train: self.train,
-        })
-    }
-}
-
-impl Config {
-    /// `auto` without a port is ICMP.
-    pub(super) fn method(&self, target: &Target) -> Method {
-        match (self.method, target.port) {
-            (Method::Auto, None) => Method::Icmp,
-            (method, _) => method,
-        }
-    }
-}
-
-fn host_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
 }

@@ -2,7 +2,7 @@
 //! The slowest link's rate, from how far apart packets come that left together (Dovrolis, Ramanathan,
 //! Moore, Packet-Dispersion Techniques and a Capacity-Estimation Methodology, 2004).
 
-use super::{args::Config, echo::Echo};
+use super::{config::Config, echo::Echo};
 use anyhow::Result;
 use longhaul_linux::clock;
 use longhaul_units::Time;

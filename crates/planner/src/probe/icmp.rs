@@ -2,7 +2,7 @@
 //! Asks the kernel of the far host, by ICMP echo (RFC 792, RFC 4443 section 4).
 
 use super::{
-    args::Config,
+    config::Config,
     echo::{Answer, Echo},
     path_mtu,
     report::Measured,

@@ -3,6 +3,7 @@
 
 mod args;
 mod capacity;
+mod config;
 mod echo;
 mod icmp;
 mod message;
@@ -17,7 +18,7 @@ mod udp;
 pub(super) use args::Args;
 
 use anyhow::Result;
-use args::Config;
+use config::Config;
 use longhaul_command::say;
 use report::Measured;
 use target::{Method, Target};
@@ -27,7 +28,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     if let Some(address) = args.serve {
         return serve::run(address, args.limit, args.span, &mut |text| say!("{text}"));
     }
-    let config = args.config()?;
+    let config = Config::read(args)?;
     let mut all = Vec::with_capacity(config.targets.len());
     for target in &config.targets {
         let found = measure(target, &config)?;

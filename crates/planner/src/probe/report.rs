@@ -3,8 +3,8 @@
 
 use super::{
     super::{estimate::rate, split::sites},
-    args::Config,
     capacity::Capacity,
+    config::Config,
     rounds::Rounds,
     target::Target,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asks by opening connections, where nothing else is let through: a refusal takes a round trip too.
 
-use super::{args::Config, report::Measured, rounds::Rounds, target::Target};
+use super::{config::Config, report::Measured, rounds::Rounds, target::Target};
 use anyhow::{Result, bail};
 use longhaul_linux::clock;
 use longhaul_units::Time;

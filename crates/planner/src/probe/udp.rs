@@ -2,8 +2,8 @@
 //! Asks a responder of `plan probe --serve`.
 
 use super::{
-    args::Config,
     capacity,
+    config::Config,
     echo::{Answer, Echo},
     message::{Cookie, Kind, LEN, Message},
     path_mtu,

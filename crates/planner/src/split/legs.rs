@@ -6,7 +6,7 @@ use super::{
         estimate::{Estimate, Method, estimate},
         simulated,
     },
-    args::Config,
+    config::Config,
     sites::Sites,
 };
 use anyhow::Result;

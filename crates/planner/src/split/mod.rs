@@ -2,6 +2,7 @@
 //! `longhaul plan split`: which of many sites should relay, and what each relay brings.
 
 mod args;
+mod config;
 mod legs;
 mod report;
 pub(super) mod sites;
@@ -9,6 +10,7 @@ pub(super) mod sites;
 pub(super) use args::Args;
 
 use anyhow::Result;
+use config::Config;
 use legs::{Legs, Plan};
 use longhaul_command::{exit::Refusal, say};
 use longhaul_tcpsim::formulas::chain;
@@ -21,7 +23,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         site(&sites, "--from", &args.from)?,
         site(&sites, "--to", &args.to)?,
     ];
-    let config = args.config()?;
+    let config = Config::read(args)?;
     let legs = Legs::of(&sites, &config)?;
     let [from, to] = ends;
     let network = legs.network(&sites);

@@ -3,10 +3,10 @@
 
 use super::{
     super::estimate::rate,
-    args::Config,
+    config::Config,
     legs::{Plan, Suited},
 };
-use longhaul_report::columns::aligned;
+use longhaul_report::{columns::aligned, count::counted};
 use longhaul_tcpsim::formulas::{
     Formula,
     chain::Chain,
@@ -195,12 +195,6 @@ fn memory(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
         ]);
     }
     table
-}
-
-/// `3 relays`.
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 /// What one relay more would bring, or that none would.

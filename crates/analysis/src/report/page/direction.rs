@@ -42,10 +42,7 @@ impl<'a> Shown<'a> {
     }
 
     pub(crate) fn direction(&self) -> &'a Direction {
-        match self.is_upload() {
-            true => &self.flow.upload,
-            false => &self.flow.download,
-        }
+        self.flow.direction(self.is_upload())
     }
 
     /// Unique on its page.
@@ -72,12 +69,7 @@ impl<'a> Shown<'a> {
 
 /// "10.0.0.1:40000 → 10.0.0.2:5201, at left".
 pub(crate) fn name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
-    let Flow { client, server, .. } = flow;
-    let (from, to) = if upload {
-        (client, server)
-    } else {
-        (server, client)
-    };
+    let (from, to) = flow.ends(upload);
     let place = place.map_or(String::new(), |place| format!(", at {place}"));
     format!("{} → {}{place}", endpoint(from), endpoint(to))
 }

@@ -6,7 +6,7 @@ use super::{
     quantity,
     strip::mostly,
 };
-use crate::flow::record::{Direction, Flow};
+use crate::flow::record::Flow;
 use crate::report::result::Analysis;
 use maud::{Markup, html};
 
@@ -98,27 +98,12 @@ fn rows<'a>(analysis: &'a Analysis, flow: &'a Flow, begin_ns: u64) -> Vec<Row<'a
 }
 
 impl Row<'_> {
-    fn direction(&self) -> &Direction {
-        match self.upload {
-            true => &self.flow.upload,
-            false => &self.flow.download,
-        }
-    }
-
     fn draw(&self, is_drawn: impl Fn(&str) -> bool) -> Markup {
         let Flow {
-            client,
-            server,
-            last_ns,
-            first_ns,
-            ..
+            last_ns, first_ns, ..
         } = self.flow;
-        let direction = self.direction();
-        let (from, to) = if self.upload {
-            (client, server)
-        } else {
-            (server, client)
-        };
+        let direction = self.flow.direction(self.upload);
+        let (from, to) = self.flow.ends(self.upload);
         let id = id(
             self.flow.number,
             crate::series::column::direction(self.upload),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quantities of the report, with their units and three significant digits.
 
-use longhaul_report::metric::Metric;
+use longhaul_report::{count::plural, metric::Metric};
 
 /// "7.05 Gbit/s".
 pub(super) fn bits_a_second(rate_bps: f64) -> String {
@@ -38,6 +38,5 @@ pub(super) fn rate_bps(bytes: u64, ns: u64) -> f64 {
 
 /// "1 packet", "2 packets".
 pub(super) fn of(number: u64, thing: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{ending}", count(number))
+    format!("{} {}", count(number), plural(number, thing))
 }

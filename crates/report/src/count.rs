@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counts in words.
+
+/// "1 relay", "3 relays".
+///
+/// ```
+/// use longhaul_report::count::counted;
+///
+/// assert_eq!(counted(1, "relay"), "1 relay");
+/// assert_eq!(counted(0, "relay"), "0 relays");
+/// ```
+#[must_use]
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {}", plural(count, what))
+}
+
+/// The word for so many, whose plural has an s.
+#[must_use]
+pub fn plural(count: u64, what: &str) -> String {
+    match count {
+        1 => what.to_owned(),
+        _ => format!("{what}s"),
+    }
+}
