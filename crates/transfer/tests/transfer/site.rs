@@ -147,6 +147,7 @@ fn only_who_has_a_token_for_it_is_let_in() {
     for (token, place) in [(&reader, site.at("")), (&all, closed.clone())] {
         let said = with(token).fails(2, &[text(&source), &place]);
         assert!(said.contains("may only be read"), "{said}");
+        assert!(said.contains("with --export "), "{said}");
         with(token).copy(&[&format!("{place}/file"), here]);
         fs::remove_file(folder.path().join("file")).unwrap();
     }

@@ -7,7 +7,7 @@
 
 use crate::{
     copy::{
-        conversation::job::Job,
+        conversation::{far::LAST_TRACES, job::Job},
         progress::hearing::{Hearing, Listener as _},
     },
     protocol::{
@@ -103,7 +103,7 @@ impl Survey {
                 }
                 Some(Report::Broken(why)) => bail!("{name}: {why}"),
                 Some(_) => {}
-                None => bail!("{name}: it went away"),
+                None => bail!("{name}: the end of the copy there went away; {LAST_TRACES}"),
             }
         }
         Ok(self.ready.pop_front())

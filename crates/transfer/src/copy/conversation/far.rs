@@ -30,6 +30,9 @@ use std::{
 /// What a login may print before the greeting, in bytes.
 const NOISE_MAX: u64 = 64 << 10;
 
+/// Where it may stand why an end is gone that said nothing.
+pub(crate) const LAST_TRACES: &str = "see what was said before this, or that host's journal";
+
 /// The longest line that ssh or the far side says on standard error; what is longer is divided.
 const LINE_MAX: u64 = 4 << 10;
 
@@ -182,7 +185,7 @@ impl Far {
 }
 
 /// What a host is called.
-fn shown(host: Option<&Host>) -> &dyn Display {
+pub(super) fn shown(host: Option<&Host>) -> &dyn Display {
     match host {
         Some(host) => host,
         None => &"this machine",

@@ -2,7 +2,7 @@
 //! How two ends are started and made known to each other.
 
 use super::{
-    far::Far,
+    far::{Far, LAST_TRACES, shown},
     job::{Job, Pair},
 };
 use crate::{
@@ -32,14 +32,18 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// An end that did not get as far as to begin.
-    pub(crate) fn early(report: Option<Report>) -> Result<Self> {
+    /// An end on `host` that did not get as far as to begin.
+    fn early(report: Option<Report>, role: Role, host: Option<&Host>) -> Result<Self> {
         match report {
             Some(Report::Refused(why)) => Err(Refusal::usage(why)),
             Some(Report::Occupied(why)) => Err(anyhow!(why)),
             Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
             _ => Ok(Self::Broken {
-                why: "an end of the copy went away".to_owned(),
+                why: format!(
+                    "the {} on {} went away; {LAST_TRACES}",
+                    role.name(),
+                    shown(host)
+                ),
                 gained: 0,
             }),
         }
@@ -108,11 +112,18 @@ impl Job<'_> {
             Task::Spread(placement) => self.shares(placement.host),
             _ => Vec::new(),
         };
+        let early = |report, role| {
+            let host = match role {
+                Role::Source => pair.source,
+                Role::Target => pair.target,
+            };
+            Ending::early(report, role, host).map(Met::Early)
+        };
         let sources = loop {
             match source.report()? {
                 Some(Report::Shares(kept)) => shares.extend(kept),
                 Some(Report::Sources(sources)) => break sources,
-                other => return Ending::early(other).map(Met::Early),
+                other => return early(other, Role::Source),
             }
         };
         let known = (sources, shares);
@@ -128,10 +139,10 @@ impl Job<'_> {
                     Some(Report::Listening(port)) => {
                         source.tell(&far.at(port))?;
                     }
-                    other => return Ending::early(other).map(Met::Early),
+                    other => return early(other, Role::Target),
                 }
             }
-            (other, _) => return Ending::early(other).map(Met::Early),
+            (other, _) => return early(other, Role::Source),
         }
         Ok(Met::Both { source, target })
     }
@@ -180,7 +191,10 @@ struct Contact {
 impl Contact {
     fn of(far: &mut Far, host: Option<&Host>) -> Result<Self> {
         let Some(hello) = far.hello(host)? else {
-            bail!("an end of the copy went away at once");
+            bail!(
+                "the end of the copy on {} went away at once; {LAST_TRACES}",
+                shown(host)
+            );
         };
         let (own, reached) = match host {
             // What is here is reached from here alone.

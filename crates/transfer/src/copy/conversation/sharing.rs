@@ -11,7 +11,7 @@ use crate::protocol::{
     report::Report,
     sources::Sources,
 };
-use anyhow::{Result, bail};
+use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use rustix::rand::GetRandomFlags;
 
@@ -71,7 +71,7 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
         let sources = sources.clone();
         answer(job.alone_knowing(job.pair(host), Role::Target, task, sources))
     };
-    let marked = |host: usize| Some((host, ask(host, Task::Mark(number)).ok()?.0));
+    let marked = |host: usize| Some((host, ask(host, Task::Mark(number))?.0));
     // With one host there is nothing to find.
     let Some((first, mut marking)) = hosts
         .clone()
@@ -81,7 +81,7 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
         return Ok(None);
     };
     let found =
-        |host: &usize| matches!(ask(*host, Task::Seek(number)), Ok((_, seen)) if seen == sees);
+        |host: &usize| matches!(ask(*host, Task::Seek(number)), Some((_, seen)) if seen == sees);
     let found = hosts.skip(first + 1).find(found);
     marking.tell(&Meeting::Later)?;
     marking.report()?;
@@ -113,11 +113,11 @@ fn random() -> Result<u128> {
     Ok(u128::from_ne_bytes(random))
 }
 
-fn answer(far: Result<Far>) -> Result<(Far, bool)> {
-    let mut far = far?;
-    match far.report()? {
-        Some(Report::Marked(seen)) => Ok((far, seen)),
-        Some(Report::Refused(why)) => Err(Refusal::usage(why)),
-        _ => bail!("it went away"),
+/// Whether an end made the mark, or sees it; `None` of one that can't be reached, refuses or is gone: its conversation says why.
+fn answer(far: Result<Far>) -> Option<(Far, bool)> {
+    let mut far = far.ok()?;
+    match far.report() {
+        Ok(Some(Report::Marked(seen))) => Some((far, seen)),
+        _ => None,
     }
 }

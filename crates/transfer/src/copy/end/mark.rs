@@ -9,7 +9,6 @@ use crate::protocol::{
     report::{Progress, Report},
 };
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
 use longhaul_store::{part::OWN_PREFIX, path::RelPath, root::Root};
 use rustix::fs::{Mode, OFlags};
 use std::io;
@@ -24,12 +23,11 @@ pub(super) fn make(
     reach.refuse_within(path(begin), begin)?;
     let (root, name) = (root(begin, reach, &begin.options)?, name(number)?);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-    root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(Refusal::usage)?;
+    root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)?;
     reporter.say(&Report::Marked(true));
     // Whatever is said, or nothing: then nobody needs it any more.
     let _enough: Result<Option<Meeting>> = message::read(&mut io::stdin().lock());
-    root.remove(&name).map_err(Refusal::usage)?;
+    root.remove(&name)?;
     Ok(Progress::default())
 }
 
@@ -62,5 +60,5 @@ fn path(begin: &Begin) -> &[u8] {
 
 fn name(number: u128) -> Result<RelPath> {
     let name = format!("{OWN_PREFIX}{number:032x}.mark");
-    RelPath::parse(name.as_bytes()).map_err(Refusal::usage)
+    Ok(RelPath::parse(name.as_bytes())?)
 }

@@ -46,7 +46,10 @@ impl Reach {
         }
         if begin.role == Role::Target && !export.writable {
             let name = &export.export;
-            return Err(Refusal::usage(format!("{name}: may only be read")));
+            return Err(Refusal::usage(format!(
+                "{name} may only be read: to be written to, the site must offer it with --export {name}=DIRECTORY, not \
+                 --export-ro, and the token must not be one of --read-only"
+            )));
         }
         Ok(())
     }

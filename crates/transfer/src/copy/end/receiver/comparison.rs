@@ -3,7 +3,7 @@
 //! soon as it was asked for the hash; this end, when that has come.
 
 use super::{
-    large::said,
+    large::{said, tidy},
     state::{Comparison, Shared, State},
     target::Target,
 };
@@ -14,7 +14,7 @@ use crate::{
 use anyhow::Result;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{Blocks, FileHash},
+    blocks::{BLOCK, Blocks, FileHash},
     entry::{Entry, Kind},
     place::{Options, Placed, Placer},
 };
@@ -110,6 +110,15 @@ impl Target {
             Ok((_, left_out)) if left_out.is_empty() => Outcome::Made,
             Ok((_, left_out)) => Outcome::MadeWithout(said(&left_out)),
             Err(failure) => Outcome::Failed(failure.to_string()),
+        }
+    }
+
+    /// Nothing is to be done for it, but for what a kill may have left beside it.
+    pub(super) fn is_there(&self, entry: &Entry) -> Outcome {
+        let large = matches!(entry.kind, Kind::File { version, .. } if version.size > BLOCK);
+        match large.then(|| tidy(&self.root, entry)) {
+            Some(Err(why)) => Outcome::Failed(why),
+            _ => Outcome::Same,
         }
     }
 }

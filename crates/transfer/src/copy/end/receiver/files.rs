@@ -10,7 +10,7 @@ use crate::protocol::message::{Answer, Need, Outcome, Share};
 use longhaul_linux::clock;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BLOCK, Blocks, FileHash},
+    blocks::BLOCK,
     entry::{Entry, Kind},
     part::Renamed,
 };
@@ -23,7 +23,7 @@ impl Target {
     /// Asks for a file's data.
     pub(super) fn want(&self, number: u64, entry: Entry, share: Share) {
         let Kind::File { version, .. } = entry.kind else {
-            let why = format!("{}: no file", entry.path);
+            let why = format!("{}: not a regular file", entry.path);
             return self.settle(number, &entry.path, Outcome::Failed(why));
         };
         if version.size > BLOCK {
@@ -36,7 +36,7 @@ impl Target {
             .note(|state| state.small.insert(number, entry.clone()));
         if version.size == 0 {
             // There is nothing to send.
-            return self.write_small(number, Some(&[]), Some(hash_of_nothing()));
+            return self.write_empty(number);
         }
         self.answers.put(Answer::Need {
             file: number,
@@ -160,10 +160,6 @@ impl Shared {
             false => state.to_check.pop_front().map(Some),
         })
     }
-}
-
-fn hash_of_nothing() -> FileHash {
-    Blocks::of(0).file_hash(&[]).unwrap_or_default()
 }
 
 /// A file so full of holes in its journal that they are not told apart: some blocks come twice.

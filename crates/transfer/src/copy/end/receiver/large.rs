@@ -76,7 +76,7 @@ impl std::fmt::Debug for Named {
 impl Large {
     pub(super) fn open(root: &Root, entry: &Entry, share: &Share) -> Result<Begun, String> {
         let Kind::File { version, sparse } = entry.kind else {
-            return Err(format!("{}: no file", entry.path));
+            return Err(format!("{}: not a regular file", entry.path));
         };
         let wanted = BlockSet::of(share, Blocks::of(version.size))
             .ok_or_else(|| format!("{}: it has no such blocks", entry.path))?;

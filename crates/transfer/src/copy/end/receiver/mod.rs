@@ -13,6 +13,7 @@ mod large;
 mod orders;
 mod pieces;
 mod place;
+mod small;
 mod state;
 mod stream;
 mod target;

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that hears what the source has, makes what needs no data, and asks for the rest.
 
-use super::{
-    block_set::of_pieces,
-    large::{said, tidy},
-    state::State,
-    target::Target,
-};
+use super::{block_set::of_pieces, large::said, state::State, target::Target};
 use crate::{
     copy::{end::limits as attributes, threads},
     protocol::{
@@ -19,7 +14,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::BLOCK,
     delete::Extras,
     entry::{Entry, Kind},
     filter::Filter,
@@ -402,15 +396,6 @@ impl Target {
             self.problem(format!(
                 "{path}: {error}; the same command again would copy into it"
             ));
-        }
-    }
-
-    /// Nothing is to be done for it, but for what a kill may have left beside it.
-    pub(super) fn is_there(&self, entry: &Entry) -> Outcome {
-        let large = matches!(entry.kind, Kind::File { version, .. } if version.size > BLOCK);
-        match large.then(|| tidy(&self.root, entry)) {
-            Some(Err(why)) => Outcome::Failed(why),
-            _ => Outcome::Same,
         }
     }
 

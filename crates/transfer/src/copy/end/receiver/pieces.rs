@@ -12,9 +12,10 @@ use longhaul_command::exit::Refusal;
 use longhaul_store::{
     blocks::Blocks,
     entry::{Entry, Kind},
-    medium::{Dir, Directory as _},
+    medium::{Dir, Directory as _, OpenError},
     metadata::Metadata,
-    piece, spread,
+    piece,
+    spread::{self, SpreadError},
 };
 use std::os::fd::AsFd;
 
@@ -27,9 +28,8 @@ impl Target {
         if shares.is_empty() {
             return Ok(());
         }
-        let top = self.root.open_dir(None).map_err(Refusal::usage)?;
-        let dir = Dir::new(top.as_fd()).map_err(Refusal::usage)?;
-        spread::note(&dir, shares).map_err(Refusal::usage)
+        let dir = Dir::new(self.root.open_dir(None)?.as_fd())?;
+        spread::note(&dir, shares).map_err(unnoted)
     }
 
     /// A piece that shall stay here and is here already.
@@ -65,5 +65,31 @@ impl Target {
                 Ok(())
             }
         }
+    }
+}
+
+/// A note that is in the way is its user's matter; a full disk is not.
+fn unnoted(error: SpreadError) -> anyhow::Error {
+    match error {
+        SpreadError::Damaged | SpreadError::TooLong | SpreadError::Open(OpenError::Refused(_)) => {
+            Refusal::usage(error)
+        }
+        SpreadError::Open(_) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use std::io;
+
+    #[test]
+    fn a_full_disk_is_no_mistake_in_the_command() {
+        let full = io::Error::from(Errno::NOSPC);
+        let error = unnoted(full.into());
+        assert!(!error.is::<Refusal>());
+        assert!(format!("{error:#}").contains("No space left"), "{error:#}");
+        assert!(unnoted(SpreadError::Damaged).is::<Refusal>());
     }
 }

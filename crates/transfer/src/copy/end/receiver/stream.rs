@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread of one stream: it receives blocks, checks them and puts them where they belong.
 
-use super::{
-    large::{apply, directory, in_its_place, unless_busy},
-    state::{State, Written},
-    target::Target,
-};
+use super::{state::State, target::Target};
 use crate::{
     protocol::{
         block::{BLOCK_LEN, Content, HEADER_LEN, Header},
@@ -17,12 +13,10 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BLOCK, BlockHash, FileHash},
+    blocks::{BlockHash, FileHash},
     direct::Buffer,
-    entry::{Entry, Kind},
-    small::Small,
 };
-use std::{fs::File, io::Read, sync::Arc};
+use std::io::Read;
 
 impl Target {
     /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.
@@ -74,65 +68,6 @@ impl Target {
             }
         }
     }
-
-    /// Writes a file of one block, which may be a hole; the committing thread gives it its name.
-    pub(super) fn write_small(&self, number: u64, bytes: Option<&[u8]>, hash: Option<FileHash>) {
-        self.shared
-            .wait_until(|state| state.batch.len() < state.room.batch);
-        let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
-            return;
-        };
-        let zeros = vec![0; bytes.map_or(length(&entry), |_| 0)];
-        match self.written(&entry, bytes.unwrap_or(&zeros), hash) {
-            Ok((small, left_out)) => {
-                let written = Written {
-                    number,
-                    entry,
-                    small,
-                    left_out,
-                };
-                self.shared
-                    .change_if(|state| state.batch.push(written), State::wants_a_commit);
-            }
-            Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
-        }
-    }
-
-    fn written(
-        &self,
-        entry: &Arc<Entry>,
-        bytes: &[u8],
-        hash: Option<FileHash>,
-    ) -> Result<(Small, Vec<String>), String> {
-        let dir = directory(&self.root, &entry.path)?;
-        let mut left_out = Vec::new();
-        let write = || {
-            let prepare = |file: &File| {
-                left_out = apply(&entry.metadata, file)?;
-                Ok(())
-            };
-            let sparse = has_holes(entry);
-            Small::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
-        };
-        let small = unless_busy(
-            write,
-            |small| matches!(small, Err(error) if error.is_busy()),
-        );
-        let small = small.map_err(|error| in_its_place(entry, &error))?;
-        Ok((small, left_out))
-    }
-}
-
-/// What was announced of a small file: at most a block.
-fn length(entry: &Entry) -> usize {
-    match entry.kind {
-        Kind::File { version, .. } => version.size.min(BLOCK) as usize,
-        _ => 0,
-    }
-}
-
-fn has_holes(entry: &Entry) -> bool {
-    matches!(entry.kind, Kind::File { sparse: true, .. })
 }
 
 /// Reads a header; `false` where the stream ends in good order, before one.

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of one block, or of none: written whole, and given their names in batches.
+
+use super::{
+    large::{apply, directory, in_its_place, unless_busy},
+    state::{State, Written},
+    target::Target,
+};
+use crate::protocol::message::Outcome;
+use longhaul_store::{
+    blocks::{BLOCK, Blocks, FileHash},
+    entry::{Entry, Kind},
+    small::Small,
+};
+use std::{fs::File, sync::Arc};
+
+impl Target {
+    /// Writes a file without data.
+    pub(super) fn write_empty(&self, number: u64) {
+        let hash = Blocks::of(0).file_hash(&[]).unwrap_or_default();
+        self.write_small(number, Some(&[]), Some(hash));
+    }
+
+    /// Writes a file of one block, which may be a hole; the committing thread gives it its name.
+    pub(super) fn write_small(&self, number: u64, bytes: Option<&[u8]>, hash: Option<FileHash>) {
+        self.shared
+            .wait_until(|state| state.batch.len() < state.room.batch);
+        let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
+            return;
+        };
+        let zeros = vec![0; bytes.map_or(length(&entry), |_| 0)];
+        match self.written(&entry, bytes.unwrap_or(&zeros), hash) {
+            Ok((small, left_out)) => {
+                let written = Written {
+                    number,
+                    entry,
+                    small,
+                    left_out,
+                };
+                self.shared
+                    .change_if(|state| state.batch.push(written), State::wants_a_commit);
+            }
+            Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
+        }
+    }
+
+    fn written(
+        &self,
+        entry: &Arc<Entry>,
+        bytes: &[u8],
+        hash: Option<FileHash>,
+    ) -> Result<(Small, Vec<String>), String> {
+        let dir = directory(&self.root, &entry.path)?;
+        let mut left_out = Vec::new();
+        let write = || {
+            let prepare = |file: &File| {
+                left_out = apply(&entry.metadata, file)?;
+                Ok(())
+            };
+            let sparse = has_holes(entry);
+            Small::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
+        };
+        let small = unless_busy(
+            write,
+            |small| matches!(small, Err(error) if error.is_busy()),
+        );
+        let small = small.map_err(|error| in_its_place(entry, &error))?;
+        Ok((small, left_out))
+    }
+}
+
+/// What was announced of a small file: at most a block.
+fn length(entry: &Entry) -> usize {
+    match entry.kind {
+        Kind::File { version, .. } => version.size.min(BLOCK) as usize,
+        _ => 0,
+    }
+}
+
+fn has_holes(entry: &Entry) -> bool {
+    matches!(entry.kind, Kind::File { sparse: true, .. })
+}
