@@ -19,4 +19,4 @@ pub use bottleneck::{Bottleneck, End, Verdict};
 pub use ledger::{HasEnded, Ledger};
 pub use measured::{Measured, Network, Spent, Stage, Stages};
 pub use stragglers::{Pace, Stragglers};
-pub use work::{FILES_MAX, Missing, PARCEL_LEN, Parcel, Work};
+pub use work::{Missing, Parcel, Work};

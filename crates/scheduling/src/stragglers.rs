@@ -3,7 +3,7 @@
 //! left so small that its last block takes longer than all that was before: streams that have nothing left to carry take it
 //! over. Whichever copy arrives first counts.
 
-use super::{Ledger, PARCEL_LEN, Parcel, ledger::Flight};
+use super::{Ledger, Parcel, ledger::Flight, work::PARCEL_LEN};
 use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -5,10 +5,10 @@
 use std::{collections::VecDeque, ops::Range};
 
 /// Bytes of small files that go together.
-pub const PARCEL_LEN: u64 = 4 << 20;
+pub(crate) const PARCEL_LEN: u64 = 4 << 20;
 
 /// Files that go together; 16 bytes each. Empty ones would never fill [`PARCEL_LEN`].
-pub const FILES_MAX: usize = 1024;
+const FILES_MAX: usize = 1024;
 
 /// What a receiver lacks of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

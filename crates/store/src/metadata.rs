@@ -14,7 +14,7 @@ mod xattr;
 pub use left_out::{Applied, LeftOut, What};
 pub use time::Time;
 pub(crate) use time::{modified, time};
-pub use xattr::{XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_MAX, Xattr};
+pub use xattr::{XATTR_VALUE_MAX, XATTRS_MAX, Xattr};
 
 use crate::handle::Handle;
 use rights::Rights;

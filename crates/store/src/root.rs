@@ -10,7 +10,6 @@ mod directories;
 mod failure;
 mod names;
 
-pub use directories::OPEN_DIRS_MAX;
 pub use failure::{Failure, Refusal};
 pub use names::Names;
 

@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Private TLV of an answer: a [`Cause`]. Relays that do not know it have the Error TLV.
-pub const CAUSE: u8 = 0xC5;
+const CAUSE: u8 = 0xC5;
 
 /// What a relay tells of a failure. Everything in it comes from elsewhere: names are at most
 /// [`Cause::NAME_LEN_MAX`] printable characters of ASCII, whatever was sent.

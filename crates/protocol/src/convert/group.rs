@@ -4,9 +4,9 @@
 use super::message::Message;
 
 /// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
-pub const STRIPES: u8 = 0xC3;
+pub(super) const STRIPES: u8 = 0xC3;
 /// Private TLV: the id of the group that this connection joins, and its number in it, zero-padded.
-pub const JOIN: u8 = 0xC4;
+pub(super) const JOIN: u8 = 0xC4;
 
 /// The most connections of one group.
 pub const STRIPES_MAX: u8 = 16;

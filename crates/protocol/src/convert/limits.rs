@@ -14,13 +14,11 @@ pub const HOPS_MAX: usize = 16;
 /// [`Request::patience`]: super::Request::patience
 /// [`Request::time`]: super::Request::time
 /// [`Request::from_elsewhere`]: super::Request::from_elsewhere
-pub const HOP_LIMIT: u8 = 0xC2;
+pub(super) const HOP_LIMIT: u8 = 0xC2;
 const FROM_ELSEWHERE: u8 = 1;
 
 /// The most that a request can say with [`Request::patience`](super::Request::patience).
 pub const PATIENCE_MAX: Duration = PATIENCE_UNIT.saturating_mul(u8::MAX as u32);
-/// The most that a request can say with [`Request::time`](super::Request::time).
-pub const TIME_MAX: Duration = PATIENCE_UNIT.saturating_mul(u16::MAX as u32);
 pub(super) const PATIENCE_UNIT: Duration = Duration::from_millis(10);
 
 /// What [`HOP_LIMIT`] says.
@@ -102,6 +100,9 @@ mod tests {
         assert_eq!(bytes(PATIENCE_MAX), [0xC2, 1, 16, 255]);
         assert_eq!(bytes(Duration::from_secs(3600)), [0xC2, 1, 16, 255]);
     }
+
+    /// The most that a request can say.
+    const TIME_MAX: Duration = Duration::from_millis(655_350);
 
     /// Relays that know no time look at the first two bytes only.
     #[test]

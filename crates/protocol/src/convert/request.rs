@@ -14,9 +14,9 @@ use std::{
 };
 
 /// Private TLV: host name, zero-padded.
-pub const NAME: u8 = 0xC0;
+const NAME: u8 = 0xC0;
 /// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
-pub const HOP: u8 = 0xC1;
+const HOP: u8 = 0xC1;
 
 /// The port that [`Request::check`] names: the discard service's (RFC 863), which nothing connects to.
 const CHECK_PORT: u16 = 9;
@@ -35,7 +35,7 @@ pub struct Request {
     /// is at most [`PATIENCE_MAX`](super::PATIENCE_MAX).
     pub patience: Duration,
     /// How long the answer is waited for; zero is not said. What is sent is rounded down to 10 ms and
-    /// is at most [`TIME_MAX`](super::TIME_MAX).
+    /// is at most 655.35 s.
     pub time: Duration,
     /// The stream is to be carried over several connections, of which this is the first.
     pub stripes: Option<Stripes>,
@@ -60,7 +60,7 @@ impl Request {
     }
 
     /// The request of a relay that wants to know whether another one would serve it. It names one
-    /// more relay and may pass none: every version that knows [`HOP`] and [`HOP_LIMIT`] answers at
+    /// more relay and may pass none: every version that knows hops and their limit answers at
     /// once, without a connection of its own. Relays that know this request accept it.
     #[must_use]
     pub fn check() -> Self {

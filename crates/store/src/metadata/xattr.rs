@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize};
 /// Bytes in an attribute's value, at most: Linux's XATTR_SIZE_MAX.
 pub const XATTR_VALUE_MAX: usize = 64 << 10;
 
-/// Bytes in an attribute's name, at most: Linux's XATTR_NAME_MAX.
-pub const XATTR_NAME_MAX: usize = 255;
-
 /// Bytes of all attributes of a file, names and values: what a file's metadata may cost. Beyond
 /// that they are left out.
 pub const XATTRS_MAX: usize = 256 << 10;

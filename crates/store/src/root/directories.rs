@@ -17,7 +17,7 @@ use std::{
 
 /// Directories that a root holds open for the next name in them: as many descriptors, and their
 /// paths.
-pub const OPEN_DIRS_MAX: usize = 32;
+pub(super) const OPEN_DIRS_MAX: usize = 32;
 
 /// A descriptor that only names a directory: it needs no right to read it.
 const NAMES_DIR: OFlags = OFlags::PATH

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use super::{directories::Resolver, *};
+use super::{
+    directories::{OPEN_DIRS_MAX, Resolver},
+    *,
+};
 use std::{
     os::unix::fs::symlink,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
