@@ -3,7 +3,7 @@
 
 use super::{
     leases::Leases,
-    mover::{Mover, POLL_EVERY, Said, TICK},
+    mover::{Mover, POLL, Said, TICK},
     work::Work,
 };
 use crate::{
@@ -246,7 +246,7 @@ impl Conversation<'_> {
     }
 
     fn get_more(&mut self) -> Result<()> {
-        self.poll = Instant::now() + POLL_EVERY;
+        self.poll = Instant::now() + POLL;
         let Some(lease) = self.mover.take()? else {
             if self.held.is_empty() && self.mover.is_over()? {
                 self.enough()?;

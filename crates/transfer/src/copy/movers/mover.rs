@@ -27,14 +27,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two looks whether there is something to take.
-const POLL: Duration = Duration::from_secs(1);
+/// Between two looks whether there is something to take, or more.
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// How long nothing is heard before it is looked whether a lease is to be renewed.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-
-/// Between two looks whether there is more.
-pub(super) const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// What a mover tells.
 pub(super) enum Said {
@@ -58,14 +55,6 @@ pub(super) struct Mover<'a> {
     pub(super) to: Sender<Said>,
     /// The job is no longer in the database.
     forgotten: &'a AtomicBool,
-}
-
-/// What there is to take.
-enum Next {
-    Lease(Lease),
-    /// Others have all that there is.
-    Nothing,
-    Over,
 }
 
 impl<'a> Mover<'a> {
@@ -159,26 +148,18 @@ impl<'a> Mover<'a> {
 
     /// One conversation, or a look whether there is anything to have one about; nothing if there never will be.
     fn step(&self) -> Result<Option<Ending>> {
-        let lease = match self.next()? {
-            Next::Over => return Ok(None),
-            Next::Nothing => {
-                thread::sleep(POLL);
-                return Ok(Some(Ending::Over));
+        let Some(lease) = self.take()? else {
+            if self.is_over()? {
+                return Ok(None);
             }
-            Next::Lease(lease) => lease,
+            // Others have all that there is.
+            thread::sleep(POLL);
+            return Ok(Some(Ending::Over));
         };
         match Work::of(&lease)? {
             Work::Plan => self.plan(lease).map(Some),
             Work::Extent(extent) => self.converse(lease, extent).map(Some),
         }
-    }
-
-    fn next(&self) -> Result<Next> {
-        Ok(match self.take()? {
-            Some(lease) => Next::Lease(lease),
-            None if self.is_over()? => Next::Over,
-            None => Next::Nothing,
-        })
     }
 
     pub(super) fn take(&self) -> Result<Option<Lease>> {
