@@ -2,11 +2,10 @@
 //! A copy as it was asked for, after the check.
 
 use super::place::Place;
-use crate::protocol::options::{Pace, Ports, Streams, Switch, Transport};
+use crate::protocol::options::{Options, Ports};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_store::{filter::Rule, preserve::Preserve};
-use longhaul_units::{BitRate, Bytes, Time};
+use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
 /// What is to be copied where to, and how.
@@ -16,24 +15,8 @@ pub(crate) struct Config {
     pub(crate) sources: Vec<Vec<Place>>,
     /// Where to.
     pub(crate) target: Vec<Place>,
-    pub(crate) streams: Streams,
-    pub(crate) pace: Pace,
-    pub(crate) congestion_control: Option<String>,
-    pub(crate) transport: Transport,
-    /// Of all streams together.
-    pub(crate) limit: Option<BitRate>,
-    /// None: where it goes abroad.
-    pub(crate) encrypt: Option<Switch>,
-    pub(crate) hash: Switch,
-    /// Milliseconds.
-    pub(crate) silence: u32,
-    pub(crate) dry_run: bool,
-    pub(crate) checksum: bool,
-    pub(crate) delete: bool,
-    pub(crate) update: bool,
-    pub(crate) one_file_system: bool,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) preserve: Preserve,
+    /// How, as both ends are told.
+    pub(crate) options: Options,
     pub(crate) ports: Option<Ports>,
     pub(crate) ssh: String,
     pub(crate) remote_program: String,
@@ -77,10 +60,15 @@ impl Config {
     }
 
     /// From one place of this machine to another.
-    pub(super) fn stays_here(&self) -> bool {
-        let mut places = self.sources.iter().chain([&self.target]).flatten();
-        places.all(|place| place.host.is_none())
+    pub(crate) fn stays_here(&self) -> bool {
+        stay_here(&self.sources, &self.target)
     }
+}
+
+/// Whether all places are on this machine.
+pub(super) fn stay_here(sources: &[Vec<Place>], target: &[Place]) -> bool {
+    let mut places = sources.iter().flatten().chain(target);
+    places.all(|place| place.host.is_none())
 }
 
 fn on_one_side(sources: &[Vec<Place>]) -> Result<()> {

@@ -48,7 +48,7 @@ pub(super) fn run(job: &Job<'_>, side: Apart, hearing: &mut Hearing) -> Result<R
         Apart::Source => union::survey(job, hearing)?,
         Apart::Target | Apart::Both => 0,
     };
-    let mut shown = Shares::new(hearing, job.pairs());
+    let mut shown = Shares::new(hearing, job.config.pairs());
     carry(job, side, &shares(job, side), &mut shown)?;
     if side == Apart::Source {
         gather_last(job, &mut shown)?;
@@ -64,7 +64,7 @@ fn allow(job: &Job<'_>, side: Apart) -> Result<()> {
         Apart::Source if sources < 2 => {
             "--apart source wants several hosts to copy from: a1,a2:PATH"
         }
-        Apart::Source if job.config.delete => {
+        Apart::Source if job.config.options.delete => {
             "no host of --apart source knows what the others have, so nothing can be deleted: leave --delete out"
         }
         Apart::Both if sources < 2 || sources != targets => {

@@ -9,16 +9,25 @@ use super::{
 };
 use crate::{
     copy::{
-        config::{Apart, Config},
+        config::{Apart, Config, stay_here},
         place::Place,
     },
-    protocol::options::{Pace, Ports, Streams, Switch, Transport},
+    protocol::options::{Options, Pace, Ports, Streams, Switch, Transport},
     transport::carrier::udt_control,
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
+use longhaul_store::{origin::Origin, scan::means_contents};
 use longhaul_units::{BitRate, Bytes, Time};
-use std::{ffi::OsString, path::PathBuf};
+use sha2::{Digest as _, Sha256};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+/// Streams within one machine: a thread at either end each, and no path to fill.
+const STREAMS_HERE: u16 = 4;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -207,26 +216,10 @@ impl Args {
         let places = self.places.iter().map(|text| Place::parse_shared(text));
         let mut sources: Vec<Vec<Place>> = places.collect::<Result<_>>()?;
         let target = sources.pop().context("no target")?;
-        // What a site sends is somebody else's, unless the user says otherwise.
-        let of_site = sources.iter().flatten().any(|place| place.site().is_some());
         let config = Config {
+            options: self.options(&sources, &target),
             sources,
             target,
-            streams: self.streams,
-            pace: self.pace,
-            congestion_control: self.cc.clone(),
-            transport: self.transport,
-            limit: self.limit,
-            encrypt: self.encrypt,
-            hash: self.hash,
-            silence: self.silence,
-            dry_run: self.dry_run,
-            checksum: self.checksum,
-            delete: self.delete,
-            update: self.update,
-            one_file_system: self.one_file_system,
-            rules: self.patterns.rules.clone(),
-            preserve: self.preserved.preserve(of_site),
             ports: self.ports,
             ssh: self.ssh.clone(),
             remote_program: self.remote_program.clone(),
@@ -243,6 +236,51 @@ impl Args {
         };
         config.check()?;
         Ok(config)
+    }
+
+    /// What both ends are told.
+    fn options(&self, sources: &[Vec<Place>], target: &[Place]) -> Options {
+        let stays_here = stay_here(sources, target);
+        // What a site sends is somebody else's, unless the user says otherwise.
+        let of_site = sources.iter().flatten().any(|place| place.site().is_some());
+        Options {
+            streams: match self.streams {
+                // Nothing goes over them.
+                _ if self.dry_run => Streams::Exactly(1),
+                Streams::Auto if stays_here => Streams::Exactly(STREAMS_HERE),
+                streams => streams,
+            },
+            pace: self.pace,
+            congestion_control: self.cc.clone(),
+            transport: self.transport,
+            encrypt: self.encrypt.unwrap_or(match stays_here {
+                true => Switch::Off,
+                false => Switch::On,
+            }),
+            hash: self.hash,
+            limit: self.limit.map(BitRate::bits),
+            silence: self.silence,
+            dry_run: self.dry_run,
+            checksum: self.checksum,
+            delete: self.delete,
+            update: self.update,
+            one_file_system: self.one_file_system,
+            rules: self.patterns.rules.clone(),
+            preserve: self.preserved.preserve(of_site),
+            into_directory: self.goes_into_directory(sources, target),
+            origin: origin(sources),
+        }
+    }
+
+    /// With several always: what one of them makes must not change what the next one means.
+    fn goes_into_directory(&self, sources: &[Vec<Place>], target: &[Place]) -> bool {
+        let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
+        let contents = |place: &Place| means_contents(Path::new(&place.path));
+        sources.len() > 1
+            || self.leases.is_some()
+            || self.apart.is_some()
+            || target.iter().any(slash)
+            || sources.iter().flatten().any(contents)
     }
 
     /// There is a source and a target, and no command behind options, where clap takes it for a place.
@@ -270,4 +308,14 @@ impl Args {
             _ => Err("--transport udt has a pace of its own: --limit bounds it, --pace does not"),
         }
     }
+}
+
+/// The same for the same command, from wherever on this machine.
+fn origin(sources: &[Vec<Place>]) -> Origin {
+    let shown = |place: &Place| match &place.host {
+        Some(host) => format!("{host} {:?}", place.path),
+        None => format!("{:?}", std::path::absolute(&place.path).ok()),
+    };
+    let sources = sources.iter().flatten().map(shown);
+    Sha256::digest(sources.collect::<Vec<_>>().join("\n")).into()
 }

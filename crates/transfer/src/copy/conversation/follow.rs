@@ -3,7 +3,7 @@
 
 use super::{
     far::Far,
-    job::{HostNames, Job, Pair},
+    job::{Job, Pair},
     meeting::{Ending, Met},
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(crate) fn converse<'a>(
     listener: &mut impl Listener,
 ) -> Result<()> {
     let mut patience = Patience::default();
-    let mut reached = !job.goes_abroad();
+    let mut reached = job.config.stays_here();
     for number in 0.. {
         let pair_now = pair(number);
         let ended = conversation(job, pair_now, task, listener);
@@ -54,7 +54,7 @@ pub(crate) fn converse<'a>(
                 let Some(pause) = patience.lose(gained > 0, Instant::now()) else {
                     bail!("{why}; given up, the same command goes on from here");
                 };
-                let hosts = match job.pairs() {
+                let hosts = match job.config.pairs() {
                     1 => String::new(),
                     _ => format!("{pair_now}: "),
                 };
@@ -78,8 +78,8 @@ fn conversation(
 ) -> Result<Ending> {
     match job.meet(pair, task)? {
         Met::Both { source, target } => {
-            let names = (job.pairs() > 1).then(|| pair.names());
-            follow(listener, names.as_ref(), source, target)
+            let named = (job.config.pairs() > 1).then_some(pair);
+            follow(listener, named, source, target)
         }
         Met::Early(ending) => Ok(ending),
     }
@@ -87,9 +87,9 @@ fn conversation(
 
 /// Hears both ends until they say that all is done, or one of them is gone. With `hosts`, problems get the name of
 /// their host.
-pub(crate) fn follow(
+fn follow(
     listener: &mut impl Listener,
-    hosts: Option<&HostNames>,
+    hosts: Option<Pair<'_>>,
     mut source: Far,
     mut target: Far,
 ) -> Result<Ending> {
@@ -119,10 +119,10 @@ pub(crate) fn follow(
     }
 }
 
-fn with_host(report: Report, role: Role, hosts: Option<&HostNames>) -> Report {
+fn with_host(report: Report, role: Role, hosts: Option<Pair<'_>>) -> Report {
     match (report, hosts) {
         (Report::Problem(problem), Some(hosts)) => {
-            Report::Problem(format!("{}: {problem}", hosts.of(role)))
+            Report::Problem(format!("{}: {problem}", hosts.name(role)))
         }
         (report, _) => report,
     }
@@ -132,7 +132,7 @@ fn with_host(report: Report, role: Role, hosts: Option<&HostNames>) -> Report {
 fn await_other(
     listener: &mut impl Listener,
     first: Role,
-    hosts: Option<&HostNames>,
+    hosts: Option<Pair<'_>>,
     from: &Receiver<(Role, Option<Report>)>,
 ) {
     let until = Instant::now() + LAST_WORDS;

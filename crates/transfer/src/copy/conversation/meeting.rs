@@ -82,10 +82,7 @@ impl Job<'_> {
         task: Task,
         sources: Sources,
     ) -> Result<Far> {
-        let host = match role {
-            Role::Source => pair.source,
-            Role::Target => pair.target,
-        };
+        let host = pair.host(role);
         let mut far = self.start(host)?;
         let nobody = Contact::of(&mut far, host)?;
         let known = (sources, Vec::new());
@@ -112,13 +109,7 @@ impl Job<'_> {
             Task::Spread(placement) => self.shares(placement.host),
             _ => Vec::new(),
         };
-        let early = |report, role| {
-            let host = match role {
-                Role::Source => pair.source,
-                Role::Target => pair.target,
-            };
-            Ending::early(report, role, host).map(Met::Early)
-        };
+        let early = |report, role| Ending::early(report, role, pair.host(role)).map(Met::Early);
         let sources = loop {
             match source.report()? {
                 Some(Report::Shares(kept)) => shares.extend(kept),

@@ -85,7 +85,7 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
     let found = hosts.skip(first + 1).find(found);
     marking.tell(&Meeting::Later)?;
     marking.report()?;
-    let name = |host: usize| job.pair(host).target_name();
+    let name = |host: usize| job.pair(host).name(Role::Target);
     Ok(found.map(|found| (name(first), name(found))))
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
     sharing::must_be_shared(job)?;
     sharing::sources_must_be_shared(job)?;
     let mut shared = Shared::join(job, address)?;
-    let count = job.config.movers.map_or(job.pairs(), usize::from);
+    let count = job.config.movers.map_or(job.config.pairs(), usize::from);
     let (to, from) = channel();
     let forgotten = AtomicBool::new(false);
     let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone(), &forgotten));

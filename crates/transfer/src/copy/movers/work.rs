@@ -94,6 +94,7 @@ pub(super) struct Spec {
 
 impl Spec {
     fn of(config: &Config) -> Self {
+        let options = config.options.clone();
         Self {
             sources: config
                 .sources
@@ -101,11 +102,11 @@ impl Spec {
                 .map(|source| SharedPlace::of(source))
                 .collect(),
             target: SharedPlace::of(&config.target),
-            rules: config.rules.clone(),
-            update: config.update,
-            one_file_system: config.one_file_system,
+            rules: options.rules,
+            update: options.update,
+            one_file_system: options.one_file_system,
             extent: config.extent.map(longhaul_units::Bytes::get),
-            preserve: config.preserve.clone(),
+            preserve: options.preserve,
         }
     }
 

@@ -32,7 +32,7 @@ impl Hearing {
             standing: Standing::new(began),
             display: Display::of(config, began),
             streams: Vec::new(),
-            plan: config.dry_run.then(Plan::default),
+            plan: config.options.dry_run.then(Plan::default),
         }
     }
 
