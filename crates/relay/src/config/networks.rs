@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What addresses are compared with: networks in CIDR notation, names, ranges of ports; and what an address alone tells.
 
+use ipnet::IpNet;
 use longhaul_protocol::destination::Destination;
 use serde::{Deserialize, Deserializer};
 use std::{
@@ -10,89 +11,62 @@ use std::{
     str::FromStr,
 };
 
-/// A network such as `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+/// A network such as `10.0.0.0/8`, `2001:db8::/32`, or a single address. One of IPv4-mapped addresses is one of IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Prefix {
-    base: IpAddr,
-    len: u8,
-}
+pub(crate) struct Prefix(IpNet);
 
 impl Prefix {
-    pub(crate) fn is_ipv4(self) -> bool {
-        self.base.is_ipv4()
-    }
-
-    /// A network of IPv4-mapped addresses is one of IPv4.
-    fn plain(self) -> Self {
-        let base = self.base.to_canonical();
-        match base.is_ipv4() && !self.is_ipv4() && self.len >= MAPPED_LEN {
-            true => Self {
-                base,
-                len: self.len - MAPPED_LEN,
-            },
-            false => self,
-        }
-    }
-
     /// All addresses of both families.
     pub(crate) const EVERYTHING: [Self; 2] = [
-        Self {
-            base: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            len: 0,
-        },
-        Self {
-            base: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            len: 0,
-        },
+        Self(IpNet::new_assert(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)),
+        Self(IpNet::new_assert(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)),
     ];
+
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.0.addr().is_ipv4()
+    }
 
     /// Whether all of `other` is in this network.
     pub(crate) fn covers(self, other: Self) -> bool {
-        self.is_ipv4() == other.is_ipv4() && self.len <= other.len && self.contains(other.base)
+        self.0.contains(&other.0)
     }
 
     /// Whether `ip`, taken out of an IPv4-mapped address if it is one, is in this network.
     pub(crate) fn contains(self, ip: IpAddr) -> bool {
-        match (self.base, ip.to_canonical()) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                agree(a.to_bits().into(), b.to_bits().into(), 32 - self.len)
-            }
-            (IpAddr::V6(a), IpAddr::V6(b)) => agree(a.to_bits(), b.to_bits(), 128 - self.len),
-            _ => false,
-        }
+        self.0.contains(&ip.to_canonical())
+    }
+
+    /// `IpNet`'s own parser wants a length, and reads 010 as 10.
+    fn read(text: &str) -> Option<Self> {
+        let (address, len) = text.split_once('/').unzip();
+        let address: IpAddr = address.unwrap_or(text).parse().ok()?;
+        let whole = IpNet::from(address);
+        let len = len.map_or(Some(whole.max_prefix_len()), |len| len.parse().ok())?;
+        let (plain, plain_len) = (address.to_canonical(), len.checked_sub(MAPPED_LEN));
+        let network = match plain_len {
+            Some(len) if plain != address => IpNet::new(plain, len),
+            _ => IpNet::new(address, len),
+        };
+        network.ok().map(Self)
     }
 }
 
 /// Bits before the IPv4 address in an IPv4-mapped one.
 const MAPPED_LEN: u8 = 96;
 
-fn agree(a: u128, b: u128, ignored: u8) -> bool {
-    (a ^ b).checked_shr(ignored.into()).unwrap_or(0) == 0
-}
-
 impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = || format!("{text:?} is no network (for example 10.0.0.0/8 or 2001:db8::/32)");
-        let (base, len) = text.split_once('/').unwrap_or((text, ""));
-        let base: IpAddr = base.parse().map_err(|_| form())?;
-        let len_max = if base.is_ipv4() { 32 } else { 128 };
-        let len = match text.contains('/') {
-            true => len
-                .parse()
-                .ok()
-                .filter(|n| *n <= len_max)
-                .ok_or_else(form)?,
-            false => len_max,
-        };
-        Ok(Self { base, len }.plain())
+        Self::read(text).ok_or_else(|| {
+            format!("{text:?} is no network (for example 10.0.0.0/8 or 2001:db8::/32)")
+        })
     }
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.base, self.len)
+        self.0.fmt(f)
     }
 }
 
@@ -308,6 +282,36 @@ mod tests {
         assert!(contains("::/0", "2001:db8::1"));
         assert!(!contains("0.0.0.0/0", "2001:db8::1"));
         assert!(contains("10.0.0.0/8", "::ffff:10.1.2.3"));
+        assert!(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
+        assert!(!contains("::ffff:10.0.0.0/104", "11.0.0.0"));
+        assert!(contains("::ffff:192.0.2.7", "192.0.2.7"));
+        assert!(!contains("::/0", "192.0.2.7"));
+        assert!(!contains("::ffff:0:0/95", "192.0.2.7"));
+    }
+
+    #[test]
+    fn a_network_covers_those_inside() {
+        let covers = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|text| text.parse::<Prefix>().unwrap());
+            one.covers(other)
+        };
+        assert!(covers("10.0.0.0/8", "10.1.0.0/16"));
+        assert!(covers("10.9.9.9/8", "10.0.0.0/8"));
+        assert!(!covers("10.1.0.0/16", "10.0.0.0/8"));
+        assert!(covers("10.0.0.0/8", "::ffff:10.1.0.0/112"));
+        assert!(!covers("::/0", "10.0.0.0/8"));
+    }
+
+    #[test]
+    fn it_is_written_as_it_was_given() {
+        for (text, written) in [
+            ("10.1.2.3/8", "10.1.2.3/8"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("2001:db8::1", "2001:db8::1/128"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ] {
+            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), written);
+        }
     }
 
     #[test]
@@ -315,7 +319,9 @@ mod tests {
         for bad in [
             "10.0.0.0/33",
             "::/129",
+            "::ffff:10.0.0.0/129",
             "10.0.0/8",
+            "010.0.0.0/8",
             "10.0.0.0/",
             "10.0.0.0/-1",
             "net",
