@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod cc;
+mod connection_filter;
 pub mod decp;
 pub mod doctor;
 pub mod run;

@@ -7,7 +7,6 @@
 mod default_setting;
 mod list;
 mod load;
-mod matching;
 mod output;
 mod place;
 mod show;

@@ -3,10 +3,10 @@
 
 use super::{
     load::by_name,
-    matching::Matching,
     output::{say, table},
     place::Place,
 };
+use crate::connection_filter::Filter;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
@@ -37,7 +37,10 @@ Examples:
   sudo longhaul cc watch --every 100ms --json > windows.jsonl
 
 It reads what the kernel keeps of each connection, in every network namespace; connections pay
-nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.";
+nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
+
+A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
+not, ( ). dst and dport are the other end of the connection, as ss(8) has them.";
 
 /// Rows of a table on a terminal.
 const ROWS_MAX: usize = 40;
@@ -48,9 +51,9 @@ const ROWS_MAX: usize = 40;
 pub(super) struct Args {
     /// Congestion control, with or without lh_ [default: all that are loaded]
     name: Option<String>,
-    /// Only connections like this: 'dport 5201 and dst 10.0.0.0/8'
-    #[arg(long = "match", value_name = "CONDITIONS")]
-    matching: Option<String>,
+    /// Only connections like this: 'dport 5201 and not dst 10.0.0.0/8' …
+    #[arg(long = "match", value_name = "FILTER")]
+    filter: Option<String>,
     /// Time from one look to the next, at least 10ms
     #[arg(
         long,
@@ -100,12 +103,8 @@ impl Of {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let matching = match &args.matching {
-        Some(text) => text
-            .parse()
-            .map_err(|error| Refusal::usage(format!("--match {error}")))?,
-        None => Matching::default(),
-    };
+    let filter = args.filter.as_deref();
+    let filter = filter.map_or(Ok(Filter::EVERYTHING), Filter::of_flag)?;
     if args.every < Time::from_millis(10) {
         return Err(Refusal::usage(format!(
             "--every {}: at least 10ms",
@@ -124,7 +123,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         return Err(Error::NotLoaded(algorithm.system_name()).refusal());
     }
     loop {
-        let seen = look(&watch, &wanted(&pins, only)?, &matching)?;
+        let seen = look(&watch, &wanted(&pins, only)?, &filter)?;
         show(args, &seen)?;
         if args.once {
             return Ok(());
@@ -142,14 +141,14 @@ fn wanted(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
 }
 
 /// Listeners are left out: they send nothing.
-fn look(watch: &Watch, loaded: &[Loaded], matching: &Matching) -> Result<Vec<Seen>> {
+fn look(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Seen>> {
     const LISTEN: u32 = 10;
     let mut seen = Vec::new();
     for one in loaded {
         let found = watch.look(one).map_err(Error::refusal)?;
         let of = Of::new(one);
         let meant = found.into_iter().filter(|connection| {
-            connection.tcp_state != LISTEN && matching.takes(connection.local, connection.remote)
+            connection.tcp_state != LISTEN && filter.matches(connection.local, connection.remote)
         });
         let acks: HashMap<_, _> = watch
             .acks(one)

@@ -22,7 +22,7 @@ Examples:
   Caps that a power tool left behind:
     longhaul decp --match 'dport 5201' --lift
 
-A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/PREFIX], src …, host …; and, or,
+A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
 not, ( ). dst and dport are the other end of the connection, as ss(8) has them.
 It caps the windows of this host's own sockets, so it belongs on the sending host.";
 

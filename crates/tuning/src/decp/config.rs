@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was asked for, checked.
 
-use super::{args::Args, filter::Filter};
-use crate::decp::model::Settings;
+use super::args::Args;
+use crate::{connection_filter::Filter, decp::model::Settings};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
@@ -28,7 +28,7 @@ pub(super) struct Config {
 
 impl Config {
     pub(super) fn check(args: &Args) -> Result<Self> {
-        let filter = args.filter.parse();
+        let filter = Filter::of_flag(&args.filter);
         let headroom = args.headroom.get();
         if !(0.02..=1.0).contains(&headroom) {
             let text = args.headroom.exact();
@@ -44,8 +44,7 @@ impl Config {
         }
         args.cgroup.as_deref().map_or(Ok(()), is_cgroup)?;
         Ok(Self {
-            filter: filter
-                .map_err(|why| Refusal::usage(format!("--match {:?}: {why}", args.filter)))?,
+            filter: filter?,
             cgroup: args.cgroup.clone(),
             netns: args.netns.as_deref().map(open).transpose()?,
             interval: args.interval,

@@ -7,7 +7,6 @@ mod args;
 mod config;
 mod display;
 mod enforcer;
-mod filter;
 pub mod model;
 mod watch;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A look at the connections that are meant: what the kernel says of them, as the law wants it.
 
-use super::{config::Config, filter::Filter};
-use crate::decp::model::Observation;
+use super::config::Config;
+use crate::{connection_filter::Filter, decp::model::Observation};
 use anyhow::{Context, Result, ensure};
 use longhaul_linux::{
     cgroup,
@@ -83,7 +83,8 @@ impl Watch {
         let mut all = self.diag.connections().context("cannot list sockets")?;
         all.retain(|connection| {
             let is_inside = |tree: &Vec<u64>| tree.contains(&connection.sender.cgroup);
-            self.filter.matches(connection) && tree.as_ref().is_none_or(is_inside)
+            self.filter.matches(connection.local, connection.remote)
+                && tree.as_ref().is_none_or(is_inside)
         });
         let most = longhaul_congestion::window_cap::CONNECTIONS_MAX;
         ensure!(

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which connections are meant: a grammar as of ss(8) and tcpdump(8), as far as it is about addresses
+//! and ports.
+//!
+//! ```text
+//! any  = all { ("or" | "||") all }
+//! all  = one { ["and" | "&&"] one }
+//! one  = ("not" | "!") one | "(" any ")" | end "port" PORTS | ("dport" | "sport" | "port") PORTS
+//!      | ("dst" | "src" | "host") ADDRESS
+//! ```
+
+use ipnet::IpNet;
+use longhaul_command::exit::Refusal;
+use std::{
+    iter::Peekable,
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    str::{FromStr, SplitWhitespace},
+};
+
+/// Parentheses and `not` within one another.
+const DEPTH_MAX: usize = 32;
+
+/// What a filter is made of, for those who gave something else.
+const GRAMMAR: &str = "say 'sport N', 'dport N', 'port N' (or N-M), 'src ADDRESS[/LENGTH]', 'dst …' or 'host …', \
+                       with and, or, not, ( )";
+
+/// A condition on both ends of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Filter {
+    Any(Vec<Filter>),
+    All(Vec<Filter>),
+    Not(Box<Filter>),
+    Port(End, RangeInclusive<u16>),
+    Address(End, IpNet),
+}
+
+/// Which end a condition is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The other one.
+    Destination,
+    /// This one.
+    Source,
+    Either,
+}
+
+impl Filter {
+    /// Every connection.
+    pub(crate) const EVERYTHING: Self = Self::All(Vec::new());
+
+    /// What `--match` was given.
+    pub(crate) fn of_flag(text: &str) -> anyhow::Result<Self> {
+        text.parse()
+            .map_err(|why: String| Refusal::usage(format!("--match {text:?}: {why}")))
+    }
+
+    /// Whether the connection between these ends is meant.
+    pub(crate) fn matches(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let at = |end: &End, is: &dyn Fn(SocketAddr) -> bool| match end {
+            End::Destination => is(remote),
+            End::Source => is(local),
+            End::Either => is(remote) || is(local),
+        };
+        match self {
+            Self::Any(parts) => parts.iter().any(|part| part.matches(local, remote)),
+            Self::All(parts) => parts.iter().all(|part| part.matches(local, remote)),
+            Self::Not(part) => !part.matches(local, remote),
+            Self::Port(end, ports) => at(end, &|place| ports.contains(&place.port())),
+            Self::Address(end, network) => at(end, &|place| network.contains(&place.ip())),
+        }
+    }
+}
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        read(text).map_err(|why| format!("{why}; {GRAMMAR}"))
+    }
+}
+
+/// Parentheses, `!` and `=` need no spaces around them.
+fn read(text: &str) -> Result<Filter, String> {
+    let apart = text.replace('(', " ( ").replace(')', " ) ");
+    let apart = apart.replace('!', " ! ").replace('=', " ");
+    let mut words = apart.split_whitespace().peekable();
+    if words.peek().is_none() {
+        return Err("it is empty".to_owned());
+    }
+    let filter = any(&mut words, 0)?;
+    match words.next() {
+        None => Ok(filter),
+        Some(word) => Err(format!("{word:?} has no place there")),
+    }
+}
+
+type Words<'a> = Peekable<SplitWhitespace<'a>>;
+
+fn take_if(words: &mut Words<'_>, wanted: &[&str]) -> bool {
+    words.next_if(|word| wanted.contains(word)).is_some()
+}
+
+fn any(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
+    let mut parts = vec![all(words, depth)?];
+    while take_if(words, &["or", "||"]) {
+        parts.push(all(words, depth)?);
+    }
+    Ok(alone_or(parts, Filter::Any))
+}
+
+fn all(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
+    let mut parts = vec![one(words, depth)?];
+    let goes_on = |word: &&str| !["or", "||", ")"].contains(word);
+    while take_if(words, &["and", "&&"]) || words.peek().is_some_and(goes_on) {
+        parts.push(one(words, depth)?);
+    }
+    Ok(alone_or(parts, Filter::All))
+}
+
+fn alone_or(mut parts: Vec<Filter>, joined: fn(Vec<Filter>) -> Filter) -> Filter {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => joined(parts),
+    }
+}
+
+fn one(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("it is nested more than {DEPTH_MAX} deep"));
+    }
+    match words.next().ok_or("something is missing at its end")? {
+        "not" | "!" => Ok(Filter::Not(Box::new(one(words, depth + 1)?))),
+        "(" => {
+            let inner = any(words, depth + 1)?;
+            let closed = take_if(words, &[")"]);
+            closed
+                .then_some(inner)
+                .ok_or_else(|| "a ')' is missing".to_owned())
+        }
+        "dport" => port(End::Destination, words),
+        "sport" => port(End::Source, words),
+        "port" => port(End::Either, words),
+        "dst" if take_if(words, &["port"]) => port(End::Destination, words),
+        "src" if take_if(words, &["port"]) => port(End::Source, words),
+        "dst" => address(End::Destination, words),
+        "src" => address(End::Source, words),
+        "host" => address(End::Either, words),
+        word => Err(format!("{word:?} is no condition")),
+    }
+}
+
+fn port(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
+    let text = words.next().ok_or("a port is missing at its end")?;
+    let number = |text: &str| text.trim_start_matches(':').parse::<u16>();
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    match (number(low), number(high)) {
+        (Ok(low), Ok(high)) if low <= high => Ok(Filter::Port(end, low..=high)),
+        _ => Err(format!("{text:?} is no port, as 5201 or 50000-51000")),
+    }
+}
+
+fn address(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
+    let text = words.next().ok_or("an address is missing at its end")?;
+    Ok(Filter::Address(end, network(text)?))
+}
+
+/// A network, or one address. `IpNet`'s own parser wants a length, and reads 010 as 10.
+fn network(text: &str) -> Result<IpNet, String> {
+    let wrong = || format!("{text:?} is no address, as 10.0.0.0/8 or fd00::1");
+    let (address, length) = text.split_once('/').unzip();
+    let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
+    let one = IpNet::from(address);
+    let length = length.map_or(Ok(one.prefix_len()), |length| {
+        length.parse().map_err(|_| wrong())
+    })?;
+    let most = one.max_prefix_len();
+    IpNet::new(address, length).map_err(|_| format!("{text:?}: a prefix is at most {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(filter: &str, local: &str, remote: &str) -> bool {
+        let filter: Filter = filter.parse().unwrap();
+        filter.matches(local.parse().unwrap(), remote.parse().unwrap())
+    }
+
+    #[test]
+    fn ends_ports_and_networks() {
+        let at = |filter| matches(filter, "10.0.0.1:4000", "192.0.2.7:5201");
+        for yes in [
+            "dport 5201",
+            "dst port 5201",
+            "dport = :5201",
+            "dport 5000-5300",
+            "port 4000",
+            "sport 4000 dst 192.0.2.0/24",
+            "host 10.0.0.1",
+            "src 10.0.0.1/32 and dst 0.0.0.0/0",
+            "not dport 22 and (sport 1 or dport 5201)",
+            "dport 1 or dport 2 or ! dport 22",
+            "dport 22 && sport 1 || src 10.0.0.0/8",
+        ] {
+            assert!(at(yes), "{yes}");
+        }
+        for no in [
+            "sport 5201",
+            "dport 5202-6000",
+            "dst 10.0.0.0/8",
+            "not host 10.0.0.1",
+            "dst ::/0",
+            "dport 5201 and (sport 1 or sport 2)",
+        ] {
+            assert!(!at(no), "{no}");
+        }
+        assert!(matches("dst fd00::/8", "[fd00::1]:1", "[fd00::2]:2"));
+        assert!(!matches("dst fd00::3", "[fd00::1]:1", "[fd00::2]:2"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let deep = "(".repeat(40) + "port 1" + &")".repeat(40);
+        for (bad, says) in [
+            ("", "empty"),
+            ("dport", "missing"),
+            ("dport http", "http"),
+            ("dport 70000", "70000"),
+            ("dport 9-3", "9-3"),
+            ("dst 10.0.0.0/33", "at most 32"),
+            ("dst example.org", "example.org"),
+            ("(dport 1", "')'"),
+            ("dport 1)", "\")\""),
+            ("dport 1 or", "missing"),
+            ("ether 1", "ether"),
+            (&deep, "nested"),
+        ] {
+            let error = bad.parse::<Filter>().unwrap_err();
+            assert!(error.contains(says), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let (local, remote) = ("10.0.0.1:999", "10.9.0.2:5201");
+        let at = |filter| matches(filter, local, remote);
+        assert!(at("dport 5201"));
+        assert!(!at("sport 5201"));
+        assert!(at("port 5201 and src 10.0.0.1"));
+        assert!(!at("dport 5201 and dst 10.8.0.0/16"));
+        assert!(at("dport 5201 and dst 10.9.0.0/16"));
+        assert!(at("dst 0.0.0.0/0"));
+        assert!(!at("dst ::/0"));
+        assert!(
+            at("src 10.0.0.3/30 and not dst 10.9.0.3"),
+            "bits behind the prefix do not count"
+        );
+        let six = |filter, local| matches(filter, local, "[2001::1]:2");
+        assert!(six("dst ::/0 and src fe80::/10", "[fe80::1]:1"));
+        assert!(!six("src fe80::/10", "[fec0::1]:1"));
+        assert!(Filter::EVERYTHING.matches(local.parse().unwrap(), remote.parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_condition_is_named_with_what_is_one() {
+        for bad in [
+            "",
+            "dport",
+            "dport x",
+            "dport 65536",
+            "dst 10.0.0.0/33",
+            "dst 10.0.0.010/8",
+            "dst 10.0.0.0/",
+            "to 1.2.3.4",
+            "dst host",
+        ] {
+            let error = bad.parse::<Filter>().unwrap_err();
+            assert!(error.contains("say 'sport N'"), "{error}");
+        }
+    }
+}
