@@ -23,4 +23,5 @@
 pub mod copy;
 pub mod protocol;
 pub mod site;
+mod threads;
 mod transport;

@@ -18,7 +18,6 @@ mod progress;
 mod run;
 #[cfg(test)]
 mod samples;
-mod threads;
 mod verify;
 
 pub use args::command::Args;

@@ -8,9 +8,9 @@ use super::{
     conversation::{follow::converse, job::Job},
     end, movers,
     progress::{hearing::Hearing, record::Record},
-    threads, verify,
+    verify,
 };
-use crate::protocol::order::Task;
+use crate::{protocol::order::Task, threads};
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{note, say};
 use signal_hook::{

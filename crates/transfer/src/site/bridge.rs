@@ -3,13 +3,12 @@
 //! client's connection. It ends with it.
 
 use super::{account::Account, listener::accept::Stopped};
-use crate::protocol::{admission::Confinement, message};
-use anyhow::{Context as _, Result};
-use std::{
-    io,
-    process::Stdio,
-    sync::{Mutex, MutexGuard, PoisonError},
+use crate::{
+    protocol::{admission::Confinement, message},
+    threads::lock,
 };
+use anyhow::{Context as _, Result};
+use std::{io, process::Stdio, sync::Mutex};
 use tokio::net::TcpStream;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
@@ -26,7 +25,8 @@ const PIECE_LEN: usize = 16 << 10;
 /// The client's connection.
 pub(super) type Tls = TlsStream<TcpStream>;
 
-/// Passes bytes on until the client, the end or the site is through, and keeps account of what they say.
+/// Passes bytes on until the client, the end or the site is through, and keeps account of what they say. Nobody holds that
+/// while it waits.
 pub(super) async fn bridge(
     tls: Tls,
     confinement: &Confinement,
@@ -72,9 +72,4 @@ async fn pass(
         to.write_all(&piece[..length]).await?;
         to.flush().await?;
     }
-}
-
-/// Nobody holds it while it waits.
-pub(super) fn lock(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
-    account.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,12 +3,13 @@
 //! holds up no client, no copy and no end of the site.
 
 use super::record::Record;
+use crate::threads::Monitor;
 use longhaul_command::console;
 use std::{
     fs::File,
     io::{self, Write},
     os::fd::AsFd,
-    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -27,11 +28,7 @@ struct Waiting {
     writes: bool,
 }
 
-#[derive(Debug, Default)]
-struct Lines {
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
-}
+type Lines = Monitor<Waiting>;
 
 static LINES: OnceLock<Lines> = OnceLock::new();
 
@@ -41,7 +38,7 @@ fn lines() -> &'static Lines {
             // Not by the lock of the standard library: whoever ends the process needs that.
             let out = io::stdout().as_fd().try_clone_to_owned().map(File::from);
             match out {
-                Ok(out) => lines().write(out),
+                Ok(out) => write(lines(), out),
                 Err(error) => console::lose(error),
             }
         });
@@ -51,51 +48,44 @@ fn lines() -> &'static Lines {
 
 /// Has a line written, or counted if too many wait already.
 pub(super) fn put(line: &str, json: bool) {
-    let mut waiting = lines().waiting();
-    waiting.json = json;
-    match waiting.text.len() + line.len() < WAITING_MAX {
-        true => waiting.text.extend([line, "\n"]),
-        false => waiting.lost += 1,
-    }
-    drop(waiting);
-    lines().changed.notify_all();
+    lines().change(|waiting| {
+        waiting.json = json;
+        match waiting.text.len() + line.len() < WAITING_MAX {
+            true => waiting.text.extend([line, "\n"]),
+            false => waiting.lost += 1,
+        }
+    });
 }
 
 /// Waits until all is written, but not for who does not read.
 pub(super) fn flush() {
-    let lines = lines();
-    let is_left = |waiting: &mut Waiting| waiting.writes || !waiting.text.is_empty();
-    let waited = lines
-        .changed
-        .wait_timeout_while(lines.waiting(), FAREWELL, is_left);
-    drop(waited.unwrap_or_else(PoisonError::into_inner));
+    lines().wait_some_time(FAREWELL, |waiting| {
+        !waiting.writes && waiting.text.is_empty()
+    });
 }
 
-impl Lines {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self, mut out: File) {
-        loop {
-            let nothing = |waiting: &mut Waiting| waiting.text.is_empty() && waiting.lost == 0;
-            let waiting = self.changed.wait_while(self.waiting(), nothing);
-            let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-            let mut text = std::mem::take(&mut waiting.text);
-            let count = std::mem::take(&mut waiting.lost);
-            let records = Records { json: waiting.json };
-            waiting.writes = true;
-            drop(waiting);
-            if count > 0 {
-                text.extend([&records.line(&Record::Lost { count }), "\n"]);
-            }
-            // That nobody reads them any more is no reason to stop.
-            if let Err(error) = out.write_all(text.as_bytes()) {
-                console::lose(error);
-            }
-            self.waiting().writes = false;
-            self.changed.notify_all();
+fn write(lines: &Lines, mut out: File) {
+    loop {
+        let text = lines.wait_for(Waiting::take);
+        // That nobody reads them any more is no reason to stop.
+        if let Err(error) = out.write_all(text.as_bytes()) {
+            console::lose(error);
         }
+        lines.change(|waiting| waiting.writes = false);
+    }
+}
+
+impl Waiting {
+    /// What is to be written, if there is anything.
+    fn take(&mut self) -> Option<String> {
+        let mut text = std::mem::take(&mut self.text);
+        let count = std::mem::take(&mut self.lost);
+        if count > 0 {
+            let records = Records { json: self.json };
+            text.extend([&records.line(&Record::Lost { count }), "\n"]);
+        }
+        self.writes = !text.is_empty();
+        self.writes.then_some(text)
     }
 }
 

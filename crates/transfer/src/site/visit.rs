@@ -3,7 +3,7 @@
 
 use super::{
     account::Account,
-    bridge::{Tls, bridge, lock},
+    bridge::{Tls, bridge},
     config::Config,
     keys::{identity::Identity, tokens::Tokens},
     lines::Records,
@@ -20,6 +20,7 @@ use crate::{
         admission::{ASK_LEN_MAX, Answer, Ask, Confinement, PATIENCE, PROTOCOL},
         message,
     },
+    threads::lock,
     transport::connection::{SILENCE, end_when_silent},
 };
 use anyhow::{Context as _, Result, ensure};

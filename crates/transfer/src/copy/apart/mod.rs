@@ -16,9 +16,9 @@ use crate::{
             sharing,
         },
         progress::{hearing::Hearing, record::Record},
-        threads,
     },
     protocol::order::{Pass, Task},
+    threads,
 };
 use anyhow::{Result, anyhow, bail};
 use listener::ShareListener;

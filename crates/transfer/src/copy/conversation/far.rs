@@ -4,13 +4,14 @@
 
 use super::{keyring::Keyring, site as client};
 use crate::{
-    copy::{config::Config, place::Host, threads},
+    copy::{config::Config, place::Host},
     protocol::{
         hello::{GREETING, Hello},
         message,
         order::Role,
         report::Report,
     },
+    threads,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::console::escaped;

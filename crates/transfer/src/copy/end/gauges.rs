@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end measures of itself: the time of its threads, and the sockets of its streams.
 
-use super::stopwatch::{Course, Seen, Stopwatch, read};
-use crate::transport::connection::Handle;
+use super::stopwatch::{Course, Seen, Stopwatch};
+use crate::{threads::lock, transport::connection::Handle};
 use longhaul_linux::{
     limiter::{Limiter, Look, limiter},
     tcp_info::TcpInfo,
@@ -11,7 +11,7 @@ use longhaul_scheduling::{Measured, Network, Stage};
 use rustix::net::sockopt::tcp_congestion;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -79,7 +79,7 @@ impl Gauges {
         });
         let tcp = socket.as_ref().and_then(|it| it.handle.carrier().tcp());
         let control = tcp.map(tcp_congestion);
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if let Some(Ok(control)) = control {
             state.past.network.shrugs_off_losses = control.starts_with("bbr");
         }
@@ -96,11 +96,7 @@ impl Gauges {
 
     /// All so far.
     pub(super) fn read(&self) -> Measured {
-        self.lock().read()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).read()
     }
 }
 
@@ -114,7 +110,7 @@ impl Gauge {
 impl Drop for Gauge {
     fn drop(&mut self) {
         let course = self.watch.stop();
-        let mut state = self.of.lock();
+        let mut state = lock(&self.of.0);
         if let Some(Thread { socket, .. }) = state.threads.remove(&self.number)
             && let Some(mut socket) = socket
         {
@@ -131,7 +127,7 @@ impl State {
             let Some(course) = thread.seen.upgrade() else {
                 continue;
             };
-            let course = read(&course).now();
+            let course = lock(&course).now();
             add(&mut threads, &course);
             if let Some(socket) = &mut thread.socket {
                 socket.look(&course, &mut self.past.network);
@@ -238,7 +234,7 @@ mod tests {
         assert!(waited(&gauges) >= 5_000, "under way");
         drop(gauge);
         assert!(waited(&gauges) >= 4_000, "ended");
-        assert!(gauges.lock().threads.is_empty());
+        assert!(lock(&gauges.0).threads.is_empty());
         assert!(gauges.read().elapsed_us >= 5_000);
     }
 

@@ -4,12 +4,12 @@
 
 use super::reports::Reporter;
 use crate::{
-    copy::threads::{self, Monitor},
     protocol::{
         options::{Options, Ports, Switch, Transport},
         order::{Begin, Meeting},
         report::Report,
     },
+    threads::{self, Ends, Monitor},
     transport::{
         carrier::{Carrier, udt_control},
         connection::{Connection, HANDSHAKE, Handle, Purpose, end_when_silent},
@@ -122,14 +122,12 @@ impl Opener {
 
     /// Waits until one is missing; `false` at the end.
     fn one_is_missing(&self) -> bool {
-        self.0.wait_for(|openings| {
-            if openings.over {
-                return Some(false);
-            }
+        let missing = self.0.next(|openings| {
             let missing = openings.open < openings.wanted;
             openings.open += usize::from(missing);
-            missing.then_some(true)
-        })
+            missing.then_some(())
+        });
+        missing.is_some()
     }
 
     fn one_has_ended(&self) {
@@ -154,6 +152,12 @@ impl Opener {
                 .elapsed(),
             _ => Duration::ZERO,
         })
+    }
+}
+
+impl Ends for Openings {
+    fn is_over(&self) -> bool {
+        self.over
     }
 }
 

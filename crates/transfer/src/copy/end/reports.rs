@@ -3,20 +3,19 @@
 
 use super::{gauges::Gauges, reach::Reach};
 use crate::{
-    copy::threads,
     protocol::{
         hello::Hello,
         message,
         order::{Begin, Meeting},
         report::{Progress, Report},
     },
+    threads::{self, lock},
 };
-use anyhow::Context as _;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
-use std::io::{self, Write};
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    io::{self, Write},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -41,7 +40,7 @@ impl Reporter {
     }
 
     fn write(&self, what: &impl Serialize) {
-        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = lock(&self.0);
         let said = message::write(&mut *to, what).and_then(|()| Ok(to.flush()?));
         if said.is_err() {
             // Nobody is left to hear it.
@@ -61,14 +60,13 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn add(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.numbers));
     }
 
     pub(super) fn now(&self) -> Progress {
-        let numbers = *self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         Progress {
             measured: self.gauges.read(),
-            ..numbers
+            ..*lock(&self.numbers)
         }
     }
 

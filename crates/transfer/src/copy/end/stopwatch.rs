@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a thread's time goes. Two clocks are read when it begins something else, some 0.5 µs: once or twice a block.
 
+use crate::threads::lock;
 use longhaul_scheduling::{Stage, Stages};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     fs::File,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
 };
 
@@ -67,7 +68,7 @@ impl Stopwatch {
     pub(super) fn begin(&mut self, stage: Stage) {
         let (now, ran) = (Instant::now(), thread_time());
         let crowded = self.crowded.look(now);
-        let mut course = read(&self.course);
+        let mut course = lock(&self.course);
         let ran_us = micros(ran.saturating_sub(self.ran));
         let took_us = micros(now.duration_since(course.since));
         let before = course.stage;
@@ -85,12 +86,8 @@ impl Stopwatch {
     /// All of it, when the thread is done.
     pub(super) fn stop(&mut self) -> Course {
         self.begin(Stage::Resting);
-        *read(&self.course)
+        *lock(&self.course)
     }
-}
-
-pub(super) fn read(course: &Mutex<Course>) -> std::sync::MutexGuard<'_, Course> {
-    course.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `/proc/thread-self/schedstat`: time on a CPU, time waited for one, both in nanoseconds (Linux
@@ -166,7 +163,7 @@ mod tests {
     fn what_is_under_way_counts_as_waited() {
         let watch = Stopwatch::start(Stage::Sending);
         std::thread::sleep(Duration::from_millis(2));
-        let course = read(&watch.course).now();
+        let course = lock(&watch.course).now();
         assert!(course.is_in(Stage::Sending));
         assert!(course.stages[Stage::Sending].waited_us >= 2_000);
         let seen = watch.seen();

@@ -7,11 +7,11 @@ use super::{
     source::{scan, share::shares},
 };
 use crate::{
-    copy::threads,
     protocol::{
         order::Begin,
         report::{Found, Progress, Report},
     },
+    threads,
 };
 use anyhow::Result;
 use longhaul_store::{entry::Kind, scan::Item};

@@ -5,12 +5,14 @@ use super::{
     mover::{Mover, Said, TICK},
     work::Shared,
 };
-use crate::copy::{
-    conversation::{job::Job, sharing},
-    progress::{
-        hearing::{Hearing, Listener as _},
-        record::{Brought, Record},
-        standing::Standing,
+use crate::{
+    copy::{
+        conversation::{job::Job, sharing},
+        progress::{
+            hearing::{Hearing, Listener as _},
+            record::{Brought, Record},
+            standing::Standing,
+        },
     },
     threads,
 };

@@ -5,14 +5,14 @@ use super::{
     files::{Files, Found, Next, ToRead, What},
     findings::Findings,
 };
-use crate::copy::open_file::OpenFile;
+use crate::{copy::open_file::OpenFile, threads::lock};
 use longhaul_store::blocks::BlockHash;
 use std::{
     io,
     iter::{Flatten, Peekable},
     ops::Range,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     vec,
 };
 
@@ -177,8 +177,4 @@ impl Reading {
             false => Err(self.of.difference()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

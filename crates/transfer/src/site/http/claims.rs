@@ -2,11 +2,8 @@
 //! Requests that change names do it one after the other where they meet: of two in the same tree one would take away what the
 //! other is at, and leave it nowhere.
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use crate::threads::lock;
+use std::{path::PathBuf, sync::Mutex, time::Duration};
 use tokio::{sync::Notify, time::timeout};
 
 /// How long a request waits for others.
@@ -58,7 +55,7 @@ impl Claim {
 }
 
 fn take(places: &[Place]) -> bool {
-    let mut held = held();
+    let mut held = lock(&HELD);
     let free = !held
         .iter()
         .any(|one| places.iter().any(|place| place.meets(one)));
@@ -68,13 +65,9 @@ fn take(places: &[Place]) -> bool {
     free
 }
 
-fn held() -> MutexGuard<'static, Vec<Place>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut held = held();
+        let mut held = lock(&HELD);
         for place in &self.0 {
             let at = held.iter().position(|one| one == place);
             at.map(|at| held.swap_remove(at));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many connections there are, and from where: bounded, and no address may have all of them.
 
+use crate::threads::lock;
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Connections at once, at most.
@@ -38,7 +39,7 @@ impl Connections {
     /// `None`: there is no room for one more from there.
     pub(crate) fn enter(&self, from: IpAddr) -> Option<Connection> {
         let from = network(from);
-        let mut counts = self.counts();
+        let mut counts = lock(&self.counts);
         let all: usize = counts.values().sum();
         let of_one = counts.get(&from).copied().unwrap_or_default();
         if all >= self.room.all || of_one >= self.room.of_one {
@@ -48,15 +49,11 @@ impl Connections {
         let connections = self.clone();
         Some(Connection { connections, from })
     }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut counts = self.connections.counts();
+        let mut counts = lock(&self.connections.counts);
         match counts.get_mut(&self.from) {
             Some(of_one) if *of_one > 1 => *of_one -= 1,
             _ => drop(counts.remove(&self.from)),
@@ -102,6 +99,9 @@ mod tests {
         drop(greedy);
         assert!(enter("192.0.2.1").is_some());
         drop(others);
-        assert!(connections.counts().is_empty(), "who went is forgotten");
+        assert!(
+            lock(&connections.counts).is_empty(),
+            "who went is forgotten"
+        );
     }
 }

@@ -4,10 +4,11 @@
 //! Strangers choose neither how often something is printed nor how much is kept.
 
 use super::connections::network;
+use crate::threads::lock;
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -82,8 +83,7 @@ impl Refusals {
 
     /// Somebody at this address is refused.
     pub(crate) fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.refuse(network(from), cause, now)
+        lock(&self.0).refuse(network(from), cause, now)
     }
 }
 

@@ -4,12 +4,12 @@
 
 use super::{
     large::{said, tidy},
-    state::{Comparison, Shared, State},
+    state::{Comparison, State},
     target::Target,
 };
 use crate::{
-    copy::threads,
     protocol::message::{Answer, Outcome, Share},
+    threads,
 };
 use anyhow::Result;
 use longhaul_scheduling::Stage;
@@ -51,7 +51,7 @@ impl Target {
 
     fn compare_files(&self) {
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
-        while let Some(next) = self.shared.next_to_compare() {
+        while let Some(next) = self.shared.next(|state| state.to_compare.pop_front()) {
             gauge.begin(Stage::Looking);
             self.compare_one(next);
             gauge.begin(Stage::Resting);
@@ -120,16 +120,6 @@ impl Target {
             Some(Err(why)) => Outcome::Failed(why),
             _ => Outcome::Same,
         }
-    }
-}
-
-impl Shared {
-    /// `None`: nothing more comes.
-    fn next_to_compare(&self) -> Option<Comparison> {
-        self.wait_for(|state| match state.over {
-            true => Some(None),
-            false => state.to_compare.pop_front().map(Some),
-        })
     }
 }
 

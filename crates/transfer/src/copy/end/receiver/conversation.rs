@@ -7,15 +7,13 @@
 
 use super::{place, state::Room, target::Target};
 use crate::{
-    copy::{
-        end::{
-            meeting::{Lines, Opener, Streams, meet},
-            reach::Reach,
-            reports::{Reporter, Tally, end_with_standard_input, get_ready},
-        },
-        threads,
+    copy::end::{
+        meeting::{Lines, Opener, Streams, meet},
+        reach::Reach,
+        reports::{Reporter, Tally, end_with_standard_input, get_ready},
     },
     protocol::{message::Answer, order::Begin, report::Progress},
+    threads,
     transport::{
         connection::Connection,
         outbox::{Sender, outbox},

@@ -3,7 +3,7 @@
 
 use super::{
     large::{Begun, Large, finish_renamed},
-    state::{Shared, State, Waiting},
+    state::{State, Waiting},
     target::Target,
 };
 use crate::protocol::message::{Answer, Need, Outcome, Share};
@@ -144,21 +144,11 @@ impl Target {
     /// The thread that reads again what an earlier run brought, while the rest of it comes.
     pub(super) fn check_all(&self) {
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
-        while let Some(large) = self.shared.next_to_check() {
+        while let Some(large) = self.shared.next(|state| state.to_check.pop_front()) {
             gauge.begin(Stage::Looking);
             while large.check_next() && !self.shared.is_over() {}
             gauge.begin(Stage::Resting);
         }
-    }
-}
-
-impl Shared {
-    /// A file that nobody has checked; waits for one. `None`: nothing more comes.
-    fn next_to_check(&self) -> Option<Arc<Large>> {
-        self.wait_for(|state| match state.over {
-            true => Some(None),
-            false => state.to_check.pop_front().map(Some),
-        })
     }
 }
 

@@ -2,7 +2,10 @@
 //! A file of several blocks on its way.
 
 use super::block_set::BlockSet;
-use crate::protocol::{block::Content, message::Share};
+use crate::{
+    protocol::{block::Content, message::Share},
+    threads::lock,
+};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
@@ -145,12 +148,12 @@ impl Large {
 
     pub(super) fn seal(&self, hash: Option<[u8; 32]>) {
         let sealed = Sealed(hash.map(FileHash));
-        *self.sealed.lock().unwrap_or_else(PoisonError::into_inner) = Some(sealed);
+        *lock(&self.sealed) = Some(sealed);
     }
 
     /// Whether all of it is durable, and the source has said that it did not change.
     pub(super) fn is_complete(&self) -> bool {
-        let sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        let sealed = lock(&self.sealed);
         let durable = self.with(|part| Ok(part.durable()));
         let wanted = |durable: Vec<Record>| {
             let indices = durable.iter().map(|(index, _)| *index);
@@ -169,8 +172,7 @@ impl Large {
     }
 
     fn expected(&self) -> Option<FileHash> {
-        let sealed = *self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
-        sealed.and_then(|Sealed(hash)| hash)
+        lock(&self.sealed).and_then(|Sealed(hash)| hash)
     }
 
     /// Reads a block again that was there already; whether there are more. What goes wrong with it comes up at the end.

@@ -3,11 +3,12 @@
 
 use super::{block_set::of_pieces, large::said, state::State, target::Target};
 use crate::{
-    copy::{end::limits as attributes, threads},
+    copy::end::limits as attributes,
     protocol::{
         message::{self, Answer, Order, Outcome, Share},
         order::{Pass, Task},
     },
+    threads,
     transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail, ensure};

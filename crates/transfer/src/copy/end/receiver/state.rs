@@ -3,11 +3,9 @@
 
 use super::large::{Large, Named};
 use crate::{
-    copy::{
-        end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
-        threads::Monitor,
-    },
+    copy::end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
     protocol::message::Share,
+    threads::{Ends, Monitor},
     transport::connection::Handle,
 };
 use longhaul_store::{
@@ -159,14 +157,9 @@ impl std::fmt::Debug for Written {
     }
 }
 
-impl Shared {
-    pub(super) fn is_over(&self) -> bool {
-        self.look(|state| state.over)
-    }
-
-    /// Waits until something holds, or all is over.
-    pub(super) fn wait_until(&self, held: impl Fn(&State) -> bool) {
-        self.wait_for(|state| (held(state) || state.over).then_some(()));
+impl Ends for State {
+    fn is_over(&self) -> bool {
+        self.over
     }
 }
 

@@ -9,23 +9,21 @@ use super::{
     limit::Limit,
     scan,
     share::{incomplete, located, shares},
-    state::{Shared, Source},
+    state::Source,
     tuning::Tuning,
 };
 use crate::{
-    copy::{
-        end::{
-            meeting::{Lines, Opener, Streams, meet},
-            reach::Reach,
-            reports::{Reporter, Tally, end_with_standard_input, get_ready},
-        },
-        threads,
+    copy::end::{
+        meeting::{Lines, Opener, Streams, meet},
+        reach::Reach,
+        reports::{Reporter, Tally, end_with_standard_input, get_ready},
     },
     protocol::{
         message::{self, Answer, Need, Order, Outcome},
         order::{Begin, Task},
         report::{Progress, Report},
     },
+    threads,
     transport::{
         connection::Connection,
         outbox::{Sender, outbox},
@@ -96,7 +94,7 @@ pub(crate) fn serve(
 ) -> Result<Progress> {
     let (orders, sender) = outbox();
     let source = Arc::new(Source {
-        shared: Arc::new(Shared::idle()),
+        shared: Arc::default(),
         orders,
         tally: Tally::default(),
         reporter: reporter.clone(),

@@ -7,12 +7,12 @@ use super::{
     state::{Source, Unsettled},
 };
 use crate::{
-    copy::threads,
     protocol::{
         message::{self, Order, Share},
         order::{Content, Extent, Word},
         report::Report,
     },
+    threads::{self, lock},
 };
 use longhaul_store::{
     entry::{Entry, Kind, Version},
@@ -26,7 +26,7 @@ use std::{
     io,
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, channel},
     },
     thread,
@@ -63,7 +63,7 @@ pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
                 }
                 Word::Until(millis) => {
                     let end = Instant::now() + Duration::from_millis(millis.into());
-                    *until.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                    *lock(&until) = Some(end);
                 }
                 Word::Enough => to = None,
             }
@@ -76,8 +76,7 @@ pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
 fn guard(until: &Mutex<Option<Instant>>) {
     loop {
         thread::sleep(GUARD);
-        let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
-        if until.is_some_and(|until| until < Instant::now()) {
+        if lock(until).is_some_and(|until| until < Instant::now()) {
             std::process::exit(1);
         }
     }

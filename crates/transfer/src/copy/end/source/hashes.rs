@@ -3,9 +3,9 @@
 
 use super::{
     file::{Lost, SourceFile},
-    state::{Shared, Source, State},
+    state::{Source, State},
 };
-use crate::{copy::threads, protocol::message::Order};
+use crate::{protocol::message::Order, threads};
 use longhaul_scheduling::Stage;
 use longhaul_store::blocks::FileHash;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Source {
 
     fn hash_files(&self) {
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
-        while let Some((number, file)) = self.shared.next_to_hash() {
+        while let Some((number, file)) = self.shared.next(State::next_to_hash) {
             gauge.begin(Stage::Looking);
             match hash_of(&file) {
                 Ok(hash) => self.tell_hash(number, hash),
@@ -48,16 +48,6 @@ fn hash_of(file: &SourceFile) -> Result<FileHash, Lost> {
     blocks.file_hash(&hashes).ok_or(Lost::Changed)
 }
 
-impl Shared {
-    /// A file that the target wants the hash of; waits for one. `None`: nothing more comes.
-    fn next_to_hash(&self) -> Option<(u64, Arc<SourceFile>)> {
-        self.wait_for(|state| match state.over {
-            true => Some(None),
-            false => state.take_to_hash().map(Some),
-        })
-    }
-}
-
 impl State {
     /// The target wants the hash of a file.
     pub(super) fn hash(&mut self, file: u64) {
@@ -68,7 +58,8 @@ impl State {
         }
     }
 
-    fn take_to_hash(&mut self) -> Option<(u64, Arc<SourceFile>)> {
+    /// A file that the target wants the hash of.
+    fn next_to_hash(&mut self) -> Option<(u64, Arc<SourceFile>)> {
         while let Some(number) = self.to_hash.pop_front() {
             if let Some(Some(file)) = self.announced.get(&number) {
                 return Some((number, file.clone()));

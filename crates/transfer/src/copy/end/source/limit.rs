@@ -2,6 +2,7 @@
 //! `--limit`: what all copies of a user from this host send together. They share a file of eight bytes, which says when the
 //! line is free again; whoever wants to send takes it under a lock. A process that is killed leaves nothing that hurts.
 
+use crate::threads::lock;
 use anyhow::{Result, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
@@ -13,7 +14,7 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     thread::sleep,
 };
 
@@ -53,7 +54,7 @@ impl Limit {
 
     /// When so many bytes may be sent. The lock of the file keeps other processes out, the mutex other threads.
     fn take(&self, now: Time, bytes: u64) -> io::Result<Time> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = lock(&self.file);
         flock(&*file, FlockOperation::LockExclusive)?;
         let taken = take(&file, now, self.rate, bytes);
         flock(&*file, FlockOperation::Unlock)?;

@@ -3,7 +3,7 @@
 
 use super::{
     file::{Lost, SourceFile},
-    state::{Shared, Source, State},
+    state::{Source, State},
 };
 use crate::protocol::message::Order;
 use longhaul_store::entry::{Entry, Kind};
@@ -32,9 +32,9 @@ impl Source {
 
     /// The thread that tries again, until all is over.
     pub(super) fn try_again(&self) {
-        while let Some((changed, file)) = self.shared.next_changed() {
+        while let Some((changed, file)) = self.shared.next(|state| state.changed.pop_front()) {
             let pause = PAUSE.saturating_sub(changed.elapsed());
-            self.shared.wait_some_time(pause, |state| state.over);
+            self.shared.pause(pause);
             self.announce_again(file);
         }
     }
@@ -87,16 +87,6 @@ impl Source {
             ..*file
         };
         Ok((entry, new))
-    }
-}
-
-impl Shared {
-    /// The file that changed first of those that did; waits for one. `None`: nothing more comes.
-    fn next_changed(&self) -> Option<(Instant, u64)> {
-        self.wait_for(|state| match state.over {
-            true => Some(None),
-            false => state.changed.pop_front().map(Some),
-        })
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{
     file::{SourceFile, file_of},
     share::{lacking, tells_what_lacks},
-    state::Source,
+    state::{Source, State},
 };
 use crate::{
     copy::end::reach::Reach,
@@ -137,7 +137,7 @@ impl Source {
             // They came with the file.
             entry.metadata.xattrs.clear();
         }
-        self.shared.has_room();
+        self.shared.wait_until(State::has_room);
         self.tally.add(|now| {
             now.entries += 1;
             now.bytes += file.as_ref().map_or(0, |file| file.bytes());

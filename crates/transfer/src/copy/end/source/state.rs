@@ -7,15 +7,13 @@ use super::{
     tuning::Tuning,
 };
 use crate::{
-    copy::{
-        end::{
-            limits::{Attributes, UNSETTLED_MAX},
-            meeting::Opener,
-            reports::{Reporter, Tally},
-        },
-        threads::Monitor,
+    copy::end::{
+        limits::{Attributes, UNSETTLED_MAX},
+        meeting::Opener,
+        reports::{Reporter, Tally},
     },
     protocol::{message::Order, options::Switch, order::Task, report::Report},
+    threads::{Ends, Monitor},
     transport::{connection::Handle, outbox::Outbox},
 };
 use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
@@ -62,7 +60,7 @@ pub(super) struct Unsettled {
 
 pub(super) type Shared = Monitor<State>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) work: Work,
     pub(super) ledger: Ledger,
@@ -86,48 +84,24 @@ pub(super) struct State {
     next_number: u64,
     /// Streams that carry, by number.
     pub(super) streams: BTreeMap<u64, Handle>,
-    /// More than that end when they have nothing under way.
-    pub(super) streams_max: usize,
+    /// More than that end when they have nothing under way; none is any number.
+    pub(super) streams_max: Option<usize>,
     pub(super) over: bool,
 }
 
+impl Ends for State {
+    fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
 impl Shared {
-    pub(super) fn idle() -> Self {
-        Self::new(State {
-            work: Work::default(),
-            ledger: Ledger::default(),
-            stragglers: Stragglers::default(),
-            late: VecDeque::new(),
-            announced: HashMap::new(),
-            attributes: Attributes::default(),
-            sending: HashMap::new(),
-            links: 0,
-            to_hash: VecDeque::new(),
-            hashing: HashSet::new(),
-            extents: BTreeMap::new(),
-            changed: VecDeque::new(),
-            next_number: 0,
-            streams: BTreeMap::new(),
-            streams_max: usize::MAX,
-            over: false,
-        })
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.look(|state| state.over)
-    }
-
     /// What a stream carries next; waits for it. `None`: nothing more comes, the stream has ended, or there are too many.
-    pub(super) fn next(&self, stream: u64) -> Option<Parcel> {
+    pub(super) fn next_parcel(&self, stream: u64) -> Option<Parcel> {
         self.wait_for(|state| match state.is_done_with(stream) {
             true => Some(None),
             false => state.next(stream).map(Some),
         })
-    }
-
-    /// Waits until another entry may be announced.
-    pub(super) fn has_room(&self) {
-        self.wait_for(|state| (state.has_room() || state.over).then_some(()));
     }
 }
 
@@ -140,7 +114,7 @@ impl State {
     }
 
     /// Whether another entry may be announced. No link waits for that, nor does anything for a link.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.announced.len() < UNSETTLED_MAX + self.links && self.attributes.have_room()
     }
 
@@ -161,7 +135,8 @@ impl State {
 
     /// Whether a stream is one too many; it is not counted any more then.
     fn retires(&mut self, stream: u64) -> bool {
-        is_too_many(&self.streams, self.streams_max, stream)
+        let most = self.streams_max;
+        most.is_some_and(|most| is_too_many(&self.streams, most, stream))
             && self.streams.remove(&stream).is_some()
     }
 
@@ -236,7 +211,7 @@ mod tests {
     /// The target makes links at the end: who waited for them would wait for ever.
     #[test]
     fn any_number_of_hard_links_may_be_announced() {
-        let shared = Shared::idle();
+        let shared = Shared::default();
         let to = RelPath::parse(b"a").unwrap();
         let link = Kind::HardLink { to };
         let max = UNSETTLED_MAX as u64;

@@ -66,7 +66,7 @@ impl Source {
             buffer: Vec::with_capacity(BLOCK_LEN as usize),
             open: None,
         };
-        while let Some(parcel) = self.shared.next(number) {
+        while let Some(parcel) = self.shared.next_parcel(number) {
             match parcel {
                 Parcel::Block { file, block } => self.send_block(&mut stream, file, block)?,
                 Parcel::Files(files) => self.send_files(&mut stream, files)?,

@@ -36,7 +36,7 @@ impl Source {
         let mut seen = Seen::default();
         let fixed = begin.options.streams_fixed().is_some();
         while !self.shared.is_over() {
-            self.shared.wait_some_time(INTERVAL, |state| state.over);
+            self.shared.pause(INTERVAL);
             let streams: Vec<(u64, Handle)> = self.shared.look(State::streams);
             self.give_up_ended(&streams);
             let infos = self.look(&mut seen, &streams);
@@ -109,7 +109,7 @@ impl Source {
         let before = streams.count();
         let count = streams.look(clock::now(), &look);
         if count != before {
-            self.shared.change(|state| state.streams_max = count);
+            self.shared.change(|state| state.streams_max = Some(count));
             self.opener.want(count);
             self.orders.put(Order::Streams(count as u16));
         }

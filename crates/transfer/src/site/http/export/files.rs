@@ -8,9 +8,12 @@ use super::{
     tree,
     upload::Upload,
 };
-use crate::site::{
-    exports::lies_in,
-    http::{access::Access, audit::Changes, room::Room},
+use crate::{
+    site::{
+        exports::lies_in,
+        http::{access::Access, audit::Changes, room::Room},
+    },
+    threads::lock,
 };
 use dav_server::{
     davpath::DavPath,
@@ -29,7 +32,7 @@ use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
@@ -157,10 +160,6 @@ impl Files {
             false => Box::pin(async { Err(FsError::Forbidden) }),
         }
     }
-}
-
-fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A name in a directory.

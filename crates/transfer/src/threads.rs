@@ -36,6 +36,16 @@ pub(crate) fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() ->
     Ok(())
 }
 
+/// What a mutex holds, whatever befell a thread that had it.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A state that comes to an end, for which nobody waits beyond it.
+pub(crate) trait Ends {
+    fn is_over(&self) -> bool;
+}
+
 /// A state that many threads share, and that each of them may wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor<S> {
@@ -44,13 +54,6 @@ pub(crate) struct Monitor<S> {
 }
 
 impl<S> Monitor<S> {
-    pub(crate) fn new(state: S) -> Self {
-        Self {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }
-    }
-
     /// Does something with the state, and wakes whoever waits for a change.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
         let done = act(&mut self.lock());
@@ -102,6 +105,30 @@ impl<S> Monitor<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, S> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+}
+
+impl<S: Ends> Monitor<S> {
+    pub(crate) fn is_over(&self) -> bool {
+        self.look(S::is_over)
+    }
+
+    /// Waits until there is something to take, and takes it. `None`: all is over.
+    pub(crate) fn next<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
+        self.wait_for(|state| match state.is_over() {
+            true => Some(None),
+            false => take(state).map(Some),
+        })
+    }
+
+    /// Waits until something holds, or all is over.
+    pub(crate) fn wait_until(&self, held: impl Fn(&S) -> bool) {
+        self.wait_for(|state| (held(state) || state.is_over()).then_some(()));
+    }
+
+    /// Waits for so long, but not beyond the end.
+    pub(crate) fn pause(&self, time: Duration) {
+        self.wait_some_time(time, S::is_over);
     }
 }
