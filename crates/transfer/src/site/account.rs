@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What passes between a driver and an end, for whoever passes it on: what was asked for, how far it is, and how it ended.
 
+use super::record::Record;
 use crate::protocol::{
     hello::GREETING,
     message,
@@ -18,7 +19,7 @@ const PATH_LEN_MAX: usize = 4096;
 
 /// How an end ended, if it said so.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Ending {
+enum Ending {
     /// All that could be done is done.
     Over,
     Refused,
@@ -29,7 +30,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Over => "over",
             Self::Refused => "refused",
@@ -110,38 +111,23 @@ impl Account {
         });
     }
 
-    /// `source` or `target`, if the driver said so.
-    pub(crate) fn role(&self) -> Option<&'static str> {
-        self.role.map(Role::name)
-    }
-
-    /// The first of the paths that were asked for.
-    pub(crate) fn paths(&self) -> &[String] {
-        &self.paths
-    }
-
-    pub(crate) fn ending(&self) -> Ending {
-        self.ending
-    }
-
-    /// Why it was refused or broke.
-    pub(crate) fn why(&self) -> Option<&str> {
-        self.why.as_deref()
-    }
-
-    /// Entries that were made, removed, and that failed.
-    pub(crate) fn entries(&self) -> [u64; 3] {
-        let Progress {
-            made,
-            removed,
-            failed,
-            ..
-        } = self.progress;
-        [made, removed, failed]
+    /// What an end was asked for, and what came of it.
+    pub(crate) fn ended(&self, copy: u64) -> Record {
+        Record::Ended {
+            copy,
+            role: self.role.map(|role| role.name().to_owned()),
+            paths: self.paths.clone(),
+            made: self.progress.made,
+            removed: self.progress.removed,
+            failed: self.progress.failed,
+            bytes: self.bytes(),
+            outcome: self.ending.name().to_owned(),
+            why: self.why.clone(),
+        }
     }
 
     /// That a source has sent, or that are durable at a target.
-    pub(crate) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         match self.role {
             Some(Role::Target) => self.progress.durable,
             _ => self.progress.sent,
@@ -234,8 +220,8 @@ mod tests {
             for part in bytes.chunks(piece) {
                 account.take_from_end(part);
             }
-            assert_eq!(account.ending(), Ending::Over, "{piece}");
-            assert_eq!((account.entries(), account.bytes()), ([7, 0, 0], 70));
+            assert_eq!(account.ending, Ending::Over, "{piece}");
+            assert_eq!((account.progress.made, account.bytes()), (7, 70));
         }
     }
 
@@ -244,10 +230,10 @@ mod tests {
         let mut account = Account::new();
         account.take_from_driver(&[0, 0, 0, 3, 9, 9, 9]);
         account.take_from_driver(&[0xff; 100]);
-        assert_eq!((account.role(), account.ending()), (None, Ending::CutOff));
+        assert_eq!((account.role, account.ending), (None, Ending::CutOff));
         account.take_from_end(&said(&[Report::Refused("why".to_owned())]));
-        assert_eq!(account.ending(), Ending::Refused);
-        assert_eq!(account.why(), Some("why"));
+        assert_eq!(account.ending, Ending::Refused);
+        assert_eq!(account.why.as_deref(), Some("why"));
         assert!(account.from_end.held.capacity() <= 2 * MESSAGE_LEN_MAX);
     }
 }

@@ -177,16 +177,6 @@ impl Args {
     }
 }
 
-impl FromStr for Scheme {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = [Self::Http, Self::Https].into_iter();
-        let mut found = known.filter(|scheme| scheme.to_string() == text);
-        found.next().ok_or_else(|| "want http or https".to_owned())
-    }
-}
-
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Make, list and remove the tokens that let others in

@@ -2,7 +2,7 @@
 //! An end of a copy for a client: a process of this very program, confined, whose standard input and output are the
 //! client's connection. It ends with it.
 
-use super::{account::Account, listener::accept::Stopped};
+use super::{account::Account, config::SELF, listener::accept::Stopped};
 use crate::{
     protocol::{admission::Confinement, message},
     threads::lock,
@@ -15,9 +15,6 @@ use tokio::{
     process::Command,
 };
 use tokio_rustls::server::TlsStream;
-
-/// This program, also when an update has put another in its place.
-const SELF: &str = "/proc/self/exe";
 
 /// Read at once; each direction costs as much.
 const PIECE_LEN: usize = 16 << 10;

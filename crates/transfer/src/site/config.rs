@@ -5,6 +5,9 @@ use super::keys::{identity::Certificate, state::State};
 use crate::protocol::options::Ports;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
+/// This program, also when an update has put another in its place.
+pub(super) const SELF: &str = "/proc/self/exe";
+
 /// A site as it is to run.
 #[derive(Debug)]
 pub(super) struct Config {
@@ -41,7 +44,7 @@ pub(super) struct Mirrored {
 }
 
 /// What is spoken on a listener of HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Scheme {
     Http,
     Https,

@@ -6,7 +6,12 @@
 //! through all of it from time to time: watches of the kernel (inotify(7)) take one a directory, are lost with the process
 //! and overflow, so that one has to look anyway.
 
-use super::{config::Mirrored, lines::Records, listener::accept::Stopped, record::Record};
+use super::{
+    config::{Mirrored, SELF},
+    lines::Records,
+    listener::accept::Stopped,
+    record::Record,
+};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ffi::OsString, process::Stdio, sync::Arc, time::Duration};
@@ -16,9 +21,6 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep},
 };
-
-/// This program, also when an update has put another in its place.
-const SELF: &str = "/proc/self/exe";
 
 /// Between two copies: what comes in quick succession goes together.
 const GATHERING: Duration = Duration::from_millis(500);

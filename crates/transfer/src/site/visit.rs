@@ -87,12 +87,8 @@ impl Site {
     }
 
     /// Says so, if it is not said already; how long the client waits.
-    fn refuse(&self, client: SocketAddr, cause: Cause, why: String) -> Duration {
-        let verdict = self.refusals.refuse(client.ip(), cause, Instant::now());
-        if let Some(count) = verdict.line {
-            self.records.say(&Record::Refused { client, why, count });
-        }
-        verdict.delay
+    fn refuse(&self, client: SocketAddr, cause: Cause, why: &str) -> Duration {
+        self.refusals.say(client, cause, why, self.records)
     }
 
     /// Whether a client gets what it asks for, who reached the site at `at`.
@@ -137,7 +133,7 @@ pub(super) async fn visit(
 ) {
     let Some(connection) = site.connections.enter(client.ip()) else {
         let why = "too many connections that are not let in yet";
-        site.refuse(client, Cause::Crowd, why.to_owned());
+        site.refuse(client, Cause::Crowd, why);
         return;
     };
     let let_in = tokio::select! {
@@ -149,7 +145,7 @@ pub(super) async fn visit(
         Ok(Some(let_in)) => let_in,
         Ok(None) => return,
         Err(error) => {
-            site.refuse(client, Cause::Other, format!("{error:#}"));
+            site.refuse(client, Cause::Other, &format!("{error:#}"));
             return;
         }
     };
@@ -167,23 +163,7 @@ pub(super) async fn visit(
     if admission.confinement.writable {
         site.news.came(&admission.confinement.export);
     }
-    site.records.say(&ended(copy, &lock(&account)));
-}
-
-/// What an end was asked for, and what came of it.
-fn ended(copy: u64, account: &Account) -> Record {
-    let [made, removed, failed] = account.entries();
-    Record::Ended {
-        copy,
-        role: account.role().map(str::to_owned),
-        paths: account.paths().to_vec(),
-        made,
-        removed,
-        failed,
-        bytes: account.bytes(),
-        outcome: account.ending().name().to_owned(),
-        why: account.why().map(str::to_owned),
-    }
+    site.records.say(&lock(&account).ended(copy));
 }
 
 /// From TCP to an answer. None: the client is refused, and it is said.
@@ -204,7 +184,7 @@ async fn receive(
             Ok(Some((tls, admission)))
         }
         Err((cause, refusal)) => {
-            sleep(site.refuse(client, cause, refusal.to_string())).await;
+            sleep(site.refuse(client, cause, &refusal.to_string())).await;
             answer(&mut tls, &refusal).await?;
             // It has its answer.
             let _ = tls.shutdown().await;

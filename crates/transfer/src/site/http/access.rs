@@ -44,7 +44,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    pub(super) fn status(&self) -> StatusCode {
+    fn status(&self) -> StatusCode {
         match self {
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::NoExport => StatusCode::NOT_FOUND,

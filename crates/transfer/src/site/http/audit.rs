@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A line for each request that is to change something: who, what, how much, and what came of it.
 
+use super::answer::Answer;
 use crate::site::{lines::Records, record::Record};
 use hyper::Request;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -75,9 +76,10 @@ impl Entry {
         }
     }
 
-    /// The request has an answer.
-    pub(super) fn end(mut self, status: u16) {
-        self.status = Some(status);
+    /// The request has this answer.
+    pub(super) fn end(mut self, answer: Answer) -> Answer {
+        self.status = Some(answer.status().as_u16());
+        answer
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     },
 };
 use bytes::Bytes;
-use dav_server::{DavConfig, fakels::FakeLs};
+use dav_server::{DavConfig, fakels::FakeLs, fs::DavMetaData};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
@@ -51,10 +51,7 @@ pub(super) async fn answer(access: Access, mut request: Request<Incoming>, entry
     request.headers_mut().remove("x-litmus");
     match checked(&access, &mut request, &entry) {
         Ok((target, files)) => carry_out(access, request, target, files, entry).await,
-        Err((status, why)) => {
-            entry.end(status.as_u16());
-            said(status, why)
-        }
+        Err((status, why)) => entry.end(said(status, why)),
     }
 }
 
@@ -86,37 +83,27 @@ async fn carry_out(
         entry.to = target.destination_url(&access.export);
     }
     if let Some((status, why)) = misnamed(&files, &target, request.method()).await {
-        entry.end(status.as_u16());
-        return said(status, why);
+        return entry.end(said(status, why));
     }
     if request.method() == Method::PUT {
-        let answer = handle(access, files, request).await;
-        entry.end(answer.status().as_u16());
-        return answer;
+        return entry.end(handle(access, files, request).await);
     }
     let mut whole = match with_whole_body(request).await {
         Ok(request) => request,
-        Err((status, why)) => {
-            entry.end(status.as_u16());
-            return said(status, why);
-        }
+        Err((status, why)) => return entry.end(said(status, why)),
     };
     if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
         let refused = refuse_ranges(&files, &target, whole.headers_mut()).await;
-        let answer = match refused {
+        return entry.end(match refused {
             Some(answer) => answer,
             None => show(access, files, &target, whole).await,
-        };
-        entry.end(answer.status().as_u16());
-        return answer;
+        });
     }
     // What has begun goes on when the client is gone.
     let carried_out = tokio::spawn(async move {
         let export = access.export.clone();
         let handle = |files, request| handle(access.clone(), files, request);
-        let answer = replacement::carry_out(files, target, &export, whole, handle).await;
-        entry.end(answer.status().as_u16());
-        answer
+        entry.end(replacement::carry_out(files, target, &export, whole, handle).await)
     });
     carried_out.await.unwrap_or_else(|_| senseless())
 }
@@ -199,7 +186,7 @@ async fn refuse_ranges(files: &Files, target: &Target, headers: &mut HeaderMap) 
     let path = target.path.clone()?;
     let root = files.root().clone();
     let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
-    let len = meta.ok()?.size();
+    let len = meta.ok()?.len();
     match ranges::read(&header, len) {
         Asked::Whole if once => drop(headers.remove(header::RANGE)),
         Asked::Parts(parts) if once => {
@@ -250,7 +237,7 @@ async fn misnamed(files: &Files, target: &Target, method: &Method) -> Option<Wro
     }
     let root = files.root().clone();
     let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
-    let is_file = meta.is_ok_and(|meta| !meta.is_directory());
+    let is_file = meta.is_ok_and(|meta| !meta.is_dir());
     is_file.then_some((
         StatusCode::NOT_FOUND,
         "it is a file, and the name a directory's",

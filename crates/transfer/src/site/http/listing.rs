@@ -9,7 +9,7 @@ use super::{
     request::target::{Target, Wrong},
     room::{LISTED_MAX, Place},
 };
-use dav_server::fs::FsError;
+use dav_server::fs::{DavMetaData, FsError};
 use hyper::{Method, Request, StatusCode};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
 pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<Place>), Wrong> {
     let (root, path) = (files.root().clone(), target.path.clone());
     let meta = blocking(move || Meta::shown(&root, path.as_ref())).await;
-    if !meta.is_ok_and(|meta| meta.is_directory()) {
+    if !meta.is_ok_and(|meta| meta.is_dir()) {
         return Ok((files, None));
     }
     let room = files.room().clone();

@@ -6,7 +6,7 @@
 
 use super::server::Http;
 use crate::site::{
-    config::{Config, Scheme},
+    config::{Config, SELF, Scheme},
     lines::Records,
     listener::accept::{Stop, Stopped, accept},
     mirror::News,
@@ -28,9 +28,6 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     time::{Instant, sleep, timeout},
 };
-
-/// This program, also when an update has put another in its place.
-const SELF: &str = "/proc/self/exe";
 
 /// Until another process is started: after the first end, and at most. One that served for so long ended by a
 /// request; one that did not may not be able to serve at all.

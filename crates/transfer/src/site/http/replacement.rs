@@ -19,7 +19,7 @@ use super::{
 use bytes::Bytes;
 use dav_server::{
     body::Body,
-    fs::{FsError, FsResult},
+    fs::{DavMetaData, FsError, FsResult},
 };
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode};
@@ -156,7 +156,7 @@ fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
         }
         there => there?,
     };
-    let above = |meta: &Meta, path| Ok(meta.is_directory() && is_above(root, meta, path)?);
+    let above = |meta: &Meta, path| Ok(meta.is_dir() && is_above(root, meta, path)?);
     if above(&meta, destination)? || there.map_or(Ok(false), |there| above(&there, source))? {
         let why = "one of source and destination is in the other";
         return Ok(Plan::Refuse(StatusCode::FORBIDDEN, why));
@@ -217,12 +217,10 @@ impl Replacement {
     }
 
     fn replace(&self) -> FsResult<()> {
-        let is_directory = |path| found(Meta::any(&self.root, Some(path)));
-        let [new, old] = [
-            is_directory(&self.staged)?,
-            is_directory(&self.destination)?,
-        ];
-        let directory = |meta: Option<Meta>| meta.is_some_and(|meta| meta.is_directory());
+        let [new, old] =
+            [&self.staged, &self.destination].map(|path| found(Meta::any(&self.root, Some(path))));
+        let (new, old) = (new?, old?);
+        let directory = |meta: Option<Meta>| meta.is_some_and(|meta| meta.is_dir());
         if old.is_some() && (directory(new) || directory(old)) {
             return self.replace_aside();
         }
@@ -258,9 +256,7 @@ impl Replacement {
     }
 
     fn rename(&self, from: &RelPath, to: &RelPath) -> FsResult<()> {
-        self.root
-            .rename(from, to)
-            .map_err(|failure| failed(&failure))
+        self.root.rename(from, to).map_err(failed)
     }
 
     /// The request has its outcome already.

@@ -3,16 +3,9 @@
 
 use super::answer::Answer;
 use bytes::Bytes;
-use dav_server::body::Body;
-use hyper::{
-    Response,
-    body::{Frame, SizeHint},
-};
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use http_body_util::BodyExt;
+use hyper::{Response, body::Body};
+use std::{io, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Entries that all answers of this process list together, at most. Each costs some 300 bytes until its client has it.
@@ -43,41 +36,14 @@ pub(super) struct Place(
     #[expect(dead_code, reason = "it holds by being there")] pub(super) Arc<OwnedSemaphorePermit>,
 );
 
-/// An answer's body, and the room that it takes until all of it is sent.
-pub(super) struct Held {
-    body: Body,
-    _place: Option<Place>,
-}
-
-impl Held {
-    /// The answer with what holds its place.
-    pub(super) fn of(answer: Answer) -> Response<Self> {
-        let (mut head, body) = answer.into_parts();
-        let place = head.extensions.remove();
-        let held = Self {
-            body,
-            _place: place,
-        };
-        Response::from_parts(head, held)
-    }
-}
-
-impl hyper::body::Body for Held {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+/// The answer, with a body that holds the room that it takes until all of it is sent.
+pub(super) fn held(answer: Answer) -> Response<impl Body<Data = Bytes, Error = io::Error>> {
+    let (mut head, body) = answer.into_parts();
+    let place = head.extensions.remove::<Place>();
+    // What a body's closure has goes with the body.
+    let body = body.map_err(move |error| {
+        let _held = &place;
+        error
+    });
+    Response::from_parts(head, body)
 }

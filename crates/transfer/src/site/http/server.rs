@@ -6,7 +6,7 @@ use super::{
     answer::{self, Answer},
     audit::Entry,
     dav,
-    room::{Held, Room},
+    room::{Room, held},
 };
 use crate::{
     protocol::admission::PATIENCE,
@@ -19,7 +19,6 @@ use crate::{
             connections::{self, Connections},
             refusals::{Cause, Refusals},
         },
-        record::Record,
     },
     transport::connection::{SILENCE, end_when_silent},
 };
@@ -32,12 +31,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Instant};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -103,7 +97,8 @@ impl Http {
         mut stopped: Stopped,
     ) {
         let Some(_place) = self.places.enter(client.ip()) else {
-            self.refuse(client, Cause::Crowd, "too many connections");
+            let why = "too many connections";
+            self.refusals.say(client, Cause::Crowd, why, self.records);
             return;
         };
         if end_when_silent(&socket, SILENCE).is_err() {
@@ -126,8 +121,7 @@ impl Http {
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
-        let answer =
-            async |request| Ok::<_, Infallible>(Held::of(self.answer(request, client).await));
+        let answer = async |request| Ok::<_, Infallible>(held(self.answer(request, client).await));
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
@@ -142,7 +136,8 @@ impl Http {
             Err(refusal) => {
                 if matches!(refusal, Refusal::WrongToken) {
                     let why = "the token is not one of its";
-                    sleep(self.refuse(client, Cause::WrongToken, why)).await;
+                    let refusals = &self.refusals;
+                    sleep(refusals.say(client, Cause::WrongToken, why, self.records)).await;
                 }
                 refusal.answer()
             }
@@ -169,21 +164,8 @@ impl Http {
         let entry = Entry::of(&request, client, who, self.records);
         match visitor.enter(export, config, &self.room) {
             Ok(access) => Ok(dav::answer(access, request, entry).await),
-            Err(refusal) => {
-                entry.end(refusal.status().as_u16());
-                Err(refusal)
-            }
+            Err(refusal) => Ok(entry.end(refusal.answer())),
         }
-    }
-
-    /// Says so, if it is not said already; how long the client waits.
-    fn refuse(&self, client: SocketAddr, cause: Cause, why: &str) -> Duration {
-        let verdict = self.refusals.refuse(client.ip(), cause, Instant::now());
-        if let Some(count) = verdict.line {
-            let why = why.to_owned();
-            self.records.say(&Record::Refused { client, why, count });
-        }
-        verdict.delay
     }
 }
 

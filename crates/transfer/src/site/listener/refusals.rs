@@ -4,10 +4,13 @@
 //! Strangers choose neither how often something is printed nor how much is kept.
 
 use super::connections::network;
-use crate::threads::lock;
+use crate::{
+    site::{lines::Records, record::Record},
+    threads::lock,
+};
 use std::{
     collections::HashMap,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -41,11 +44,11 @@ pub(crate) enum Cause {
 
 /// What follows from a refusal.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+struct Verdict {
     /// How long the client waits for its answer.
-    pub(crate) delay: Duration,
+    delay: Duration,
     /// There is to be a line, for so many refusals.
-    pub(crate) line: Option<u64>,
+    line: Option<u64>,
 }
 
 /// What is known of addresses, or networks of IPv6.
@@ -81,8 +84,23 @@ impl Refusals {
         }))
     }
 
-    /// Somebody at this address is refused.
-    pub(crate) fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
+    /// Says that a client is refused, if it is not said already; how long the client waits.
+    pub(crate) fn say(
+        &self,
+        client: SocketAddr,
+        cause: Cause,
+        why: &str,
+        records: Records,
+    ) -> Duration {
+        let verdict = self.refuse(client.ip(), cause, Instant::now());
+        if let Some(count) = verdict.line {
+            let why = why.to_owned();
+            records.say(&Record::Refused { client, why, count });
+        }
+        verdict.delay
+    }
+
+    fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
         lock(&self.0).refuse(network(from), cause, now)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file that is being read.
 
-use super::meta::{Meta, blocking, failed, io};
+use super::meta::{Meta, blocking, errno, failed, io};
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use longhaul_store::{path::RelPath, root::Root};
@@ -23,8 +23,8 @@ impl Download {
     pub(crate) fn open(root: &Root, path: &RelPath) -> FsResult<Self> {
         // Looked at first: to open a device may do something.
         Meta::shown(root, Some(path))?;
-        let file = root.open_file(path).map_err(|failure| failed(&failure))?;
-        let stat = rustix::fs::fstat(&file).map_err(|errno| io(&errno.into()))?;
+        let file = root.open_file(path).map_err(failed)?;
+        let stat = rustix::fs::fstat(&file).map_err(errno)?;
         let meta = Meta::of(stat);
         match meta.is_file() {
             true => Ok(Self {
@@ -57,7 +57,7 @@ impl DavFile for Download {
         Box::pin(async move {
             let read = blocking(move || {
                 let mut bytes = vec![0; count.min(READ_LEN)];
-                let read = file.read_at(&mut bytes, at).map_err(|error| io(&error))?;
+                let read = file.read_at(&mut bytes, at).map_err(io)?;
                 bytes.truncate(read);
                 match read {
                     0 => Err(FsError::GeneralFailure),

@@ -4,7 +4,7 @@
 
 use super::{
     download::Download,
-    meta::{Meta, blocking, errno, failed, rel_path},
+    meta::{Meta, blocking, errno, failed, names, rel_path, within},
     tree,
     upload::Upload,
 };
@@ -204,21 +204,13 @@ impl Entries {
 /// Not everything in it can be looked at, it is too much, or paths in it are too long. What is left out would be missing
 /// without a word.
 fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry>> {
-    let (names, error) = root.list(path).map_err(|failure| failed(&failure))?;
-    if let Some(failure) = error {
-        return Err(failed(&failure));
-    }
+    let names = names(root, path)?;
     let look = match all {
         true => Meta::any,
         false => Meta::shown,
     };
     let entry = |name: &[u8]| {
-        let path = match path {
-            Some(path) => path.join(name),
-            None => RelPath::parse(name),
-        };
-        let path = path.map_err(|_| FsError::PathTooLong)?;
-        let meta = match look(root, Some(&path)) {
+        let meta = match look(root, Some(&within(path, name)?)) {
             // It is not shown, or gone meanwhile.
             Err(FsError::NotFound) => return Ok(None),
             meta => meta?,
@@ -235,9 +227,7 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
 
 /// Makes a directory for those who may use this one; its owner may always write, for it is filled yet.
 fn permit(root: &Root, path: &RelPath, like: &Meta) -> FsResult<()> {
-    let opened = root
-        .open_dir(Some(path))
-        .map_err(|failure| failed(&failure))?;
+    let opened = root.open_dir(Some(path)).map_err(failed)?;
     let mode = Mode::from_raw_mode(like.permissions() | 0o700);
     rustix::fs::fchmod(&opened, mode).map_err(errno)
 }
@@ -246,15 +236,15 @@ fn permit(root: &Root, path: &RelPath, like: &Meta) -> FsResult<()> {
 fn remove_dir(root: &Root, path: &RelPath) -> FsResult<()> {
     match root.remove_dir(path) {
         Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {}
-        other => return other.map_err(|failure| failed(&failure)),
+        other => return other.map_err(failed),
     }
-    let (names, _) = root.list(Some(path)).map_err(|failure| failed(&failure))?;
+    let (names, _) = root.list(Some(path)).map_err(failed)?;
     let paths: Option<Vec<_>> = names.iter().map(|name| path.join(name).ok()).collect();
     let left = paths.filter(|all| all.iter().all(|path| tree::is_leftover(root, path)));
     for path in left.unwrap_or_default() {
-        root.remove(&path).map_err(|failure| failed(&failure))?;
+        root.remove(&path).map_err(failed)?;
     }
-    root.remove_dir(path).map_err(|failure| failed(&failure))
+    root.remove_dir(path).map_err(failed)
 }
 
 impl DavFileSystem for Files {
@@ -304,7 +294,7 @@ impl DavFileSystem for Files {
         self.change(move |root, changes| {
             let path = path?;
             let made = root.make_plain_dir(&path);
-            made.map_err(|failure| failed(&failure))?;
+            made.map_err(failed)?;
             changes.count_entry();
             match original {
                 Some(original) => permit(root, &path, &Meta::any(root, Some(&original))?),
@@ -327,7 +317,7 @@ impl DavFileSystem for Files {
         self.change(move |root, changes| {
             let path = path?;
             let meta = Meta::any(root, Some(&path))?;
-            root.remove(&path).map_err(|failure| failed(&failure))?;
+            root.remove(&path).map_err(failed)?;
             changes.count_entry();
             changes.count_bytes(meta.len());
             Ok(())
@@ -340,8 +330,7 @@ impl DavFileSystem for Files {
             let (from, to) = (from?, to?);
             Meta::shown(root, Some(&from))?;
             Meta::replaceable(root, &to)?;
-            root.rename(&from, &to)
-                .map_err(|failure| failed(&failure))?;
+            root.rename(&from, &to).map_err(failed)?;
             changes.count_entry();
             Ok(())
         })

@@ -4,7 +4,7 @@
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use longhaul_store::{
     path::{BadPath, RelPath},
-    root::{Failure, Root},
+    root::{Failure, Names, Root},
 };
 use rustix::{
     fs::{FileType, Stat},
@@ -30,7 +30,28 @@ pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
     }
 }
 
-pub(crate) fn failed(failure: &Failure) -> FsError {
+/// Names in a directory.
+///
+/// # Errors
+/// Not all of it can be looked at: what is left out would be missing without a word.
+pub(super) fn names(root: &Root, directory: Option<&RelPath>) -> FsResult<Names> {
+    match root.list(directory).map_err(failed)? {
+        (names, None) => Ok(names),
+        (_, Some(failure)) => Err(failed(failure)),
+    }
+}
+
+/// A name in a directory, as a path.
+pub(super) fn within(directory: Option<&RelPath>, name: &[u8]) -> FsResult<RelPath> {
+    let path = match directory {
+        Some(directory) => directory.join(name),
+        None => RelPath::parse(name),
+    };
+    path.map_err(|_| FsError::PathTooLong)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
+pub(crate) fn failed(failure: Failure) -> FsError {
     failure.errno().map_or(FsError::Forbidden, errno)
 }
 
@@ -49,7 +70,8 @@ pub(super) fn errno(errno: Errno) -> FsError {
 }
 
 /// As the system says of a file.
-pub(crate) fn io(error: &std::io::Error) -> FsError {
+#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
+pub(super) fn io(error: std::io::Error) -> FsError {
     let number = error.raw_os_error();
     number.map_or(FsError::GeneralFailure, |number| {
         errno(Errno::from_raw_os_error(number))
@@ -73,7 +95,7 @@ impl Meta {
                 })
             }),
         };
-        stat.map(Self).map_err(|failure| failed(&failure))
+        stat.map(Self).map_err(failed)
     }
 
     /// Of what is shown: a plain file or a directory.
@@ -97,14 +119,6 @@ impl Meta {
 
     pub(crate) fn of(stat: Stat) -> Self {
         Self(stat)
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.len()
-    }
-
-    pub(crate) fn is_directory(&self) -> bool {
-        self.kind().is_dir()
     }
 
     /// What it is, by whatever name.

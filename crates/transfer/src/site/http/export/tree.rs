@@ -4,8 +4,8 @@
 //! A path has up to 2,048 names, so walks keep what is to be done in a list and not on the stack: some 100 bytes for
 //! each name in the directories on the way down.
 
-use super::meta::{Meta, failed};
-use dav_server::fs::{DavMetaData, FsError, FsResult};
+use super::meta::{Meta, failed, names, within};
+use dav_server::fs::{DavMetaData, FsResult};
 use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
@@ -14,10 +14,10 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 /// # Errors
 /// Not all of it can be looked at.
 pub(crate) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
-    if !Meta::any(root, Some(top))?.is_directory() {
+    if !Meta::any(root, Some(top))?.is_dir() {
         return Ok(false);
     }
-    let tree = root.below(Some(top)).map_err(|failure| failed(&failure))?;
+    let tree = root.below(Some(top)).map_err(failed)?;
     let mut rest = vec![None];
     while let Some(directory) = rest.pop() {
         for path in members(&tree, directory.as_ref())? {
@@ -55,10 +55,10 @@ fn is_abandoned(root: &Root, path: &RelPath) -> bool {
 /// # Errors
 /// Of the first thing that can't be removed; the rest stays.
 pub(crate) fn remove(root: &Root, top: &RelPath) -> FsResult<()> {
-    if !Meta::any(root, Some(top))?.is_directory() {
-        return root.remove(top).map_err(|failure| failed(&failure));
+    if !Meta::any(root, Some(top))?.is_dir() {
+        return root.remove(top).map_err(failed);
     }
-    let tree = root.below(Some(top)).map_err(|failure| failed(&failure))?;
+    let tree = root.below(Some(top)).map_err(failed)?;
     let mut rest: Vec<_> = members(&tree, None)?
         .into_iter()
         .map(|path| (path, false))
@@ -74,23 +74,13 @@ pub(crate) fn remove(root: &Root, top: &RelPath) -> FsResult<()> {
         } else {
             tree.remove(&path)
         }
-        .map_err(|failure| failed(&failure))?;
+        .map_err(failed)?;
     }
-    root.remove_dir(top).map_err(|failure| failed(&failure))
+    root.remove_dir(top).map_err(failed)
 }
 
 /// The paths of all that is in a directory.
 fn members(tree: &Root, directory: Option<&RelPath>) -> FsResult<Vec<RelPath>> {
-    let (names, error) = tree.list(directory).map_err(|failure| failed(&failure))?;
-    if let Some(failure) = error {
-        return Err(failed(&failure));
-    }
-    let path = |name: &[u8]| match directory {
-        Some(directory) => directory.join(name),
-        None => RelPath::parse(name),
-    };
-    let paths = names.iter().map(path);
-    paths
-        .collect::<Result<_, _>>()
-        .map_err(|_| FsError::PathTooLong)
+    let names = names(tree, directory)?;
+    names.iter().map(|name| within(directory, name)).collect()
 }

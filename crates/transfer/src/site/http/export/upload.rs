@@ -3,7 +3,7 @@
 
 use super::{
     download::Download,
-    meta::{Meta, blocking, failed, io},
+    meta::{Meta, blocking, errno, failed, io, within},
 };
 use crate::site::http::audit::Changes;
 use bytes::{Buf, Bytes};
@@ -50,9 +50,9 @@ impl Upload {
         let temporary = temporary(&path)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
         let file = root.open_with(&temporary, flags, Mode::from_raw_mode(0o666));
-        let file = file.map_err(|failure| failed(&failure))?;
+        let file = file.map_err(failed)?;
         // Whoever finds it later sees that it is not left over.
-        flock(&file, FlockOperation::NonBlockingLockShared).map_err(|errno| io(&errno.into()))?;
+        flock(&file, FlockOperation::NonBlockingLockShared).map_err(errno)?;
         let begun = Begun {
             root: root.clone(),
             path,
@@ -71,7 +71,7 @@ impl Upload {
     pub(crate) fn fill(self, from: &Download) -> FsResult<()> {
         self.0.permit(from.meta())?;
         let copied = std::io::copy(&mut from.file(), &mut &self.0.file);
-        let copied = copied.map_err(|error| io(&error))?;
+        let copied = copied.map_err(io)?;
         self.0.changes.count_bytes(copied);
         self.0.commit()
     }
@@ -79,9 +79,7 @@ impl Upload {
     fn write(&self, bytes: Bytes) -> FsFuture<'static, ()> {
         let begun = self.0.clone();
         Box::pin(blocking(move || {
-            (&begun.file)
-                .write_all(&bytes)
-                .map_err(|error| io(&error))?;
+            (&begun.file).write_all(&bytes).map_err(io)?;
             begun.changes.count_bytes(bytes.len() as u64);
             Ok(())
         }))
@@ -91,14 +89,9 @@ impl Upload {
 /// In the same directory, under a name that nobody else has.
 pub(crate) fn temporary(path: &RelPath) -> FsResult<RelPath> {
     let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| io(&errno.into()))?;
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(errno)?;
     let name = format!(".longhaul-{:016x}.put", u64::from_ne_bytes(random));
-    let there = match path.parent() {
-        Some(parent) => parent.join(name.as_bytes()),
-        None => RelPath::parse(name.as_bytes()),
-    };
-    there.map_err(|_| FsError::PathTooLong)
+    within(path.parent().as_ref(), name.as_bytes())
 }
 
 impl Begun {
@@ -106,22 +99,22 @@ impl Begun {
     fn permit(&self, like: &Meta) -> FsResult<()> {
         let permissions = Permissions::from_mode(like.permissions());
         let set = self.file.set_permissions(permissions);
-        set.map_err(|error| io(&error))
+        set.map_err(io)
     }
 
     /// It is all there, and survives a power loss under its name.
     fn commit(&self) -> FsResult<()> {
-        let length = self.file.metadata().map_err(|error| io(&error))?.len();
+        let length = self.file.metadata().map_err(io)?.len();
         if self.size.is_some_and(|size| size != length) {
             return Err(FsError::GeneralFailure);
         }
-        self.file.sync_all().map_err(|error| io(&error))?;
+        self.file.sync_all().map_err(io)?;
         let named = self.root.rename(&self.temporary, &self.path);
-        named.map_err(|failure| failed(&failure))?;
+        named.map_err(failed)?;
         self.changes.count_entry();
         let around = self.root.open_dir(self.path.parent().as_ref());
-        let around = around.map_err(|failure| failed(&failure))?;
-        rustix::fs::fsync(around).map_err(|errno| io(&errno.into()))
+        let around = around.map_err(failed)?;
+        rustix::fs::fsync(around).map_err(errno)
     }
 }
 
@@ -136,7 +129,7 @@ impl DavFile for Upload {
     fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
         let begun = self.0.clone();
         Box::pin(blocking(move || {
-            let stat = rustix::fs::fstat(&begun.file).map_err(|errno| io(&errno.into()))?;
+            let stat = rustix::fs::fstat(&begun.file).map_err(errno)?;
             Ok(Box::new(Meta::of(stat)) as _)
         }))
     }
