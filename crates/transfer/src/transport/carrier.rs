@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What carries a connection between the ends of a copy: a TCP socket, or a connection of UDT. Threads wait in either.
 
+use clap::ValueEnum as _;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_transport::{port::Control, terms};
 use longhaul_udt::socket::{Socket, Stream};
-use serde::{
-    Deserialize,
-    de::{
-        IntoDeserializer,
-        value::{self, StrDeserializer},
-    },
-};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -207,6 +201,5 @@ fn wait<T>(
 
 /// Who decides how fast UDT sends, by its name.
 pub(crate) fn udt_control(name: &str) -> Option<Control> {
-    let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
-    Control::deserialize(name).ok()
+    Control::from_str(name, false).ok()
 }

@@ -87,7 +87,12 @@ pub struct Args {
 
     /// What connections that carry data go over: tcp, or udt where the hosts' TCP can't fill a long path (UDP of the
     /// same port; always paced; up to 48 MB at either end for each)
-    #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]
+    #[arg(
+        long,
+        value_name = "PROTOCOL",
+        default_value = "tcp",
+        hide_possible_values = true
+    )]
     transport: Transport,
 
     /// Send at most this rate, shared with all copies of this user from this host that have a limit; 100kbit at the least
@@ -96,12 +101,17 @@ pub struct Args {
 
     /// Encrypt the data: on, or off where the network is trusted. Both ends are authenticated and all else is encrypted
     /// either way [default: on; off from here to here]
-    #[arg(long, value_name = "SWITCH")]
+    #[arg(long, value_name = "SWITCH", hide_possible_values = true)]
     encrypt: Option<Switch>,
 
     /// Hash the data, so that damage on its way is found and `verify` can look later: on, or off where both ends are
     /// trusted more than the processor is fast
-    #[arg(long, value_name = "SWITCH", default_value = "on")]
+    #[arg(
+        long,
+        value_name = "SWITCH",
+        default_value = "on",
+        hide_possible_values = true
+    )]
     hash: Switch,
 
     /// Give a connection up when the other end has not answered for so long, 1s to 1h; it is opened anew
@@ -167,7 +177,7 @@ pub struct Args {
     /// Hosts before a path, as a1,a2:PATH, have no file system in common: each has a share of what is there, on disks of its own. target
     /// spreads what is copied over them, large files in stripes; source brings it together again; both copies each share to the host of
     /// the same place in the other list. DST is a directory then
-    #[arg(long, value_name = "SIDE", conflicts_with_all = ["leases", "dry_run", "checksum"])]
+    #[arg(long, value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
     apart: Option<Apart>,
 
     /// Bytes of a large file that lie together on one host, with --apart target: 16MB to 64GB [default: a 1024th of a file, 64 MiB to

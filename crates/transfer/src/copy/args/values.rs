@@ -1,40 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How values on the command line are read.
 
-use crate::{
-    copy::config::Apart,
-    protocol::options::{Pace, Ports, Streams, Switch, Transport},
-};
+use crate::protocol::options::{Pace, Ports, Streams};
 use longhaul_units::{BitRate, Bytes, Time};
 use std::str::FromStr;
 
-impl FromStr for Apart {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "source" => Ok(Self::Source),
-            "target" => Ok(Self::Target),
-            "both" => Ok(Self::Both),
-            _ => Err("want source, target or both".to_owned()),
-        }
-    }
-}
-
 /// The most streams that may be asked for.
 const STREAMS_MAX: u16 = 256;
-
-impl FromStr for Transport {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "tcp" => Ok(Self::Tcp),
-            "udt" => Ok(Self::Udt),
-            _ => Err("want tcp or udt".to_owned()),
-        }
-    }
-}
 
 impl FromStr for Streams {
     type Err = String;
@@ -96,18 +68,6 @@ pub(super) fn silence(text: &str) -> Result<u32, String> {
     let time = time.filter(|time| allowed.contains(time));
     let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
     millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
-}
-
-impl FromStr for Switch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "on" => Ok(Self::On),
-            "off" => Ok(Self::Off),
-            _ => Err("want on or off".to_owned()),
-        }
-    }
 }
 
 impl FromStr for Ports {
