@@ -23,12 +23,6 @@ use std::{
 #[derive(Clone)]
 pub(super) struct Reporter(pub(super) Arc<Mutex<dyn Write + Send>>);
 
-impl std::fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Reporter")
-    }
-}
-
 impl Reporter {
     /// Before all reports.
     pub(super) fn greet(&self, hello: &Hello) {

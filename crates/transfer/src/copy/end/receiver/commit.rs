@@ -2,8 +2,8 @@
 //! The thread that makes durable what was written, in batches, and gives files their names.
 
 use super::{
-    large::{Large, Named, in_its_place},
-    state::{State, Written},
+    large::{Large, in_its_place},
+    state::{Done, State, Written},
     target::Target,
 };
 use crate::protocol::{
@@ -24,26 +24,6 @@ use std::{sync::Arc, time::Duration};
 /// How long written blocks may wait to become durable: a kill costs what a path carries in this time and while the
 /// disk syncs, at most [`crate::copy::end::receiver::state::AT_RISK_MAX`], and what is under way.
 const INTERVAL: Duration = Duration::from_millis(250);
-
-/// A file that has its name.
-struct Done {
-    number: u64,
-    entry: Arc<Entry>,
-    left_out: Vec<String>,
-    finished: Option<Finished>,
-}
-
-impl Done {
-    fn of(number: u64, entry: Arc<Entry>, named: Named) -> Self {
-        let Named { finished, left_out } = named;
-        Self {
-            number,
-            entry,
-            left_out,
-            finished: Some(finished),
-        }
-    }
-}
 
 /// What the manifest is told of a file.
 type Noted = (Arc<Entry>, FileHash);
@@ -78,19 +58,16 @@ impl Target {
     fn commit(&self, manifest: Option<&mut Manifest>) -> Vec<Done> {
         let written = self.shared.look(State::begin_commit);
         let complete = self.commit_large();
-        let renamed = self
+        let mut done = self
             .shared
             .change(|state| std::mem::take(&mut state.renamed));
-        let mut noted: Vec<Noted> = complete
+        let large = complete
             .iter()
-            .filter_map(|(_, large)| Some((large.entry.clone(), large.agreed_hash()?)))
-            .collect();
-        let renamed = renamed.into_iter().map(|(number, entry, named)| {
-            let entry = Arc::new(entry);
-            noted.extend(named.finished.hash.map(|hash| (entry.clone(), hash)));
-            Done::of(number, entry, named)
-        });
-        let mut done: Vec<Done> = renamed.collect();
+            .filter_map(|(_, large)| Some((large.entry.clone(), large.agreed_hash()?)));
+        let renamed = done
+            .iter()
+            .filter_map(|done| Some((done.entry.clone(), done.finished.as_ref()?.hash?)));
+        let noted: Vec<Noted> = large.chain(renamed).collect();
         done.extend(self.commit_small(manifest, noted));
         self.shared.change(|state| state.end_commit(written));
         done.extend(

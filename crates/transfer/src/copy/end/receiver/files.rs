@@ -3,7 +3,7 @@
 
 use super::{
     large::{Begun, Large, finish_renamed},
-    state::{State, Waiting},
+    state::{Done, State, Waiting},
     target::Target,
 };
 use crate::protocol::message::{Answer, Need, Outcome, Share};
@@ -101,9 +101,10 @@ impl Target {
     /// The committing thread keeps its hash.
     fn finish_renamed(&self, number: u64, entry: Entry, renamed: Renamed) {
         match finish_renamed(&entry, renamed) {
-            Ok(named) => self
-                .shared
-                .change(|state| state.renamed.push((number, entry, named))),
+            Ok(named) => {
+                let done = Done::of(number, entry.into(), named);
+                self.shared.change(|state| state.renamed.push(done));
+            }
             Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
         }
     }

@@ -70,12 +70,6 @@ pub(super) struct Named {
     pub(super) left_out: Vec<String>,
 }
 
-impl std::fmt::Debug for Named {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Named({:?})", self.finished.hash)
-    }
-}
-
 impl Large {
     pub(super) fn open(root: &Root, entry: &Entry, share: &Share) -> Result<Begun, String> {
         let Kind::File { version, sparse } = entry.kind else {

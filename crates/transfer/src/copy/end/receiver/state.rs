@@ -11,6 +11,7 @@ use crate::{
 use longhaul_store::{
     blocks::{Blocks, FileHash},
     entry::{Entry, Kind},
+    part::Finished,
     small::Small,
 };
 use longhaul_units::Time;
@@ -69,7 +70,7 @@ impl Room {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct State {
     pub(super) room: Room,
     /// Entries that were announced and are neither settled nor withdrawn.
@@ -94,7 +95,7 @@ pub(super) struct State {
     /// Files that are being opened, and how many blocks each has.
     opening: HashMap<u64, u64>,
     /// Under their names already, without a record of it.
-    pub(super) renamed: Vec<(u64, Entry, Named)>,
+    pub(super) renamed: Vec<Done>,
     /// Written, without a name yet.
     pub(super) batch: Vec<Written>,
     streams: HashMap<u64, Stream>,
@@ -143,18 +144,33 @@ pub(super) struct Comparison {
     pub(super) hash: FileHash,
 }
 
+/// A file that has its name.
+pub(super) struct Done {
+    pub(super) number: u64,
+    pub(super) entry: Arc<Entry>,
+    pub(super) left_out: Vec<String>,
+    /// None of a small one, which has no journal.
+    pub(super) finished: Option<Finished>,
+}
+
+impl Done {
+    pub(super) fn of(number: u64, entry: Arc<Entry>, named: Named) -> Self {
+        let Named { finished, left_out } = named;
+        Self {
+            number,
+            entry,
+            left_out,
+            finished: Some(finished),
+        }
+    }
+}
+
 /// A small file that waits for its name.
 pub(super) struct Written {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
     pub(super) small: Small,
     pub(super) left_out: Vec<String>,
-}
-
-impl std::fmt::Debug for Written {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Written({})", self.entry.path)
-    }
 }
 
 impl Ends for State {

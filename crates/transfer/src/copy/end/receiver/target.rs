@@ -19,7 +19,7 @@ use longhaul_store::{path::RelPath, root::Root};
 use std::sync::Arc;
 
 /// What all threads of a target have.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Target {
     pub(super) root: Arc<Root>,
     /// What the first component of every path is called here, if not as at the source.

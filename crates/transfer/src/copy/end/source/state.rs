@@ -26,7 +26,7 @@ use std::{
 };
 
 /// What all threads of a source have.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Source {
     pub(super) shared: Arc<Shared>,
     pub(super) orders: Outbox<Order>,
