@@ -2,12 +2,16 @@
 //! What is said of one share, told to who hears of all.
 
 use crate::{
-    copy::progress::{hearing::Listener, patience::Gain},
+    copy::progress::{
+        hearing::{Listener, Narrator},
+        patience::Gain,
+    },
     protocol::{
         order::Role,
         report::{Progress, Report},
     },
 };
+use anyhow::Result;
 use std::sync::mpsc::Sender;
 
 /// Of which host, and what.
@@ -42,7 +46,7 @@ impl ShareListener {
 }
 
 impl Listener for ShareListener {
-    fn hear(&mut self, role: Role, report: Report) {
+    fn hear(&mut self, role: Role, report: Report) -> Result<()> {
         match report {
             Report::Progress(progress) | Report::Over(progress) => {
                 self.gain.hear(role, &progress);
@@ -51,12 +55,15 @@ impl Listener for ShareListener {
             Report::Problem(problem) => self.note(&problem),
             _ => {}
         }
+        Ok(())
     }
 
     fn gained(&self) -> u64 {
         self.gain.so_far()
     }
+}
 
+impl Narrator for ShareListener {
     fn note(&self, said: &str) {
         self.say(Said::Note(said.to_owned()));
     }

@@ -2,18 +2,18 @@
 //! All shares of a copy, as they are shown together.
 
 use super::listener::{Said, Told};
-use crate::copy::progress::{
-    hearing::{Hearing, Listener as _},
-    record::Record,
-    standing::Standing,
+use crate::copy::{
+    conversation::follow::TICK,
+    progress::{
+        hearing::{Hearing, Narrator as _},
+        record::Record,
+        standing::Standing,
+    },
 };
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
-    time::{Duration, Instant},
+    time::Instant,
 };
-
-/// How often it is looked what there is to show.
-const TICK: Duration = Duration::from_millis(500);
 
 pub(super) struct Shares<'a> {
     hearing: &'a mut Hearing,

@@ -8,7 +8,7 @@
 use crate::{
     copy::{
         conversation::{far::LAST_TRACES, job::Job},
-        progress::hearing::{Hearing, Listener as _},
+        progress::hearing::{Hearing, Narrator as _},
     },
     protocol::{
         order::{Role, Task},

@@ -7,7 +7,10 @@ use super::{
     meeting::{Ending, Met},
 };
 use crate::{
-    copy::progress::{hearing::Listener, patience::Patience},
+    copy::progress::{
+        hearing::{Listener, Narrator},
+        patience::Patience,
+    },
     protocol::{
         order::{Role, Task},
         report::Report,
@@ -20,18 +23,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often it is looked what there is to show.
-const TICK: Duration = Duration::from_millis(500);
+/// How long nothing is heard before it is looked what there is to show, or to do.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 /// How long the other end may take to say that all is done.
-pub(crate) const LAST_WORDS: Duration = Duration::from_secs(5);
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What an end says, and `None` when it is gone.
+pub(crate) type Heard = (Role, Option<Report>);
 
 /// Conversations until one comes to its end, each between the next pair.
 pub(crate) fn converse<'a>(
     job: &Job<'a>,
     pair: impl Fn(usize) -> Pair<'a>,
     task: Task,
-    listener: &mut impl Listener,
+    listener: &mut impl Narrator,
 ) -> Result<()> {
     let mut patience = Patience::default();
     let mut reached = job.config.stays_here();
@@ -77,46 +83,52 @@ fn conversation(
     listener: &mut impl Listener,
 ) -> Result<Ending> {
     match job.meet(pair, task)? {
-        Met::Both { source, target } => {
+        Met::Both {
+            mut source,
+            mut target,
+        } => {
             let named = (job.config.pairs() > 1).then_some(pair);
-            follow(listener, named, source, target)
+            follow(listener, named, &reports(&mut source, &mut target)?)
         }
         Met::Early(ending) => Ok(ending),
     }
 }
 
-/// Hears both ends until they say that all is done, or one of them is gone. With `hosts`, problems get the name of
-/// their host.
-fn follow(
-    listener: &mut impl Listener,
-    hosts: Option<Pair<'_>>,
-    mut source: Far,
-    mut target: Far,
-) -> Result<Ending> {
+/// What both ends say from now on.
+pub(crate) fn reports(source: &mut Far, target: &mut Far) -> Result<Receiver<Heard>> {
     let (to, from) = channel();
     source.report_to(Role::Source, to.clone())?;
     target.report_to(Role::Target, to)?;
-    loop {
-        listener.look();
-        let why = match from.recv_timeout(TICK) {
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => "both ends went away".to_owned(),
+    Ok(from)
+}
+
+/// Hears both ends until they say that all is done, or one of them is gone. With `hosts`, problems get the name of
+/// their host.
+pub(crate) fn follow(
+    listener: &mut impl Listener,
+    hosts: Option<Pair<'_>>,
+    from: &Receiver<Heard>,
+) -> Result<Ending> {
+    let why = loop {
+        if let Some(why) = listener.look()? {
+            break why;
+        }
+        match from.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break "both ends went away".to_owned(),
             Ok((role, Some(over @ Report::Over(_)))) => {
-                listener.hear(role, over);
-                await_other(listener, role, hosts, &from);
+                listener.hear(role, over)?;
+                await_other(listener, role, hosts, from)?;
                 return Ok(Ending::Over);
             }
             Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
-            Ok((_, Some(Report::Broken(why)))) => why,
-            Ok((role, None)) => format!("the {} went away", role.name()),
-            Ok((role, Some(report))) => {
-                listener.hear(role, with_host(report, role, hosts));
-                continue;
-            }
-        };
-        let gained = listener.gained();
-        return Ok(Ending::Broken { why, gained });
-    }
+            Ok((_, Some(Report::Broken(why)))) => break why,
+            Ok((role, None)) => break format!("the {} went away", role.name()),
+            Ok((role, Some(report))) => listener.hear(role, with_host(report, role, hosts))?,
+        }
+    };
+    let gained = listener.gained();
+    Ok(Ending::Broken { why, gained })
 }
 
 fn with_host(report: Report, role: Role, hosts: Option<Pair<'_>>) -> Report {
@@ -133,8 +145,8 @@ fn await_other(
     listener: &mut impl Listener,
     first: Role,
     hosts: Option<Pair<'_>>,
-    from: &Receiver<(Role, Option<Report>)>,
-) {
+    from: &Receiver<Heard>,
+) -> Result<()> {
     let until = Instant::now() + LAST_WORDS;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -142,8 +154,8 @@ fn await_other(
             Ok((role, Some(over @ Report::Over(_)))) => return listener.hear(role, over),
             Ok((role, None)) if role == first => {}
             // Whatever it is, all is done.
-            Ok((role, Some(report))) => listener.hear(role, with_host(report, role, hosts)),
-            Ok((_, None)) | Err(_) => return,
+            Ok((role, Some(report))) => listener.hear(role, with_host(report, role, hosts))?,
+            Ok((_, None)) | Err(_) => return Ok(()),
         }
     }
 }

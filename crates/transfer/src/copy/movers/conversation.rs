@@ -3,14 +3,17 @@
 
 use super::{
     leases::Leases,
-    mover::{Mover, POLL, Said, TICK},
+    mover::{Mover, POLL, Said},
     work::Work,
 };
 use crate::{
-    copy::conversation::{
-        far::Far,
-        follow::LAST_WORDS,
-        meeting::{Ending, Met},
+    copy::{
+        conversation::{
+            far::Far,
+            follow::{follow, reports},
+            meeting::{Ending, Met},
+        },
+        progress::hearing::Listener,
     },
     protocol::{
         order::{Extent, Role, Task, Word},
@@ -18,22 +21,14 @@ use crate::{
     },
 };
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
 use longhaul_leases::Lease;
-use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    time::Instant,
-};
-
-type Heard = (Role, Option<Report>);
+use std::time::Instant;
 
 struct Conversation<'a> {
     mover: &'a Mover<'a>,
     source: Far,
-    /// Dropped, it ends.
-    _target: Far,
+    target: Far,
     held: Leases<'a>,
-    from: Receiver<Heard>,
     /// When each end said something last.
     heard: [(Role, Instant); 2],
     /// Bytes that were assigned, those of the last extent, and those that are sent or need not be.
@@ -48,11 +43,10 @@ struct Conversation<'a> {
     enough: bool,
 }
 
-/// Two ends that have met, and what they say.
+/// Two ends that have met.
 struct Ends {
     source: Far,
     target: Far,
-    from: Receiver<Heard>,
 }
 
 impl Mover<'_> {
@@ -71,26 +65,16 @@ impl Mover<'_> {
             }
         };
         let mut conversation = Conversation::new(self, ends, held);
-        let ending = conversation
-            .assign(number, bytes, extent)
-            .and_then(|()| conversation.follow());
+        let ending = conversation.follow(number, bytes, extent);
         conversation.end(ending)
     }
 
     /// Both, or how it ended before they were.
     fn ends(&self) -> Result<Result<Ends, Ending>> {
-        let (mut source, mut target) = match self.job.meet(self.pair(), Task::Extents)? {
-            Met::Both { source, target } => (source, target),
-            Met::Early(ending) => return Ok(Err(ending)),
-        };
-        let (to, from) = channel();
-        source.report_to(Role::Source, to.clone())?;
-        target.report_to(Role::Target, to)?;
-        Ok(Ok(Ends {
-            source,
-            target,
-            from,
-        }))
+        Ok(match self.job.meet(self.pair(), Task::Extents)? {
+            Met::Both { source, target } => Ok(Ends { source, target }),
+            Met::Early(ending) => Err(ending),
+        })
     }
 }
 
@@ -99,9 +83,8 @@ impl<'a> Conversation<'a> {
         Self {
             mover,
             source: ends.source,
-            _target: ends.target,
+            target: ends.target,
             held,
-            from: ends.from,
             heard: [Role::Source, Role::Target].map(|role| (role, Instant::now())),
             assigned: 0,
             last: 0,
@@ -114,31 +97,48 @@ impl<'a> Conversation<'a> {
     }
 }
 
-impl Conversation<'_> {
-    fn follow(&mut self) -> Result<Ending> {
-        loop {
-            if let Some(silent) = self.silent() {
-                return Ok(silent);
-            }
-            self.mover.check_presence()?;
-            if self.held.renew()? {
-                self.say_until()?;
-            }
-            if self.wants_more() {
-                self.get_more()?;
-            }
-            match self.from.recv_timeout(TICK) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Ok(self.broken("both ends went away"));
-                }
-                Ok((role, report)) => {
-                    if let Some(ending) = self.hear(role, report)? {
-                        return Ok(ending);
-                    }
-                }
-            }
+impl Listener for Conversation<'_> {
+    fn hear(&mut self, role: Role, report: Report) -> Result<()> {
+        let one = self.heard.iter_mut().find(|(of, _)| *of == role);
+        one.into_iter().for_each(|one| one.1 = Instant::now());
+        match report {
+            Report::Progress(progress) | Report::Over(progress) => self.progress(role, progress),
+            Report::Done { number, failed } => self.done(number, failed.as_deref())?,
+            // What could not be copied the last conversation tries again, and says.
+            Report::Problem(problem) => tracing::debug!("{}: {problem}", self.mover.name),
+            _ => {}
         }
+        Ok(())
+    }
+
+    /// An end that is stuck must not keep what others could do.
+    fn look(&mut self) -> Result<Option<String>> {
+        let ttl = self.mover.ttl();
+        let silent = self.heard.iter().find(|(_, heard)| heard.elapsed() > ttl);
+        if let Some((role, _)) = silent {
+            let (who, seconds) = (role.name(), ttl.as_secs_f32());
+            return Ok(Some(format!("the {who} has said nothing for {seconds} s")));
+        }
+        self.mover.check_presence()?;
+        if self.held.renew()? {
+            self.say_until()?;
+        }
+        if self.wants_more() {
+            self.get_more()?;
+        }
+        Ok(None)
+    }
+
+    fn gained(&self) -> u64 {
+        self.gained
+    }
+}
+
+impl Conversation<'_> {
+    fn follow(&mut self, number: u64, bytes: u64, extent: Extent) -> Result<Ending> {
+        let from = reports(&mut self.source, &mut self.target)?;
+        self.assign(number, bytes, extent)?;
+        follow(self, None, &from)
     }
 
     /// Gives back what is not done, and does what was put off.
@@ -160,60 +160,6 @@ impl Conversation<'_> {
                 ending
             }
             (ending, None) => ending,
-        }
-    }
-
-    fn hear(&mut self, role: Role, report: Option<Report>) -> Result<Option<Ending>> {
-        let one = self.heard.iter_mut().find(|(of, _)| *of == role);
-        one.into_iter().for_each(|one| one.1 = Instant::now());
-        match report {
-            Some(Report::Progress(progress)) => self.progress(role, progress),
-            Some(Report::Done { number, failed }) => self.done(number, failed.as_deref())?,
-            // What could not be copied the last conversation tries again, and says.
-            Some(Report::Problem(problem)) => tracing::debug!("{}: {problem}", self.mover.name),
-            Some(Report::Over(progress)) => {
-                self.progress(role, progress);
-                self.await_other(role);
-                return Ok(Some(Ending::Over));
-            }
-            Some(Report::Broken(why)) => return Ok(Some(self.broken(&why))),
-            Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
-            Some(_) => {}
-            None => {
-                return Ok(Some(self.broken(&format!("the {} went away", role.name()))));
-            }
-        }
-        Ok(None)
-    }
-
-    /// One end has said that all is done; the other says so too, or was killed then.
-    fn await_other(&mut self, first: Role) {
-        let until = Instant::now() + LAST_WORDS;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.from.recv_timeout(left) {
-                Ok((role, Some(Report::Over(progress)))) => return self.progress(role, progress),
-                Ok((role, None)) if role != first => return,
-                Ok(_) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// An end that is stuck must not keep what others could do.
-    fn silent(&self) -> Option<Ending> {
-        let ttl = self.mover.ttl();
-        let silent = self.heard.iter().find(|(_, heard)| heard.elapsed() > ttl);
-        silent.map(|(role, _)| {
-            let (who, seconds) = (role.name(), ttl.as_secs_f32());
-            self.broken(&format!("the {who} has said nothing for {seconds} s"))
-        })
-    }
-
-    fn broken(&self, why: &str) -> Ending {
-        Ending::Broken {
-            why: why.to_owned(),
-            gained: self.gained,
         }
     }
 

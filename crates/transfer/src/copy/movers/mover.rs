@@ -8,6 +8,7 @@ use super::{
 use crate::{
     copy::{
         conversation::{
+            follow::TICK,
             job::{Job, Pair},
             meeting::Ending,
         },
@@ -29,9 +30,6 @@ use std::{
 
 /// Between two looks whether there is something to take, or more.
 pub(super) const POLL: Duration = Duration::from_secs(1);
-
-/// How long nothing is heard before it is looked whether a lease is to be renewed.
-pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// What a mover tells.
 pub(super) enum Said {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mover that finds out what there is, and adds the extents of it while others copy them already.
 
-use super::{mover::Mover, work::new_extent};
+use super::{leases::Leases, mover::Mover, work::new_extent};
 use crate::{
-    copy::conversation::meeting::Ending,
+    copy::conversation::{follow::TICK, meeting::Ending},
     protocol::{
         order::{Content, Extent, Role, Task},
         report::{Found, Report},
@@ -46,7 +46,7 @@ impl Mover<'_> {
         planned
     }
 
-    fn survey(&self, held: &mut crate::copy::movers::leases::Leases<'_>) -> Result<Ending> {
+    fn survey(&self, held: &mut Leases<'_>) -> Result<Ending> {
         let mut planner = Planner {
             extent: self.job.config.extent.map(longhaul_units::Bytes::get),
             gathered: BTreeMap::new(),
@@ -59,7 +59,7 @@ impl Mover<'_> {
         loop {
             self.check_presence()?;
             held.renew()?;
-            match from.recv_timeout(crate::copy::movers::mover::TICK) {
+            match from.recv_timeout(TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
                     for (file, version) in found.into_iter().filter_map(file) {

@@ -2,14 +2,14 @@
 //! All movers of this process: started, followed and shown together.
 
 use super::{
-    mover::{Mover, Said, TICK},
+    mover::{Mover, Said},
     work::Shared,
 };
 use crate::{
     copy::{
-        conversation::{job::Job, sharing},
+        conversation::{follow::TICK, job::Job, sharing},
         progress::{
-            hearing::{Hearing, Listener as _},
+            hearing::{Hearing, Narrator as _},
             record::{Brought, Record},
             standing::Standing,
         },

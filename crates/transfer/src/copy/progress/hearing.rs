@@ -14,6 +14,7 @@ use crate::{
         report::{Report, StreamFigures},
     },
 };
+use anyhow::Result;
 use std::time::Instant;
 
 /// What is known of a copy over all its conversations.
@@ -61,14 +62,19 @@ impl Hearing {
 /// Who hears what both ends of a conversation say.
 pub(crate) trait Listener {
     /// A report that neither ends the conversation nor breaks it.
-    fn hear(&mut self, role: Role, report: Report);
+    fn hear(&mut self, role: Role, report: Report) -> Result<()>;
 
-    /// Time goes by.
-    fn look(&mut self) {}
+    /// Time goes by. Why the conversation is to end, if it is.
+    fn look(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// What this conversation brought that those before it did not, in bytes and entries.
     fn gained(&self) -> u64;
+}
 
+/// Who hears of one conversation after the other.
+pub(crate) trait Narrator: Listener {
     /// Says something beside what is shown.
     fn note(&self, said: &str);
 
@@ -77,7 +83,7 @@ pub(crate) trait Listener {
 }
 
 impl Listener for Hearing {
-    fn hear(&mut self, role: Role, report: Report) {
+    fn hear(&mut self, role: Role, report: Report) -> Result<()> {
         match report {
             Report::Progress(progress) | Report::Over(progress) => {
                 self.standing.hear(role, progress, Instant::now());
@@ -90,17 +96,21 @@ impl Listener for Hearing {
             Report::Streams(figures) => self.streams = figures,
             _ => {}
         }
+        Ok(())
     }
 
-    fn look(&mut self) {
+    fn look(&mut self) -> Result<Option<String>> {
         let now = Instant::now();
         self.display.show(|| self.standing.now(now), now);
+        Ok(None)
     }
 
     fn gained(&self) -> u64 {
         self.standing.gained()
     }
+}
 
+impl Narrator for Hearing {
     fn note(&self, said: &str) {
         self.display.note(said);
     }

@@ -152,18 +152,14 @@ impl Standing {
             repeated_bytes: self.repeated_before + source.repeated,
             seconds,
             average_bps: (durable as f64 * 8.0 / seconds.max(1e-9)) as u64,
-            now_bps: None,
-            left_s: None,
             open_streams: network.streams,
             rtt_us: network.rtt_us,
             retransmitted_segments: network.again_segments,
             retransmitted_bytes: network.again_bytes,
-            limited_by: None,
-            plan: None,
             brought: self.brought.clone(),
-            streams: None,
             // What came in earlier conversations the source counts as there.
             at: found.there + target.durable,
+            ..Record::default()
         }
     }
 
