@@ -4,7 +4,6 @@
 //! cell only.
 
 use crate::{
-    measure::metric,
     network::{Topology, hosts, link},
     scenario::{Flow, LinkKind, Program, Scenario},
     source::{Book, Cell, Choices, Source, library},
@@ -13,6 +12,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_netem::Shape;
+use longhaul_report::registry;
 use longhaul_results::result::{self, LabResult};
 use longhaul_units::{BitRate, Bytes, Time};
 
@@ -139,7 +139,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
         let legs = legs(flow, &active, scenario, &topology)?;
         Some(FlowPath {
             cell,
-            metric: metric::name_of(&flow.name, metric::GOODPUT, active.len() == 1),
+            metric: registry::name_of(&flow.name, registry::GOODPUT, active.len() == 1),
             legs,
             streams: flow.parallel,
             omit: flow.omit.unwrap_or_default(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports: HTML pages of one file that open offline, charts in them, metrics with their units, tables in plain text.
 //!
-//! [`page`] has the parts of a page, [`lines`] a line chart with its table, [`scale`] the ticks of an axis, [`metric`]
-//! the unit that stands in a metric's name, [`columns`] the tables for a terminal, [`count`] counts in words.
+//! [`page`] has the parts of a page, [`lines`] a line chart with its table, [`scale`] the ticks of an axis, [`unit`]
+//! the units of metrics, [`registry`] the metrics that runs have by themselves, [`metric`] what any metric's name says,
+//! [`columns`] the tables for a terminal, [`count`] counts in words.
 //!
 //! ```
 //! use longhaul_report::{columns::aligned, metric::Metric, page};
@@ -20,4 +21,6 @@ pub mod count;
 pub mod lines;
 pub mod metric;
 pub mod page;
+pub mod registry;
 pub mod scale;
+pub mod unit;

@@ -3,15 +3,15 @@
 //! is found before the first run, not after the last.
 
 use crate::{
-    measure::{
-        metric::{self, Producer, told_by},
-        taps,
-    },
+    measure::taps,
     network::{Topology, probe},
     scenario::{Flow, Program, Scenario, expression::Expression},
     source::Book,
 };
-use longhaul_report::metric::distance;
+use longhaul_report::{
+    metric::distance,
+    registry::{self, Producer, told_by},
+};
 use std::collections::BTreeSet;
 
 /// The metrics of one scenario.
@@ -100,7 +100,7 @@ fn produced(scenario: &Scenario) -> BTreeSet<String> {
             figures.extend(told_by(Producer::Tap));
         }
         let figures = figures.into_iter();
-        names.extend(figures.map(|figure| metric::name_of(&flow.name, figure, alone)));
+        names.extend(figures.map(|figure| registry::name_of(&flow.name, figure, alone)));
     }
     derived(scenario, &mut names);
     names
@@ -128,14 +128,14 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     names.extend(scenario.measure.iter().map(|plan| plan.name.clone()));
     if transfers.len() > 1 {
         let each = transfers.iter();
-        names.extend(each.map(|flow| metric::name_of(&flow.name, metric::GOODPUT, false)));
+        names.extend(each.map(|flow| registry::name_of(&flow.name, registry::GOODPUT, false)));
     }
     let one_path = transfers
         .windows(2)
         .all(|two| (&two[0].from, &two[0].to) == (&two[1].from, &two[1].to));
     let connections: u32 = transfers.iter().map(|flow| flow.parallel).sum();
     if !one_path || connections < 2 {
-        names.remove(metric::JAIN);
+        names.remove(registry::JAIN);
     }
     names
 }
@@ -143,7 +143,7 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
 /// What the flow's program tells.
 fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     match flow.program {
-        Program::Curl | Program::Ftp => told_by(Producer::Curl).collect(),
+        Program::Curl | Program::Ftp => told_by(Producer::File).collect(),
         Program::Probe => told_by(Producer::Probe)
             .chain(probe::figures(scenario, topology, flow))
             .collect(),
@@ -165,6 +165,7 @@ fn derived(scenario: &Scenario, names: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_report::unit::Unit;
 
     const LINK: &str = "title = 't'\nquestion = 'q'\n\
         derived = { dvd_s = '37.6e9 / goodput_bps', half_s = 'dvd_s / 2', late_s = 'later_s', later_s = 'dvd_s' }\n\
@@ -252,6 +253,45 @@ mod tests {
         assert!(beside.check("p_losses_p").is_err());
         let crowd = known("", &[flow("p", "probe", "count = 16\nsegments = 8")]);
         assert_eq!(crowd.check("drain_error_ratio"), Ok(()));
+    }
+
+    /// What is not registered stays in a probe's record.
+    #[test]
+    fn all_that_a_probe_judges_is_registered() {
+        let cases = [
+            ("loss = 0.01\n", "count = 9"),
+            ("loss = 'gilbert:p=1%,r=30%'\n", "count = 9"),
+            ("delay = '5ms'\njitter = '1ms,reorder'\n", "count = 9"),
+            ("", "count = 16\nsegments = 8"),
+        ];
+        let told = cases.map(|(link, keys)| known(link, &[flow("p", "probe", keys)]).all);
+        let registered = told_by(Producer::Probe).chain(told_by(Producer::Judge));
+        let registered: BTreeSet<String> = registered.map(str::to_owned).collect();
+        assert_eq!(
+            told.into_iter().flatten().collect::<BTreeSet<_>>(),
+            registered
+        );
+    }
+
+    /// Every metric is explained, and every name there is a metric's.
+    #[test]
+    fn the_documentation_lists_what_is_registered() {
+        const LAB: &str = include_str!("../../../../docs/lab.md");
+        const LINK: &str = include_str!("../../../../docs/link.md");
+        let words = |text: &'static str| text.split('`').skip(1).step_by(2);
+        let listed: BTreeSet<&str> = words(LAB).chain(words(LINK)).collect();
+        let missing = registry::METRICS
+            .iter()
+            .filter(|entry| !listed.contains(entry.name));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&registry::Entry>::new());
+        let from = LAB.find("Each run has the metrics").unwrap();
+        let to = LAB.find("### Congestion controls").unwrap();
+        let named = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let unknown = words(&LAB[from..to])
+            .filter(named)
+            .filter(|word| Unit::split(word).1 != Unit::Count)
+            .filter(|word| registry::find(word).is_none());
+        assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
         measure::{Level, Quantity, Stat, level},
     },
 };
-use longhaul_report::metric::{Metric, Unit};
+use longhaul_report::unit::Unit;
 use longhaul_units::{BitRate, Time};
 use toml::Value;
 
@@ -50,10 +50,10 @@ impl MeasurePlan {
             format!("{name:?}: a metric's name is letters, digits and '_'")
         })?;
         let unit = self.unit();
-        ensure(Metric::of(name).unit == unit, || {
+        ensure(Unit::split(name).1 == unit, || {
             format!(
                 "{name:?} must end in {}, the unit of what it measures",
-                ending(unit)
+                unit.ending().unwrap_or("no unit")
             )
         })
     }
@@ -61,7 +61,7 @@ impl MeasurePlan {
     fn unit(&self) -> Unit {
         match self.stat {
             Stat::TimeTo => Unit::Seconds,
-            _ => Metric::of(self.of.name()).unit,
+            _ => Unit::split(self.of.name()).1,
         }
     }
 
@@ -171,19 +171,6 @@ fn changes(scenario: &Scenario) -> bool {
         .any(|text| text.contains("rate"))
 }
 
-fn ending(unit: Unit) -> &'static str {
-    match unit {
-        Unit::BitsPerSecond => "_bps",
-        Unit::PacketsPerSecond => "_pps",
-        Unit::Seconds => "_s",
-        Unit::Micros => "_us",
-        Unit::Bytes => "_bytes",
-        Unit::Ratio => "_ratio",
-        Unit::Probability => "_p",
-        Unit::Count => "no unit",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +213,8 @@ mod tests {
     fn what_cannot_be_measured_is_refused() {
         let problem = |measure: &str| measured(measure).unwrap_err();
         assert!(problem("name = 'x_s'\nof = 'goodput_bps'").contains("must end in _bps"));
+        let resent = "name = 'x_s'\nof = 'retransmits_per_s'";
+        assert!(problem(resent).contains("must end in _per_s"));
         assert!(problem("name = 'x y_bps'\nof = 'goodput_bps'").contains("letters"));
         assert!(problem("name = 'x_bps'\nof = 'goodput_bps'\nflow = 'three'").contains("one, two"));
         assert!(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of a run, of what its programs told and its samples saw.
 
-use super::{Recording, course, legs, metric, statistic};
+use super::{Recording, course, legs, statistic};
 use crate::{
     network::Topology,
     scenario::{Flow, Scenario},
 };
+use longhaul_report::registry;
 use longhaul_results::result::{Event, Metrics, Run, Series};
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ pub(crate) fn describe(
         };
     };
     let retransmits = retransmits(&transfers, recording, topology);
-    metrics.insert(metric::RETRANSMITS.to_owned(), retransmits);
+    metrics.insert(registry::RETRANSMITS.to_owned(), retransmits);
     metrics.extend(statistic::of(scenario, topology, recording));
     let begin = begin_s(flow);
     let mut series = arriving(&transfers, begin, recording);
@@ -94,17 +95,17 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
     }
     if !transfers.is_empty() {
         let sum = transfers.iter().map(|(_, outcome)| rate(outcome)).sum();
-        metrics.insert(metric::GOODPUT.to_owned(), sum);
+        metrics.insert(registry::GOODPUT.to_owned(), sum);
     }
     for (flow, outcome) in transfers.iter().filter(|_| transfers.len() > 1) {
         metrics.insert(
-            metric::name_of(&flow.name, metric::GOODPUT, false),
+            registry::name_of(&flow.name, registry::GOODPUT, false),
             rate(outcome),
         );
         metrics.extend(told(flow, outcome, false));
     }
     let jain = jain(transfers).filter(|_| share_a_path(transfers));
-    metrics.extend(jain.map(|index| (metric::JAIN.to_owned(), index)));
+    metrics.extend(jain.map(|index| (registry::JAIN.to_owned(), index)));
     metrics
 }
 
@@ -134,7 +135,7 @@ fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
 fn told(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
     let figures = outcome.extra.iter();
     figures
-        .map(|(figure, value)| (metric::name_of(&flow.name, figure, alone), *value))
+        .map(|(figure, value)| (registry::name_of(&flow.name, figure, alone), *value))
         .collect()
 }
 

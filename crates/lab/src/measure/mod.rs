@@ -6,7 +6,6 @@ pub(crate) mod course;
 pub(crate) mod figures;
 pub(crate) mod legs;
 pub(crate) mod links;
-pub(crate) mod metric;
 pub(crate) mod recording;
 pub(crate) mod statistic;
 pub(crate) mod taps;

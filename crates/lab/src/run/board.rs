@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table that fills while a lab works: a line a cell, with how many of its runs are done and what they gave.
 
-use crate::{measure::metric, source::Book};
-use longhaul_report::metric::Metric;
+use crate::source::Book;
+use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{
     result::{Metrics, Run},
     summary::Summary,
@@ -10,7 +10,11 @@ use longhaul_results::{
 };
 
 /// What a cell is told by if nothing says which metric answers the question.
-const MAIN: [&str; 3] = [metric::GOODPUT, metric::DOWNLOAD, metric::DELAY_MEDIAN];
+const MAIN: [&str; 3] = [
+    registry::GOODPUT,
+    registry::DOWNLOAD,
+    registry::DELAY_MEDIAN,
+];
 /// Before the cell that is run, and before the others.
 const MARK: &str = "▸ ";
 const NO_MARK: &str = "  ";

@@ -3,10 +3,10 @@
 //! elsewhere one line a run. It goes to stderr; results go to stdout.
 
 use super::board::Board;
-use crate::{measure::metric, source::Book};
+use crate::source::Book;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::note;
-use longhaul_report::metric::Metric;
+use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{result::Run, table::cut};
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::crossterm::terminal::size;
@@ -232,10 +232,10 @@ impl Screen {
 /// One line for a run's figures.
 fn figures(metrics: &longhaul_results::result::Metrics) -> String {
     let shown = [
-        metric::DOWNLOAD,
-        metric::GOODPUT,
-        metric::RETRANSMITS,
-        metric::DELAY_MEDIAN,
+        registry::DOWNLOAD,
+        registry::GOODPUT,
+        registry::RETRANSMITS,
+        registry::DELAY_MEDIAN,
     ];
     let parts = shown.iter().filter_map(|name| {
         let metric = Metric::of(name);

@@ -64,7 +64,7 @@ fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place
     Place {
         cell,
         name,
-        change: figures.verdict.change(metric.less_is_better),
+        change: figures.verdict.change(metric.better),
         metric,
         figures,
     }
@@ -74,14 +74,18 @@ fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place
 fn heading(comparison: &Comparison, places: &[Place<'_>]) -> Markup {
     let count = |wanted: Change| places.iter().filter(|place| place.change == wanted).count();
     let (better, worse) = (count(Change::Better), count(Change::Worse));
+    let other = count(Change::Other);
     let (same, unknown) = (count(Change::Same), count(Change::Unknown));
     markup! {
         p.kicker { "longhaul lab compare" }
         h1 { (comparison.a.name) " and " (comparison.b.name) }
         p.answer {
-            @match (better, worse) {
-                (0, 0) => { strong { "No figure" } " differs beyond noise" }
-                (better, worse) => { "B is better in " strong { (better) } " and worse in " strong { (worse) } " figures" }
+            @match (better, worse, other) {
+                (0, 0, 0) => { strong { "No figure" } " differs beyond noise" }
+                (better, worse, other) => {
+                    "B is better in " strong { (better) } " and worse in " strong { (worse) } " figures"
+                    @if other > 0 { "; " strong { (other) } " differ of which neither is better" }
+                }
             }
         }
         p.beside {
@@ -173,6 +177,7 @@ fn class(change: Change) -> &'static str {
     match change {
         Change::Better => "better",
         Change::Worse => "worse",
+        Change::Other => "differs",
         Change::Same | Change::Unknown => "same",
     }
 }
@@ -257,6 +262,7 @@ fn verdict(change: Change) -> Markup {
         @match change {
             Change::Better => { span.pass { "▲ better" } }
             Change::Worse => { span.fail { "▼ worse" } }
+            Change::Other => { "≠ differs" }
             Change::Same => { "no" }
             Change::Unknown => { "not known" }
         }

@@ -2,6 +2,7 @@
 //! When two sets of repeated measurements differ by more than noise.
 
 use crate::summary::Summary;
+use longhaul_report::registry::Better;
 use serde::Serialize;
 
 /// How B stands to A.
@@ -25,6 +26,8 @@ pub(crate) enum Verdict {
 pub(crate) enum Change {
     Better,
     Worse,
+    /// Beyond noise, of a metric of which neither is better.
+    Other,
     /// Not beyond noise.
     Same,
     /// One run, or a machine that was too busy.
@@ -32,12 +35,13 @@ pub(crate) enum Change {
 }
 
 impl Verdict {
-    pub(crate) fn change(self, less_is_better: bool) -> Change {
-        match (self, less_is_better) {
+    pub(crate) fn change(self, better: Better) -> Change {
+        match (self, better) {
             (Self::Noise, _) => Change::Same,
             (Self::Unknown | Self::Disturbed, _) => Change::Unknown,
-            (Self::Higher, false) | (Self::Lower, true) => Change::Better,
-            (Self::Higher, true) | (Self::Lower, false) => Change::Worse,
+            (_, Better::Neither) => Change::Other,
+            (Self::Higher, Better::More) | (Self::Lower, Better::Less) => Change::Better,
+            (Self::Higher, Better::Less) | (Self::Lower, Better::More) => Change::Worse,
         }
     }
 }
@@ -198,6 +202,14 @@ fn upper_tail(z: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_is_better_or_worse_only_where_one_way_is() {
+        assert_eq!(Verdict::Higher.change(Better::More), Change::Better);
+        assert_eq!(Verdict::Higher.change(Better::Less), Change::Worse);
+        assert_eq!(Verdict::Lower.change(Better::Neither), Change::Other);
+        assert_eq!(Verdict::Noise.change(Better::Neither), Change::Same);
+    }
 
     #[test]
     fn few_runs_lie_apart_by_chance_so_often() {

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::summary::Summary;
 use longhaul_report::columns::aligned;
-use longhaul_report::metric::{Metric, times};
+use longhaul_report::{
+    metric::{Metric, times},
+    registry::Better,
+};
 
 /// The table, what else differs, and the count of it all, each line ended. Without `all` only the main metric and
 /// what differs is listed.
@@ -73,7 +76,7 @@ fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
             range(&metric, figures.a),
             range(&metric, figures.b),
             figures.ratio.map(times).unwrap_or_default(),
-            mark(figures.verdict, metric.less_is_better).to_owned(),
+            mark(figures.verdict, metric.better).to_owned(),
         ]
     };
     pair.metrics.iter().filter(listed).map(row).collect()
@@ -92,13 +95,14 @@ fn range(metric: &Metric, summary: Summary) -> String {
     }
 }
 
-fn mark(verdict: Verdict, less_is_better: bool) -> &'static str {
-    match (verdict.change(less_is_better), verdict) {
+fn mark(verdict: Verdict, better: Better) -> &'static str {
+    match (verdict.change(better), verdict) {
         (Change::Same, _) => "",
         (Change::Unknown, Verdict::Disturbed) => "? too busy",
         (Change::Unknown, _) => "? one run",
         (Change::Better, _) => "▲ better",
         (Change::Worse, _) => "▼ worse",
+        (Change::Other, _) => "≠ differs",
     }
 }
 

@@ -156,8 +156,8 @@ fn present<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> Figures
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::metric::{Producer, told_by};
     use longhaul_analysis::flow::record::{Acks, Data, Distribution, Limited};
+    use longhaul_report::registry::{Producer, told_by};
 
     const MS: u64 = 1_000_000;
 

@@ -10,7 +10,6 @@ mod figures;
 mod fine;
 
 use crate::{
-    measure::metric,
     network::{Topology, link, ports},
     scenario::{Flow, Link, Program, Scenario},
 };
@@ -20,6 +19,7 @@ use longhaul_analysis::flow::{
     record,
     segment::{Endpoint, Vantage},
 };
+use longhaul_report::registry;
 use longhaul_results::result::{Metrics, Run, TapSeries};
 use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
 
@@ -56,7 +56,7 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
     for one in scenario.links.iter().filter(|link| link.tap) {
         let own = looks.iter().filter(|look| look.link.name == one.name);
         for seen in at(one, &own.collect::<Vec<_>>(), directory)? {
-            let name = |figure: &String| metric::name_of(&seen.flow, figure, transfers == 1);
+            let name = |figure: &String| registry::name_of(&seen.flow, figure, transfers == 1);
             let metrics = seen.metrics.iter();
             run.metrics
                 .extend(metrics.map(|(figure, value)| (name(figure), *value)));

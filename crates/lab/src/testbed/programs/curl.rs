@@ -7,12 +7,10 @@
 //! into a SHA-256. So the hash is computed after curl's clock has stopped.
 
 use super::{finish, keep_json};
-use crate::{
-    measure::{Outcome, metric},
-    testbed::payload::Landing,
-};
+use crate::{measure::Outcome, testbed::payload::Landing};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
+use longhaul_report::registry;
 use longhaul_results::result::Metrics;
 use longhaul_units::Time;
 use serde_json::Value;
@@ -98,13 +96,16 @@ fn read(record: &Value, size: &str) -> Result<Outcome> {
     };
     let seconds = number("time_total")?;
     ensure!(seconds > 0.0, "curl reported a transfer of no time");
-    let first_byte = (metric::FIRST_BYTE.to_owned(), number("time_starttransfer")?);
+    let first_byte = (
+        registry::FIRST_BYTE.to_owned(),
+        number("time_starttransfer")?,
+    );
     Ok(Outcome {
         bytes: number(size)? as u64,
         seconds,
         retransmits: None,
         connections_bps: Vec::new(),
-        extra: Metrics::from([(metric::DOWNLOAD.to_owned(), seconds), first_byte]),
+        extra: Metrics::from([(registry::DOWNLOAD.to_owned(), seconds), first_byte]),
     })
 }
 

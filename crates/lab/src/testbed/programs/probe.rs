@@ -10,6 +10,7 @@ use crate::{
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
 use longhaul_probe::{Recording, Timing, judge};
+use longhaul_report::registry;
 use longhaul_results::result::Metrics;
 use longhaul_units::Time;
 use serde::Serialize;
@@ -60,16 +61,6 @@ fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
     ]
 }
 
-/// Figures that an investigation looks up in the record.
-const RECORD_ONLY: [&str; 6] = [
-    "sent",
-    "duplicated",
-    "reordered",
-    "dropped_at_receiver",
-    "delay_min_us",
-    "delay_max_us",
-];
-
 fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome> {
     let summary = &recording.summary;
     let corrupts = expected.is_some_and(|expected| expected.shape.corrupt.get() > 0.0);
@@ -83,7 +74,8 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
         extra.extend(numbers(&judge(recording, &expected.shape))?);
         extra.retain(|name, _| !expected.hides(name));
     }
-    extra.retain(|name, _| !RECORD_ONLY.contains(&name.as_str()));
+    // The rest an investigation looks up in the record.
+    extra.retain(|name, _| registry::METRICS.iter().any(|entry| entry.name == name));
     Ok(Outcome {
         bytes: 0,
         seconds: 0.0,

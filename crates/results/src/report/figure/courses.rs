@@ -13,7 +13,7 @@ use crate::{
     view::{Axis, Course, CourseName, Entry, Figure, Limit, Panel},
 };
 use indexmap::IndexSet;
-use longhaul_report::metric::Metric;
+use longhaul_report::{metric::Metric, unit::Unit};
 use maud::{Markup, html};
 
 /// Lines with a name each; more are drawn thin, to be seen as a whole.
@@ -158,7 +158,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
             "In bins of {}, of one run.",
             Metric::of("x_us").print(bin_ms * 1e3)
         ),
-        unit: unit(of),
+        unit: metric.unit.symbol(),
         log: figure.log_y,
         x,
         lines,
@@ -211,7 +211,11 @@ fn lines(
         .collect();
     let line = |(n, (label, course)): (usize, &(String, &Course))| {
         let (colour, dash) = line_style(n);
-        let scale = base(&course.name.of);
+        // In the base unit, to which `chart.js` puts prefixes.
+        let scale = match Metric::of(&course.name.of).unit {
+            Unit::Micros => 1e-6,
+            _ => 1.0,
+        };
         let value = |at: &f64| at_time(course, *at).map(|value| value * scale);
         Line {
             label: label.clone(),
@@ -230,26 +234,6 @@ fn lines(
 fn at_time(course: &Course, at_s: f64) -> Option<f64> {
     let bin = (at_s * 1e3 / course.bin_ms.max(1e-9) + 0.5) as usize;
     *course.values.get(bin)?
-}
-
-/// The base unit that `chart.js` prints with prefixes, and what one of a course's values is in it.
-fn unit(of: &str) -> &'static str {
-    const UNITS: [(&str, &str); 6] = [
-        ("_bps", "bit/s"),
-        ("_pps", "packets/s"),
-        ("_bytes", "B"),
-        ("_us", "s"),
-        ("_per_s", "/s"),
-        ("_s", "s"),
-    ];
-    UNITS
-        .iter()
-        .find(|(ending, _)| of.ends_with(ending))
-        .map_or("", |(_, unit)| unit)
-}
-
-fn base(of: &str) -> f64 {
-    if of.ends_with("_us") { 1e-6 } else { 1.0 }
 }
 
 #[cfg(test)]

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Units of metrics: the ending of a name that says each, and how a value is printed in it.
+
+/// Unit of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bits a second.
+    BitsPerSecond,
+    /// Packets a second.
+    PacketsPerSecond,
+    /// How often a second.
+    PerSecond,
+    /// Seconds.
+    Seconds,
+    /// Microseconds.
+    Micros,
+    /// Bytes.
+    Bytes,
+    /// A plain factor or share.
+    Ratio,
+    /// A p-value: the chance that a true path looks so odd.
+    Probability,
+    /// A number of whatever the name says.
+    Count,
+}
+
+/// No ending is one of those behind it: `_per_s` ends in `_s`, too.
+const ENDINGS: [(&str, Unit); 8] = [
+    ("_p", Unit::Probability),
+    ("_bps", Unit::BitsPerSecond),
+    ("_pps", Unit::PacketsPerSecond),
+    ("_per_s", Unit::PerSecond),
+    ("_us", Unit::Micros),
+    ("_s", Unit::Seconds),
+    ("_bytes", Unit::Bytes),
+    ("_ratio", Unit::Ratio),
+];
+
+impl Unit {
+    /// A name without its ending, and the unit that this says. A name without a known ending is a count.
+    pub fn split(name: &str) -> (&str, Self) {
+        let known = ENDINGS
+            .iter()
+            .find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)));
+        known.unwrap_or((name, Self::Count))
+    }
+
+    /// What a name of this unit ends in; none for a count.
+    pub fn ending(self) -> Option<&'static str> {
+        let found = ENDINGS.iter().find(|(_, unit)| *unit == self);
+        found.map(|(ending, _)| *ending)
+    }
+
+    /// As axes show it; microseconds are printed as seconds.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::BitsPerSecond => "bit/s",
+            Self::PacketsPerSecond => "packets/s",
+            Self::PerSecond => "/s",
+            Self::Seconds | Self::Micros => "s",
+            Self::Bytes => "B",
+            Self::Ratio | Self::Probability | Self::Count => "",
+        }
+    }
+
+    /// `value` with its unit and three significant digits.
+    pub fn print(self, value: f64) -> String {
+        match self {
+            Self::BitsPerSecond | Self::PacketsPerSecond | Self::Bytes => si(value, self.symbol()),
+            Self::PerSecond => format!("{}{}", count(value), self.symbol()),
+            Self::Seconds => si_small(value, self.symbol()),
+            Self::Micros => si_small(value / 1e6, self.symbol()),
+            Self::Ratio | Self::Probability => digits(value),
+            Self::Count => count(value),
+        }
+    }
+}
+
+/// Whole numbers below a million in full, others with three digits.
+fn count(value: f64) -> String {
+    match value.fract() == 0.0 && value.abs() < 1e6 {
+        true => format!("{value}"),
+        false => si(value, "").trim_end().to_owned(),
+    }
+}
+
+/// With the prefix, from one upward, that leaves one to three digits before the point.
+fn si(value: f64, unit: &str) -> String {
+    prefixed(
+        value,
+        unit,
+        &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")],
+    )
+}
+
+/// As [`si`], from one downward: times.
+fn si_small(value: f64, unit: &str) -> String {
+    prefixed(
+        value,
+        unit,
+        &[(1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, "")],
+    )
+}
+
+fn prefixed(value: f64, unit: &str, scales: &[(f64, &str)]) -> String {
+    if value == 0.0 {
+        return format!("0 {unit}");
+    }
+    // 999.5 would round to 1000 of the smaller prefix.
+    let (scale, prefix) = scales
+        .iter()
+        .rev()
+        .find(|(scale, _)| value.abs() >= scale * 0.9995)
+        .unwrap_or(&scales[0]);
+    format!("{} {prefix}{unit}", digits(value / scale))
+}
+
+/// Three significant digits, without zeros at the end of a fraction.
+pub(crate) fn digits(x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_owned();
+    }
+    let before_point = x.abs().log10().floor() as i32 + 1;
+    let decimals = (3 - before_point).clamp(0, 9) as usize;
+    let text = format!("{x:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_split_at_its_unit() {
+        assert_eq!(Unit::split("download_s"), ("download", Unit::Seconds));
+        assert_eq!(
+            Unit::split("retransmits_per_s"),
+            ("retransmits", Unit::PerSecond)
+        );
+        assert_eq!(Unit::split("flows"), ("flows", Unit::Count));
+        for (ending, unit) in ENDINGS {
+            assert_eq!(Unit::split(&format!("x{ending}")), ("x", unit));
+            assert_eq!(unit.ending(), Some(ending));
+        }
+    }
+
+    #[test]
+    fn three_significant_digits_with_an_si_unit() {
+        let print = |unit: Unit, value| unit.print(value);
+        assert_eq!(print(Unit::BitsPerSecond, 937_120_000.0), "937 Mbit/s");
+        assert_eq!(print(Unit::BitsPerSecond, 999_900_000.0), "1 Gbit/s");
+        assert_eq!(print(Unit::BitsPerSecond, 2.4e9), "2.4 Gbit/s");
+        assert_eq!(print(Unit::Seconds, 91.04), "91 s");
+        assert_eq!(print(Unit::Seconds, 132.4), "132 s");
+        assert_eq!(print(Unit::Micros, 26_000.0), "26 ms");
+        assert_eq!(print(Unit::Micros, 0.0), "0 s");
+        assert_eq!(print(Unit::Micros, 3.2), "3.2 µs");
+        assert_eq!(print(Unit::Count, 1234.0), "1234");
+        assert_eq!(print(Unit::Bytes, 1.4e6), "1.4 MB");
+        assert_eq!(print(Unit::PerSecond, 2.0), "2/s");
+    }
+}
