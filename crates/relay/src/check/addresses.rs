@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ways that lead back to this relay, and places that are taken twice.
 
-use crate::config::{
-    Config,
-    listener::{Kind, Listener},
-    location::{Finding, Table},
-    settings::Transport,
+use crate::{
+    config::{
+        Config,
+        listener::{Kind, Listener},
+        location::{Finding, Table},
+        settings::Transport,
+    },
+    route::local::{is_localhost, is_reached, led_to},
 };
 use longhaul_protocol::destination::Destination;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -87,43 +90,19 @@ fn circle(config: &Config, first: &Listener, destination: &Destination) -> Optio
     None
 }
 
-/// Whether `destination` is where this host listens on `address`.
+/// Whether `destination` is where this host listens on `address`. Names of other hosts are not looked up: nothing is
+/// sent by a check.
 fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
-    let port = destination.port();
-    addresses(destination)
-        .into_iter()
-        .any(|ip| port != 0 && port == address.port() && arrives(ip, address.ip()))
-}
-
-/// Names of other hosts are not looked up: nothing is sent by a check.
-fn addresses(destination: &Destination) -> Vec<IpAddr> {
+    let reaches = |to| is_reached(address, led_to(to)).unwrap_or(false);
     match destination {
-        Destination::Address(address) => vec![address.ip().to_canonical()],
-        Destination::Name(name, _) => {
-            let name = name.as_str().trim_end_matches('.').to_ascii_lowercase();
-            match name == "localhost" || name.ends_with(".localhost") {
-                true => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-                false => Vec::new(),
-            }
+        _ if address.port() == 0 => false,
+        Destination::Address(to) => reaches(*to),
+        Destination::Name(name, port) if is_localhost(name) => {
+            reaches((Ipv4Addr::LOCALHOST, *port).into())
+                || reaches((Ipv6Addr::LOCALHOST, *port).into())
         }
+        Destination::Name(..) => false,
     }
-}
-
-/// Linux takes a connection to `0.0.0.0` or `[::]` for one to itself.
-fn arrives(to: IpAddr, at: IpAddr) -> bool {
-    if to.is_ipv4() != at.is_ipv4() {
-        return false;
-    }
-    let to = match to {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    to == at || at.is_unspecified() && is_own(to)
-}
-
-fn is_own(ip: IpAddr) -> bool {
-    ip.is_loopback() || longhaul_linux::socket::is_local_address(ip).unwrap_or(false)
 }
 
 /// A relay that is its own peer answers each request with `relay loop`; its other listeners are no relays to it.

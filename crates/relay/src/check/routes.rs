@@ -7,9 +7,9 @@ use crate::config::{
     Config,
     location::{Finding, Table},
     networks::{Ports, Prefix, Target},
-    policy::Rule,
+    policy::{Rule, any},
 };
-use std::ops::RangeInclusive;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let names: Vec<&str> = config.listeners.iter().map(|l| l.name.as_str()).collect();
@@ -41,10 +41,10 @@ fn is_covered(rule: &Rule, earlier: &[Rule], all: &[&str]) -> bool {
     let covered =
         |listener: &str, from: Prefix, to: Option<&Target>, ports: &RangeInclusive<u16>| {
             earlier.iter().any(|earlier| {
-                has_listener(earlier, listener)
-                    && has_client(earlier, from)
-                    && has_destination(earlier, to)
-                    && has_ports(earlier, ports)
+                earlier.is_for(listener)
+                    && any(&earlier.from, |prefix| prefix.covers(from))
+                    && any(&earlier.to, |target| to.is_some_and(|to| target.covers(to)))
+                    && any(&earlier.ports, |range| range.covers(ports))
             })
         };
     parts > 0
@@ -82,48 +82,21 @@ fn ranges(ports: &[Ports]) -> Vec<RangeInclusive<u16>> {
 
 /// At the bounds of earlier routes, so that several of them may cover a range together.
 fn split(ranges: &[RangeInclusive<u16>], earlier: &[Rule]) -> Vec<RangeInclusive<u16>> {
-    let bounds = earlier
-        .iter()
-        .flat_map(|rule| &rule.ports)
-        .map(Ports::range);
-    let mut starts: Vec<u32> = bounds
-        .flat_map(|range| [u32::from(*range.start()), u32::from(*range.end()) + 1])
+    let start = |range: &RangeInclusive<u16>| u32::from(*range.start());
+    let behind = |range: &RangeInclusive<u16>| u32::from(*range.end()) + 1;
+    let bounds = earlier.iter().flat_map(|rule| &rule.ports);
+    let bounds = bounds.map(Ports::range);
+    let bounds: BTreeSet<u32> = bounds
+        .flat_map(|range| [start(&range), behind(&range)])
         .collect();
-    starts.sort_unstable();
-    starts.dedup();
-    let mut parts = Vec::new();
-    for range in ranges {
-        let (mut first, last) = (u32::from(*range.start()), u32::from(*range.end()));
-        for start in starts
-            .iter()
-            .filter(|s| first < **s && **s <= last)
-            .copied()
-            .collect::<Vec<_>>()
-        {
-            parts.push(first as u16..=(start - 1) as u16);
-            first = start;
-        }
-        parts.push(first as u16..=last as u16);
-    }
-    parts
-}
-
-fn has_listener(rule: &Rule, name: &str) -> bool {
-    rule.listeners.is_empty() || rule.listeners.iter().any(|listener| listener == name)
-}
-
-fn has_client(rule: &Rule, from: Prefix) -> bool {
-    rule.from.is_empty() || rule.from.iter().any(|prefix| prefix.covers(from))
-}
-
-fn has_destination(rule: &Rule, to: Option<&Target>) -> bool {
-    rule.to.is_empty() || to.is_some_and(|to| rule.to.iter().any(|target| target.covers(to)))
-}
-
-fn has_ports(rule: &Rule, ports: &RangeInclusive<u16>) -> bool {
-    let inside =
-        |range: RangeInclusive<u16>| range.start() <= ports.start() && ports.end() <= range.end();
-    rule.ports.is_empty() || rule.ports.iter().map(Ports::range).any(inside)
+    let parts = |range: &RangeInclusive<u16>| {
+        let inside = bounds.range(start(range) + 1..behind(range)).copied();
+        let starts = [start(range)].into_iter().chain(inside.clone());
+        let ends = inside.chain([behind(range)]);
+        let part = |(start, end): (u32, u32)| start as u16..=(end - 1) as u16;
+        starts.zip(ends).map(part).collect::<Vec<_>>()
+    };
+    ranges.iter().flat_map(parts).collect()
 }
 
 #[cfg(test)]

@@ -86,6 +86,11 @@ impl Ports {
         self.0.clone()
     }
 
+    /// Whether all of `range` is in this one.
+    pub(crate) fn covers(&self, range: &RangeInclusive<u16>) -> bool {
+        self.contains(*range.start()) && self.contains(*range.end())
+    }
+
     /// Whether `port` is one of these.
     pub(crate) fn contains(&self, port: u16) -> bool {
         self.0.contains(&port)
@@ -210,7 +215,7 @@ fn is_below(name: &str, domain: &str) -> bool {
 }
 
 /// RFC 4343, RFC 1034 §3.1.
-fn canonical(name: &str) -> String {
+pub(crate) fn canonical(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 

@@ -81,9 +81,7 @@ impl Policy {
             None => Some(&self.otherwise),
         }
     }
-}
 
-impl Policy {
     /// The relays that lead to `peer`, if this one never connects to it itself.
     pub(crate) fn way_to(&self, peer: &Arc<Peer>) -> Chain {
         let ways = self.rules.iter().filter_map(|rule| rule.way.as_ref());
@@ -127,7 +125,8 @@ impl Policy {
 }
 
 impl Rule {
-    fn is_for(&self, listener: &str) -> bool {
+    /// Whether clients of this listener may be meant.
+    pub(crate) fn is_for(&self, listener: &str) -> bool {
         any(&self.listeners, |name| name == listener)
     }
 
@@ -170,7 +169,8 @@ fn translated(destination: &Destination) -> Option<Destination> {
     }
 }
 
-fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
+/// Whether a condition holds: for one of its values, or without any.
+pub(crate) fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(holds)
 }
 

@@ -5,11 +5,12 @@
 
 use crate::config::{
     listener::{Kind, Listener},
-    networks::embedded,
+    networks::{canonical, embedded},
 };
 use longhaul_linux::socket::is_local_address;
-use longhaul_protocol::destination::Destination;
+use longhaul_protocol::destination::{Destination, HostName};
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{PoisonError, RwLock},
 };
@@ -36,7 +37,9 @@ impl ListenAddresses {
     /// Whether a connection from this host to `address` reaches one of them.
     fn has(&self, address: SocketAddr) -> bool {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().any(|own| is_reached(*own, address))
+        // In doubt, it does.
+        all.iter()
+            .any(|own| is_reached(*own, address).unwrap_or(true))
     }
 }
 
@@ -71,12 +74,15 @@ pub(crate) fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool
 pub(crate) fn is_meant(kind: &Kind) -> bool {
     match kind {
         Kind::Forward(Destination::Address(_)) => true,
-        Kind::Forward(Destination::Name(name, _)) => {
-            let name = name.as_str().trim_end_matches('.').to_ascii_lowercase();
-            name == "localhost" || name.ends_with(".localhost")
-        }
+        Kind::Forward(Destination::Name(name, _)) => is_localhost(name),
         _ => false,
     }
+}
+
+/// RFC 6761 §6.3.
+pub(crate) fn is_localhost(name: &HostName) -> bool {
+    let name = canonical(name.as_str());
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Where a connection to `address` leads: that to the unspecified address leads to this host (ip(7)).
@@ -123,11 +129,14 @@ fn is_local_v6(ip: Ipv6Addr) -> bool {
 /// Where a cloud tells an instance its secrets, as 169.254.169.254 does; it is no link-local address.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Whether a listener at `listener` is reached by a connection from this host to `to`. In doubt, yes.
-fn is_reached(listener: SocketAddr, to: SocketAddr) -> bool {
+/// Whether a listener at `listener` is reached by a connection from this host to `to`.
+pub(crate) fn is_reached(listener: SocketAddr, to: SocketAddr) -> io::Result<bool> {
     let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
-    let everywhere = || at.is_ipv4() == to_ip.is_ipv4() && is_local_address(to_ip).unwrap_or(true);
-    listener.port() == to.port() && (at == to_ip || at.is_unspecified() && everywhere())
+    let is_everywhere = at.is_unspecified() && at.is_ipv4() == to_ip.is_ipv4();
+    match listener.port() == to.port() {
+        true if is_everywhere && !to_ip.is_loopback() => is_local_address(to_ip),
+        same_port => Ok(same_port && (is_everywhere || at == to_ip)),
+    }
 }
 
 #[cfg(test)]
