@@ -80,14 +80,13 @@ pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
 pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     let written = &settings.limits;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let time = |key, time: Option<Time>| positive(key, time.unwrap_or(TIMEOUT_DEFAULT));
+    let time = |key, time: Option<Time>, default| positive(key, time.unwrap_or(default));
+    let [connect, handshake] = [written.connect_timeout, written.handshake_timeout];
+    let [response, stall] = [written.response_timeout, written.stall_timeout];
     Ok(Limits {
-        connect_timeout: time("connect_timeout", written.connect_timeout)?,
-        handshake_timeout: time("handshake_timeout", written.handshake_timeout)?,
-        response_timeout: positive(
-            "response_timeout",
-            written.response_timeout.unwrap_or(RESPONSE_TIMEOUT_DEFAULT),
-        )?,
+        connect_timeout: time("connect_timeout", connect, TIMEOUT_DEFAULT)?,
+        handshake_timeout: time("handshake_timeout", handshake, TIMEOUT_DEFAULT)?,
+        response_timeout: time("response_timeout", response, RESPONSE_TIMEOUT_DEFAULT)?,
         connections_max: within(
             "connections",
             written.connections.unwrap_or(CONNECTIONS_DEFAULT),
@@ -106,10 +105,7 @@ pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         )? as usize,
         connections_per_client: connections_per_client(written.connections_per_client)?,
         memory_per_client: memory("memory_per_client", written.memory_per_client)?,
-        stall_timeout: positive(
-            "stall_timeout",
-            written.stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
-        )?,
+        stall_timeout: time("stall_timeout", stall, STALL_TIMEOUT_DEFAULT)?,
         memory: memory("memory", written.memory)?,
     })
 }

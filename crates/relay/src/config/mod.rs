@@ -154,24 +154,17 @@ impl Config {
         }
     }
 
-    /// Whether a peer listens on `address`.
-    pub(crate) fn has_peer_at(&self, address: SocketAddr) -> bool {
-        self.peers.values().any(|peer| peer.place.is_at(address))
+    /// The peer that listens on `address`.
+    pub(crate) fn known_at(&self, address: SocketAddr) -> Option<&Arc<Peer>> {
+        self.peers.values().find(|peer| peer.place.is_at(address))
     }
 
-    /// The peer that listens on `address`, or one with default settings.
+    /// That peer, or one with default settings.
     pub(crate) fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
-        let known = self.peers.values().find(|peer| peer.place.is_at(address));
-        known.cloned().unwrap_or_else(|| {
+        self.known_at(address).cloned().unwrap_or_else(|| {
             let place = Destination::Address(address);
             Arc::new(Peer::new(&address.to_string(), place, self.far.clone()))
         })
-    }
-
-    /// The name of the peer that listens on `address`.
-    pub(crate) fn name_at(&self, address: SocketAddr) -> Option<String> {
-        let known = self.peers.values().find(|peer| peer.place.is_at(address));
-        known.map(|peer| peer.name.clone())
     }
 
     fn check_ways(&self) -> anyhow::Result<()> {

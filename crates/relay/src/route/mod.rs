@@ -157,9 +157,9 @@ impl Route<'_> {
 
     /// Where this host's own relays stand, the configuration may have named them as peers.
     fn decide_hop(&self, hop: SocketAddr) -> Result<&WayOut, Failure> {
-        match self.config.has_peer_at(hop) {
-            true => self.ask(&Destination::Address(hop)),
-            false => self.decide(&Destination::Address(hop)),
+        match self.config.known_at(hop) {
+            Some(_) => self.ask(&Destination::Address(hop)),
+            None => self.decide(&Destination::Address(hop)),
         }
     }
 

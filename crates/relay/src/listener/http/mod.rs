@@ -169,7 +169,7 @@ impl Proxy {
             error,
         } = declined;
         let config = &self.session.config;
-        let fault = fault.renamed(|address| config.name_at(address));
+        let fault = fault.renamed(|address| Some(config.known_at(address)?.name.clone()));
         let mut response = explanation(status, &reason.unwrap_or_else(|| fault.words(wanted)));
         let error = error.unwrap_or(fault.error_type());
         let field = fault.proxy_status(&self.session.relay.pseudonym, wanted, error);
