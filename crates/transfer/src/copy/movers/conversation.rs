@@ -43,12 +43,6 @@ struct Conversation<'a> {
     enough: bool,
 }
 
-/// Two ends that have met.
-struct Ends {
-    source: Far,
-    target: Far,
-}
-
 impl Mover<'_> {
     /// Copies an extent, and others after it while there are any.
     pub(super) fn converse(&self, lease: Lease, extent: Extent) -> Result<Ending> {
@@ -56,34 +50,27 @@ impl Mover<'_> {
         let bytes = lease.bytes;
         let mut held = self.holding();
         let number = held.take(lease);
-        let ends = held.renewing(|| self.ends());
-        let ends = match ends.and_then(|ends| ends) {
-            Ok(Ok(ends)) => ends,
-            other => {
-                held.give_all_back("the ends did not begin");
-                return other.map(|ends| ends.err().unwrap_or(Ending::Over));
+        let met = held.renewing(|| self.job.meet(self.pair(), Task::Extents));
+        let ended = match met.and_then(|met| met) {
+            Ok(Met::Both { source, target }) => {
+                let mut conversation = Conversation::new(self, source, target, held);
+                let ending = conversation.follow(number, bytes, extent);
+                return conversation.end(ending);
             }
+            Ok(Met::Early(ending)) => Ok(ending),
+            Err(error) => Err(error),
         };
-        let mut conversation = Conversation::new(self, ends, held);
-        let ending = conversation.follow(number, bytes, extent);
-        conversation.end(ending)
-    }
-
-    /// Both, or how it ended before they were.
-    fn ends(&self) -> Result<Result<Ends, Ending>> {
-        Ok(match self.job.meet(self.pair(), Task::Extents)? {
-            Met::Both { source, target } => Ok(Ends { source, target }),
-            Met::Early(ending) => Err(ending),
-        })
+        held.give_all_back("the ends did not begin");
+        ended
     }
 }
 
 impl<'a> Conversation<'a> {
-    fn new(mover: &'a Mover<'a>, ends: Ends, held: Leases<'a>) -> Self {
+    fn new(mover: &'a Mover<'a>, source: Far, target: Far, held: Leases<'a>) -> Self {
         Self {
             mover,
-            source: ends.source,
-            target: ends.target,
+            source,
+            target,
             held,
             heard: [Role::Source, Role::Target].map(|role| (role, Instant::now())),
             assigned: 0,
