@@ -3,7 +3,7 @@
 
 use crate::protocol::options::{Pace, Ports, Streams};
 use longhaul_units::{BitRate, Bytes, Time};
-use std::str::FromStr;
+use std::{ops::RangeInclusive, str::FromStr};
 
 /// The most streams that may be asked for.
 const STREAMS_MAX: u16 = 256;
@@ -48,26 +48,24 @@ pub(super) fn limit(text: &str) -> Result<BitRate, String> {
 }
 
 pub(super) fn extent(text: &str) -> Result<Bytes, String> {
-    let size = text.parse::<Bytes>().ok();
-    let allowed = 16_000_000..=longhaul_scheduling::extents::EXTENT_MAX;
-    let size = size.filter(|size| allowed.contains(&size.get()));
-    size.ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
+    let allowed = Bytes::new(16_000_000)..=Bytes::new(longhaul_scheduling::extents::EXTENT_MAX);
+    within(text, &allowed).ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
 }
 
 pub(super) fn lease_time(text: &str) -> Result<Time, String> {
-    let time = text.parse::<Time>().ok();
-    let allowed = Time::from_secs(2)..=Time::from_secs(3600);
-    let time = time.filter(|time| allowed.contains(time));
+    let time = within(text, &(Time::from_secs(2)..=Time::from_secs(3600)));
     time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
 }
 
 /// In milliseconds.
 pub(super) fn silence(text: &str) -> Result<u32, String> {
-    let time = text.parse::<Time>().ok();
-    let allowed = Time::from_secs(1)..=Time::from_secs(3600);
-    let time = time.filter(|time| allowed.contains(time));
+    let time = within(text, &(Time::from_secs(1)..=Time::from_secs(3600)));
     let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
     millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
+}
+
+fn within<T: FromStr + PartialOrd>(text: &str, allowed: &RangeInclusive<T>) -> Option<T> {
+    text.parse().ok().filter(|value| allowed.contains(value))
 }
 
 impl FromStr for Ports {
