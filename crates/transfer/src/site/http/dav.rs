@@ -6,11 +6,7 @@ use super::{
     access::Access,
     answer::{Answer, said},
     audit::Entry,
-    export::{
-        download::READ_LEN,
-        files::Files,
-        meta::{Meta, blocking},
-    },
+    export::{download::READ_LEN, files::Files},
     listing, replacement,
     request::{
         ranges::{self, Asked},
@@ -49,14 +45,14 @@ const WITH_XML: [&str; 8] = [
 pub(super) async fn answer(access: Access, mut request: Request<Incoming>, entry: Entry) -> Answer {
     // With it, a client of a test suite may ask for a whole tree at once.
     request.headers_mut().remove("x-litmus");
-    match checked(&access, &mut request, &entry) {
-        Ok((target, files)) => carry_out(access, request, target, files, entry).await,
+    match checked(access, &mut request, &entry) {
+        Ok((target, files)) => carry_out(request, target, files, entry).await,
         Err((status, why)) => entry.end(said(status, why)),
     }
 }
 
 fn checked<B>(
-    access: &Access,
+    access: Access,
     request: &mut Request<B>,
     entry: &Entry,
 ) -> Result<(Target, Files), Wrong> {
@@ -73,20 +69,19 @@ fn checked<B>(
 }
 
 async fn carry_out(
-    access: Access,
     request: Request<Incoming>,
     target: Target,
     files: Files,
     mut entry: Entry,
 ) -> Answer {
     if target.destination.is_some() {
-        entry.to = target.destination_url(&access.export);
+        entry.to = target.destination_url(&files.access.export);
     }
     if let Some((status, why)) = misnamed(&files, &target, request.method()).await {
         return entry.end(said(status, why));
     }
     if request.method() == Method::PUT {
-        return entry.end(handle(access, files, request).await);
+        return entry.end(handle(files, request).await);
     }
     let mut whole = match with_whole_body(request).await {
         Ok(request) => request,
@@ -96,32 +91,25 @@ async fn carry_out(
         let refused = refuse_ranges(&files, &target, whole.headers_mut()).await;
         return entry.end(match refused {
             Some(answer) => answer,
-            None => show(access, files, &target, whole).await,
+            None => show(files, &target, whole).await,
         });
     }
     // What has begun goes on when the client is gone.
     let carried_out = tokio::spawn(async move {
-        let export = access.export.clone();
-        let handle = |files, request| handle(access.clone(), files, request);
-        entry.end(replacement::carry_out(files, target, &export, whole, handle).await)
+        entry.end(replacement::carry_out(files, target, whole, handle).await)
     });
     carried_out.await.unwrap_or_else(|_| senseless())
 }
 
 /// Answers a request that changes no names. A directory is listed before the library is asked, which would show one that
 /// can't be listed as an empty one.
-async fn show(
-    access: Access,
-    files: Files,
-    target: &Target,
-    request: Request<Full<Bytes>>,
-) -> Answer {
+async fn show(files: Files, target: &Target, request: Request<Full<Bytes>>) -> Answer {
     if !listing::is_asked(&request) {
-        return handle(access, files, request).await;
+        return handle(files, request).await;
     }
     match listing::of(files, target).await {
         Ok((files, place)) => {
-            let mut answer = handle(access, files, request).await;
+            let mut answer = handle(files, request).await;
             // Until all of the answer is sent.
             if let Some(place) = place {
                 answer.extensions_mut().insert(place);
@@ -133,11 +121,12 @@ async fn show(
 }
 
 /// What the library makes of a request.
-async fn handle<B>(access: Access, files: Files, request: Request<B>) -> Answer
+async fn handle<B>(files: Files, request: Request<B>) -> Answer
 where
     B: Body<Data = Bytes>,
     B::Error: Error + Send + Sync + 'static,
 {
+    let access = files.access.clone();
     let handler = DavConfig::new()
         .strip_prefix(format!("/{}", access.export))
         .filesystem(Box::new(files))
@@ -184,9 +173,7 @@ async fn refuse_ranges(files: &Files, target: &Target, headers: &mut HeaderMap) 
     let header = asked.next()?.to_str().ok()?.to_owned();
     let once = asked.next().is_none();
     let path = target.path.clone()?;
-    let root = files.root().clone();
-    let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
-    let len = meta.ok()?.len();
+    let len = files.look(Some(path)).await.ok()?.len();
     match ranges::read(&header, len) {
         Asked::Whole if once => drop(headers.remove(header::RANGE)),
         Asked::Parts(parts) if once => {
@@ -235,8 +222,7 @@ async fn misnamed(files: &Files, target: &Target, method: &Method) -> Option<Wro
             "a name with a slash at its end is a directory's",
         ));
     }
-    let root = files.root().clone();
-    let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
+    let meta = files.look(Some(path)).await;
     let is_file = meta.is_ok_and(|meta| !meta.is_dir());
     is_file.then_some((
         StatusCode::NOT_FOUND,

@@ -4,7 +4,7 @@
 use super::{
     export::{
         files::{Entries, Files},
-        meta::{Meta, blocking},
+        meta::blocking,
     },
     request::target::{Target, Wrong},
     room::{LISTED_MAX, Place},
@@ -33,19 +33,18 @@ pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
 /// # Errors
 /// It can't be listed, or too much is listed already.
 pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<Place>), Wrong> {
-    let (root, path) = (files.root().clone(), target.path.clone());
-    let meta = blocking(move || Meta::shown(&root, path.as_ref())).await;
+    let meta = files.look(target.path.clone()).await;
     if !meta.is_ok_and(|meta| meta.is_dir()) {
         return Ok((files, None));
     }
-    let room = files.room().clone();
+    let room = files.access.room.clone();
     let busy = (
         StatusCode::SERVICE_UNAVAILABLE,
         "too much is listed at the same time: try again",
     );
     let reads = timeout(PATIENCE, room.read.acquire()).await;
     let reads = reads.ok().and_then(Result::ok).ok_or(busy)?;
-    let (root, path) = (files.root().clone(), target.path.clone());
+    let (root, path) = (files.root.clone(), target.path.clone());
     let entries = match blocking(move || Entries::of(&root, path.as_ref())).await {
         Ok(entries) => entries,
         Err(FsError::NotFound) => return Ok((files, None)),

@@ -51,11 +51,10 @@ struct Replacement {
 pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
     files: Files,
     target: Target,
-    export: &str,
     mut request: Request<B>,
     handle: impl Fn(Files, Request<B>) -> F,
 ) -> Answer {
-    if !files.is_writable() {
+    if !files.access.writable {
         return said(StatusCode::FORBIDDEN, "this may only be read");
     }
     let moved = request.method().as_str() == "MOVE";
@@ -77,6 +76,7 @@ pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
         Ok(Plan::Refuse(status, why)) => said(status, why),
         Ok(Plan::Plain) => whole(handle(files, request).await).await,
         Ok(Plan::Replace(replacement)) => {
+            let export = &files.access.export;
             target::head_to(request.headers_mut(), export, &replacement.staged);
             target::keep_what_is_there(request.headers_mut());
             let files = files.staging(&replacement.staged);
@@ -119,7 +119,7 @@ fn done() -> Answer {
 }
 
 fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
-    let root = files.root();
+    let root = &files.root;
     // What is not served is not found.
     let Some(source) = target.path.as_ref().filter(|path| !path.is_own()) else {
         return Ok(Plan::Plain);

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     site::{
         exports::lies_in,
-        http::{access::Access, audit::Changes, room::Room},
+        http::{access::Access, audit::Changes},
     },
     threads::lock,
 };
@@ -41,64 +41,53 @@ const ENTRIES_MAX: usize = 100_000;
 /// An export for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
-    root: Arc<Root>,
-    writable: bool,
+    pub(crate) root: Arc<Root>,
+    pub(in crate::site::http) access: Arc<Access>,
     /// A name of our own that this request may use, and what is below it.
     staged: Option<RelPath>,
     /// Of a COPY: where from, and where to.
     copied: Option<(RelPath, RelPath)>,
     /// What is in the directory that this request is about, for the library to ask for once.
     listed: Arc<Mutex<Option<Entries>>>,
-    room: Room,
-    /// Where the export is, and where the others are.
-    directory: PathBuf,
-    others: Arc<[PathBuf]>,
     changes: Changes,
 }
 
 impl Files {
     /// Opened for each request: the directory may have been mounted meanwhile.
-    pub(crate) fn of(access: &Access, changes: Changes) -> std::io::Result<Self> {
+    pub(in crate::site::http) fn of(access: Access, changes: Changes) -> std::io::Result<Self> {
         Ok(Self {
             root: Arc::new(Root::open(&access.directory)?),
-            writable: access.writable,
+            access: Arc::new(access),
             staged: None,
             copied: None,
             listed: Arc::default(),
-            room: access.room.clone(),
-            directory: access.directory.clone(),
-            others: access.others.clone(),
             changes,
         })
     }
 
-    pub(crate) fn root(&self) -> &Arc<Root> {
-        &self.root
-    }
-
-    pub(crate) fn is_writable(&self) -> bool {
-        self.writable
+    /// What is known of what is shown at a path; none is the export.
+    pub(crate) fn look(&self, path: Option<RelPath>) -> FsFuture<'static, Meta> {
+        self.act(move |root| Meta::shown(root, path.as_ref()))
     }
 
     /// Where something of the export is on this machine.
     pub(crate) fn place(&self, path: &RelPath) -> PathBuf {
-        self.directory.join(OsStr::from_bytes(path.as_bytes()))
+        self.access
+            .directory
+            .join(OsStr::from_bytes(path.as_bytes()))
     }
 
     /// Whether something is another export, or has one in it: that stays where it is.
     pub(crate) fn holds_export(&self, path: &RelPath) -> bool {
         let place = self.place(path);
-        self.others.iter().any(|other| lies_in(other, &place))
+        let mut others = self.access.others.iter();
+        others.any(|other| lies_in(other, &place))
     }
 
     /// For a request that makes something under this name first.
     pub(crate) fn staging(mut self, name: &RelPath) -> Self {
         self.staged = Some(name.clone());
         self
-    }
-
-    pub(crate) fn room(&self) -> &Room {
-        &self.room
     }
 
     /// For a COPY: directories that it makes are for those who may use the ones that they are made from.
@@ -155,7 +144,7 @@ impl Files {
         act: impl FnOnce(&Arc<Root>, &Changes) -> FsResult<T> + Send + 'static,
     ) -> FsFuture<'static, T> {
         let changes = self.changes.clone();
-        match self.writable {
+        match self.access.writable {
             true => self.act(move |root| act(root, &changes)),
             false => Box::pin(async { Err(FsError::Forbidden) }),
         }
