@@ -2,7 +2,7 @@
 //! The thread that makes durable what was written, in batches, and gives files their names.
 
 use super::{
-    large::{Large, in_its_place},
+    large::{Large, in_its_place, made, size},
     state::{Done, State, Written},
     target::Target,
 };
@@ -13,7 +13,7 @@ use crate::protocol::{
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::FileHash,
-    entry::{Entry, Kind},
+    entry::Entry,
     manifest::{Manifest, Record},
     medium::Dir,
     part::Finished,
@@ -183,7 +183,7 @@ impl Target {
     }
 
     /// Unless somebody has already.
-    fn give_up(&self, number: u64, large: &Large, why: String) {
+    pub(super) fn give_up(&self, number: u64, large: &Large, why: String) {
         let known = self
             .shared
             .change(|state| state.large.remove(&number).is_some());
@@ -227,18 +227,7 @@ impl Target {
         if let Err(error) = forgotten {
             self.problem(in_its_place(&file.entry, &error));
         }
-        let outcome = match file.left_out.is_empty() {
-            true => Outcome::Made,
-            false => Outcome::MadeWithout(file.left_out),
-        };
-        self.settle(file.number, &file.entry.path, outcome);
-    }
-}
-
-fn size(entry: &Entry) -> u64 {
-    match entry.kind {
-        Kind::File { version, .. } => version.size,
-        _ => 0,
+        self.settle(file.number, &file.entry.path, made(file.left_out));
     }
 }
 

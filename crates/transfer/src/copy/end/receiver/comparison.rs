@@ -3,7 +3,7 @@
 //! soon as it was asked for the hash; this end, when that has come.
 
 use super::{
-    large::{said, tidy},
+    large::{made, said, size, tidy},
     state::{Comparison, State},
     target::Target,
 };
@@ -107,16 +107,14 @@ impl Target {
             Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
             Ok((Placed::Unchanged, _)) => self.is_there(entry),
             Ok((placed, _)) if self.options.dry_run => self.plan(entry, &placed),
-            Ok((_, left_out)) if left_out.is_empty() => Outcome::Made,
-            Ok((_, left_out)) => Outcome::MadeWithout(said(&left_out)),
+            Ok((_, left_out)) => made(said(&left_out)),
             Err(failure) => Outcome::Failed(failure.to_string()),
         }
     }
 
     /// Nothing is to be done for it, but for what a kill may have left beside it.
     pub(super) fn is_there(&self, entry: &Entry) -> Outcome {
-        let large = matches!(entry.kind, Kind::File { version, .. } if version.size > BLOCK);
-        match large.then(|| tidy(&self.root, entry)) {
+        match (size(entry) > BLOCK).then(|| tidy(&self.root, entry)) {
             Some(Err(why)) => Outcome::Failed(why),
             _ => Outcome::Same,
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A dry run: what would be done is said, and nothing is.
 
-use super::target::Target;
+use super::{large::size, target::Target};
 use crate::protocol::{
     message::Outcome,
     report::{Action, Planned, Report},
 };
 use longhaul_store::{
     delete::list_all,
-    entry::{Entry, Kind},
+    entry::Entry,
     filter::Filter,
     path::RelPath,
     place::{Placed, There, look},
@@ -21,8 +21,8 @@ impl Target {
             Ok(There::Nothing) | Err(_) => Action::Make,
             Ok(_) => Action::Change,
         };
-        let bytes = match (placed, &entry.kind) {
-            (Placed::Wanted, Kind::File { version, .. }) => version.size,
+        let bytes = match placed {
+            Placed::Wanted => size(entry),
             _ => 0,
         };
         self.planned(action, &entry.path, bytes);

@@ -3,7 +3,10 @@
 
 use super::block_set::BlockSet;
 use crate::{
-    protocol::{block::Content, message::Share},
+    protocol::{
+        block::Content,
+        message::{Outcome, Share},
+    },
     threads::lock,
 };
 use longhaul_store::{
@@ -323,6 +326,22 @@ pub(super) fn apply(metadata: &Metadata, file: &File) -> io::Result<Vec<String>>
 pub(super) fn said(left_out: &[LeftOut]) -> Vec<String> {
     let said = |what: &LeftOut| format!("its {} ({})", what.what, what.errno);
     left_out.iter().map(said).collect()
+}
+
+/// What becomes of what is there, but for this.
+pub(super) fn made(left_out: Vec<String>) -> Outcome {
+    match left_out.is_empty() {
+        true => Outcome::Made,
+        false => Outcome::MadeWithout(left_out),
+    }
+}
+
+/// Bytes of a file; nothing else has any.
+pub(super) fn size(entry: &Entry) -> u64 {
+    match entry.kind {
+        Kind::File { version, .. } => version.size,
+        _ => 0,
+    }
 }
 
 /// Errors of parts name the file without its directory.

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that hears what the source has, makes what needs no data, and asks for the rest.
 
-use super::{block_set::of_pieces, large::said, state::State, target::Target};
+use super::{
+    block_set::of_pieces,
+    large::{made, said},
+    state::State,
+    target::Target,
+};
 use crate::{
     copy::end::limits as attributes,
     protocol::{
@@ -304,10 +309,6 @@ impl Target {
     }
 
     fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry, share: Share) {
-        let without = |left_out: Vec<LeftOut>| match left_out.is_empty() {
-            true => Outcome::Made,
-            false => Outcome::MadeWithout(said(&left_out)),
-        };
         let named = self.is_named(&entry);
         if named && self.root.stat(&entry.path).is_err() {
             // If this fails, it is made below without a note, and noted then.
@@ -333,7 +334,7 @@ impl Target {
             Ok((Placed::Newer, _)) => Outcome::Newer,
             Ok((Placed::Changed, left_out)) => {
                 site.to_sync = true;
-                without(left_out)
+                made(said(&left_out))
             }
             Ok((Placed::Compare, _)) => match site.placer.make_room(&entry.path) {
                 Ok(()) => {

@@ -2,7 +2,7 @@
 //! Files of one block, or of none: written whole, and given their names in batches.
 
 use super::{
-    large::{apply, directory, in_its_place, unless_busy},
+    large::{apply, directory, in_its_place, size, unless_busy},
     state::{State, Written},
     target::Target,
 };
@@ -28,7 +28,9 @@ impl Target {
         let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
             return;
         };
-        let zeros = vec![0; bytes.map_or(length(&entry), |_| 0)];
+        // What was announced of a small file is at most a block.
+        let length = size(&entry).min(BLOCK) as usize;
+        let zeros = vec![0; bytes.map_or(length, |_| 0)];
         match self.written(&entry, bytes.unwrap_or(&zeros), hash) {
             Ok((small, left_out)) => {
                 let written = Written {
@@ -66,14 +68,6 @@ impl Target {
         );
         let small = small.map_err(|error| in_its_place(entry, &error))?;
         Ok((small, left_out))
-    }
-}
-
-/// What was announced of a small file: at most a block.
-fn length(entry: &Entry) -> usize {
-    match entry.kind {
-        Kind::File { version, .. } => version.size.min(BLOCK) as usize,
-        _ => 0,
     }
 }
 

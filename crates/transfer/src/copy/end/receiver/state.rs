@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all threads of a target share.
 
-use super::large::{Large, Named};
+use super::large::{Large, Named, size};
 use crate::{
     copy::end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
     protocol::message::Share,
@@ -10,7 +10,7 @@ use crate::{
 };
 use longhaul_store::{
     blocks::{Blocks, FileHash},
-    entry::{Entry, Kind},
+    entry::Entry,
     part::Finished,
     small::Small,
 };
@@ -198,7 +198,7 @@ impl State {
     /// A file that waited, if it may be opened now. Whoever gets it says afterwards that it [is open, or is not](Self::opened).
     pub(super) fn next_to_open(&mut self) -> Option<Waiting> {
         let next = self.waiting.front()?;
-        let (number, next) = (next.number, count_blocks(&next.entry));
+        let (number, next) = (next.number, Blocks::of(size(&next.entry)).count());
         let open = self.opening.len() + self.large.len();
         let large = self.large.values().map(|large| large.blocks.count());
         let blocks: u64 = self.opening.values().copied().chain(large).sum();
@@ -321,14 +321,6 @@ impl State {
             (*number, stream.blocks)
         });
         told.collect()
-    }
-}
-
-/// Of a file.
-fn count_blocks(entry: &Entry) -> u64 {
-    match entry.kind {
-        Kind::File { version, .. } => Blocks::of(version.size).count(),
-        _ => 0,
     }
 }
 

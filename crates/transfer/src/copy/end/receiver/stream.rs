@@ -5,7 +5,6 @@ use super::{state::State, target::Target};
 use crate::{
     protocol::{
         block::{BLOCK_LEN, Content, HEADER_LEN, Header},
-        message::Outcome,
         options::Switch,
     },
     transport::connection::Connection,
@@ -59,13 +58,7 @@ impl Target {
         }
         let Some(large) = large else { return };
         if let Err(why) = large.write(header.block, header.content, bytes, hash.map(BlockHash)) {
-            let known = self
-                .shared
-                .change(|state| state.large.remove(&header.file).is_some());
-            if known {
-                self.settle(header.file, &large.entry.path, Outcome::Failed(why));
-                self.open_waiting();
-            }
+            self.give_up(header.file, &large, why);
         }
     }
 }
