@@ -99,11 +99,7 @@ impl Source {
             self.shared
                 .change(|state| state.extents.insert(number, whole));
             self.announce_extent(sources, &mut known, number, extent);
-            self.shared.change(|state| {
-                if let Some(extent) = state.extents.get_mut(&number) {
-                    extent.more = false;
-                }
-            });
+            self.change_extent(number, |extent| extent.more = false);
             self.tell_if_done(number);
         }
         self.tally.add(|now| now.scanned = true);
@@ -197,19 +193,19 @@ impl Source {
             assignment,
             ..file
         });
-        self.shared.change(|state| {
-            if let Some(extent) = state.extents.get_mut(&number) {
-                extent.files += 1;
-            }
-        });
+        self.change_extent(number, |extent| extent.files += 1);
         self.announce_one(entry, Some(file));
     }
 
     fn note_failure(&self, number: u64, why: String) {
+        self.change_extent(number, |extent| {
+            extent.failed.get_or_insert(why);
+        });
+    }
+
+    fn change_extent(&self, number: u64, change: impl FnOnce(&mut Unsettled)) {
         self.shared.change(|state| {
-            if let Some(extent) = state.extents.get_mut(&number) {
-                extent.failed.get_or_insert(why);
-            }
+            state.extents.get_mut(&number).map(change);
         });
     }
 
@@ -221,24 +217,17 @@ impl Source {
         if let Some(why) = failed {
             self.note_failure(number, why);
         }
-        self.shared.change(|state| {
-            if let Some(extent) = state.extents.get_mut(&number) {
-                extent.files -= 1;
-            }
-        });
+        self.change_extent(number, |extent| extent.files -= 1);
         self.tell_if_done(number);
     }
 
     fn tell_if_done(&self, number: u64) {
         let done = self.shared.change(|state| {
-            let over = |extent: &mut Unsettled| extent.files == 0 && !extent.more;
-            state
-                .extents
-                .get_mut(&number)
-                .is_some_and(over)
-                .then(|| state.extents.remove(&number))
+            let extent = state.extents.get(&number)?;
+            let over = extent.files == 0 && !extent.more;
+            over.then(|| state.extents.remove(&number))?
         });
-        if let Some(Some(Unsettled { failed, .. })) = done {
+        if let Some(Unsettled { failed, .. }) = done {
             self.reporter.say(&Report::Done { number, failed });
         }
     }
