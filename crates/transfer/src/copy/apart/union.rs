@@ -7,7 +7,10 @@
 
 use crate::{
     copy::{
-        conversation::{far::LAST_TRACES, job::Job},
+        conversation::{
+            far::{Far, LAST_TRACES},
+            job::Job,
+        },
         progress::hearing::{Hearing, Narrator as _},
     },
     protocol::{
@@ -19,8 +22,7 @@ use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_store::{blocks::Blocks, entry::Kind, spread::Share};
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
 };
 
@@ -28,7 +30,7 @@ use std::{
 struct Survey {
     /// The host, as it was given.
     name: String,
-    far: crate::copy::conversation::far::Far,
+    far: Far,
     ready: VecDeque<Found>,
     shares: Vec<Share>,
     over: bool,
@@ -113,8 +115,8 @@ impl Survey {
 /// Streams of what was found, as one.
 #[derive(Default)]
 struct Union {
-    heads: BinaryHeap<Reverse<(Key, usize)>>,
-    found: BTreeMap<usize, Found>,
+    /// The next thing of each host.
+    heads: BTreeMap<(Key, usize), Found>,
     last: Option<(Key, usize, Found)>,
     pieces: BTreeMap<Key, Pieces>,
 }
@@ -128,16 +130,14 @@ impl Union {
                 self.pieces.entry(key).or_default().push((host, found));
                 continue;
             }
-            self.heads.push(Reverse((key, host)));
-            self.found.insert(host, found);
+            self.heads.insert((key, host), found);
             break;
         }
         Ok(())
     }
 
     fn next(&mut self) -> Option<(Key, usize, Found)> {
-        let Reverse((key, host)) = self.heads.pop()?;
-        let found = self.found.remove(&host)?;
+        let ((key, host), found) = self.heads.pop_first()?;
         Some((key, host, found))
     }
 

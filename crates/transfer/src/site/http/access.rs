@@ -44,25 +44,20 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
-            Self::NoExport => StatusCode::NOT_FOUND,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
     pub(super) fn answer(&self) -> Answer {
         match self {
             Self::NoToken | Self::WrongToken => {
                 let text = "want a token of this site, as a Bearer's or as Basic's password";
-                let mut answer = said(self.status(), text);
+                let mut answer = said(StatusCode::UNAUTHORIZED, text);
                 let basic = HeaderValue::from_static("Basic realm=\"longhaul site\"");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, basic);
                 answer
             }
-            Self::NoExport => said(self.status(), "no such export for this token"),
-            Self::Unavailable => said(self.status(), "the site can't look at tokens"),
+            Self::NoExport => said(StatusCode::NOT_FOUND, "no such export for this token"),
+            Self::Unavailable => {
+                let why = "the site can't look at tokens";
+                said(StatusCode::SERVICE_UNAVAILABLE, why)
+            }
         }
     }
 }

@@ -4,17 +4,15 @@
 use dav_server::body::Body;
 use hyper::{
     Method, Request, Response, StatusCode,
-    header::{self, CONTENT_TYPE, HeaderValue},
+    header::{CONTENT_TYPE, HeaderValue},
 };
 
 /// What a request gets.
 pub(super) type Answer = Response<Body>;
 
 pub(super) fn said(status: StatusCode, text: &str) -> Answer {
-    let mut answer = Response::new(Body::from(format!("{text}\n")));
+    let mut answer = of_kind("text/plain; charset=utf-8", format!("{text}\n"));
     *answer.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
     answer
 }
 
@@ -34,8 +32,12 @@ pub(super) fn index(exports: &[&str]) -> Answer {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>longhaul site</title></head>\n\
          <body><h1>Exports</h1>\n<ul>\n{links}</ul>\n</body></html>\n"
     );
-    let mut answer = Response::new(Body::from(html));
-    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    of_kind("text/html; charset=utf-8", html)
+}
+
+fn of_kind(kind: &'static str, text: String) -> Answer {
+    let mut answer = Response::new(Body::from(text));
+    let kind = HeaderValue::from_static(kind);
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }
