@@ -5,7 +5,7 @@
 
 use super::{
     judge::Verdict,
-    recording::{Recording, Timing, sorted},
+    recording::{Recording, Timing, micros, quantile, sorted},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -148,10 +148,10 @@ impl Expected {
                 .map(|delay| delay - transit)
                 .filter(|stray| *stray < hold),
         );
-        let (Some(first), Some(median)) = (strays.first(), strays.get(strays.len() / 2)) else {
+        let (Some(first), Some(off)) = (strays.first(), quantile(&strays, 0.5)) else {
             return Some("no packet came".to_owned());
         };
-        let (early, off) = (-*first as f64 / 1e3, *median as f64 / 1e3);
+        let early = micros(-first);
         let may = DELAY_OFF_US.max(self.shape.delay.as_secs_f64() * 1e6 * DELAY_OFF_RATIO);
         match (early > EARLY_MAX_US, off.abs() > may) {
             (true, _) => Some(format!(

@@ -2,6 +2,7 @@
 //! What a probe saw: each packet's times, and what they come to. JSON lines in this order: what was
 //! sent and how, the packets, the summary.
 
+use longhaul_stats::sample::quantile_by_rank;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -197,10 +198,10 @@ pub(super) fn sorted(times: impl Iterator<Item = i64>) -> Vec<i64> {
     times
 }
 
-/// The smallest of the sorted times that is not below a `share` of them, in microseconds.
+/// The least of the sorted times that a `share` of them does not exceed, in microseconds: what a packet had, nothing
+/// between two.
 pub(super) fn quantile(sorted_ns: &[i64], share: f64) -> Option<f64> {
-    let rank = (sorted_ns.len() as f64 * share).ceil() as usize;
-    sorted_ns.get(rank.saturating_sub(1)).copied().map(micros)
+    quantile_by_rank(sorted_ns, share).map(micros)
 }
 
 pub(super) fn micros(nanos: i64) -> f64 {

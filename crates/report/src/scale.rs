@@ -81,8 +81,8 @@ impl Scale {
     }
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is not below `step`.
-fn round_step(step: f64) -> f64 {
+/// The least of 1, 2 and 5 times a power of ten that is not below `step`, which is above zero.
+pub fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let round = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     round
@@ -108,6 +108,14 @@ mod tests {
             [0.0, 20.0, 40.0, 60.0, 80.0]
         );
         assert_eq!(Scale::tight([1.0, 5.0]).ticks(), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn steps_are_1_2_and_5_times_a_power_of_ten() {
+        assert_eq!(
+            [0.1, 0.11, 0.3, 0.7, 1.0, 3.0, 6.0, 1000.0, 1001.0].map(round_step),
+            [0.1, 0.2, 0.5, 1.0, 1.0, 5.0, 10.0, 1000.0, 2000.0]
+        );
     }
 
     #[test]

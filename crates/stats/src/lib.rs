@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of samples.
 //!
-//! [`fit`] tests whether samples follow a distribution.
+//! [`sample`] has mean, median and quantiles, [`fairness`] Jain's index, and [`fit`] tests whether samples follow a
+//! distribution.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+pub mod fairness;
 pub mod fit;
+pub mod sample;

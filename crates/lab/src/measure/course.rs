@@ -7,7 +7,9 @@ use crate::{
     scenario::{Scenario, measure::Quantity},
 };
 use indexmap::IndexMap;
+use longhaul_report::scale::round_step;
 use longhaul_results::view::{Course, CourseName};
+use longhaul_stats::{fairness::jain, sample::mean};
 use longhaul_units::Time;
 
 /// Even bins of a run.
@@ -150,20 +152,8 @@ fn value(quantity: Quantity, all: &[&Connection], span: (f64, f64)) -> Option<f6
     }
 }
 
-/// Jain's fairness index, (Σx)² / (n Σx²); `None` of a single one.
-pub(crate) fn jain(rates: &[f64]) -> Option<f64> {
-    let squares: f64 = rates.iter().map(|x| x * x).sum();
-    let index = rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares);
-    (rates.len() > 1 && index.is_finite()).then_some(index)
-}
-
 fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (count, sum) = values.fold((0u32, 0.0), |(n, sum), value| (n + 1, sum + value));
-    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// The courses of one run that the scenario's figures draw, each once, in the finest bins that any asks for.
@@ -220,12 +210,7 @@ fn unasked(flows: &Flows<'_>) -> Vec<String> {
 
 /// The next of 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
 fn nice(width_s: f64) -> f64 {
-    let decades = (-1..6).map(|power| 10f64.powi(power));
-    let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
-    steps
-        .into_iter()
-        .find(|step| *step >= width_s)
-        .unwrap_or(1e6)
+    round_step(width_s.max(0.1))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::{
 };
 use longhaul_report::registry;
 use longhaul_results::result::{Event, Metrics, Run, Series};
+use longhaul_stats::fairness;
 use std::collections::BTreeSet;
 
 /// What a program measured: from its first byte sent to its last byte received.
@@ -117,8 +118,8 @@ fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
         .all(|two| ends(&two[0]) == ends(&two[1]))
 }
 
-/// Jain's fairness index over all connections, (Σx)² / (n Σx²): 1 if all carried alike, 1/n if one
-/// carried all. `None` of a single one, or where a program does not tell its connections apart.
+/// Jain's fairness index over all connections. `None` of a single one, or where a program does not tell its connections
+/// apart.
 fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
     let rate = |outcome: &Outcome| match outcome.connections_bps.is_empty() {
         true => vec![outcome.bytes as f64 * 8.0 / outcome.seconds],
@@ -128,7 +129,7 @@ fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
         .iter()
         .flat_map(|(_, outcome)| rate(outcome))
         .collect();
-    course::jain(&rates)
+    fairness::jain(&rates)
 }
 
 /// What only the flow's program measures, under the flow's name unless it is alone.

@@ -13,7 +13,8 @@ use crate::{
         measure::{Level, Stat, level},
     },
 };
-use longhaul_results::{result::Metrics, summary};
+use longhaul_results::result::Metrics;
+use longhaul_stats::sample;
 use longhaul_units::Time;
 
 /// Every measure of a run, where its part of the run has a whole bin.
@@ -43,18 +44,19 @@ impl MeasurePlan {
         let chosen = self.chosen(place);
         let bins = self.bins(recording.end_s());
         let all = course::values(self.of, &place.flows, &chosen, recording, bins);
-        let values: Vec<f64> = all.iter().flatten().copied().collect();
+        let values = || all.iter().flatten().copied();
+        let quantile = |share| sample::quantile(&sample::sorted(values()), share);
         match self.stat {
             Stat::TimeTo => {
                 let level = self.level(place)?;
                 time_to(&all, level, bins.width_s, self.hold.map(Time::as_secs_f64))
             }
-            Stat::Mean => mean(&values),
-            Stat::Median => summary::quantile(&values, 0.5),
-            Stat::Min => summary::quantile(&values, 0.0),
-            Stat::Max => summary::quantile(&values, 1.0),
-            Stat::P05 => summary::quantile(&values, 0.05),
-            Stat::P95 => summary::quantile(&values, 0.95),
+            Stat::Mean => sample::mean(values()),
+            Stat::Median => sample::median(&sample::sorted(values())),
+            Stat::Min => quantile(0.0),
+            Stat::Max => quantile(1.0),
+            Stat::P05 => quantile(0.05),
+            Stat::P95 => quantile(0.95),
         }
     }
 
@@ -94,10 +96,6 @@ fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64>
         shape.rate.mean().map(|rate| rate.bits() as f64)
     };
     path.windows(2).filter_map(rate).min_by(f64::total_cmp)
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// When the first bin ended from which on all, for `hold` seconds, are at the level; the length of all if

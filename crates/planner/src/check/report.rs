@@ -6,6 +6,7 @@ use super::{
     forecast::Forecast,
 };
 use longhaul_report::columns::aligned;
+use longhaul_stats::sample;
 use serde_json::{Value, json};
 
 /// A flow of a cell.
@@ -137,9 +138,8 @@ fn summary(rows: &[Row], lossy: bool) -> String {
     let rows = rows
         .iter()
         .filter(|row| row.lossy == lossy && !row.disturbed && !row.simulated);
-    let mut errors: Vec<f64> = rows.filter_map(|row| row.error().map(f64::abs)).collect();
-    errors.sort_by(f64::total_cmp);
-    let Some(worst) = errors.last() else {
+    let errors = sample::sorted(rows.filter_map(|row| row.error().map(f64::abs)));
+    let Some((median, worst)) = sample::median(&errors).zip(errors.last()) else {
         return String::new();
     };
     let within = errors.iter().filter(|error| **error <= promised).count();
@@ -147,7 +147,7 @@ fn summary(rows: &[Row], lossy: bool) -> String {
         "{name}: {within} of {} within {:.0} %; median error {:.1} %, worst {:.1} %\n",
         errors.len(),
         promised * 100.0,
-        errors[errors.len() / 2] * 100.0,
+        median * 100.0,
         worst * 100.0
     )
 }

@@ -5,6 +5,7 @@
 use super::{config::Config, echo::Echo};
 use anyhow::Result;
 use longhaul_linux::clock;
+use longhaul_stats::sample;
 use longhaul_units::Time;
 use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};
@@ -46,11 +47,11 @@ pub(super) fn measure(
     Ok(summary(rates, slow_sender))
 }
 
-fn summary(mut rates: Vec<f64>, slow_sender: usize) -> Option<Capacity> {
-    rates.sort_by(f64::total_cmp);
+fn summary(rates: Vec<f64>, slow_sender: usize) -> Option<Capacity> {
+    let rates = sample::sorted(rates);
     let (min_bps, max_bps) = (*rates.first()?, *rates.last()?);
     Some(Capacity {
-        median_bps: rates[rates.len() / 2],
+        median_bps: sample::median(&rates)?,
         min_bps,
         max_bps,
         trains: rates.len(),
@@ -130,6 +131,8 @@ mod tests {
             (known.min_bps, known.median_bps, known.max_bps),
             (1.0, 2.0, 3.0)
         );
+        let even = summary(vec![4.0, 1.0, 3.0, 2.0], 0).unwrap();
+        assert_eq!(even.median_bps, 2.5);
         assert_eq!(summary(vec![], 0), None);
     }
 }

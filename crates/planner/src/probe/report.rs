@@ -10,6 +10,7 @@ use super::{
 };
 use anyhow::Result;
 use indexmap::IndexMap;
+use longhaul_stats::sample;
 use longhaul_units::{BitRate, Ratio, Time};
 use serde_json::json;
 
@@ -47,10 +48,12 @@ impl Measured {
     }
 
     fn rtt(&self, share: f64) -> Option<Time> {
-        let last = self.times.len().checked_sub(1)?;
-        self.times
-            .get((last as f64 * share).round() as usize)
-            .copied()
+        let nanos: Vec<f64> = self
+            .times
+            .iter()
+            .map(|time| time.as_nanos() as f64)
+            .collect();
+        sample::quantile(&nanos, share).map(|nanos| Time::from_nanos(nanos as u64))
     }
 
     fn lost(&self) -> u32 {

@@ -3,6 +3,7 @@
 
 use super::watch::Seen;
 use crate::decp::model::{Change, Outlook, Phase};
+use longhaul_stats::fairness::jain;
 use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::{collections::HashMap, fmt, net::SocketAddr};
@@ -60,7 +61,7 @@ pub(super) struct Summary {
     /// Payload of all together, while they were seen.
     pub(super) bytes: u64,
     pub(super) rate_bps: f64,
-    /// Jain's index of, and ratio between, the rates of those connections over their time in bulk.
+    /// Jain's index of, and ratio between, the rates of those connections over their time in bulk; 1 of a single one.
     pub(super) jain: f64,
     pub(super) slowest_to_fastest: f64,
     pub(super) retransmits: u64,
@@ -170,7 +171,7 @@ impl Account {
             connections: rates.len(),
             bytes,
             rate_bps: bytes as f64 * 8.0 / now.as_secs_f64().max(1e-9),
-            jain: jain(&rates),
+            jain: jain(&rates).unwrap_or(1.0),
             slowest_to_fastest: if fastest > 0.0 {
                 slowest / fastest
             } else {
@@ -204,16 +205,6 @@ impl Known {
         if seen.bulk {
             self.bulk += passed;
         }
-    }
-}
-
-/// (Σx)² / (n Σx²); 1 where there is nothing to compare (RFC 5166 §2.2.3).
-fn jain(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    match squares > 0.0 {
-        true => sum * sum / squares / rates.len() as f64,
-        false => 1.0,
     }
 }
 
@@ -270,17 +261,5 @@ impl fmt::Display for Summary {
             self.caps_lifted,
             self.levelling_s,
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::jain;
-
-    #[test]
-    fn jain_is_one_for_equals_and_one_over_n_for_one_of_n() {
-        assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
-        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
-        assert_eq!(jain(&[]), 1.0);
     }
 }

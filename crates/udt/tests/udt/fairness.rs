@@ -2,6 +2,7 @@
 //! Flows that share a path: what each gets of it, how alike they are, and how soon a late one has its share.
 
 use crate::testbed::{Wire, config, open_as};
+use longhaul_stats::fairness::jain;
 use longhaul_udt::{
     Connection, Mode, Seq,
     congestion::{Bbr, Control, Native},
@@ -107,13 +108,6 @@ impl Crowd {
     }
 }
 
-/// Jain's index: 1 if all are alike, 1/n if one has all (RFC 5166 §2.3).
-fn jain(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    sum * sum / (rates.len() as f64 * squares)
-}
-
 /// What flows that begin together get of a path.
 fn together(make: Make) -> String {
     let mut table = String::from("RTT ms  flows  Mbit/s  Jain  ms waited\n");
@@ -127,7 +121,7 @@ fn together(make: Make) -> String {
             let sum: f64 = rates.iter().sum();
             let (packets, taken) = crowd.wires[0].taken;
             let waited = taken.as_secs_f64() * 1e3 / packets as f64 - f64::from(rtt) / 2.0;
-            let alike = jain(&rates);
+            let alike = jain(&rates).unwrap_or(1.0);
             writeln!(
                 table,
                 "{rtt:6}  {count:5}  {sum:6.1}  {alike:.2}  {waited:9.1}"

@@ -129,10 +129,7 @@ impl Least {
         let parts = self
             .points
             .chunks(self.points.len().div_ceil(NOISE_PARTS).max(1));
-        let mut least: Vec<f64> = parts
-            .map(|part| part.iter().map(above).fold(f64::INFINITY, f64::min))
-            .collect();
-        median(&mut least)
+        median(parts.map(|part| part.iter().map(above).fold(f64::INFINITY, f64::min)))
     }
 
     /// Of the line of this slope below all points, at `from_ns`.

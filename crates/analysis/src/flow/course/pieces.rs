@@ -5,6 +5,8 @@
 //!
 //! A threshold on the rate needs a level before it knows one; a cut that pays for itself does not.
 
+use longhaul_stats::sample;
+
 /// Values `from..to` of a series, and the line through them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Piece {
@@ -59,11 +61,10 @@ fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<Piece> {
 /// The noise of a series: the median of second differences, which a line has none of, as the
 /// standard deviation that a normal distribution would have.
 pub(crate) fn noise(values: &[f64]) -> f64 {
-    let mut seconds: Vec<f64> = values
+    let seconds = values
         .windows(3)
-        .map(|three| (three[0] - 2.0 * three[1] + three[2]).abs())
-        .collect();
-    median(&mut seconds) * 1.4826 / 6f64.sqrt()
+        .map(|three| (three[0] - 2.0 * three[1] + three[2]).abs());
+    median(seconds) * 1.4826 / 6f64.sqrt()
 }
 
 /// Each value but the ends as the median of it and its neighbours: a single outlier goes, an edge
@@ -71,14 +72,14 @@ pub(crate) fn noise(values: &[f64]) -> f64 {
 pub(crate) fn without_outliers(values: &[f64]) -> Vec<f64> {
     let mut calm = values.to_vec();
     for (place, three) in values.windows(3).enumerate() {
-        calm[place + 1] = median(&mut three.to_vec());
+        calm[place + 1] = median(three.iter().copied());
     }
     calm
 }
 
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+/// 0 of nothing.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    sample::median(&sample::sorted(values)).unwrap_or(0.0)
 }
 
 /// Sums from which the line through any stretch follows.

@@ -326,7 +326,7 @@ fn usual_rate(rounds: &Rounds<'_>, bins: &Range<usize>) -> f64 {
     if calm.is_empty() {
         calm = (0..count).map(rate).collect();
     }
-    median(&mut calm)
+    median(calm)
 }
 
 /// Some round trips.

@@ -5,12 +5,12 @@
 
 use super::fine::{Fine, FineBins};
 use longhaul_analysis::flow::record::{Direction, Phase, PhaseKind};
+use longhaul_report::scale::round_step;
 use longhaul_results::result::{Spread, TapPhase, TapSeries};
+use longhaul_stats::sample;
 
 /// Bins of a course at most: about two pixels each on a wide page.
 const BINS_MAX: usize = 512;
-/// How many fine bins become one, so that whole seconds are whole bins.
-const TOGETHER: [usize; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
 
 /// Without the names of flow and link.
 pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
@@ -32,26 +32,24 @@ pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
     }
 }
 
+/// How many fine bins become one, so that whole seconds are whole bins.
 fn together(bins: usize) -> usize {
-    let enough = |n: &usize| bins.div_ceil(*n) <= BINS_MAX;
-    let whole_seconds = || bins.div_ceil(BINS_MAX).div_ceil(1000) * 1000;
-    TOGETHER
-        .into_iter()
-        .find(enough)
-        .unwrap_or_else(whole_seconds)
+    match bins.div_ceil(BINS_MAX).max(1) {
+        least @ ..=1000 => round_step(least as f64) as usize,
+        least => least.div_ceil(1000) * 1000,
+    }
 }
 
 fn spread(fine: &FineBins, together: usize, of: &dyn Fn(&Fine) -> f64) -> Spread {
     let mut spread = Spread::default();
     for bins in fine.bins.chunks(together) {
-        let mut values: Vec<f64> = bins.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        let at = |share: f64| rounded(values[(share * (values.len() - 1) as f64).round() as usize]);
-        spread.low.push(at(0.05));
-        spread.high.push(at(0.95));
+        let values = sample::sorted(bins.iter().map(of));
+        let at = |share| sample::quantile_by_rank(&values, share).map(rounded);
+        spread.low.extend(at(0.05));
+        spread.high.extend(at(0.95));
         spread
             .mean
-            .push(rounded(values.iter().sum::<f64>() / values.len() as f64));
+            .extend(sample::mean(bins.iter().map(of)).map(rounded));
     }
     spread
 }

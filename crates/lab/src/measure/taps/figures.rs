@@ -4,6 +4,7 @@
 use super::fine::{Fine, FineBins};
 use longhaul_analysis::flow::record::{Direction, Limit, Phase, PhaseKind};
 use longhaul_results::result::Metrics;
+use longhaul_stats::sample::quantile_by_rank;
 
 /// What is a second, ns.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -85,11 +86,7 @@ fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
         .map(|bin| bin.acks)
         .collect();
     acks.sort_unstable();
-    let at = |share: f64| {
-        let index = (share * (acks.len() as f64 - 1.0)).round() as usize;
-        acks.get(index)
-            .map(|acks| f64::from(*acks) / fine.width_s())
-    };
+    let at = |share: f64| Some(f64::from(quantile_by_rank(&acks, share)?) / fine.width_s());
     present([
         ("acks_median_pps", at(0.5)),
         ("acks_p5_pps", at(0.05)),

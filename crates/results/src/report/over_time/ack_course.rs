@@ -12,6 +12,7 @@ use crate::{
     view::Limit,
 };
 use longhaul_report::metric::Metric;
+use longhaul_stats::sample::mean;
 
 /// Cells and flows in each that are drawn: two charts each.
 const CELLS_MAX: usize = 2;
@@ -241,10 +242,7 @@ fn lines(
 /// Steps: each value is the mean of its second. A second that is cut short at the end has none, unless it is the only one.
 fn smoothed(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
     let bins = second(bin_ms).min(values.len()).max(1);
-    let mean = |part: &[f64]| {
-        let whole = part.len() == bins;
-        whole.then(|| part.iter().sum::<f64>() / bins as f64)
-    };
+    let mean = |part: &[f64]| mean(part.iter().copied()).filter(|_| part.len() == bins);
     let steps = values.chunks(bins);
     steps
         .flat_map(|part| std::iter::repeat_n(mean(part), part.len()))

@@ -12,6 +12,7 @@ use crate::{
     view::Limit,
 };
 use longhaul_report::metric::Metric;
+use longhaul_stats::sample::mean;
 
 /// A link that carries so many times what flowed would press the lines to the ground.
 const FAR_ABOVE: f64 = 5.0;
@@ -195,14 +196,13 @@ fn finding(result: &LabResult, cells: &[usize]) -> String {
 /// The cell's own figure, since bins at the end of a run are not full; of several flows, whose sum is
 /// not what one receiver got, the mean of the bins.
 fn goodput(cell: &Cell) -> Option<f64> {
-    let mean =
-        |series: &Series| series.goodput_bps.iter().sum::<f64>() / series.goodput_bps.len() as f64;
+    let mean = |series: &Series| mean(series.goodput_bps.iter().copied());
     match cell
         .metrics
         .keys()
         .any(|name| name.ends_with("_goodput_bps"))
     {
-        true => Some(Summary::of(series(cell).map(mean))?.median),
+        true => Some(Summary::of(series(cell).filter_map(mean))?.median),
         false => Some(cell.metrics.get("goodput_bps")?.median),
     }
 }

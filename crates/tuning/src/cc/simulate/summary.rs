@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a simulation came to.
 
+use longhaul_stats::fairness::jain;
 use longhaul_tcpsim::{sender::Counters, simulation::Simulation};
 use longhaul_units::{BitRate, Time};
 use serde::Serialize;
@@ -94,14 +95,15 @@ impl Summary {
         for flow in &mut flows {
             flow.goodput_bps = flow.bytes as f64 * 8.0 / simulated_s;
         }
-        let goodput_bps = flows.iter().map(|flow| flow.goodput_bps).sum();
+        let rates: Vec<f64> = flows.iter().map(|flow| flow.goodput_bps).collect();
+        let goodput_bps = rates.iter().sum();
         let segments = flows.iter().map(|flow| flow.segments).sum();
         let drops = simulation.drops();
         Self {
             simulated_s,
             goodput_bps,
             utilisation_ratio: goodput_bps / payload_rate,
-            jain_ratio: jain(&flows),
+            jain_ratio: jain(&rates),
             seconds_to_90_percent: full_at.map(Time::as_secs_f64),
             lost_by_loss: drops.loss,
             lost_by_overflow: drops.overflow,
@@ -113,14 +115,6 @@ impl Summary {
             segments_per_second: segments as f64 / wall.as_secs_f64(),
         }
     }
-}
-
-/// (Σx)² / (n Σx²).
-fn jain(flows: &[FlowSummary]) -> Option<f64> {
-    let rates = flows.iter().map(|flow| flow.goodput_bps);
-    let squares: f64 = rates.clone().map(|x| x * x).sum();
-    let index = rates.sum::<f64>().powi(2) / (flows.len() as f64 * squares);
-    (flows.len() > 1 && index.is_finite()).then_some(index)
 }
 
 fn rate(bps: f64) -> String {
