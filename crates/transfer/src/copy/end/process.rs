@@ -32,7 +32,7 @@ pub(crate) fn run(confined: bool) -> Result<()> {
     stdout.write_all(GREETING)?;
     let reporter = Reporter(Arc::new(Mutex::new(stdout)));
     let identity = Identity::new()?;
-    reporter.greet(&Hello::new(identity.certificate(), ssh()));
+    reporter.write(&Hello::new(identity.certificate(), ssh()));
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
     let begin = begin.context("the driver went away")?;
     let report = match perform(begin, &reach, &identity, &reporter) {

@@ -4,7 +4,6 @@
 use super::{gauges::Gauges, reach::Reach};
 use crate::{
     protocol::{
-        hello::Hello,
         message,
         order::{Begin, Meeting},
         report::{Progress, Report},
@@ -24,16 +23,17 @@ use std::{
 pub(super) struct Reporter(pub(super) Arc<Mutex<dyn Write + Send>>);
 
 impl Reporter {
-    /// Before all reports.
-    pub(super) fn greet(&self, hello: &Hello) {
-        self.write(hello);
-    }
-
     pub(super) fn say(&self, report: &Report) {
         self.write(report);
     }
 
-    fn write(&self, what: &impl Serialize) {
+    /// Something that could not be copied, or not wholly.
+    pub(super) fn problem(&self, said: String) {
+        self.say(&Report::Problem(said));
+    }
+
+    /// A report, or the greeting before all of them.
+    pub(super) fn write(&self, what: &impl Serialize) {
         let mut to = lock(&self.0);
         let said = message::write(&mut *to, what).and_then(|()| Ok(to.flush()?));
         if said.is_err() {

@@ -225,7 +225,7 @@ impl Target {
     fn forget_journal(&self, file: Done) {
         let forgotten = file.finished.map_or(Ok(()), Finished::forget_journal);
         if let Err(error) = forgotten {
-            self.problem(in_its_place(&file.entry, &error));
+            self.reporter.problem(in_its_place(&file.entry, &error));
         }
         self.settle(file.number, &file.entry.path, made(file.left_out));
     }

@@ -38,7 +38,7 @@ impl Target {
         });
         failures
             .iter()
-            .for_each(|failure| self.problem(failure.to_string()));
+            .for_each(|failure| self.reporter.problem(failure.to_string()));
         count
     }
 

@@ -194,7 +194,7 @@ impl Target {
                 1 => "1 device or fifo was left out".to_owned(),
                 count => format!("{count} devices and fifos were left out"),
             };
-            self.problem(format!(
+            self.reporter.problem(format!(
                 "{what} (--no-devices, --no-special; the default for a source at a site)"
             ));
         }
@@ -365,7 +365,7 @@ impl Target {
                 _ => "attributes trusted.* and capabilities are not set, which only root may",
             };
             if said.insert(why) {
-                self.problem(why.to_owned());
+                self.reporter.problem(why.to_owned());
             }
         }
     }
@@ -381,7 +381,7 @@ impl Target {
             .partition(|left| left.what == What::OfAnother);
         let why = "permissions and times are not set of what belongs to another user here";
         if !barred.is_empty() && said.insert(why) {
-            self.problem(why.to_owned());
+            self.reporter.problem(why.to_owned());
         }
         (placed, left_out)
     }
@@ -395,7 +395,7 @@ impl Target {
     /// So that the same command means the same directory again.
     fn note_origin(&self, path: &RelPath) {
         if let Err(error) = origin::note(&self.root, path, &self.options.origin) {
-            self.problem(format!(
+            self.reporter.problem(format!(
                 "{path}: {error}; the same command again would copy into it"
             ));
         }

@@ -11,7 +11,6 @@ use crate::{
         message::{Answer, Outcome},
         options::Options,
         order::Task,
-        report::Report,
     },
     transport::outbox::Outbox,
 };
@@ -42,9 +41,10 @@ impl Target {
         match &outcome {
             Outcome::MadeWithout(what) => {
                 let what = what.join(", ");
-                self.problem(format!("{path}: copied, but for {what}"));
+                self.reporter
+                    .problem(format!("{path}: copied, but for {what}"));
             }
-            Outcome::Failed(why) => self.problem(why.clone()),
+            Outcome::Failed(why) => self.reporter.problem(why.clone()),
             _ => {}
         }
         // Before the last one counts as settled: what ends the conversation comes behind it.
@@ -58,13 +58,9 @@ impl Target {
         );
     }
 
-    pub(super) fn problem(&self, said: String) {
-        self.reporter.say(&Report::Problem(said));
-    }
-
     /// Something that belongs to no file.
     pub(super) fn fail(&self, why: String) {
         self.tally.add(|now| now.failed += 1);
-        self.problem(why);
+        self.reporter.problem(why);
     }
 }

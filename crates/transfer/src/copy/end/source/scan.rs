@@ -11,7 +11,6 @@ use crate::{
     protocol::{
         message::{Order, Share},
         order::Begin,
-        report::Report,
     },
 };
 use anyhow::Result;
@@ -86,8 +85,7 @@ impl Source {
                 }
                 Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
-                    let said = Report::Problem(format!("{path}: {why}"));
-                    self.reporter.say(&said);
+                    self.reporter.problem(format!("{path}: {why}"));
                     self.orders.put(Order::Spared(path));
                 }
                 Item::Failed(failure) => self.unread(&failure),
@@ -121,13 +119,13 @@ impl Source {
 
     fn unread(&self, why: &dyn Display) {
         self.orders.put(Order::Unread);
-        self.problem(why.to_string());
+        self.fail(why.to_string());
     }
 
     fn leave_out(&self, path: impl Display, what: &[LeftOut]) {
         for what in what {
             let said = format!("{path}: could not read its {}", what.what);
-            self.reporter.say(&Report::Problem(said));
+            self.reporter.problem(said);
         }
     }
 

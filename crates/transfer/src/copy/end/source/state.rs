@@ -12,7 +12,7 @@ use crate::{
         meeting::Opener,
         reports::{Reporter, Tally},
     },
-    protocol::{message::Order, options::Switch, order::Task, report::Report},
+    protocol::{message::Order, options::Switch, order::Task},
     threads::{Ends, Monitor},
     transport::{connection::Handle, outbox::Outbox},
 };
@@ -43,9 +43,9 @@ pub(super) struct Source {
 
 impl Source {
     /// Something that could not be copied.
-    pub(super) fn problem(&self, problem: String) {
+    pub(super) fn fail(&self, why: String) {
         self.tally.add(|now| now.failed += 1);
-        self.reporter.say(&Report::Problem(problem));
+        self.reporter.problem(why);
     }
 }
 

@@ -179,7 +179,7 @@ impl Source {
             self.orders.put(Order::Withdrawn { file });
             let why = format!("{}: {lost}", source.path);
             self.count_down(Some(source), Some(why.clone()));
-            self.problem(why);
+            self.fail(why);
         }
     }
 }
