@@ -8,7 +8,9 @@
 use super::{damage::befall, memory::Memory};
 use longhaul_store::{
     blocks::{BLOCK, BlockHash, Blocks},
-    journal::{HEADER_LEN, Header, Journal, RECORD_LEN, Record, Version, is_of, read, records},
+    part::journal::{
+        HEADER_LEN, Header, Journal, RECORD_LEN, Record, Version, is_of, read, records,
+    },
 };
 use std::collections::HashMap;
 

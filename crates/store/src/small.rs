@@ -7,8 +7,10 @@
 
 use crate::{
     blocks::FileHash,
-    holes::{Run, runs},
-    medium::{Dir, Directory, Medium},
+    medium::{
+        Dir, Directory, Medium,
+        holes::{Run, runs},
+    },
     part::{PartError, Site},
 };
 use std::{
@@ -176,9 +178,8 @@ mod tests {
     use super::*;
     use crate::{
         blocks::BLOCK,
-        journal::Version,
-        part::{Opened, Origin, Part},
-        testing::{as_ordinary_user, is_root},
+        part::{Opened, Origin, Part, journal::Version},
+        tests::{as_ordinary_user, is_root},
     };
     use std::{
         fs::{self, File, Permissions},

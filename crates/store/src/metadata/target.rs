@@ -5,7 +5,7 @@ use super::{
     left_out::{LeftOut, What},
     xattr::{XATTR_LIST_MAX, XATTR_VALUE_MAX, XATTRS_MAX, Xattr, is_carried},
 };
-use crate::handle::Handle;
+use crate::metadata::handle::Handle;
 use rustix::{
     buffer::spare_capacity,
     fd::{AsFd, AsRawFd, BorrowedFd},

@@ -13,7 +13,7 @@ pub const XATTRS_MAX: usize = 256 << 10;
 /// Bytes of all names: Linux's XATTR_LIST_MAX.
 pub(super) const XATTR_LIST_MAX: usize = 64 << 10;
 
-pub(super) const ACL_ACCESS: &[u8] = crate::acl::ACCESS.as_bytes();
+pub(super) const ACL_ACCESS: &[u8] = crate::metadata::acl::ACCESS.as_bytes();
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
 

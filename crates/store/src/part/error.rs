@@ -3,8 +3,8 @@
 
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash, NoSuchBlock},
-    label::BadLabel,
     medium::{OpenError, Refusal},
+    part::label::BadLabel,
 };
 use std::io;
 

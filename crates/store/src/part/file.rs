@@ -9,12 +9,16 @@ use super::{
 };
 use crate::{
     blocks::{BlockHash, Blocks, FileHash, NoSuchBlock},
-    direct::Direct,
     entry::Entry,
-    holes::{Run, runs},
-    journal::{Header, Journal, Record},
-    label::{self, BadLabel},
-    medium::{Dir, Directory, Medium},
+    medium::{
+        Dir, Directory, Medium,
+        direct::Direct,
+        holes::{Run, runs},
+    },
+    part::{
+        journal::{Header, Journal, Record},
+        label::{self, BadLabel},
+    },
 };
 use std::{
     fmt, io,

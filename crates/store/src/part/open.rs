@@ -11,9 +11,8 @@ use super::{
 };
 use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FileHash},
-    direct::Direct,
-    journal::{self, Header, Journal, Record},
-    medium::{Dir, Directory, How, Medium},
+    medium::{Dir, Directory, How, Medium, direct::Direct},
+    part::journal::{self, Header, Journal, Record},
 };
 use std::{io, ops::Range, sync::Mutex};
 

@@ -5,8 +5,8 @@ use super::PartError;
 use crate::{
     blocks::{Blocks, FILE_LEN_MAX},
     escape::Escaped,
-    journal::{Header, Version},
     medium::{Directory, How, Medium, OpenError},
+    part::journal::{Header, Version},
     path::{KEPT, own_name},
 };
 use std::io;

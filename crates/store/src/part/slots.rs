@@ -17,10 +17,9 @@ use super::{
     state::{Kind, State},
 };
 use crate::{
-    direct::Direct,
     escape::Escaped,
-    journal::{self, Header, Journal, Record},
-    medium::{Directory, How, Medium, OpenError},
+    medium::{Directory, How, Medium, OpenError, direct::Direct},
+    part::journal::{self, Header, Journal, Record},
 };
 use std::{collections::HashSet, ops::Range, sync::Mutex};
 

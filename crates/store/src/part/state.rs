@@ -3,7 +3,7 @@
 
 use crate::{
     blocks::{BlockHash, runs},
-    journal::Record,
+    part::journal::Record,
 };
 use std::ops::Range;
 

@@ -7,13 +7,13 @@ use super::{
 };
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash},
-    journal::Version,
     medium::{
         Dir,
         simulated::{Dice, Disk},
     },
+    part::journal::Version,
     path::own_name,
-    testing::{as_ordinary_user, is_root},
+    tests::{as_ordinary_user, is_root},
 };
 use std::{
     collections::BTreeSet,

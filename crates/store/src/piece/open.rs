@@ -5,10 +5,12 @@ use super::{header, known, read, runs_of};
 use crate::{
     blocks::{BLOCK, BlockHash},
     entry::{Entry, Version},
-    handle::handle,
-    journal::Record,
-    label::{self, BadLabel},
     medium,
+    metadata::handle::handle,
+    part::{
+        journal::Record,
+        label::{self, BadLabel},
+    },
     path::{BadPath, KEPT, RelPath, own_name},
     root::Failure,
 };

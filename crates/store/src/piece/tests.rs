@@ -7,7 +7,7 @@ use crate::{
     medium::Refusal,
     part::{Opened, Part, remove_leftovers},
     path::RelPath,
-    testing::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
+    tests::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
 };
 use std::{
     fs,

@@ -2,8 +2,7 @@
 //! What cannot be done, or is not done, to something in a tree, and why.
 
 use crate::{
-    label::BadLabel,
-    part::PartError,
+    part::{PartError, label::BadLabel},
     path::{BadPath, RelPath},
 };
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 //! What is read of a file: all of it, or a piece, whose blocks have hashes.
 
 use longhaul_store::{
-    blocks::BlockHash, path::RelPath, piece::OpenPiece, root::Failure, scan::Source,
+    blocks::BlockHash, path::RelPath, piece::OpenPiece, root::Failure, tree::scan::Source,
 };
 use std::fs::File;
 

@@ -16,11 +16,9 @@ use super::{
 use longhaul_scheduling::{Measured, Network, Stage, placement::Placement};
 use longhaul_store::{
     entry::{Entry, Kind, Version},
-    filter::Rule,
     metadata::{Metadata, Time, Xattr},
     path::RelPath,
-    preserve::Preserve,
-    spread,
+    tree::{filter::Rule, preserve::Preserve, spread},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, net::IpAddr};

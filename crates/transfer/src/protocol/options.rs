@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_store::{
+use longhaul_store::tree::{
     filter::{Filter, Rule},
     origin::Origin,
     preserve::Preserve,

@@ -7,7 +7,7 @@ use super::{
     sources::Sources,
 };
 use longhaul_scheduling::placement::Placement;
-use longhaul_store::{entry::Version, path::RelPath, spread::Share};
+use longhaul_store::{entry::Version, path::RelPath, tree::spread::Share};
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -131,7 +131,7 @@ mod tests {
         options::{Pace, Streams, Switch, Transport},
         report::{Action, Planned, Progress, Report, StreamFigures},
     };
-    use longhaul_store::{filter::Rule, preserve::Preserve};
+    use longhaul_store::tree::{filter::Rule, preserve::Preserve};
     use proptest::{collection::vec, prelude::*};
     use serde::de::DeserializeOwned;
     use std::{fmt::Debug, net::Ipv4Addr};

@@ -4,7 +4,7 @@
 use super::{message::Outcome, sources::Sources};
 use longhaul_command::console::escaped;
 use longhaul_scheduling::Measured;
-use longhaul_store::{entry::Kind, path::RelPath, spread::Share};
+use longhaul_store::{entry::Kind, path::RelPath, tree::spread::Share};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

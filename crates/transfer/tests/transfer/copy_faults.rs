@@ -9,7 +9,7 @@ use crate::copy_testbed::{
     finish, kill,
     tree::{self, bytes},
 };
-use longhaul_store::journal;
+use longhaul_store::part::journal;
 use std::{
     ffi::OsStr,
     fs::{self, File},

@@ -432,7 +432,7 @@ fn a_file_that_lacks_only_its_name_gets_it() {
 /// As another copy has it that writes another version.
 fn hold(folder: &Path, name: &str) -> Part {
     let other = Origin {
-        version: longhaul_store::journal::Version::default(),
+        version: longhaul_store::part::journal::Version::default(),
         length: 3 * BLOCK,
         sparse: false,
     };

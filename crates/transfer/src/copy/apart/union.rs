@@ -20,7 +20,7 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_store::{blocks::Blocks, entry::Kind, spread::Share};
+use longhaul_store::{blocks::Blocks, entry::Kind, tree::spread::Share};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,

@@ -17,7 +17,7 @@ use crate::{
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
-use longhaul_store::{origin::Origin, scan::means_contents};
+use longhaul_store::tree::{origin::Origin, scan::means_contents};
 use longhaul_units::{BitRate, Bytes, Time};
 use sha2::{Digest as _, Sha256};
 use std::{

@@ -2,7 +2,7 @@
 //! `--exclude` and `--include`, in the order in which they were given: the last one that matches counts.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use longhaul_store::filter::Rule;
+use longhaul_store::tree::filter::Rule;
 
 /// What makes a rule of a pattern.
 type Kind = fn(String) -> Rule;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flags that say what a copy takes over besides data and names.
 
-use longhaul_store::{chmod::Chmod, preserve::Preserve};
+use longhaul_store::tree::{chmod::Chmod, preserve::Preserve};
 
 /// What a copy takes over besides data and names.
 #[derive(Debug, Clone, clap::Args)]

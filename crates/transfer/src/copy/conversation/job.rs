@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use anyhow::Result;
-use longhaul_store::{scan::source_name, spread::Share};
+use longhaul_store::tree::{scan::source_name, spread::Share};
 use std::{fmt, path::Path};
 
 /// What shall be copied where to, and what lets in there.

@@ -15,7 +15,7 @@ use crate::{
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_store::spread::Share;
+use longhaul_store::tree::spread::Share;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::unix::ffi::OsStrExt,

@@ -9,8 +9,8 @@ use crate::protocol::sources::{Located, Made, Sources, Spot};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
-    filter::{Filter, Verdict},
     path::{RelPath, Shown},
+    tree::filter::{Filter, Verdict},
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use sha2::{Digest as _, Sha256};
@@ -320,7 +320,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_store::filter::Rule;
+    use longhaul_store::tree::filter::Rule;
 
     /// `/mnt/bound` is `/home/src/sub`, and another disk is at `/home/src/disk`.
     const MOUNTS: &[u8] = b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\

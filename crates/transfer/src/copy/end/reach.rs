@@ -11,7 +11,11 @@ use crate::protocol::{
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
-use longhaul_store::{origin, path::RelPath, root::Root, scan::Source};
+use longhaul_store::{
+    path::RelPath,
+    root::Root,
+    tree::{origin, scan::Source},
+};
 use std::{
     ffi::OsStr,
     io,
@@ -271,7 +275,7 @@ mod tests {
             update: false,
             one_file_system: false,
             rules: Vec::new(),
-            preserve: longhaul_store::preserve::Preserve::default(),
+            preserve: longhaul_store::tree::preserve::Preserve::default(),
             into_directory,
             origin: [0; 32],
         }

@@ -14,7 +14,7 @@ use crate::{
     threads,
 };
 use anyhow::Result;
-use longhaul_store::{entry::Kind, scan::Item};
+use longhaul_store::{entry::Kind, tree::scan::Item};
 
 /// Things in one report, and bytes of their names and ranges, at most one thing more: far less than a message may have.
 const FOUND_MAX: usize = 4096;

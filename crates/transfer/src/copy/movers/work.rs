@@ -9,7 +9,10 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_leases::{Board, Lease, NewExtent, Standing};
-use longhaul_store::{filter::Rule, path::RelPath, preserve::Preserve};
+use longhaul_store::{
+    path::RelPath,
+    tree::{filter::Rule, preserve::Preserve},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};

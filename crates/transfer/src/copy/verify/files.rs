@@ -6,13 +6,15 @@ use crate::copy::open_file::OpenFile;
 use longhaul_store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
-    filter::Filter,
     manifest::Record,
     metadata::Time,
     path::{RelPath, Shown},
     piece,
     root::Failure,
-    scan::{Item, Options, Scan, Source, SourceError},
+    tree::{
+        filter::Filter,
+        scan::{Item, Options, Scan, Source, SourceError},
+    },
 };
 use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 

@@ -6,10 +6,12 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_store::{
-    filter::Filter,
     manifest::{MANIFEST, Manifest, Record},
     medium::Dir,
-    scan::{Item, Options, Scan, Source},
+    tree::{
+        filter::Filter,
+        scan::{Item, Options, Scan, Source},
+    },
 };
 use rustix::fs::{self, Mode, OFlags};
 use std::{

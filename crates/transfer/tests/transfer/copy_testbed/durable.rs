@@ -5,7 +5,7 @@ use super::{BLOCK, tree::walk};
 use longhaul_store::{
     blocks::{Blocks, block_hash},
     entry::Version,
-    journal::{self, HEADER_LEN, Header, RECORD_LEN},
+    part::journal::{self, HEADER_LEN, Header, RECORD_LEN},
 };
 use rustix::fs::{SeekFrom, seek};
 use std::{

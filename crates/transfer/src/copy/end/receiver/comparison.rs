@@ -16,7 +16,7 @@ use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BLOCK, Blocks, FileHash},
     entry::{Entry, Kind},
-    place::{Options, Placed, Placer},
+    tree::place::{Options, Placed, Placer},
 };
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 

@@ -7,11 +7,13 @@ use crate::protocol::{
     report::{Action, Planned, Report},
 };
 use longhaul_store::{
-    delete::list_all,
     entry::Entry,
-    filter::Filter,
     path::RelPath,
-    place::{Placed, There, look},
+    tree::{
+        delete::list_all,
+        filter::Filter,
+        place::{Placed, There, look},
+    },
 };
 
 impl Target {

@@ -2,7 +2,7 @@
 //! What the source does not have: `--delete` removes it, and then it has no hash any more.
 
 use super::target::Target;
-use longhaul_store::{
+use longhaul_store::tree::{
     delete::{Extras, remove_all},
     filter::Filter,
     scan::Ended,
@@ -10,7 +10,7 @@ use longhaul_store::{
 use longhaul_store::{
     manifest::{Manifest, Record},
     path::RelPath,
-    place::{There, look},
+    tree::place::{There, look},
 };
 use std::collections::HashSet;
 

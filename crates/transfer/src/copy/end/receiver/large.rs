@@ -12,10 +12,9 @@ use crate::{
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
-    journal::Record,
     medium::Dir,
     metadata::{LeftOut, Metadata},
-    part::{Finished, Opened, Origin, Part, PartError, Renamed, remove_leftovers},
+    part::{Finished, Opened, Origin, Part, PartError, Renamed, journal::Record, remove_leftovers},
     path::RelPath,
     root::Root,
 };

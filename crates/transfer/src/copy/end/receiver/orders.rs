@@ -20,13 +20,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    delete::Extras,
     entry::{Entry, Kind},
-    filter::Filter,
     metadata::{LeftOut, Metadata, What},
-    origin,
     path::RelPath,
-    place::{Options, Placed, Placer},
+    tree::{
+        delete::Extras,
+        filter::Filter,
+        origin,
+        place::{Options, Placed, Placer},
+    },
 };
 use std::collections::{BTreeSet, HashSet};
 

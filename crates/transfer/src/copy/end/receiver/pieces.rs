@@ -15,7 +15,7 @@ use longhaul_store::{
     medium::{Dir, Directory as _, OpenError},
     metadata::Metadata,
     piece,
-    spread::{self, SpreadError},
+    tree::spread::{self, SpreadError},
 };
 use std::os::fd::AsFd;
 

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BlockHash, FileHash},
-    direct::Buffer,
+    medium::direct::Buffer,
 };
 use std::io::Read;
 

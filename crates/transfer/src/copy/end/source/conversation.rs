@@ -32,7 +32,7 @@ use crate::{
 use anyhow::{Result, bail, ensure};
 use longhaul_linux::clock;
 use longhaul_scheduling::Missing;
-use longhaul_store::scan::Scan;
+use longhaul_store::tree::scan::Scan;
 use longhaul_transport::identity::Identity;
 use std::{
     ops::Range,

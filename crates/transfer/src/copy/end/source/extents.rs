@@ -16,10 +16,10 @@ use crate::{
 };
 use longhaul_store::{
     entry::{Entry, Kind, Version},
-    journal,
+    part::journal,
     path::RelPath,
     root::Failure,
-    scan::Source as Place,
+    tree::scan::Source as Place,
 };
 use std::{
     collections::HashSet,

@@ -7,7 +7,7 @@ use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,
     path::RelPath,
-    scan::Source,
+    tree::scan::Source,
 };
 use rustix::{
     fs::{Advice, SeekFrom, fadvise, seek},

@@ -20,8 +20,10 @@ use longhaul_store::{
     entry::{Entry, Kind},
     metadata::LeftOut,
     path::RelPath,
-    scan::{Item, Options, Scan, Source as Place},
-    spread::{Share as Spread, SpreadError},
+    tree::{
+        scan::{Item, Options, Scan, Source as Place},
+        spread::{Share as Spread, SpreadError},
+    },
 };
 use std::{fmt::Display, sync::Arc};
 

@@ -20,11 +20,11 @@ use longhaul_store::{
     blocks::BLOCK,
     entry::{Entry, Kind},
     path::RelPath,
-    scan::Source as Place,
+    tree::scan::Source as Place,
 };
 use longhaul_store::{
     path::Shown,
-    spread::{self, Share as Spread},
+    tree::spread::{self, Share as Spread},
 };
 use sha2::{Digest as _, Sha256};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
@@ -89,7 +89,7 @@ fn number(path: &RelPath) -> u64 {
 /// Where the sources are, for a target that may be on this machine, too.
 pub(crate) fn located(begin: &Begin, reach: &Reach) -> Sources {
     let given = begin.paths.iter().filter_map(|path| {
-        let name = longhaul_store::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
         Some((path.clone(), name.ok()?, reach.real(path)?))
     });
     let machine = Machine::read();
@@ -105,7 +105,7 @@ pub(crate) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Spread>> {
         let (Some(real), Some(top)) = (reach.real(path), reach.top()) else {
             continue;
         };
-        let name = longhaul_store::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
         let name = name.map_err(Refusal::usage)?;
         let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
         all.extend(shares.into_iter().map(|share| Spread {

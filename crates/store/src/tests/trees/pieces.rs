@@ -4,9 +4,9 @@
 use super::*;
 use crate::{
     blocks::{BLOCK, Blocks},
-    delete::list_all,
     path::KEPT,
-    testing::{file_in_pieces, keep_piece, part_of},
+    tests::{file_in_pieces, keep_piece, part_of},
+    tree::delete::list_all,
 };
 use std::ops::Range;
 

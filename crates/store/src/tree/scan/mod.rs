@@ -14,14 +14,18 @@ pub use source::{Source, SourceError, means_contents, source_name};
 
 use crate::{
     entry::{Entry, Kind},
-    filter::{Filter, Verdict},
-    handle::{Handle, handle},
     medium::Dir,
-    metadata::{LeftOut, Metadata},
+    metadata::{
+        LeftOut, Metadata,
+        handle::{Handle, handle},
+    },
     path::{OWN_PREFIX, RelPath},
     piece,
     root::{Failure, Names, Refusal},
-    spread::{self, SPREAD, Share, SpreadError},
+    tree::{
+        filter::{Filter, Verdict},
+        spread::{self, SPREAD, Share, SpreadError},
+    },
 };
 use rustix::{
     fd::{AsFd, BorrowedFd},
@@ -218,7 +222,7 @@ impl Scan {
         }
     }
 
-    /// What is left out, and where the trees begin: also for [`crate::delete::Extras`].
+    /// What is left out, and where the trees begin: also for [`crate::tree::delete::Extras`].
     #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter

@@ -3,7 +3,7 @@
 
 use crate::{
     entry::{Kind, TARGET_LEN_MAX, Version},
-    handle::Handle,
+    metadata::handle::Handle,
     path::RelPath,
     root::Failure,
 };

@@ -2,9 +2,9 @@
 //! What a target takes over from a source besides data and names.
 
 use crate::{
-    chmod::Chmod,
     entry::{Entry, Kind},
     metadata::Metadata,
+    tree::chmod::Chmod,
 };
 use serde::{Deserialize, Serialize};
 

@@ -10,15 +10,17 @@ mod scanning;
 mod whole;
 
 use crate::{
-    delete::{Extras, NotDeleting, remove_all},
     entry::{Entry, Kind, Version, extents},
-    filter::{Filter, Rule},
     metadata::{Metadata, Time, Xattr},
     path::RelPath,
-    place::{Decision, Options as PlaceOptions, Placed, Placer, There, decide, look},
     root::{Failure, Refusal, Root},
-    scan::{Ended, Item, Options, Scan, Skip, Source, SourceError},
-    testing::{acl, as_ordinary_user, is_root, listing},
+    tests::{acl, as_ordinary_user, is_root, listing},
+    tree::{
+        delete::{Extras, NotDeleting, remove_all},
+        filter::{Filter, Rule},
+        place::{Decision, Options as PlaceOptions, Placed, Placer, There, decide, look},
+        scan::{Ended, Item, Options, Scan, Skip, Source, SourceError},
+    },
 };
 use proptest::{collection::vec, prelude::*};
 use rustix::fs::{self as sys, FileType, Mode, OFlags};

@@ -2,10 +2,12 @@
 //! The little that a copy needs of files and directories, so that tests can put a disk that loses
 //! power under it, and the real ones: [`std::fs::File`] and [`Dir`].
 
+pub mod direct;
+pub(crate) mod holes;
 #[cfg(test)]
 pub(crate) mod simulated;
 
-use crate::acl;
+use crate::metadata::acl;
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid},
     io::{Errno, retry_on_intr},
@@ -43,7 +45,7 @@ pub trait Medium: Send + Sync {
     /// Makes zeros of a range within the file, without space on the disk if the file system can.
     fn zero(&self, range: Range<u64>) -> io::Result<()>;
     /// A second way into the file that writes past the page cache, where there is one. What comes by
-    /// it has to be aligned ([`crate::direct`]), and is durable when the file is synced, as ever.
+    /// it has to be aligned ([`direct`]), and is durable when the file is synced, as ever.
     fn directly(&self) -> Option<Self>
     where
         Self: Sized,

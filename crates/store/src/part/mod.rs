@@ -4,7 +4,7 @@
 //!
 //! Beside the file NAME stand, while it is incomplete, two of our own with the lock of whoever
 //! writes it: `.longhaul-HASH.part`, the bytes, and `.longhaul-HASH.journal`, which of them are
-//! durable (see [`crate::journal`]). HASH is the first half of the BLAKE3 of NAME. The order that makes this true through a loss of power:
+//! durable (see [`journal`]). HASH is the first half of the BLAKE3 of NAME. The order that makes this true through a loss of power:
 //!
 //! - At the start, the part is new and empty, then the journal is emptied and synced, then the names
 //!   of both are, and only then the part gets its length. A journal beside a part of another length
@@ -22,6 +22,8 @@
 mod error;
 mod file;
 mod finished;
+pub mod journal;
+pub(crate) mod label;
 mod open;
 mod site;
 mod slots;

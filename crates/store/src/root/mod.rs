@@ -14,8 +14,10 @@ pub use failure::{Failure, Refusal};
 pub use names::Names;
 
 use crate::{
-    handle::{Handle, SAFE, handle, named, quietly},
-    metadata,
+    metadata::{
+        self,
+        handle::{Handle, SAFE, handle, named, quietly},
+    },
     path::RelPath,
 };
 use directories::Directories;

@@ -9,8 +9,7 @@
 
 use crate::{
     entry::{Entry, Kind, Version},
-    handle::Handle,
-    metadata::{Applied, LeftOut, Metadata, What},
+    metadata::{Applied, LeftOut, Metadata, What, handle::Handle},
     path::RelPath,
     root::{Failure, Refusal, Root},
 };

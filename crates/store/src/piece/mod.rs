@@ -13,7 +13,7 @@
 mod in_tree;
 mod open;
 
-pub use crate::label::{BadLabel, LABEL_LEN_MAX};
+pub use crate::part::label::{BadLabel, LABEL_LEN_MAX};
 pub(crate) use in_tree::{OwnNames, in_directory, is_of, remove};
 pub use open::OpenPiece;
 pub(crate) use open::look;
@@ -21,10 +21,12 @@ pub(crate) use open::look;
 use crate::{
     blocks::{BLOCK, Blocks, runs},
     entry::{Entry, Version},
-    journal::{self, Header, Record},
-    label,
     medium::{Directory, How, Medium},
-    part::{PartError, Site},
+    part::{
+        PartError, Site,
+        journal::{self, Header, Record},
+        label,
+    },
     path::{KEPT, own_name},
 };
 use std::{io, ops::Range};

@@ -8,11 +8,13 @@
 
 use crate::{
     entry::{Entry, Kind},
-    filter::{Filter, Verdict},
     path::{OWN_PREFIX, RelPath},
     piece::{self, OwnNames},
     root::{Failure, Names, Root},
-    scan::Ended,
+    tree::{
+        filter::{Filter, Verdict},
+        scan::Ended,
+    },
 };
 use rustix::{
     fd::AsFd,
@@ -227,7 +229,7 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
     filter.verdict_from_top(path, dir) == Verdict::Excluded
 }
 
-/// To be called before directories get their metadata back ([`crate::place::Placer::finish`]):
+/// To be called before directories get their metadata back ([`crate::tree::place::Placer::finish`]):
 /// removes `path`, a file, a piece of one or a directory with all that is in it but what a pattern excludes and the
 /// copy's own files that are of no piece, and with `-x` other file systems; the directories of those stay. Says how much was removed and what could not be.
 #[must_use]

@@ -6,13 +6,12 @@
 use crate::{
     blocks::{Blocks, FileHash},
     escape::Escaped,
-    journal::Version,
     manifest::{Manifest, Record},
     medium::{
         Directory,
         simulated::{Dice, Disk, SimulatedDir, SimulatedFile},
     },
-    part::{Opened, Origin, Part},
+    part::{Opened, Origin, Part, journal::Version},
     small::{self, Small},
 };
 use std::{collections::BTreeSet, fmt::Debug};

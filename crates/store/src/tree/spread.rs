@@ -7,8 +7,8 @@
 
 use crate::{
     medium::{Dir, Directory, How, Medium, OpenError},
-    origin::Origin,
     path::RelPath,
+    tree::origin::Origin,
 };
 use rustix::{
     fd::AsFd,

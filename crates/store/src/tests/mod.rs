@@ -2,6 +2,9 @@
 //! What tests of several modules need: a tree as a list of all there is to know of it, and another
 //! user's rights.
 
+mod power_loss;
+mod trees;
+
 use crate::{
     blocks::BLOCK,
     entry::{Entry, Kind, Version, extents},

@@ -5,6 +5,8 @@
 //! A target may not take all of it: an ordinary user gives nothing away, a file system may have no
 //! attributes. That is told as a list of what was left out, and is no failure of the copy.
 
+pub(crate) mod acl;
+pub(crate) mod handle;
 mod left_out;
 mod rights;
 mod target;
@@ -16,7 +18,7 @@ pub use time::Time;
 pub(crate) use time::{modified, time};
 pub use xattr::{XATTR_VALUE_MAX, XATTRS_MAX, Xattr};
 
-use crate::handle::Handle;
+use handle::Handle;
 use rights::Rights;
 use rustix::{
     fd::AsFd,
@@ -314,7 +316,7 @@ mod tests {
     use crate::{
         path::RelPath,
         root::Root,
-        testing::{acl, as_ordinary_user, is_root},
+        tests::{acl, as_ordinary_user, is_root},
     };
     use std::{fs::File, os::unix::fs::PermissionsExt};
     use tempfile::TempDir;
