@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end brings to a connection, and what both agree on.
 
-use crate::{handshake::Handshake, number::Seq, packet};
+use crate::packet::{self, handshake::Handshake, number::Seq};
 use longhaul_units::Time;
 use std::net::IpAddr;
 

@@ -4,12 +4,12 @@
 use crate::{
     config::Config,
     congestion::Control,
-    connection::{Connection, End, answers_after},
-    handshake::Handshake,
-    listening::{Heard, Listener},
-    number::Seq,
-    opening::{Opened, Opening},
-    packet::{Body, Packet},
+    connection::{
+        Connection, End, answers_after,
+        listening::{Heard, Listener},
+        opening::{Opened, Opening},
+    },
+    packet::{Body, Packet, handshake::Handshake, number::Seq},
 };
 use longhaul_units::Time;
 use std::{

@@ -41,30 +41,20 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-mod ack_request;
 mod config;
 pub mod congestion;
 mod connection;
 mod endpoint;
-pub mod estimate;
-pub mod handshake;
-mod listening;
-pub mod loss;
-mod number;
-mod opening;
+mod halves;
 pub mod packet;
-mod path_mtu;
-mod receive_buffer;
-mod receiving;
-mod send_buffer;
-mod sending;
-mod slots;
 pub mod socket;
 
 pub use config::{Config, Mode};
-pub use connection::{Connection, End, Report};
+pub use connection::{
+    Connection, End, Report,
+    listening::{Heard, Listener},
+    opening::{Controls, Opened, Opening},
+};
 pub use endpoint::{Endpoint, Event};
-pub use listening::{Heard, Listener};
-pub use number::{MessageNumber, Seq};
-pub use opening::{Controls, Opened, Opening};
-pub use sending::Counts;
+pub use halves::sending::Counts;
+pub use packet::number::{MessageNumber, Seq};

@@ -7,7 +7,7 @@
 //! A quarter more for a round trip finds what became free, a quarter less after that drains what that queued.
 
 use super::{Control, News, SYN};
-use crate::number::Seq;
+use crate::packet::number::Seq;
 use longhaul_units::Time;
 use std::collections::VecDeque;
 

@@ -5,7 +5,7 @@
 mod bbr;
 mod native;
 
-use crate::number::Seq;
+use crate::packet::number::Seq;
 use longhaul_units::Time;
 use std::fmt::Debug;
 

@@ -3,7 +3,7 @@
 //! left, decided every SYN, and a decrease by an eighth, some more at random within a period of losses.
 
 use super::{Control, News, SYN};
-use crate::number::Seq;
+use crate::packet::number::Seq;
 use longhaul_units::Time;
 
 /// A loss makes the period so much longer (§6.3).

@@ -5,7 +5,7 @@ use super::wakeup::Wakeup;
 use crate::{
     congestion::Control,
     endpoint::{Endpoint, Event},
-    number::Seq,
+    packet::number::Seq,
 };
 use longhaul_units::Time;
 use std::{

@@ -6,8 +6,7 @@ use longhaul_netem::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
 use longhaul_udt::{
     Config, Connection, Controls, Heard, Listener, Mode, Opened, Opening, Seq,
     congestion::{Bbr, Control, Native},
-    handshake::Handshake,
-    packet::{Body, Packet},
+    packet::{Body, Packet, handshake::Handshake},
 };
 use longhaul_units::Time;
 use std::{

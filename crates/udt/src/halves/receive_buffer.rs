@@ -2,9 +2,11 @@
 //! What has arrived and was not read.
 
 use crate::{
-    number::{MessageNumber, Seq},
-    packet::Message,
-    slots::Slots,
+    halves::slots::Slots,
+    packet::{
+        Message,
+        number::{MessageNumber, Seq},
+    },
 };
 use std::collections::{HashMap, VecDeque};
 

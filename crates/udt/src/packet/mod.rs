@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets as they are on the wire (draft-gg-udt-03 §4): sixteen bytes of header, big-endian, and a body.
 
-use crate::{
-    handshake::{self, Handshake},
-    number::{MessageNumber, Seq},
-};
+pub mod handshake;
+pub(crate) mod number;
+
+use handshake::Handshake;
+use number::{MessageNumber, Seq};
 
 /// Bytes of each packet's header.
 pub const HEADER: usize = 16;

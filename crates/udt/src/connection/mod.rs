@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open connection: packets and the time go in, packets and deadlines come out (draft-gg-udt-03 §6).
 
+mod ack_request;
+pub(crate) mod listening;
+pub(crate) mod opening;
+mod path_mtu;
+
 use crate::{
-    ack_request::AckRequest,
     config::{Agreed, Config, IP_AND_UDP, Mode},
     congestion::{Control, SYN},
-    handshake::{Handshake, Step},
-    number::Seq,
-    packet::{Body, Data, HEADER, Losses, Packet},
-    path_mtu::PathMtu,
-    receive_buffer::ReceiveBuffer,
-    receiving::{Acking, Receiver},
-    send_buffer::{Expiring, SendBuffer},
-    sending::{Counts, Sender},
+    halves::{
+        receive_buffer::ReceiveBuffer,
+        receiving::{Acking, Receiver},
+        send_buffer::{Expiring, SendBuffer},
+        sending::{Counts, Sender},
+    },
+    packet::{
+        Body, Data, HEADER, Losses, Packet,
+        handshake::{Handshake, Step},
+        number::Seq,
+    },
 };
+use ack_request::AckRequest;
 use longhaul_units::Time;
+use path_mtu::PathMtu;
 use std::collections::VecDeque;
 
 /// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the

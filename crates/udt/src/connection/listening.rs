@@ -4,10 +4,11 @@
 
 use crate::{
     config::{Agreed, Config},
-    connection::{AnswersTo, Connection},
-    handshake::{self, Handshake, Step},
-    opening::Controls,
-    packet::{Body, HEADER, Packet},
+    connection::{AnswersTo, Connection, opening::Controls},
+    packet::{
+        Body, HEADER, Packet,
+        handshake::{self, Handshake, Step},
+    },
 };
 use longhaul_units::Time;
 use std::net::SocketAddr;

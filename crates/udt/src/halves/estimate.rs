@@ -2,7 +2,7 @@
 //! What a receiver measures: how fast packets arrive, what the link could carry, and the round trip
 //! (draft-gg-udt-03 §6.1, §6.2).
 
-use crate::number::Seq;
+use crate::packet::number::Seq;
 use longhaul_units::Time;
 
 /// Intervals between packets that came one after the other.
@@ -109,7 +109,7 @@ const TRAIN: Time = Time::from_millis(1);
 /// How fast packets arrive (§6.1): the mean over the packets of 16 intervals, if more than half of them have one that is
 /// near their median.
 #[derive(Debug, Clone)]
-pub struct ArrivalRate {
+pub(crate) struct ArrivalRate {
     intervals: Intervals<ARRIVALS>,
     /// When the last interval ended, and packets since then.
     since: Option<Time>,
@@ -119,7 +119,7 @@ pub struct ArrivalRate {
 impl ArrivalRate {
     /// Nothing has arrived.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             // UDT4 begins with seconds (window.cpp), and a loss among its first packets leaves it with a packet a second.
             intervals: Intervals::none(),
@@ -129,7 +129,7 @@ impl ArrivalRate {
     }
 
     /// A packet arrived.
-    pub fn arrived(&mut self, now: Time) {
+    pub(crate) fn arrived(&mut self, now: Time) {
         let Some(since) = self.since else {
             self.since = Some(now);
             return;
@@ -145,7 +145,7 @@ impl ArrivalRate {
 
     /// Packets a second; `None` while there are too few, or they come too unevenly to say.
     #[must_use]
-    pub fn get(&self) -> Option<f64> {
+    pub(crate) fn get(&self) -> Option<f64> {
         let usual = self.intervals.usual();
         let known = self.intervals.count > ARRIVALS / 2 && usual.packets * 2 > usual.of;
         known.then(|| usual.rate())
@@ -160,7 +160,7 @@ impl Default for ArrivalRate {
 
 /// What the link could carry (§6.1): the mean interval of 64 trains whose packets were sent back to back.
 #[derive(Debug, Clone)]
-pub struct Capacity {
+pub(crate) struct Capacity {
     intervals: Intervals<TRAINS>,
     train: Option<Train>,
 }
@@ -215,7 +215,7 @@ impl Train {
 impl Capacity {
     /// Nothing is known.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             intervals: Intervals::none(),
             train: None,
@@ -223,7 +223,7 @@ impl Capacity {
     }
 
     /// A packet came; its sender says when it sent it.
-    pub fn arrived(&mut self, seq: Seq, sent_us: u32, now: Time) {
+    pub(crate) fn arrived(&mut self, seq: Seq, sent_us: u32, now: Time) {
         let train = self.train.as_mut();
         if train.is_some_and(|train| train.take(seq, sent_us, now)) {
             return;
@@ -237,7 +237,7 @@ impl Capacity {
     /// Packets a second; 1000 until a few trains have come. (UDT4: as if 64 pairs had come that say so, and 500 packets pass
     /// before others outweigh them.)
     #[must_use]
-    pub fn get(&self) -> f64 {
+    pub(crate) fn get(&self) -> f64 {
         let usual = self.intervals.usual();
         match usual.intervals {
             TRAINS_MIN.. => usual.rate(),
@@ -254,22 +254,22 @@ impl Default for Capacity {
 
 /// The round trip and how much it varies (§6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoundTrip {
+pub(crate) struct RoundTrip {
     /// Smoothed, 7/8 of the old.
-    pub mean: Time,
+    pub(crate) mean: Time,
     /// Of the mean, 3/4 of the old (UDT4's code and the draft; the note of 2009 says 7/8).
-    pub variation: Time,
+    pub(crate) variation: Time,
 }
 
 impl RoundTrip {
     /// Before anything was measured: ten times SYN (UDT4 core.cpp; the draft says nothing).
-    pub const FIRST: Self = Self {
+    pub(crate) const FIRST: Self = Self {
         mean: Time::from_millis(100),
         variation: Time::from_millis(50),
     };
 
     /// One more; the first counts as it is. (UDT4 takes a second to forget that it knew nothing, on a path of 100 ms.)
-    pub fn measured(&mut self, sample: Time) {
+    pub(crate) fn measured(&mut self, sample: Time) {
         if *self == Self::FIRST {
             let variation = Time::from_nanos(sample.as_nanos() / 2);
             *self = Self {
@@ -285,7 +285,7 @@ impl RoundTrip {
 
     /// What an answer takes at the most, but for rare ones: the mean and four times the variation.
     #[must_use]
-    pub fn long(&self) -> Time {
+    pub(crate) fn long(&self) -> Time {
         Time::from_nanos(self.mean.as_nanos() + 4 * self.variation.as_nanos())
     }
 }

@@ -2,9 +2,9 @@
 //! Room for a window of packets, each where its number says: nothing is allocated for one, moved or
 //! searched.
 
-use crate::{
+use crate::packet::{
+    Message,
     number::{MessageNumber, Seq},
-    packet::Message,
 };
 
 /// What is said of a packet that is not there.

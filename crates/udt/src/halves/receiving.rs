@@ -4,11 +4,15 @@
 
 use crate::{
     congestion::SYN,
-    estimate::{ArrivalRate, Capacity, RoundTrip},
-    loss::LossList,
-    number::Seq,
-    packet::{Ack, Data, Rates},
-    receive_buffer::{ReceiveBuffer, Taken},
+    halves::{
+        estimate::{ArrivalRate, Capacity, RoundTrip},
+        loss::LossList,
+        receive_buffer::{ReceiveBuffer, Taken},
+    },
+    packet::{
+        Ack, Data, Rates,
+        number::{MessageNumber, Seq},
+    },
 };
 use longhaul_units::Time;
 use std::collections::VecDeque;
@@ -143,7 +147,7 @@ impl Receiver {
     }
 
     /// The sender will not send these any more.
-    pub(crate) fn give_up(&mut self, message: crate::number::MessageNumber, first: Seq, last: Seq) {
+    pub(crate) fn give_up(&mut self, message: MessageNumber, first: Seq, last: Seq) {
         self.buffer.give_up(message, first, last);
         self.lost.remove(first, last);
         if self.end.is_before(self.buffer.next()) {

@@ -5,9 +5,11 @@ use crate::{
     config::{Agreed, Config},
     congestion::Control,
     connection::{AnswersTo, Connection},
-    handshake::{Handshake, Step},
-    number::Seq,
-    packet::{Body, Packet},
+    packet::{
+        Body, Packet,
+        handshake::{Handshake, Step},
+        number::Seq,
+    },
 };
 use longhaul_units::Time;
 use std::net::IpAddr;

@@ -6,11 +6,11 @@
 //! a few ten thousand packets, so a bit for each is less memory (a window of 10 Gbit/s × 180 ms: 19 KB),
 //! never grows whatever a peer reports, and costs the same at any pattern of losses.
 
-use crate::number::Seq;
+use crate::packet::number::Seq;
 
 /// A set of packets within a window of fixed size that only moves forward.
 #[derive(Debug, Clone)]
-pub struct LossList {
+pub(crate) struct LossList {
     /// A bit a packet, by its number modulo the capacity; none is set outside of the window.
     bits: Box<[u64]>,
     /// The first that can be in it.
@@ -24,7 +24,7 @@ impl LossList {
     /// An empty one, for the next `window` packets from `from` on: rounded up to a power of two, 64 to 2³⁰.
     /// Costs a bit a packet.
     #[must_use]
-    pub fn new(from: Seq, window: u32) -> Self {
+    pub(crate) fn new(from: Seq, window: u32) -> Self {
         let capacity = window.clamp(64, 1 << 30).next_power_of_two();
         Self {
             bits: vec![0; capacity as usize / 64].into(),
@@ -36,24 +36,24 @@ impl LossList {
 
     /// How many packets can be in it.
     #[must_use]
-    pub fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         self.bits.len() as u32 * 64
     }
 
     /// How many are in it.
     #[must_use]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
     /// Whether none is.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Adds `first` to `last`; what is outside of the window is passed over. How many are new.
-    pub fn insert(&mut self, first: Seq, last: Seq) -> u32 {
+    pub(crate) fn insert(&mut self, first: Seq, last: Seq) -> u32 {
         let Some((first, count)) = self.within(first, last) else {
             return 0;
         };
@@ -69,7 +69,7 @@ impl LossList {
     }
 
     /// Takes out `first` to `last`. How many were in it.
-    pub fn remove(&mut self, first: Seq, last: Seq) -> u32 {
+    pub(crate) fn remove(&mut self, first: Seq, last: Seq) -> u32 {
         let Some((first, count)) = self.within(first, last) else {
             return 0;
         };
@@ -83,20 +83,20 @@ impl LossList {
 
     /// Whether a packet is in it.
     #[must_use]
-    pub fn contains(&self, seq: Seq) -> bool {
+    pub(crate) fn contains(&self, seq: Seq) -> bool {
         let inside = self.within(seq, seq).is_some();
         let at = seq.get() & (self.capacity() - 1);
         inside && self.bits[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
     /// The first one.
-    pub fn first(&mut self) -> Option<Seq> {
+    pub(crate) fn first(&mut self) -> Option<Seq> {
         self.low = self.next_from(self.low)?;
         Some(self.low)
     }
 
     /// Moves the window on so that it begins with `from`; those before are no longer in it.
-    pub fn advance(&mut self, from: Seq) {
+    pub(crate) fn advance(&mut self, from: Seq) {
         let gone = from.since(self.from);
         if gone <= 0 {
             return;
@@ -111,7 +111,7 @@ impl LossList {
     }
 
     /// Its packets from `from` on as runs, each its first and its last, in order.
-    pub fn runs(&self, from: Seq) -> impl Iterator<Item = (Seq, Seq)> + '_ {
+    pub(crate) fn runs(&self, from: Seq) -> impl Iterator<Item = (Seq, Seq)> + '_ {
         let mut at = match from.is_before(self.low) {
             true => self.low,
             false => from,

@@ -3,11 +3,12 @@
 
 use crate::{
     congestion::{Control, News},
-    estimate::{PAIR_EVERY, RoundTrip},
-    loss::LossList,
-    number::Seq,
-    packet::{Ack, Losses, Rates},
-    send_buffer::SendBuffer,
+    halves::{
+        estimate::{PAIR_EVERY, RoundTrip},
+        loss::LossList,
+        send_buffer::SendBuffer,
+    },
+    packet::{Ack, Losses, Rates, number::Seq},
 };
 use longhaul_units::Time;
 

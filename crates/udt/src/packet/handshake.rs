@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The body of a handshake packet (draft-gg-udt-03 §4.2, type 0): 48 bytes.
 
-use crate::number::Seq;
+use crate::packet::number::Seq;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What either end says of itself before a connection is open.

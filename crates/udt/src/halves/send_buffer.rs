@@ -2,9 +2,11 @@
 //! What was written and is not acknowledged, cut into packets.
 
 use crate::{
-    number::{MessageNumber, Seq},
-    packet::Message,
-    slots::Slots,
+    halves::slots::Slots,
+    packet::{
+        Message,
+        number::{MessageNumber, Seq},
+    },
 };
 use longhaul_units::Time;
 use std::collections::VecDeque;
