@@ -2,7 +2,7 @@
 //! The congestion controls that can be simulated, by name.
 
 use crate::math::{self, Algorithm};
-use longhaul_tcpsim::{congestion_control::CongestionControl, cubic::Cubic, reno::Reno};
+use longhaul_tcpsim::congestion_control::{CongestionControl, cubic::Cubic, reno::Reno};
 
 /// A new one as `text` says, such as `cubic` or `bic:ack_shift=3`, for a connection that is `paced`
 /// or not. `reno` and `cubic` are as the kernel has them, the others the C that `cc load` loads.

@@ -8,10 +8,8 @@
 
 use longhaul_netem::{Setting, Shape};
 use longhaul_tcpsim::{
-    congestion_control::CongestionControl,
-    cubic::Cubic,
+    congestion_control::{CongestionControl, cubic::Cubic, reno::Reno},
     receiver::AckPolicy,
-    reno::Reno,
     sender::Settings,
     simulation::{FlowSettings, Path, Simulation},
 };

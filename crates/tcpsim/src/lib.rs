@@ -8,8 +8,8 @@
 //! ```
 //! use longhaul_netem::Setting;
 //! use longhaul_tcpsim::{
+//!     congestion_control::reno::Reno,
 //!     receiver::AckPolicy,
-//!     reno::Reno,
 //!     sender::Settings,
 //!     simulation::{FlowSettings, Path, Simulation},
 //! };
@@ -33,21 +33,10 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-mod agenda;
 pub mod chain;
 pub mod congestion_control;
-pub mod cubic;
 pub mod formulas;
 mod ranges;
 pub mod receiver;
-mod reduction;
-pub mod reno;
-mod rtt;
-mod scoreboard;
-mod segmentation;
 pub mod sender;
-mod sent;
 pub mod simulation;
-mod usage;
-pub mod watch;
-mod way;

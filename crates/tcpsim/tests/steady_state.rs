@@ -4,8 +4,8 @@
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 use longhaul_netem::Setting;
 use longhaul_tcpsim::{
+    congestion_control::reno::Reno,
     receiver::AckPolicy,
-    reno::Reno,
     sender::Settings,
     simulation::{FlowSettings, Path, Simulation},
 };

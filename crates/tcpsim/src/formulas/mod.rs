@@ -7,24 +7,13 @@
 //! congestion control on a [`Path`], [`slow_start`] says how long a transfer takes, and [`chain`] where
 //! relays belong. `docs/plan.md` has what each was off by against simulated and real TCP.
 
-pub mod bbr;
-pub mod bic;
 pub mod chain;
 pub mod control;
-pub mod cubic;
-pub mod cycle;
-pub mod fast;
 mod formula;
-pub mod hstcp;
-pub mod htcp;
-pub mod mathis;
-pub mod padhye;
 mod path;
 pub mod prediction;
 pub mod receive_buffer;
 pub mod relays;
-pub mod reno;
-pub mod scalable;
 pub mod slow_start;
 pub mod streams;
 pub mod window_limit;

@@ -2,8 +2,9 @@
 //! What one connection comes to in the long run, and what limits it.
 
 use super::{
-    Answer, Control, Formula, Path, bbr, bic, cubic, cycle, fast, hstcp, htcp, mathis, padhye,
-    scalable, window_limit,
+    Answer, Control, Formula, Path,
+    control::{bbr, bic, cubic, cycle, fast, hstcp, htcp, mathis, padhye, scalable},
+    window_limit,
 };
 use longhaul_units::Time;
 use std::fmt;

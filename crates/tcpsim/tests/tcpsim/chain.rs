@@ -5,8 +5,8 @@
 use longhaul_netem::{Setting, Shape};
 use longhaul_tcpsim::{
     chain::{Chain, Leg},
+    congestion_control::reno::Reno,
     receiver::AckPolicy,
-    reno::Reno,
     sender::Settings,
     simulation::{FlowSettings, Path, Simulation},
 };

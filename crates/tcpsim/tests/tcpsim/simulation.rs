@@ -3,10 +3,8 @@
 
 use longhaul_netem::{Schedule, Setting, Shape};
 use longhaul_tcpsim::{
-    congestion_control::{Ack, CongestionControl, State, Window},
-    cubic::Cubic,
+    congestion_control::{Ack, CongestionControl, State, Window, cubic::Cubic, reno::Reno},
     receiver::AckPolicy,
-    reno::Reno,
     sender::{Backoff, Counters, Settings},
     simulation::{FlowSettings, Path, Simulation},
 };

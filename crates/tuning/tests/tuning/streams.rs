@@ -6,10 +6,8 @@
 
 use longhaul_netem::{Schedule, Setting, Shape};
 use longhaul_tcpsim::{
-    congestion_control::{CongestionControl, State},
-    cubic::Cubic,
+    congestion_control::{CongestionControl, State, cubic::Cubic, reno::Reno},
     receiver::AckPolicy,
-    reno::Reno,
     sender,
     simulation::{FlowSettings, Path, Simulation},
 };

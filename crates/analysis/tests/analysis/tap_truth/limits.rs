@@ -8,7 +8,7 @@ use longhaul_analysis::flow::record::{
     Limited, Place,
 };
 use longhaul_analysis::flow::segment::{NO_SCALE, SCALE_CUT};
-use longhaul_tcpsim::cubic::Cubic;
+use longhaul_tcpsim::congestion_control::cubic::Cubic;
 use longhaul_units::Time;
 
 struct Found {

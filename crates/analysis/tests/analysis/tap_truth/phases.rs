@@ -6,10 +6,7 @@ use longhaul_analysis::flow::record::{
     Phase,
     PhaseKind::{self, Idle, Peak, RampUp, Recovery, Steady},
 };
-use longhaul_tcpsim::{
-    congestion_control::{Ack, CongestionControl, Window},
-    cubic::Cubic,
-};
+use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window, cubic::Cubic};
 use longhaul_units::Time;
 
 struct Found {

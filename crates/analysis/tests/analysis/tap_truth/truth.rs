@@ -10,9 +10,8 @@ use longhaul_analysis::flow::{
 };
 use longhaul_netem::{Schedule, Setting, Shape};
 use longhaul_tcpsim::{
-    congestion_control::CongestionControl,
+    congestion_control::{CongestionControl, reno::Reno},
     receiver::AckPolicy,
-    reno::Reno,
     sender::{Backoff, Counters, Settings},
     simulation::{FlowSettings, Path, Simulation},
 };

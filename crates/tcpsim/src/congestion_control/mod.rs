@@ -12,6 +12,9 @@
 //! [`set_state`]: CongestionControl::set_state
 //! [`cong_avoid`]: CongestionControl::cong_avoid
 
+pub mod cubic;
+pub mod reno;
+
 use longhaul_units::{BitRate, Time};
 
 /// `snd_ssthresh` before the first loss: slow start has no end (`TCP_INFINITE_SSTHRESH`).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who watches the two ends of a simulated path, as a tap at each would.
 
-use super::receiver::Ack;
+use crate::receiver::Ack;
 use longhaul_netem::Departure;
 use longhaul_units::Time;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BBR, the first version, as in Linux: the rate that it measured, whatever is lost, to a point.
 
-use super::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula};
 
 /// Rate, less what is lost and what probing costs.
 pub const FORMULA: Formula = Formula {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FAST TCP in equilibrium: each flow keeps a number of its packets in the queue.
 
-use super::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula};
 
 /// The equilibrium.
 pub const FORMULA: Formula = Formula {

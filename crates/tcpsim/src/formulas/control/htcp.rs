@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! H-TCP: growth by the time since the last loss.
 
-use super::{
-    cycle::{self, Law, Point},
-    formula::{Answer, Formula},
-};
+use super::cycle::{self, Law, Point};
+use crate::formulas::formula::{Answer, Formula};
 
 /// The authors' law, summed.
 pub const FORMULA: Formula = Formula {

@@ -6,7 +6,7 @@
 //! HyStart finds in `pkts_acked` takes effect in `cong_avoid` of the same ACK.
 
 use super::{
-    congestion_control::{Ack, AckSample, CongestionControl, State, Window},
+    Ack, AckSample, CongestionControl, State, Window,
     reno::{additive_increase, beyond_slow_start},
 };
 use longhaul_units::Time;

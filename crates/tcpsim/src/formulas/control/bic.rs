@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BIC: search for the window of the last loss.
 
-use super::{
-    cycle::{self, Law, Point},
-    formula::{Answer, Formula},
-};
+use super::cycle::{self, Law, Point};
+use crate::formulas::formula::{Answer, Formula};
 
 /// The authors' cycle, summed.
 pub const FORMULA: Formula = Formula {

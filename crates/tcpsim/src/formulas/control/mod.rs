@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The congestion controls that throughput is predicted for.
 
-use super::{bic, cubic, cycle::Law, hstcp, htcp, reno, scalable};
+pub mod bbr;
+pub mod bic;
+pub mod cubic;
+pub mod cycle;
+pub mod fast;
+pub mod hstcp;
+pub mod htcp;
+pub mod mathis;
+pub mod padhye;
+pub mod reno;
+pub mod scalable;
+
+use cycle::Law;
 use std::{fmt, str::FromStr};
 
 /// A congestion control with a formula.

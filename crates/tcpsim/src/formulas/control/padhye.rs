@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reno with time-outs and a bounded window.
 
-use super::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula};
 
 /// The full model.
 pub const FULL: Formula = Formula {

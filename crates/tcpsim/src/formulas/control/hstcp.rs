@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! HighSpeed TCP's response function.
 
-use super::{
-    cycle::{Law, Point},
-    formula::{Answer, Formula},
-};
+use super::cycle::{Law, Point};
+use crate::formulas::formula::{Answer, Formula};
 
 /// RFC 3649's response function.
 pub const FORMULA: Formula = Formula {

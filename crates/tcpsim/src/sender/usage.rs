@@ -2,7 +2,7 @@
 //! Whether the congestion window is what holds the sender back (RFC 7661's question), as
 //! `tcp_cwnd_validate` and `tcp_is_cwnd_limited`.
 
-use super::congestion_control::Window;
+use crate::congestion_control::Window;
 
 #[derive(Debug, Default)]
 pub(crate) struct Usage {

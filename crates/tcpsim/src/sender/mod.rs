@@ -4,17 +4,24 @@
 //! Left out: ECN, undo of recoveries that were mistaken, tail loss probes, F-RTO, small queues of
 //! the device below (it takes everything at once).
 
+mod reduction;
+mod rtt;
+mod scoreboard;
+mod segmentation;
+mod sent;
+mod usage;
+
 use super::{
     congestion_control::{self, AckSample, CongestionControl, State, Window},
     receiver::Ack,
-    reduction::Reduction,
-    rtt::Rtt,
-    scoreboard::{Heard, Scoreboard},
-    segmentation::{GSO_BYTES, Occasion, autosize},
-    sent::{Sent, SentLog},
-    usage::Usage,
 };
 use longhaul_units::{BitRate, Bytes, Time};
+use reduction::Reduction;
+use rtt::Rtt;
+use scoreboard::{Heard, Scoreboard};
+use segmentation::{GSO_BYTES, Occasion, autosize};
+use sent::{Sent, SentLog};
+use usage::Usage;
 
 /// What a connection's sender is told.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,17 +11,21 @@
 //! ACKs: one event a super-packet and ACK, in order of time over all flows. A run depends on nothing
 //! but its settings and seed. A [`Watch`] sees what a tap at each end would.
 
+mod agenda;
+pub mod watch;
+mod way;
+
 use super::{
-    agenda::Agenda,
     congestion_control::CongestionControl,
     receiver::{Ack, AckPolicy, Receiver},
     sender::{Sender, Settings},
-    watch::Watch,
-    way::{Back, Drops, Forth},
 };
+use agenda::Agenda;
 use longhaul_netem::{Departure, Schedule, Shape, Train};
 use longhaul_units::Time;
 use std::collections::VecDeque;
+use watch::Watch;
+use way::{Back, Drops, Forth};
 
 /// The path that all flows share.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two directions of a shared path: trains where the settings allow, else segment by segment.
 
-use super::receiver::Ack;
+use crate::receiver::Ack;
 use longhaul_netem::{
     Acking, Delivered, Departure, Drop, Event, Fate, Line, Schedule, Segment, Shape, Train,
     TrainLine, ack::PureAck,

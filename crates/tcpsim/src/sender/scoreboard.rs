@@ -6,7 +6,7 @@
 //! Loss is found as RACK finds it (RFC 8985) where the path keeps its order: what was sent before
 //! something that has arrived is lost, first transmissions and retransmissions alike.
 
-use super::{ranges::Ranges, receiver::Ack};
+use crate::{ranges::Ranges, receiver::Ack};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 

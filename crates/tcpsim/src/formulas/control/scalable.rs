@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scalable TCP: growth in proportion to the window.
 
-use super::{
-    cycle::{Law, Point},
-    formula::{Answer, Formula},
-};
+use super::cycle::{Law, Point};
+use crate::formulas::formula::{Answer, Formula};
 
 /// Kelly's response function.
 pub const FORMULA: Formula = Formula {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reno's window against random loss, without time-outs.
 
-use super::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula};
 
 /// The square-root law.
 pub const FORMULA: Formula = Formula {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reno as the kernel has it (net/ipv4/tcp_cong.c), and the two ways to grow that others share.
 
-use super::congestion_control::{Ack, CongestionControl, Window};
+use super::{Ack, CongestionControl, Window};
 use longhaul_units::Time;
 
 /// NewReno: half the window at a loss, one packet more each round trip.
