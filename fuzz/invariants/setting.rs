@@ -5,8 +5,8 @@
 //! The input is `key value` on lines of their own.
 
 use longhaul_netem::{
-    Event, Line, Schedule, Segment, Setting, Shape, discipline::Discipline, jitter::Jitter,
-    loss::Loss,
+    Event, Line, Schedule, Segment, Setting, Shape, jitter::Jitter, loss::Loss,
+    queue::discipline::Discipline,
 };
 use longhaul_units::Time;
 use std::{fmt, str::FromStr};

@@ -2,7 +2,7 @@
 //! A trace in Mahimahi's format: it reads back, and a link that follows it sends nothing early and
 //! nothing out of order.
 
-use longhaul_netem::trace::{Trace, TraceClock};
+use longhaul_netem::transmitter::trace::{Trace, TraceClock};
 use longhaul_units::Time;
 use std::sync::Arc;
 

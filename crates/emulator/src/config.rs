@@ -10,7 +10,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::netns::{self, Netns};
 use longhaul_netem::{
-    Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace,
+    Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, transmitter::trace::Trace,
 };
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{

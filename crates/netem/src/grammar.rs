@@ -152,7 +152,7 @@ macro_rules! serde_as_rule {
                         text.parse().map_err(E::custom)
                     }
                     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<$type, E> {
-                        self.visit_str(&super::grammar::share_text(number))
+                        self.visit_str(&crate::grammar::share_text(number))
                     }
                     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<$type, E> {
                         self.visit_str(&number.to_string())

@@ -27,34 +27,25 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod ack;
-mod ack_rules;
-pub mod acking;
-pub mod codel;
-pub mod discipline;
-pub mod flight;
 pub mod grammar;
 pub mod jitter;
-mod limit;
 pub mod line;
 pub mod loss;
+pub mod queue;
 pub mod random;
-pub mod red;
 pub mod regroup;
 pub mod schedule;
 pub mod setting;
-pub mod trace;
 pub mod train;
 pub mod transmitter;
-mod witness;
 
-pub use acking::Acking;
-pub use line::Line;
+pub use ack::acking::Acking;
+pub use line::{Line, witness::Judged};
 pub use regroup::{Delivery, Regroup, Run};
 pub use schedule::Schedule;
 pub use setting::{Setting, Shape};
 pub use train::{Departure, Fate, Train, TrainLine};
 pub use transmitter::Rate;
-pub use witness::Judged;
 
 /// One packet on the wire, named by the super-packet that it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

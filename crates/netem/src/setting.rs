@@ -2,12 +2,12 @@
 //! What can be set on one direction of a link, and the one grammar in which a flag, a TOML key, a
 //! schedule and the control socket all say it: a key and a value, such as `delay 80ms`.
 
-pub use super::limit::{Limit, QueueLimit};
+pub use super::queue::limit::{Limit, QueueLimit};
 use super::{
-    discipline::Discipline,
     grammar::{Share, text, whole},
     jitter::Jitter,
     loss::Loss,
+    queue::discipline::Discipline,
     transmitter::Rate,
 };
 use longhaul_units::{BitRate, Ratio, Time, bdp};

@@ -299,7 +299,7 @@ fn lost_at(first: u32, count: u32, cause: Drop) -> Fate {
 
 /// The first setting that trains can't have.
 fn segment_by_segment(shape: &Shape) -> Option<&'static str> {
-    use super::discipline::Discipline;
+    use super::queue::discipline::Discipline;
     [
         (matches!(shape.rate, Rate::Trace(_)), "a trace"),
         (!shape.jitter.is_none(), "jitter"),

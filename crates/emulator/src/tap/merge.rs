@@ -5,7 +5,7 @@ use super::{
     super::counters::Direction,
     block::{Block, Full, Note},
 };
-use longhaul_netem::flight::Flight;
+use longhaul_netem::line::flight::Flight;
 use longhaul_units::Time;
 
 /// Blocks whose notes wait for earlier ones that may still come.

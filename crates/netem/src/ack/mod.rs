@@ -7,8 +7,10 @@
 //! discarded; the owner asks each rule for what it holds of the flow before it forwards one, so
 //! that the flow keeps its order.
 
+pub mod acking;
 mod flows;
 mod pacer;
+pub(crate) mod rules;
 mod thinner;
 
 pub use pacer::{Pacer, Pacing};

@@ -2,7 +2,7 @@
 //! CoDel and RED against what their sources promise, under simulated time.
 
 use longhaul_netem::{
-    discipline::{Discipline, QueueRule, Verdict},
+    queue::discipline::{Discipline, QueueRule, Verdict},
     random::stream,
 };
 use longhaul_stats::fit;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules in text: every rule reads back as itself, and no text makes the parser panic.
 
-use longhaul_netem::{discipline::Discipline, jitter::Jitter, loss::Loss};
+use longhaul_netem::{jitter::Jitter, loss::Loss, queue::discipline::Discipline};
 use longhaul_units::Ratio;
 use proptest::prelude::*;
 use std::{fmt, str::FromStr};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivery traces: reading, writing and the clock, for any trace.
 
-use longhaul_netem::trace::{OPPORTUNITY_BYTES, Trace, TraceClock};
+use longhaul_netem::transmitter::trace::{OPPORTUNITY_BYTES, Trace, TraceClock};
 use longhaul_units::Time;
 use proptest::prelude::*;
 use std::sync::Arc;

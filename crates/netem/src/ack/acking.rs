@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a packet means to the rules for ACKs.
 
-use super::ack::PureAck;
+use super::PureAck;
 use longhaul_packet::{
     ip,
     tcp::{self, Header},

@@ -8,22 +8,27 @@
 //! Nothing is decided ahead of time: a segment waits in a real queue until the transmitter takes it,
 //! so that a change of rate, delay or queue rule finds the state that a real device would have.
 
+pub mod flight;
+pub(crate) mod witness;
+
 use super::{
     Delivered, Drop, Event, Segment,
-    ack_rules::{AckRules, Ruling},
-    acking::Acking,
-    discipline::{QueueRule, Verdict},
-    flight::Flight,
+    ack::{
+        acking::Acking,
+        rules::{AckRules, Ruling},
+    },
     jitter::JitterProcess,
     loss::{Loss, LossProcess},
+    queue::discipline::{QueueRule, Verdict},
     random,
     schedule::Schedule,
     setting::{Limit, Order, Setting, Shape},
     transmitter::Transmitter,
-    witness::{Found, Judged, Witness},
 };
+use flight::Flight;
 use longhaul_units::{Ratio, Time};
 use std::collections::VecDeque;
+use witness::{Found, Judged, Witness};
 
 /// One direction of a link.
 #[derive(Debug)]

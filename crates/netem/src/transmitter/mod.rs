@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a segment occupies the sending end of the wire.
 
-use super::trace::{Trace, TraceClock};
+pub mod trace;
+
 use longhaul_units::{BitRate, Time};
 use std::sync::Arc;
+use trace::{Trace, TraceClock};
 
 /// How fast the wire takes segments.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much may wait in a queue.
 
-use super::grammar::{text, whole};
+use crate::grammar::{text, whole};
 use longhaul_units::Bytes;
 use std::{fmt, str::FromStr};
 

@@ -5,7 +5,7 @@
 //! The backlog is counted in bytes, and the drop probability does not depend on the segment's own
 //! size (RFC 7141 §2.2).
 
-use super::random::unit;
+use crate::random::unit;
 use longhaul_units::{Bytes, Ratio, Time};
 use rand::Rng;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tap in front of a line sees: each segment once, as it came, and what became of it.
 
-use super::{Drop, Segment};
+use crate::{Drop, Segment};
 use longhaul_units::Time;
 use std::collections::{HashMap, VecDeque};
 

@@ -5,9 +5,9 @@
 
 use super::codel::CoDel;
 pub use super::codel::Verdict;
-use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
 use super::limit::Limit;
 use super::red::Red;
+use crate::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};

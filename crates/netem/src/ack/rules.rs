@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thinning, then pacing, of one direction's ACKs.
 
-use super::{
-    Segment,
-    ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner},
-    acking::Acking,
-    setting::AckShape,
-};
+use super::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner, acking::Acking};
+use crate::{Segment, setting::AckShape};
 use longhaul_units::Time;
 use std::collections::HashMap;
 
