@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles each `src/bpf/*.bpf.c` with clang for BPF, and `src/*.c` for the host.
+//! Compiles each `src/bpf/*.bpf.c` with clang for BPF, and `src/*/*.c` for the host.
 
 use std::{
     env, fs,
@@ -9,12 +9,16 @@ use std::{
 
 fn main() {
     println!("cargo:rerun-if-changed=src/bpf");
-    println!("cargo:rerun-if-changed=src/math.c");
-    println!("cargo:rerun-if-changed=src/ack_thin.c");
-    println!("cargo:rerun-if-changed=src/ack_counts.c");
+    println!("cargo:rerun-if-changed=src/math/math.c");
+    println!("cargo:rerun-if-changed=src/ack_thin/ack_thin.c");
+    println!("cargo:rerun-if-changed=src/watch/ack_counts.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     cc::Build::new()
-        .files(["src/math.c", "src/ack_thin.c", "src/ack_counts.c"])
+        .files([
+            "src/math/math.c",
+            "src/ack_thin/ack_thin.c",
+            "src/watch/ack_counts.c",
+        ])
         .std("gnu11")
         .warnings_into_errors(true)
         .compile("longhaul_cc");

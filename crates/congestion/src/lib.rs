@@ -5,25 +5,20 @@
 //!
 //! [`loader`] brings them to a kernel and takes them away, [`pins`] is where they stay meanwhile,
 //! [`watch`] sees the connections that use them, [`own_parameters`] are those of one socket, [`choice`] says what a name means here.
-//! [`profile`] gives the sockets of any program what they know nothing of.
+//! [`sockets`] gives the sockets of any program what they know nothing of.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-pub mod ack_counts;
 pub mod ack_thin;
 pub mod choice;
 mod error;
-pub mod initial_window;
 mod kernel;
 pub mod loader;
 pub mod math;
 pub mod object;
 pub mod own_parameters;
-pub mod parameters;
 pub mod pins;
-pub mod profile;
-pub mod simulated;
+pub mod sockets;
 pub mod watch;
-pub mod window_cap;
 
 pub use error::Error;

@@ -34,5 +34,5 @@ pub(crate) fn of(algorithm: crate::math::Algorithm) -> Option<&'static [u8]> {
     entry.map(|(_, bytes)| *bytes)
 }
 
-/// A profile for the sockets of a cgroup: what [`crate::profile`] attaches.
+/// A profile for the sockets of a cgroup: what [`crate::sockets::profile`] attaches.
 pub(crate) const PROFILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o"));

@@ -2,7 +2,7 @@
 //! Throughput by a short run of simulated TCP: the figure where closed forms are off.
 
 use anyhow::{Result, anyhow};
-use longhaul_congestion::simulated::algorithm;
+use longhaul_congestion::math::simulated::algorithm;
 use longhaul_netem::{Rate, Setting, Shape};
 use longhaul_tcpsim::{
     formulas::{Control, Path},

@@ -12,7 +12,7 @@
 /* ACKs of 1, 2…3, 4…7 … packets; the last of all more. */
 #define ACK_SIZES 12
 
-/* src/ack_counts.rs has the same. */
+/* src/watch/ack_counts.rs has the same. */
 struct ack_counts {
 	u64 acks;	/* that came, the first one included */
 	u64 bytes;	/* sum of AckDiff */

@@ -16,7 +16,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define INLINE static inline __attribute__((always_inline))
 
 /* Zero (-1 for tos): leave it to the kernel. Written before it is loaded, so that the verifier drops
- * what is not asked for. src/profile.rs has the same members. */
+ * what is not asked for. src/sockets/profile.rs has the same members. */
 struct profile {
 	u64 gap_ns;
 	u64 cwnd_cap_bytes;
@@ -51,7 +51,7 @@ enum option {
 	OPTIONS,
 };
 
-/* All sums. src/profile.rs has the same members. */
+/* All sums. src/sockets/profile.rs has the same members. */
 struct counts {
 	u64 connected;
 	u64 accepted;

@@ -40,7 +40,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct Request<'a> {
     /// In the order of [`Algorithm::parameters`].
     pub parameters: &'a [u32],
-    /// Whether to keep [`AckCounts`](crate::ack_counts::AckCounts) of each connection: 96 B, and
+    /// Whether to keep [`AckCounts`](crate::watch::ack_counts::AckCounts) of each connection: 96 B, and
     /// some tens of nanoseconds an ACK.
     pub count_acks: bool,
 }

@@ -42,7 +42,7 @@ fn set_parameters(
     parameters: &[u32],
     object: &mut OpenObject,
 ) -> Result<(), Error> {
-    let defaults = crate::parameters::defaults(algorithm);
+    let defaults = crate::math::parameters::defaults(algorithm);
     if defaults.is_empty() {
         return Ok(());
     }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn every_algorithm_has_an_object_and_its_parameters_are_found() {
         for algorithm in algorithms() {
-            let values = crate::parameters::defaults(algorithm);
+            let values = crate::math::parameters::defaults(algorithm);
             assert!(
                 prepare(algorithm, (&values).into(), None, false).is_ok(),
                 "{algorithm:?}"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caps on real connections over loopback, whose programs know nothing of them.
 
-use longhaul_congestion::window_cap::Caps;
+use longhaul_congestion::sockets::window_cap::Caps;
 use longhaul_linux::{
     netns::Netns,
     sock_diag::{Connection, SockDiag},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A congestion control as a scenario names it.
 
-use longhaul_congestion::{math::algorithm, parameters};
+use longhaul_congestion::math::{algorithm, parameters};
 use std::{fmt, str::FromStr};
 
 /// UDT's own rate control, as a flow's `cc`.

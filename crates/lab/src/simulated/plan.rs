@@ -13,7 +13,7 @@ use crate::{
         fault::{Checked, Fault, at, each, ensure},
     },
 };
-use longhaul_congestion::simulated::algorithm;
+use longhaul_congestion::math::simulated::algorithm;
 use longhaul_tcpsim::{
     chain::Leg,
     receiver::AckPolicy,

@@ -16,8 +16,7 @@ use longhaul_congestion::{
     Error,
     choice::{self, Choice, Standing},
     loader::{self, Tied},
-    math::{Algorithm, algorithm},
-    parameters,
+    math::{Algorithm, algorithm, parameters},
 };
 use longhaul_report::metric;
 use longhaul_results::result::Provided;

@@ -8,7 +8,7 @@ use crate::config::{
 };
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
-use longhaul_congestion::initial_window;
+use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::socket::{self, Options};
 use longhaul_transport::port::Control;
 use std::{

@@ -2,7 +2,7 @@
 //! Initial windows: both kinds of legs begin with theirs, nobody else does, and a kill leaves
 //! nothing behind.
 
-use longhaul_congestion::initial_window;
+use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{cgroup, netns::Netns, tcp_info::TcpInfo};
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{

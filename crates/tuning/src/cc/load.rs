@@ -7,8 +7,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Error,
     loader::{self, Loaded, Outcome, Request},
-    math::Algorithm,
-    parameters,
+    math::{Algorithm, parameters},
 };
 use serde_json::{Map, Value, json};
 use std::{

@@ -10,8 +10,8 @@ use anyhow::Result;
 use longhaul_congestion::{
     Error,
     loader::{self, Loaded, Program},
-    math::{Algorithm, Field, Parameter},
-    own_parameters, parameters,
+    math::{Algorithm, Field, Parameter, parameters},
+    own_parameters,
     watch::Watch,
 };
 use longhaul_report::count::counted;

@@ -3,7 +3,11 @@
 
 use super::{default_setting, output::say, place::Place};
 use anyhow::Result;
-use longhaul_congestion::{Error, loader, math::Algorithm, parameters, watch::Watch};
+use longhaul_congestion::{
+    Error, loader,
+    math::{Algorithm, parameters},
+    watch::Watch,
+};
 use longhaul_report::count::counted;
 use serde_json::json;
 

@@ -11,12 +11,10 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Error,
-    ack_counts::AckCounts,
     loader::{self, Loaded},
-    math::{Algorithm, Field},
-    parameters,
+    math::{Algorithm, Field, parameters},
     pins::Pins,
-    watch::{Connection, Watch},
+    watch::{Connection, Watch, ack_counts::AckCounts},
 };
 use longhaul_units::{BitRate, Time};
 use serde_json::{Map, Value, json};

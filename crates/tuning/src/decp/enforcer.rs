@@ -5,7 +5,7 @@ use crate::decp::model::Change;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
-use longhaul_congestion::window_cap::{Caps, Error};
+use longhaul_congestion::sockets::window_cap::{Caps, Error};
 use longhaul_linux::{executor::Executor, sock_diag::Connection};
 use longhaul_units::Time;
 use std::{collections::HashSet, thread::sleep, time::Duration};

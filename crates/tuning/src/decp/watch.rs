@@ -86,7 +86,7 @@ impl Watch {
             self.filter.matches(connection.local, connection.remote)
                 && tree.as_ref().is_none_or(is_inside)
         });
-        let most = longhaul_congestion::window_cap::CONNECTIONS_MAX;
+        let most = longhaul_congestion::sockets::window_cap::CONNECTIONS_MAX;
         ensure!(
             all.len() <= most,
             "{} connections match; at most {most} can",

@@ -11,7 +11,7 @@ use longhaul_congestion::{
     loader::{self, Hold},
     math::Algorithm,
     pins::Pins,
-    profile::{self, Attached, Bell, Counts, Profile},
+    sockets::profile::{self, Attached, Bell, Counts, Profile},
 };
 use longhaul_linux::{
     ack_pacing::{self, AckPacing},
@@ -111,7 +111,7 @@ fn class(pacing: &AckPacing) -> ack_thin::Class {
 /// One that somebody registered out of our sight, as from another mount namespace, will do as long as
 /// its sockets need no parameters of their own.
 fn hold(algorithm: Algorithm, profile: &Profile) -> Result<Option<Hold>> {
-    let defaults = longhaul_congestion::parameters::defaults(algorithm);
+    let defaults = longhaul_congestion::math::parameters::defaults(algorithm);
     match loader::hold(&Pins::default(), algorithm, &defaults) {
         Err(Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
         outcome => Ok(Some(outcome.map_err(Error::refusal)?)),

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let wanted = Wanted::new(args)?;
     let program = Program::new(&args.command, args.user.as_deref())?;
     let output = args.json.as_deref().map(output).transpose()?;
-    longhaul_congestion::profile::permitted().map_err(Error::refusal)?;
+    longhaul_congestion::sockets::profile::permitted().map_err(Error::refusal)?;
     let record = attend(&wanted, &program)?;
     tell(&record, args.verbose);
     if let Some(output) = output {

@@ -7,8 +7,9 @@ use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     ack_thin,
     choice::{self, Choice},
-    own_parameters, parameters,
-    profile::Profile,
+    math::parameters,
+    own_parameters,
+    sockets::profile::Profile,
 };
 use longhaul_linux::ack_pacing;
 use longhaul_units::{Bytes, Time};

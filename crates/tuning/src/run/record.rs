@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What became of a run: a record for machines, and a line or two for people.
 
-use longhaul_congestion::{ack_thin, profile::Counts};
+use longhaul_congestion::{ack_thin, sockets::profile::Counts};
 use longhaul_report::count::counted;
 use longhaul_units::Bytes;
 use serde::Serialize;
@@ -72,7 +72,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_congestion::profile::Refused;
+    use longhaul_congestion::sockets::profile::Refused;
 
     fn record() -> Record {
         Record {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul decp` beside an iperf3 that knows nothing of it, over an emulated path.
 
-use longhaul_congestion::window_cap::Caps;
+use longhaul_congestion::sockets::window_cap::Caps;
 use longhaul_linux::sock_diag::{Connection, SockDiag};
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
 use rustix::process::{Pid, Signal, kill_process};

@@ -339,13 +339,14 @@ fn what_the_kernel_refuses_is_counted_with_its_reason() {
     }
     let (listener, address) = origin();
     let cgroup = TransientCgroup::create("longhaul-test").unwrap();
-    let profile = longhaul_congestion::profile::Profile {
+    let profile = longhaul_congestion::sockets::profile::Profile {
         congestion_control: Some("nobody_has_it".into()),
         keepalive_s: Some(40),
         ..Default::default()
     };
     let attached =
-        longhaul_congestion::profile::attach(&profile, cgroup.as_fd(), None, false).unwrap();
+        longhaul_congestion::sockets::profile::attach(&profile, cgroup.as_fd(), None, false)
+            .unwrap();
     let signals = Signals::keep().unwrap();
     let mut command = std::process::Command::new("bash");
     command.args(["-c", &connect(address)]);
@@ -356,7 +357,7 @@ fn what_the_kernel_refuses_is_counted_with_its_reason() {
     drop(stream);
     let counts = attached.counts().unwrap();
     assert_eq!(counts.connected, 1);
-    let refused = longhaul_congestion::profile::Refused {
+    let refused = longhaul_congestion::sockets::profile::Refused {
         setting: "congestion_control",
         sockets: 1,
         errno: 2,

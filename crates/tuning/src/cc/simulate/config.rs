@@ -4,7 +4,7 @@
 use super::args::{Args, FlowArgs, pacing_rate};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_congestion::simulated::algorithm;
+use longhaul_congestion::math::simulated::algorithm;
 use longhaul_netem::{Rate, Schedule, Setting, Shape};
 use longhaul_tcpsim::{
     receiver::AckPolicy,

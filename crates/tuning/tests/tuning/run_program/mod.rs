@@ -139,7 +139,7 @@ pub(crate) fn connect(to: SocketAddr) -> String {
 /// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
 /// ALLOW_SKIP is 1.
 pub(crate) fn may_run() -> bool {
-    let missing = longhaul_congestion::initial_window::attach().err();
+    let missing = longhaul_congestion::sockets::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
     longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
 }

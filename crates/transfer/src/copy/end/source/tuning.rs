@@ -44,7 +44,7 @@ impl Tuning {
             .transpose()?;
         let hold = match &choice {
             Some(Choice::Ours(algorithm)) => {
-                let defaults = longhaul_congestion::parameters::defaults(*algorithm);
+                let defaults = longhaul_congestion::math::parameters::defaults(*algorithm);
                 Some(loader::hold(&Pins::default(), *algorithm, &defaults)?)
             }
             _ => None,

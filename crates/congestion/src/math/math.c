@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// The arithmetic of every congestion control as a table for the host: what src/math.rs calls.
-#include "bpf/algorithms.h"
+// The arithmetic of every congestion control as a table for the host: what src/math/mod.rs calls.
+#include "../bpf/algorithms.h"
 
 struct cc_parameter {
 	const char *name, *unit, *about;

@@ -2,6 +2,9 @@
 //! The congestion controls' arithmetic on the host: the same C that runs in the kernel.
 #![expect(unsafe_code, reason = "the arithmetic is C")]
 
+pub mod parameters;
+pub mod simulated;
+
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use longhaul_units::{BitRate, Time};
 use std::{

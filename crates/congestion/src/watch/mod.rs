@@ -3,14 +3,10 @@
 //! kernel and the algorithm know of each. Looking runs a BPF iterator (Linux 5.9) over the map
 //! beside them; a connection that nobody looks at pays nothing.
 
-use crate::{
-    Error,
-    ack_counts::{self, AckCounts},
-    kernel,
-    loader::Loaded,
-    math::STATE_WORDS,
-    object,
-};
+pub mod ack_counts;
+
+use crate::{Error, kernel, loader::Loaded, math::STATE_WORDS, object};
+use ack_counts::AckCounts;
 use libbpf_rs::{Iter, MapCore, MapHandle, MapType, Object, ObjectBuilder};
 use std::{
     io::Read,
