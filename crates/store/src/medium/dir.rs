@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real directory, and what is refused in it.
+
+use super::{Directory, How, OpenError, Refusal};
+use crate::metadata::acl;
+use rustix::{
+    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid},
+    io::{Errno, retry_on_intr},
+};
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+/// Of a directory's rights those that a file can have.
+const READ_AND_WRITE: Mode = Mode::from_bits_retain(0o666);
+
+/// A real directory. Clones share one descriptor.
+#[derive(Debug, Clone)]
+pub struct Dir {
+    fd: Arc<OwnedFd>,
+    id: (u64, u64),
+}
+
+impl Dir {
+    /// The directory behind a descriptor, by a descriptor of its own.
+    pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let own = rustix::io::fcntl_dupfd_cloexec(fd, 0)?;
+        let id = identity(&rustix::fs::fstat(&own)?);
+        Ok(Self {
+            fd: Arc::new(own),
+            id,
+        })
+    }
+
+    fn stat(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
+        match rustix::fs::statat(&*self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// One attempt; `None` if somebody was quicker. Looks before it opens, because to open a device
+    /// or a fifo has effects, and again afterwards, because it may have been replaced.
+    fn attempt(&self, name: &[u8], how: How) -> Result<Option<Option<File>>, OpenError> {
+        let flags = match (self.stat(name)?, how) {
+            (Some(stat), _) => {
+                self.acceptable(&stat, how)?;
+                access(how)
+            }
+            (None, How::Read | How::Share | How::Hold) => return Ok(Some(None)),
+            (None, How::Make | How::MakeAndWait) => access(how) | OFlags::CREATE | OFlags::EXCL,
+        };
+        let made = flags.contains(OFlags::CREATE) && how == How::MakeAndWait;
+        match self.openat(name, flags) {
+            Ok(file) => {
+                if made {
+                    self.share(&file)?;
+                }
+                Ok(self.held(name, file, how)?.map(Some))
+            }
+            // Nothing can be made in a directory that is gone, however often it is tried.
+            Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(Errno::NOENT.into()),
+            Err(Errno::NOENT | Errno::EXIST) => Ok(None),
+            Err(Errno::LOOP) => Err(OpenError::Refused(Refusal::Symlink)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn openat(&self, name: &[u8], flags: OFlags) -> Result<File, Errno> {
+        let harmless = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let open = || rustix::fs::openat(&*self.fd, name, flags | harmless, mode);
+        retry_on_intr(open).map(File::from)
+    }
+
+    /// The file, unless it lost its name before it was locked: the last one to hold it may have
+    /// renamed or removed it.
+    fn held(&self, name: &[u8], file: File, how: How) -> Result<Option<File>, OpenError> {
+        lock(&file, how)?;
+        if !self.names(name, &file)? {
+            return Ok(None);
+        }
+        self.acceptable(&rustix::fs::fstat(&file)?, how)?;
+        Ok(Some(file))
+    }
+
+    /// Gives a file that we made just now to all who may write here. What the file system does not allow stays as it is.
+    fn share(&self, file: &File) -> Result<(), Errno> {
+        let dir = rustix::fs::fstat(&*self.fd)?;
+        if is_for_strangers(&dir) {
+            return Ok(());
+        }
+        let root = rustix::process::geteuid().is_root();
+        let owner = root.then_some(Uid::from_raw(dir.st_uid));
+        let group = Gid::from_raw(dir.st_gid);
+        let given = rustix::fs::fchown(file, owner, Some(group));
+        let mode = Mode::from_raw_mode(dir.st_mode) & READ_AND_WRITE;
+        // Another group than the directory's gets what everybody gets.
+        let everybody = Mode::from_raw_mode((mode & Mode::RWXO).as_raw_mode() << 3);
+        let mode = match given {
+            Ok(()) => mode,
+            Err(_) => (mode - Mode::RWXG) | everybody,
+        };
+        let _ = rustix::fs::fchmod(file, mode | Mode::RUSR | Mode::WUSR);
+        acl::share(&self.fd, file, given.is_ok());
+        Ok(())
+    }
+
+    fn acceptable(&self, stat: &Stat, how: How) -> Result<(), OpenError> {
+        match acceptable(stat, how) {
+            Err(OpenError::Refused(Refusal::Owner)) if how == How::MakeAndWait => {
+                let dir = rustix::fs::fstat(&*self.fd)?;
+                match may_be_replaced(stat.st_uid, &dir) {
+                    true => Ok(()),
+                    false => Err(OpenError::Refused(Refusal::Owner)),
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+impl Directory for Dir {
+    type File = File;
+
+    fn open(&self, name: &[u8], how: How) -> Result<Option<File>, OpenError> {
+        loop {
+            if let Some(opened) = self.attempt(name, how)? {
+                return Ok(opened);
+            }
+        }
+    }
+
+    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
+        let Some(stat) = self.stat(name)? else {
+            return Ok(());
+        };
+        acceptable(&stat, How::Read)?;
+        // A lock wants the right to write on some file systems, the right to read on others.
+        let opened = match self.openat(name, OFlags::RDWR) {
+            Err(Errno::ACCESS) => self.openat(name, OFlags::RDONLY),
+            opened => opened,
+        };
+        let file = match opened {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
+        lock(&file, How::Hold)?;
+        match self.names(name, &file)? {
+            true => Ok(self.remove(name)?),
+            // Renamed meanwhile, and what is there now is another's.
+            false => Err(OpenError::Busy),
+        }
+    }
+
+    fn names(&self, name: &[u8], file: &File) -> io::Result<bool> {
+        let open = identity(&rustix::fs::fstat(file)?);
+        Ok(self.stat(name)?.is_some_and(|stat| identity(&stat) == open))
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&*self.fd, from, &*self.fd, to)?)
+    }
+
+    fn remove(&self, name: &[u8]) -> io::Result<()> {
+        match rustix::fs::unlinkat(&*self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.fd.as_fd())?)
+    }
+
+    fn id(&self) -> (u64, u64) {
+        self.id
+    }
+}
+
+fn access(how: How) -> OFlags {
+    match how {
+        How::Read => OFlags::RDONLY,
+        How::Share | How::Hold | How::Make | How::MakeAndWait => OFlags::RDWR,
+    }
+}
+
+fn lock(file: &File, how: How) -> Result<(), OpenError> {
+    let operation = match how {
+        How::Read => return Ok(()),
+        How::Share => FlockOperation::NonBlockingLockShared,
+        How::Hold | How::Make => FlockOperation::NonBlockingLockExclusive,
+        How::MakeAndWait => FlockOperation::LockExclusive,
+    };
+    match retry_on_intr(|| rustix::fs::flock(file, operation)) {
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Busy),
+        locked => Ok(locked?),
+    }
+}
+
+fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {
+    let writes = how != How::Read;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => Err(OpenError::Refused(Refusal::Symlink)),
+        FileType::RegularFile if writes => Ok(ours(stat).map_err(OpenError::Refused)?),
+        FileType::RegularFile => Ok(()),
+        _ => Err(OpenError::Refused(Refusal::NotRegular)),
+    }
+}
+
+/// Whether its owner may put what he likes in the place of a file in this directory anyway: the directory is his, or others may
+/// write in it.
+fn may_be_replaced(owner: u32, dir: &Stat) -> bool {
+    let others = Mode::WGRP | Mode::WOTH;
+    let written = Mode::from_raw_mode(dir.st_mode).intersects(others);
+    owner == dir.st_uid || written && !is_for_strangers(dir)
+}
+
+/// Whether everybody may write in it, and nobody may touch what is another's, as in /tmp.
+fn is_for_strangers(dir: &Stat) -> bool {
+    Mode::from_raw_mode(dir.st_mode).contains(Mode::WOTH | Mode::SVTX)
+}
+
+/// Whether nobody else could have made or could change it.
+pub(crate) fn ours(stat: &Stat) -> Result<(), Refusal> {
+    if stat.st_nlink != 1 {
+        return Err(Refusal::HardLinks);
+    }
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Refusal::Owner);
+    }
+    Ok(())
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Medium, *};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+        path::Path,
+    };
+
+    fn dir(path: &Path) -> Dir {
+        Dir::new(File::open(path).unwrap().as_fd()).unwrap()
+    }
+
+    fn refusal(dir: &Dir, name: &[u8]) -> Refusal {
+        match dir.open(name, How::Make) {
+            Err(OpenError::Refused(refusal)) => refusal,
+            opened => panic!("{opened:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_planted_in_a_files_place_is_refused_and_unharmed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (dir, path) = (dir(temp.path()), |name: &str| temp.path().join(name));
+        fs::write(path("precious"), "precious").unwrap();
+        symlink("precious", path("symlink")).unwrap();
+        symlink("nowhere", path("dangling")).unwrap();
+        fs::hard_link(path("precious"), path("linked")).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        rustix::fs::mknodat(&*dir.fd, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(refusal(&dir, b"symlink"), Refusal::Symlink);
+        assert_eq!(refusal(&dir, b"dangling"), Refusal::Symlink);
+        assert_eq!(refusal(&dir, b"linked"), Refusal::HardLinks);
+        assert_eq!(refusal(&dir, b"directory"), Refusal::NotRegular);
+        assert_eq!(refusal(&dir, b"fifo"), Refusal::NotRegular);
+        assert_eq!(fs::read(path("precious")).unwrap(), b"precious");
+        assert!(!path("nowhere").exists());
+    }
+
+    #[test]
+    fn one_at_a_time_holds_a_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        assert!(dir.open(b"a", How::Hold).unwrap().is_none());
+        let first = dir.open(b"a", How::Make).unwrap();
+        for how in [How::Hold, How::Make] {
+            assert!(matches!(dir.open(b"a", how), Err(OpenError::Busy)));
+        }
+        assert!(dir.open(b"a", How::Read).unwrap().is_some());
+        drop(first);
+        assert!(dir.open(b"a", How::Hold).unwrap().is_some());
+    }
+
+    #[test]
+    fn those_who_share_a_file_keep_out_who_wants_it_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        assert!(dir.open(b"a", How::Share).unwrap().is_none());
+        let alone = dir.open(b"a", How::Make).unwrap();
+        assert!(matches!(dir.open(b"a", How::Share), Err(OpenError::Busy)));
+        drop(alone);
+        let shared = [(); 2].map(|()| dir.open(b"a", How::Share).unwrap().unwrap());
+        assert!(matches!(dir.open(b"a", How::Hold), Err(OpenError::Busy)));
+        drop(shared);
+        assert!(dir.open(b"a", How::Hold).unwrap().is_some());
+    }
+
+    #[test]
+    fn who_waited_for_a_file_gets_what_has_its_name_by_then() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let held = dir.open(b"a", How::Make).unwrap().unwrap();
+        held.append(b"old").unwrap();
+        let waiting = std::thread::spawn({
+            let dir = dir.clone();
+            move || dir.open(b"a", How::MakeAndWait).unwrap().unwrap()
+        });
+        fs::write(temp.path().join("b"), "newer").unwrap();
+        dir.rename(b"b", b"a").unwrap();
+        drop(held);
+        assert_eq!(Medium::len(&waiting.join().unwrap()).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_is_for_all_has_the_mode_of_its_directory() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        for (number, (of_dir, wanted)) in [
+            (0o755, 0o644),
+            (0o2775, 0o664),
+            (0o700, 0o600),
+            (0o777, 0o666),
+            (0o1777, 0o600),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            fs::set_permissions(temp.path(), fs::Permissions::from_mode(of_dir)).unwrap();
+            let name = number.to_string();
+            dir.open(name.as_bytes(), How::MakeAndWait).unwrap();
+            assert_eq!(mode(&temp.path().join(&name)), wanted, "{of_dir:o}");
+            dir.open(format!("own-{name}").as_bytes(), How::Make)
+                .unwrap();
+            assert_eq!(mode(&temp.path().join(format!("own-{name}"))), 0o600);
+        }
+        // A file that is there keeps its own: somebody may have put another's secret there.
+        fs::write(temp.path().join("secret"), "x").unwrap();
+        fs::set_permissions(
+            temp.path().join("secret"),
+            fs::Permissions::from_mode(0o600),
+        )
+        .unwrap();
+        dir.open(b"secret", How::MakeAndWait).unwrap();
+        assert_eq!(mode(&temp.path().join("secret")), 0o600);
+    }
+
+    #[test]
+    fn another_user_s_file_is_for_all_only_where_he_may_replace_it() {
+        if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root") {
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let file = temp.path().join("a");
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::chown(&file, Some(7), Some(7)).unwrap();
+        let opens = |owner, mode, how| {
+            std::os::unix::fs::chown(temp.path(), Some(owner), None).unwrap();
+            fs::set_permissions(temp.path(), fs::Permissions::from_mode(mode)).unwrap();
+            dir.open(b"a", how).is_ok()
+        };
+        assert!(opens(0, 0o775, How::MakeAndWait) && opens(7, 0o755, How::MakeAndWait));
+        assert!(opens(0, 0o3775, How::MakeAndWait) && opens(0, 0o777, How::MakeAndWait));
+        assert!(!opens(0, 0o755, How::MakeAndWait) && !opens(0, 0o1777, How::MakeAndWait));
+        assert!(!opens(0, 0o777, How::Make) && !opens(7, 0o755, How::Hold));
+    }
+
+    #[test]
+    fn nothing_is_made_in_a_directory_that_is_gone() {
+        let temp = tempfile::tempdir().unwrap();
+        let gone = temp.path().join("gone");
+        fs::create_dir(&gone).unwrap();
+        let dir = dir(&gone);
+        fs::remove_dir(&gone).unwrap();
+        for how in [How::Read, How::Hold] {
+            assert!(dir.open(b"a", how).unwrap().is_none());
+        }
+        for how in [How::Make, How::MakeAndWait] {
+            let made = dir.open(b"a", how);
+            let OpenError::Io(error) = made.unwrap_err() else {
+                panic!("another error")
+            };
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        }
+    }
+}

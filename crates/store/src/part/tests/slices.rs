@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+use super::*;
+
+#[test]
+fn several_write_one_file_and_one_gives_it_its_name() {
+    let place = Place::new();
+    let slices = [0..4, 4..7, 7..10].map(|within| place.slice(within));
+    for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
+        assert_eq!(slice.missing(), std::slice::from_ref(&within));
+        place.write(slice, within.clone());
+        assert_eq!(slice.commit().unwrap(), within.collect::<Vec<_>>());
+    }
+    assert!(matches!(place.open(), Ok(Opened::Busy)), "they are there");
+    drop(slices);
+    let whole = place.resumed();
+    assert_eq!(whole.missing(), []);
+    assert_eq!(place.names(), 2, "the part and one journal");
+    let finished = whole.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    finished.forget_journal().unwrap();
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    assert_eq!(place.names(), 1);
+}
+
+/// Its file is there as it was, so somebody tidies up beside it.
+#[test]
+fn what_slices_noted_stays_while_one_is_written() {
+    let place = Place::new();
+    let done = place.slice(0..4);
+    place.write(&done, 0..4);
+    done.commit().unwrap();
+    let open = place.slice(4..8);
+    drop(done);
+    assert!(remove_leftovers(&place.dir, b"file").unwrap_err().is_busy());
+    drop(open);
+    assert_eq!(place.resumed().missing(), std::slice::from_ref(&(4..10)));
+}
+
+/// A loss of power keeps some of the names that were removed.
+#[test]
+fn the_journal_of_a_slice_counts_without_those_before_it() {
+    let place = Place::new();
+    let slices = [0..4, 4..8].map(|within| place.slice(within));
+    for (slice, within) in slices.iter().zip([0..4, 4..8]) {
+        place.write(slice, within);
+        slice.commit().unwrap();
+    }
+    let first = own_name(b"file", "journal-0");
+    drop(slices);
+    fs::remove_file(place.path(&first)).unwrap();
+    assert_eq!(place.resumed().missing(), [0..4, 8..10]);
+    assert_eq!(place.names(), 2, "the part and one journal");
+}
+
+#[test]
+fn who_takes_a_slice_over_finds_what_is_durable_and_writes_what_changed_again() {
+    let place = Place::new();
+    let dead = place.slice(2..8);
+    place.write(&dead, 3..6);
+    dead.commit().unwrap();
+    let path = place.path(dead.own_name());
+    let late = dead;
+    let heir = place.slice(2..8);
+    assert_eq!(heir.missing(), [2..3, 6..8]);
+    // The one that was taken for dead goes on: both write the same.
+    place.write(&late, 2..3);
+    place.write(&heir, 2..3);
+    late.commit().unwrap();
+    heir.commit().unwrap();
+    drop((late, heir));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4 * LEN as usize] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(place.slice(0..10).missing(), [0..2, 4..5, 6..10]);
+}
+
+#[test]
+fn a_block_of_another_slice_is_passed_over() {
+    let place = Place::new();
+    let slice = place.slice(2..4);
+    let (bytes, hash) = place.block(&slice, 4);
+    assert!(!slice.write(4, bytes, Some(hash)).unwrap());
+    assert_eq!(slice.commit().unwrap(), [0; 0]);
+}
+
+/// What is between its runs is others', whatever is known of it.
+#[test]
+fn slices_that_are_apart_know_only_their_own_blocks() {
+    let place = Place::new();
+    let first = place.slice(2..8);
+    place.write(&first, 2..8);
+    first.commit().unwrap();
+    drop(first);
+    let runs = [0..3, 6..10];
+    let opened = Part::open_slice_sized(&place.dir, b"file", &place.origin, &runs, LEN);
+    let Ok(Opened::Resumed(apart)) = opened else {
+        panic!("it is there");
+    };
+    let durable: Vec<u64> = apart.durable().iter().map(|(index, _)| *index).collect();
+    assert_eq!(durable, [2, 6, 7]);
+    assert_eq!(apart.missing(), [0..2, 3..6, 8..10]);
+    place.write(&apart, 0..2);
+    place.write(&apart, 8..10);
+    apart.commit().unwrap();
+    drop(apart);
+    let Ok(Opened::Resumed(whole)) = place.open() else {
+        panic!("it is there");
+    };
+    assert_eq!(whole.missing(), [0..0; 0]);
+}
+
+#[test]
+fn a_slice_has_no_more_than_the_file() {
+    let place = Place::new();
+    assert_eq!(place.slice(8..u64::MAX).within(), 8..10);
+    #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
+    let backwards = 7..2;
+    for nothing in [backwards, 10..10, u64::MAX..u64::MAX] {
+        assert_eq!(place.slice(nothing).missing(), []);
+    }
+}
+
+#[test]
+fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
+    let mut place = Place::new();
+    let slice = place.slice(0..10);
+    place.write(&slice, 0..10);
+    slice.commit().unwrap();
+    place.origin.version.ctime.1 += 1;
+    let other = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..5], LEN);
+    assert!(matches!(other, Ok(Opened::Busy)));
+    drop(slice);
+    assert_eq!(place.slice(0..5).missing(), [0..5]);
+}
+
+#[test]
+fn so_many_slices_and_no_more() {
+    let place = Place::new();
+    let slices: Vec<Part> = (0..SLICES_MAX).map(|_| place.slice(0..10)).collect();
+    let one_more = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..10], LEN);
+    assert!(matches!(one_more, Ok(Opened::Busy)));
+    drop(slices);
+    drop(place.slice(0..10));
+    remove_leftovers(&place.dir, b"file").unwrap();
+    assert_eq!(place.names(), 0);
+}
+
+#[test]
+fn blocks_that_were_checked_meanwhile_are_not_read_again_but_for_a_wrong_one() {
+    for wrong in [None, Some(0), Some(4), Some(9)] {
+        let place = Place::new();
+        let part = place.fresh();
+        place.write(&part, 0..10);
+        part.commit().unwrap();
+        let path = place.path(part.own_name());
+        drop(part);
+        let change = |index: u64| {
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[(index * LEN) as usize] ^= 1;
+            fs::write(&path, bytes).unwrap();
+        };
+        wrong.into_iter().for_each(change);
+        let part = place.resumed();
+        while part.check_next().unwrap() {}
+        // What was checked is believed.
+        match wrong {
+            None => change(5),
+            Some(index) => {
+                let error = part.finish(None, |_| Ok(())).err().unwrap();
+                assert!(
+                    matches!(error, PartError::Changed { offset, .. } if offset == index * LEN)
+                );
+                continue;
+            }
+        }
+        part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    }
+}
+
+#[test]
+fn trusted_blocks_are_not_read_again() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    let path = place.path(part.own_name());
+    drop(part);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let part = place.resumed();
+    part.trust();
+    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), bytes);
+}
+
+#[test]
+fn what_slices_noted_of_a_version_goes_with_it() {
+    let mut place = Place::new();
+    let slice = place.slice(0..10);
+    place.write(&slice, 0..10);
+    slice.commit().unwrap();
+    drop(slice);
+    let first = place.origin.version;
+    place.origin.version.ctime.1 += 1;
+    drop(place.fresh());
+    place.origin.version = first;
+    drop(place.fresh());
+    assert_eq!(place.resumed().missing(), [0..10]);
+}

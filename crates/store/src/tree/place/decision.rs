@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an entry of a tree asks for, given what is at its place.
+
+use crate::{
+    entry::{Entry, Kind, Version},
+    metadata::{LeftOut, Metadata, What, handle::Handle},
+    path::RelPath,
+    root::{Failure, Refusal, Root},
+};
+use rustix::{
+    fs::{self, FileType},
+    io::Errno,
+};
+
+/// How to decide.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Files that are newer at the destination stay as they are.
+    pub update: bool,
+    /// Files of one size are the same only if their data is, whatever their times.
+    pub checksum: bool,
+    /// Only decide.
+    pub dry_run: bool,
+}
+
+/// What is at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum There {
+    /// Nothing.
+    Nothing,
+    /// Something.
+    Something {
+        /// What; never a hard link.
+        kind: Kind,
+        /// Mode, owner, times, attributes.
+        metadata: Metadata,
+        /// File system and number: the same for all names of a file.
+        id: (u64, u64),
+    },
+    /// A socket, or something unknown.
+    Other,
+}
+
+/// What is to be done for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: all is as it should be.
+    Unchanged,
+    /// It is the thing, by size and time if it is a file; its metadata is to be put right.
+    Same,
+    /// A file that is newer than the source's, and stays so.
+    Newer,
+    /// A file of the same size, whose data the caller is to compare.
+    Compare,
+    /// A file whose data is to be transferred.
+    Wanted,
+    /// To be made where nothing is.
+    Make,
+    /// To be made in place of something else.
+    Replace,
+    /// Not done.
+    Refused(Refusal),
+}
+
+/// What an entry needs, given what is at its place, and for a hard link what is at the place that
+/// it is to be another name of.
+#[must_use]
+pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Options) -> Decision {
+    if entry.path.is_own() {
+        return Decision::Refused(Refusal::OwnName);
+    }
+    match (&entry.kind, there) {
+        (Kind::Directory, There::Nothing) => Decision::Make,
+        (Kind::Directory, there) => for_directory(entry, there),
+        (
+            _,
+            There::Something {
+                kind: Kind::Directory,
+                ..
+            },
+        ) => Decision::Refused(Refusal::DirectoryInTheWay),
+        (kind, there)
+            if is_device(there)
+                && !matches!(kind, Kind::Device { .. })
+                && !link.is_some_and(is_device) =>
+        {
+            Decision::Refused(Refusal::DeviceInTheWay)
+        }
+        (Kind::File { version, .. }, there) => for_file(entry, version, there, options),
+        (Kind::HardLink { to }, there) => for_link(to, there, link),
+        (_, There::Nothing) => Decision::Make,
+        (wanted, There::Something { kind, metadata, .. }) if kind == wanted => {
+            settled(entry, metadata)
+        }
+        _ => Decision::Replace,
+    }
+}
+
+fn is_device(there: &There) -> bool {
+    matches!(
+        there,
+        There::Something {
+            kind: Kind::Device { .. },
+            ..
+        }
+    )
+}
+
+fn for_directory(entry: &Entry, there: &There) -> Decision {
+    match there {
+        There::Something {
+            kind: Kind::Directory,
+            metadata,
+            ..
+        } => settled(entry, metadata),
+        There::Something {
+            kind: Kind::Symlink { .. },
+            ..
+        } => Decision::Refused(Refusal::SymlinkForDirectory),
+        _ => Decision::Refused(Refusal::NoDirectoryInTheWay),
+    }
+}
+
+fn for_file(entry: &Entry, version: &Version, there: &There, options: &Options) -> Decision {
+    let There::Something {
+        kind: Kind::File { version: here, .. },
+        metadata,
+        ..
+    } = there
+    else {
+        return Decision::Wanted;
+    };
+    let size = here.size == version.size;
+    if options.update && here.modified > version.modified {
+        Decision::Newer
+    } else if size && options.checksum {
+        Decision::Compare
+    } else if size && version.modified.is_kept_as(&here.modified) {
+        settled(entry, metadata)
+    } else {
+        Decision::Wanted
+    }
+}
+
+fn for_link(to: &RelPath, there: &There, link: Option<&There>) -> Decision {
+    let directory = |there: &There| {
+        matches!(
+            there,
+            There::Something {
+                kind: Kind::Directory,
+                ..
+            }
+        )
+    };
+    match (there, link) {
+        _ if to.is_own() => Decision::Refused(Refusal::OwnName),
+        (_, Some(link)) if directory(link) => Decision::Refused(Refusal::LinkToDirectory),
+        (There::Something { id, .. }, Some(There::Something { id: linked, .. }))
+            if id == linked =>
+        {
+            Decision::Unchanged
+        }
+        (There::Nothing, _) => Decision::Make,
+        _ => Decision::Replace,
+    }
+}
+
+fn settled(entry: &Entry, now: &Metadata) -> Decision {
+    let symlink = matches!(entry.kind, Kind::Symlink { .. });
+    match entry.metadata.differs(now, symlink) {
+        true => Decision::Same,
+        false => Decision::Unchanged,
+    }
+}
+
+/// That something belongs to another and differs in what he alone may set: one word for all of it.
+pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<LeftOut>> {
+    let There::Something { metadata, .. } = there else {
+        return None;
+    };
+    let symlink = matches!(entry.kind, Kind::Symlink { .. });
+    let link = matches!(entry.kind, Kind::HardLink { .. });
+    let barred = !link && entry.metadata.is_barred(metadata, symlink);
+    barred.then(|| {
+        vec![LeftOut {
+            what: What::OfAnother,
+            errno: Errno::PERM,
+        }]
+    })
+}
+
+/// Looks at a place, without following anything.
+///
+/// # Errors
+/// As the system says; nothing there is none.
+pub fn look(root: &Root, path: &RelPath) -> Result<There, Failure> {
+    match root.handle(path) {
+        Ok(held) => there(&held).map_err(Failure::at(Some(path), "look at")),
+        Err(failure) if failure.is_not_found() => Ok(There::Nothing),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn there(held: &Handle) -> Result<There, Errno> {
+    let kind = match held.kind() {
+        FileType::Directory => Kind::Directory,
+        FileType::RegularFile => Kind::File {
+            version: Version::of(&held.stat),
+            sparse: false,
+        },
+        FileType::Symlink => Kind::Symlink {
+            target: fs::readlinkat(&held.fd, c"", Vec::new())?
+                .into_bytes()
+                .into(),
+        },
+        FileType::Fifo => Kind::Fifo,
+        FileType::BlockDevice | FileType::CharacterDevice => Kind::Device {
+            block: held.kind() == FileType::BlockDevice,
+            major: fs::major(held.stat.st_rdev),
+            minor: fs::minor(held.stat.st_rdev),
+        },
+        _ => return Ok(There::Other),
+    };
+    Ok(There::Something {
+        kind,
+        metadata: Metadata::of(held).0,
+        id: (held.stat.st_dev, held.stat.st_ino),
+    })
+}
