@@ -144,7 +144,7 @@ impl SendBuffer {
         while taken < bytes.len() && self.room() > 0 {
             let length = (bytes.len() - taken).min(self.payload_max);
             self.push(&bytes[taken..taken + length], (true, true), false);
-            self.message = self.message.next();
+            self.message = self.message.plus(1);
             taken += length;
         }
         taken
@@ -171,7 +171,7 @@ impl SendBuffer {
                 after,
             });
         }
-        self.message = self.message.next();
+        self.message = self.message.plus(1);
         true
     }
 

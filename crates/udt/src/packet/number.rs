@@ -1,32 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers that wrap around.
 
+/// A number modulo `MASK` + 1, a power of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Number<const MASK: u32>(u32);
+
 /// The number of a data packet, modulo 2³¹ (draft-gg-udt-03 §4.1). Packets are counted, not bytes; a
 /// packet that is sent again keeps its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Seq(u32);
+pub type Seq = Number<0x7fff_ffff>;
 
-impl Seq {
-    const MASK: u32 = 0x7fff_ffff;
+/// The number of a message, modulo 2²⁹ (§4.1): message mode's only; in stream mode it says nothing.
+pub type MessageNumber = Number<0x1fff_ffff>;
 
-    /// The low 31 bits of `number`.
+impl<const MASK: u32> Number<MASK> {
+    /// The low bits of `number`.
     #[must_use]
     pub const fn new(number: u32) -> Self {
-        Self(number & Self::MASK)
+        Self(number & MASK)
     }
 
-    /// 0 to 2³¹ − 1.
+    /// 0 to `MASK`.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// `count` packets later.
+    /// `count` later.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self::new(self.0.wrapping_add(count))
     }
+}
 
+impl Seq {
     /// `count` packets earlier.
     #[must_use]
     pub const fn minus(self, count: u32) -> Self {
@@ -47,32 +53,6 @@ impl Seq {
     }
 }
 
-/// The number of a message, modulo 2²⁹ (§4.1): message mode's only; in stream mode it says nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MessageNumber(u32);
-
-impl MessageNumber {
-    const MASK: u32 = 0x1fff_ffff;
-
-    /// The low 29 bits of `number`.
-    #[must_use]
-    pub const fn new(number: u32) -> Self {
-        Self(number & Self::MASK)
-    }
-
-    /// 0 to 2²⁹ − 1.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
-    /// The one after it.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self::new(self.0.wrapping_add(1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +64,7 @@ mod tests {
         assert_eq!(last.plus(1), Seq::new(0));
         assert_eq!(Seq::new(0).since(last), 1);
         assert!(last.is_before(Seq::new(0)));
-        assert_eq!(MessageNumber::new(u32::MAX).next(), MessageNumber::new(0));
+        assert_eq!(MessageNumber::new(u32::MAX).plus(1), MessageNumber::new(0));
     }
 
     proptest! {
