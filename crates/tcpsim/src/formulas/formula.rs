@@ -34,3 +34,17 @@ impl Answer {
         }
     }
 }
+
+/// Loss beyond which time-outs matter more than the law.
+pub(super) const LOSS_MAX: f64 = 0.01;
+
+/// What keeps a formula of losses alone from an answer at this one.
+pub(super) fn loss_reasons(loss: f64) -> [(bool, &'static str); 2] {
+    [
+        (loss <= 0.0, "without loss it has no end"),
+        (
+            loss > LOSS_MAX,
+            "beyond 1 % loss, time-outs, which it leaves out",
+        ),
+    ]
+}

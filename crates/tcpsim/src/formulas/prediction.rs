@@ -4,6 +4,7 @@
 use super::{
     Answer, Control, Formula, Path,
     control::{bbr, bic, cubic, cycle, fast, hstcp, htcp, mathis, padhye, scalable},
+    formula::LOSS_MAX,
     window_limit,
 };
 use longhaul_units::Time;
@@ -160,7 +161,7 @@ fn lossy(control: Control, path: &Path) -> Prediction {
 pub fn lossy_window(control: Control, path: &Path) -> (Answer, Formula) {
     let (p, rtt_s) = (path.loss, path.rtt_s());
     match control {
-        Control::Reno if p <= mathis::LOSS_MAX => {
+        Control::Reno if p <= LOSS_MAX => {
             (mathis::window(p, mathis::Losses::Random), mathis::FORMULA)
         }
         Control::Cubic => (cubic::window(p, rtt_s), cubic::FORMULA),

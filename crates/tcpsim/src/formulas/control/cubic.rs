@@ -2,7 +2,7 @@
 //! CUBIC's window against loss, with its region of Reno.
 
 use super::cycle::{Law, Point};
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// RFC 9438's response function.
 pub const FORMULA: Formula = Formula {
@@ -21,7 +21,7 @@ pub const BETA: f64 = 0.7;
 #[must_use]
 pub fn window(p: f64, rtt_s: f64) -> Answer {
     let cubic = window_of(p, rtt_s, C);
-    Answer::checked(cubic.max(reno_friendly(p)), &reasons(p))
+    Answer::checked(cubic.max(reno_friendly(p)), &loss_reasons(p))
 }
 
 /// RFC 9438 section 5.1 with another constant: the growth that tables 1 and 2 vary.
@@ -41,13 +41,6 @@ pub fn reno_friendly(p: f64) -> f64 {
 #[must_use]
 pub fn is_reno_friendly(p: f64, rtt_s: f64) -> bool {
     reno_friendly(p) >= window_of(p, rtt_s, C)
-}
-
-fn reasons(p: f64) -> [(bool, &'static str); 2] {
-    [
-        (p <= 0.0, "without loss it has no end"),
-        (p > 0.01, "beyond 1 % loss, time-outs, which it leaves out"),
-    ]
 }
 
 /// Growth between two losses.

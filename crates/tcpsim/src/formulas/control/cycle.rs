@@ -118,7 +118,7 @@ pub fn mean_window(law: &dyn Law, p: f64, rtt_s: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{cubic, hstcp, reno::Reno, scalable},
+        super::{cubic, hstcp, mathis::Reno, scalable},
         *,
     };
 

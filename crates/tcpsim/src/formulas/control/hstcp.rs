@@ -2,7 +2,7 @@
 //! HighSpeed TCP's response function.
 
 use super::cycle::{Law, Point};
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// RFC 3649's response function.
 pub const FORMULA: Formula = Formula {
@@ -30,9 +30,10 @@ pub fn window(p: f64) -> Answer {
         true => LOW.0 * (p / LOW.1).powf(slope()),
         false => 1.2 / p.sqrt(),
     };
+    let [none, much] = loss_reasons(p);
     let reasons = [
-        (p <= 0.0, "without loss it has no end"),
-        (p > 0.01, "beyond 1 % loss, time-outs, which it leaves out"),
+        none,
+        much,
         (p < 1e-10, "below the loss that the RFC's table ends with"),
     ];
     Answer::checked(value, &reasons)

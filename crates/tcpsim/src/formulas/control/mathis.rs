@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reno's window against random loss, without time-outs.
+//! Reno's window against random loss, without time-outs, and its growth between two losses.
 
-use crate::formulas::formula::{Answer, Formula};
+use super::cycle::{Law, Point};
+use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// The square-root law.
 pub const FORMULA: Formula = Formula {
@@ -10,9 +11,6 @@ pub const FORMULA: Formula = Formula {
     source: "Mathis, Semke, Mahdavi, Ott, The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, CCR 27(3), 1997, equation (3) and table 1",
     range: "loss above 0 and up to 1 %: time-outs are left out",
 };
-
-/// Loss beyond which time-outs matter more than the law.
-pub const LOSS_MAX: f64 = 0.01;
 
 /// The constant of table 1: how losses come and how ACKs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +42,21 @@ impl Losses {
 /// Mean window in packets.
 #[must_use]
 pub fn window(loss: f64, losses: Losses) -> Answer {
-    let reasons = [
-        (loss <= 0.0, "without loss it has no end"),
-        (
-            loss > LOSS_MAX,
-            "beyond 1 % loss, time-outs, which it leaves out",
-        ),
-    ];
-    Answer::checked(losses.constant() / loss.sqrt(), &reasons)
+    Answer::checked(losses.constant() / loss.sqrt(), &loss_reasons(loss))
+}
+
+/// Growth between two losses, AIMD(1, 1/2) (RFC 5681 section 3.1): a packet a round trip, half at a loss.
+#[derive(Debug, Clone, Copy)]
+pub struct Reno;
+
+impl Law for Reno {
+    fn after_loss(&self, peak: f64) -> f64 {
+        peak / 2.0
+    }
+
+    fn grown(&self, at: Point, rounds: f64) -> f64 {
+        at.window + rounds
+    }
 }
 
 #[cfg(test)]

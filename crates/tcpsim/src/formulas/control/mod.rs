@@ -10,7 +10,6 @@ pub mod hstcp;
 pub mod htcp;
 pub mod mathis;
 pub mod padhye;
-pub mod reno;
 pub mod scalable;
 
 use cycle::Law;
@@ -69,7 +68,7 @@ impl Control {
     #[must_use]
     pub fn law(self) -> Option<&'static dyn Law> {
         match self {
-            Self::Reno => Some(&reno::Reno),
+            Self::Reno => Some(&mathis::Reno),
             Self::Cubic => Some(&cubic::Cubic),
             Self::Hstcp => Some(&hstcp::Hstcp),
             Self::Scalable => Some(&scalable::Scalable),

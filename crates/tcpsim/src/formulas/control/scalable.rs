@@ -2,7 +2,7 @@
 //! Scalable TCP: growth in proportion to the window.
 
 use super::cycle::{Law, Point};
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// Kelly's response function.
 pub const FORMULA: Formula = Formula {
@@ -27,9 +27,10 @@ pub fn window(p: f64) -> Answer {
         true => proportional,
         false => linear(p),
     };
+    let [none, much] = loss_reasons(p);
     let reasons = [
-        (p <= 0.0, "without loss it has no end"),
-        (p > 0.01, "beyond 1 % loss, time-outs, which it leaves out"),
+        none,
+        much,
         (
             proportional < LINEAR,
             "below 100 packets, where it grows as Reno",
