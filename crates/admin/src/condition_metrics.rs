@@ -1,51 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an operator must act on in time: a configuration that was not taken, certificates that end.
 
-use super::record::{Certificate, Reload};
-use jiff::Timestamp;
+use super::{
+    record::{Certificate, Reload},
+    registration::{Value, family, flag, gauge, moment},
+};
 use prometheus_client::{
-    metrics::{family::Family, gauge::Gauge},
+    metrics::family::Family,
     registry::{Registry, Unit},
 };
-use std::sync::atomic::AtomicU64;
-
-type Value = Gauge<f64, AtomicU64>;
 
 /// Adds the outcome of the last reload.
 pub(super) fn register_reload(reload: &Reload, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("config");
-    let value = |value: f64| {
-        let gauge = Value::default();
-        gauge.set(value);
-        gauge
-    };
-    registry.register(
+    gauge(
+        registry,
         "last_reload_successful",
         "1: the last configuration that was read was taken",
-        value(f64::from(u8::from(reload.successful))),
+        None,
+        flag(reload.successful),
     );
-    registry.register_with_unit(
+    gauge(
+        registry,
         "last_reload_timestamp",
         "When a configuration was read last, since 1970",
-        Unit::Seconds,
-        value(seconds(reload.time)),
+        Some(Unit::Seconds),
+        moment(reload.time),
     );
-    registry.register_with_unit(
+    gauge(
+        registry,
         "last_reload_success_timestamp",
         "When a configuration was taken last, since 1970",
-        Unit::Seconds,
-        value(seconds(reload.success_time)),
+        Some(Unit::Seconds),
+        moment(reload.success_time),
     );
 }
 
 /// Adds the end of each certificate.
 pub(super) fn register_certificates(certificates: &[Certificate], registry: &mut Registry) {
-    let family = Family::<Vec<(&'static str, String)>, Value>::default();
-    registry.register_with_unit(
+    let family: Family<Vec<(&'static str, String)>, Value> = family(
+        registry,
         "certificate_expiry_timestamp",
         "When the certificate ends, since 1970",
-        Unit::Seconds,
-        family.clone(),
+        Some(Unit::Seconds),
     );
     for certificate in certificates {
         let labels = vec![
@@ -53,11 +50,7 @@ pub(super) fn register_certificates(certificates: &[Certificate], registry: &mut
             ("name", certificate.name.clone()),
             ("role", certificate.role.clone()),
         ];
-        let end = seconds(certificate.not_after);
+        let end = moment(certificate.not_after);
         family.get_or_create(&labels).set(end);
     }
-}
-
-fn seconds(time: Timestamp) -> f64 {
-    time.as_millisecond() as f64 / 1000.0
 }

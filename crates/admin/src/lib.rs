@@ -25,6 +25,7 @@ mod page;
 mod process_metrics;
 mod query;
 pub mod record;
+mod registration;
 pub mod relay_record;
 mod release;
 

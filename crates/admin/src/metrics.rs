@@ -7,13 +7,14 @@ use super::{
     format::Format,
     histograms, process_metrics,
     record::{HealthStatus, LegGroup, PeerState, Status},
+    registration::{Value, family, flag, gauge, moment},
 };
 use crate::relay_record::ListenerCounts;
 use longhaul_linux::limiter::Limiter;
 use longhaul_protocol::failure::Failure;
 use prometheus_client::{
     encoding::text,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    metrics::{counter::Counter, family::Family, info::Info},
     registry::{Registry, Unit},
 };
 use std::{fmt, sync::atomic::AtomicU64};
@@ -21,7 +22,7 @@ use std::{fmt, sync::atomic::AtomicU64};
 type Labels = Vec<(&'static str, String)>;
 type Counts = Family<Labels, Counter>;
 type Times = Family<Labels, Counter<f64, AtomicU64>>;
-type Values = Family<Labels, Gauge<f64, AtomicU64>>;
+type Values = Family<Labels, Value>;
 
 /// The exposition.
 pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
@@ -51,36 +52,30 @@ fn relay(status: &Status, registry: &mut Registry) {
         ("arch", std::env::consts::ARCH.to_owned()),
     ]);
     registry.register("build", "What runs here", build);
-    let mut gauge = |name: &str, help: &str, unit: Option<Unit>, value: f64| {
-        let gauge = Gauge::<f64, AtomicU64>::default();
-        gauge.set(value);
-        match unit {
-            Some(unit) => registry.register_with_unit(name, help, unit, gauge),
-            None => registry.register(name, help, gauge),
-        }
-    };
-    let flag = |is: bool| f64::from(u8::from(is));
     let health = status.health.status;
-    let started = status.started.as_millisecond() as f64 / 1000.0;
     gauge(
+        registry,
         "start_time",
         "When it started, since 1970",
         Some(Unit::Seconds),
-        started,
+        moment(status.started),
     );
     gauge(
+        registry,
         "serving",
         "1: healthy and accepting connections",
         None,
         flag(health == HealthStatus::Serving),
     );
     gauge(
+        registry,
         "draining",
         "1: about to end, accepts no connections",
         None,
         flag(health == HealthStatus::Draining),
     );
     gauge(
+        registry,
         "memory",
         "What all legs hold in sockets, pipes and buffers",
         Some(Unit::Bytes),
@@ -88,19 +83,20 @@ fn relay(status: &Status, registry: &mut Registry) {
     );
     if let Some(budget) = status.relay.memory_budget_bytes {
         gauge(
+            registry,
             "memory_budget",
             "What it may be before new connections wait",
             Some(Unit::Bytes),
             budget as f64,
         );
     }
-    let lost = Counter::<u64>::default();
-    lost.inc_by(status.relay.records_lost);
-    registry.register(
+    let lost: Counter = family(
+        registry,
         "records_lost",
         "Records that --counters could not write in time",
-        lost,
+        None,
     );
+    lost.inc_by(status.relay.records_lost);
 }
 
 fn listeners(status: &Status, registry: &mut Registry) {
@@ -117,21 +113,21 @@ fn snake_case(words: &str) -> String {
 }
 
 fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
-    let opened = counts(registry, "connections", "Connections accepted", None);
-    let open = values(registry, "connections_open", "Connections open now", None);
-    let failures = counts(
+    let opened: Counts = family(registry, "connections", "Connections accepted", None);
+    let open: Values = family(registry, "connections_open", "Connections open now", None);
+    let failures: Counts = family(
         registry,
         "failures",
         "Connections that were not made, by cause",
         None,
     );
-    let bytes = counts(
+    let bytes: Counts = family(
         registry,
         "relayed",
         "Bytes delivered, up towards destinations and down towards clients",
         Some(Unit::Bytes),
     );
-    let pipes = values(
+    let pipes: Values = family(
         registry,
         "pipe",
         "Bytes in pipes and copy buffers",
@@ -167,44 +163,44 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
 
 fn peers(peers: &[PeerState], registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("peer");
-    let up = values(registry, "up", "1: it could be reached last time", None);
-    let opened = counts(
+    let up: Values = family(registry, "up", "1: it could be reached last time", None);
+    let opened: Counts = family(
         registry,
         "connections",
         "Client connections that left by it",
         None,
     );
-    let open = values(
+    let open: Values = family(
         registry,
         "connections_open",
         "Those that are open now",
         None,
     );
-    let failures = counts(
+    let failures: Counts = family(
         registry,
         "failures",
         "Connections to it that failed, checks included",
         None,
     );
-    let bytes = counts(
+    let bytes: Counts = family(
         registry,
         "relayed",
         "Bytes delivered over it",
         Some(Unit::Bytes),
     );
-    let ready = values(
+    let ready: Values = family(
         registry,
         "ready_connections",
         "Connections that stand ready now",
         None,
     );
-    let requests = counts(
+    let requests: Counts = family(
         registry,
         "ready_requests",
         "Requests that found a ready connection (hit), or none although some are kept (miss)",
         None,
     );
-    let missing = counts(
+    let missing: Counts = family(
         registry,
         "streams_missing",
         "Streams that could not join the others of their connection",
@@ -220,7 +216,7 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
         };
         let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
         let is_up = counted.down_s.is_none();
-        up.get_or_create(&of()).set(f64::from(u8::from(is_up)));
+        up.get_or_create(&of()).set(flag(is_up));
         opened.get_or_create(&of()).inc_by(usage.connections);
         open.get_or_create(&of()).set(usage.active as f64);
         failures.get_or_create(&of()).inc_by(counted.failures);
@@ -242,39 +238,41 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
 fn legs(legs: &[LegGroup], registry: &mut Registry) {
     open_legs(legs, registry);
     let registry = registry.sub_registry_with_prefix("leg");
-    let pauses = counts(
+    let pauses: Counts = family(
         registry,
         "reading_pauses",
         "How often a leg was not read because the other side took no more",
         None,
     );
-    let segments = counts(
+    let segments: Counts = family(
         registry,
         "retransmitted_segments",
         "Segments sent again",
         None,
     );
-    let again = counts(
+    let again: Counts = family(
         registry,
         "retransmitted",
         "Payload bytes sent again",
         Some(Unit::Bytes),
     );
-    let sent = counts(
+    let sent: Counts = family(
         registry,
         "sent",
         "Payload bytes sent, those sent again included",
         Some(Unit::Bytes),
     );
-    let busy = times(
+    let busy: Times = family(
         registry,
         "busy",
         "Time with data in flight or waiting, all legs together",
+        Some(Unit::Seconds),
     );
-    let limited = times(
+    let limited: Times = family(
         registry,
         "limited",
         "Part of the busy time that the limiter held back",
+        Some(Unit::Seconds),
     );
     for leg in legs {
         let (of, sums) = (labels(leg), &leg.sums);
@@ -297,45 +295,45 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
 
 /// What is of now.
 fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
-    let open = values(
+    let open: Values = family(
         registry,
         "legs_open",
         "Legs open now, by what limits their sending",
         None,
     );
     let registry = registry.sub_registry_with_prefix("leg");
-    let streams = values(
+    let streams: Values = family(
         registry,
         "streams_open",
         "Connections that the open legs are: more than legs where legs are striped",
         None,
     );
-    let buffered = values(
+    let buffered: Values = family(
         registry,
         "buffered",
         "Kernel memory of the legs' sockets",
         Some(Unit::Bytes),
     );
-    let paused = values(
+    let paused: Values = family(
         registry,
         "reading_paused",
         "Legs that are not read from now because the other side takes no more",
         None,
     );
-    let rtt = values(
+    let rtt: Values = family(
         registry,
         "rtt_mean",
         "Mean of the legs' smoothed round-trip times",
         Some(Unit::Seconds),
     );
-    let rtt_min = values(
+    let rtt_min: Values = family(
         registry,
         "rtt_min",
         "Smallest round-trip time that an open leg has seen",
         Some(Unit::Seconds),
     );
     let unit = || Some(Unit::Other("bytes_per_second".to_owned()));
-    let rate = values(
+    let rate: Values = family(
         registry,
         "delivery_rate",
         "Sum of the legs' latest delivery-rate samples",
@@ -382,28 +380,4 @@ fn with_limiter(of: &Labels, limiter: &str) -> Labels {
 
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
-}
-
-fn counts(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Counts {
-    let family = Counts::default();
-    match unit {
-        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
-        None => registry.register(name, help, family.clone()),
-    }
-    family
-}
-
-fn times(registry: &mut Registry, name: &str, help: &str) -> Times {
-    let family = Times::default();
-    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
-    family
-}
-
-fn values(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Values {
-    let family = Values::default();
-    match unit {
-        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
-        None => registry.register(name, help, family.clone()),
-    }
-    family
 }
