@@ -10,7 +10,7 @@
 
 use longhaul_analysis::flow::record::Flow;
 use longhaul_analysis::flow::segment::{
-    Endpoint, FlowKey, Item, SACK_BLOCKS_MAX, Segment, Vantage,
+    Endpoint, FlowKey, Item, NO_SCALE, SACK_BLOCKS_MAX, Segment, Vantage,
 };
 use longhaul_analysis::flow::series::Bin;
 use longhaul_analysis::flow::{Flows, Settings, Sink};
@@ -279,22 +279,14 @@ fn byte(number: u32) -> u32 {
 fn bare(at_ns: u64, from_low: bool) -> Segment {
     Segment {
         at_ns,
-        seq: 0,
-        ack: 0,
-        payload: 0,
-        wire_bytes: 0,
         wire_segments: 1,
         window: 60_000,
         flags: longhaul_packet::tcp::ACK,
-        sack_blocks: 0,
         from_low,
-        window_scale: 0xff,
-        mss: 0,
-        sack_permitted: false,
+        window_scale: NO_SCALE,
         has_timestamps: true,
         tsval: (at_ns / 1_000_000) as u32,
         tsecr: (at_ns.saturating_sub(RTT_NS) / 1_000_000) as u32,
-        truth: None,
-        sack: [(0, 0); SACK_BLOCKS_MAX],
+        ..Segment::default()
     }
 }

@@ -61,7 +61,7 @@ impl Transfer {
         payload: u32,
         sack: [(u32, u32); N],
     ) {
-        use longhaul_analysis::flow::segment::{Endpoint, FlowKey, Segment, Vantage};
+        use longhaul_analysis::flow::segment::{Endpoint, FlowKey, NO_SCALE, Segment, Vantage};
         let end = |last: u8| Endpoint {
             address: std::net::IpAddr::from([10, 0, 0, last]),
             port: 5201,
@@ -88,14 +88,12 @@ impl Transfer {
             flags: longhaul_packet::tcp::ACK,
             sack_blocks: N as u8,
             from_low: forth,
-            window_scale: 0xff,
-            mss: 0,
-            sack_permitted: false,
+            window_scale: NO_SCALE,
             has_timestamps: true,
             tsval: millis,
             tsecr: millis.saturating_sub(5),
-            truth: None,
             sack: blocks,
+            ..Segment::default()
         };
         let key = FlowKey {
             low: end(1),

@@ -4,6 +4,7 @@
 //! Positions are percentages and lines lie in an inner picture that stretches, so that text, marks and
 //! strokes keep their size on a phone and on paper. The same data is a table below.
 
+use crate::table::table;
 use indexmap::IndexSet;
 use maud::{Markup, html};
 use std::fmt::Write;
@@ -107,10 +108,7 @@ impl Lines {
             div.lines {
                 (self.picture())
                 (self.legend())
-                details {
-                    summary { "Data of this chart" }
-                    div.scroll tabindex="0" role="region" aria-label={ "Data: " (self.title) } { (table) }
-                }
+                details { summary { "Data of this chart" } (table) }
             }
         }
     }
@@ -189,18 +187,20 @@ impl Lines {
             let found = series.points.iter().find(|point| point.x_text == row);
             found.map_or("–".to_owned(), |point| point.text.clone())
         };
-        html! {
-            table {
-                thead { tr {
-                    th scope="col" { (self.x.name) }
-                    @for series in &self.series { th scope="col" { (series.name) } }
-                } }
-                tbody { @for row in rows { tr {
-                    th scope="row" { (row) }
-                    @for series in &self.series { td { (value(series, row)) } }
-                } } }
-            }
-        }
+        let names = self.series.iter().map(|series| &series.name);
+        let columns = std::iter::once(&self.x.name).chain(names);
+        let row = |row| {
+            html! { tr {
+                th scope="row" { (row) }
+                @for series in &self.series { td { (value(series, row)) } }
+            } }
+        };
+        table(&self.data_label(), columns, rows.into_iter().map(row))
+    }
+
+    /// What a screen reader calls the table of the points.
+    pub fn data_label(&self) -> String {
+        format!("Data: {}", self.title)
     }
 }
 

@@ -60,22 +60,6 @@ fn better(stem: &str, unit: Unit) -> Better {
     }
 }
 
-/// How many letters must be put in, left out or replaced to make one name of the other (Levenshtein).
-pub fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (n, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = n + 1;
-        for (column, its) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *its);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
-}
-
 /// `5.7×`.
 pub fn times(factor: f64) -> String {
     format!("{}×", digits(factor))
@@ -140,13 +124,6 @@ mod tests {
     fn factors_and_shares_have_three_significant_digits() {
         assert_eq!(times(5.6875), "5.69×");
         assert_eq!(percent(0.001), "0.1 %");
-    }
-
-    #[test]
-    fn names_are_as_far_apart_as_it_takes_letters() {
-        assert_eq!(distance("goodput", "godput"), 1);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! What every HTML file of longhaul has: one look, charts by uPlot, and nothing from the network.
 //! maud escapes every text.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
 /// The style of every page: `longhaul.css`.
@@ -21,24 +21,57 @@ const UPLOT_LICENCE: &str = include_str!("../web/vendor/uPlot.LICENSE");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
-/// The head of a page that `longhaul` of this version made; `more_style` comes after the common one.
-pub fn head(title: &str, longhaul: &str, more_style: &str) -> Markup {
-    html! {
-        head {
-            meta charset="utf-8";
-            meta http-equiv="Content-Security-Policy" content=(POLICY);
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            meta name="generator" content={ "longhaul " (longhaul) };
-            title { (title) " – longhaul" }
-            style { (PreEscaped(UPLOT_STYLE)) (PreEscaped(STYLE)) (PreEscaped(more_style)) }
-        }
-    }
+/// A page in its parts.
+#[derive(Debug, Clone, Default)]
+pub struct Page<'a> {
+    /// What the window is called, besides the program's name.
+    pub title: &'a str,
+    /// The version of longhaul that made what is shown.
+    pub longhaul: &'a str,
+    /// A style that comes after the common one.
+    pub more_style: &'a str,
+    /// The heading, with what was found.
+    pub header: Markup,
+    /// The figures.
+    pub main: Markup,
+    /// The raw data; left out if it is empty.
+    pub footer: Markup,
+    /// Data and scripts.
+    pub scripts: Markup,
 }
 
-/// The first stop of a keyboard: past the heading, to the element with the id `main`.
-pub fn skip_link() -> Markup {
-    html! { a.skip href="#main" { "Skip to the figures" } }
+impl Page<'_> {
+    /// The whole file. The first stop of a keyboard leads past the heading.
+    pub fn html(&self) -> String {
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                (self.head())
+                body {
+                    a.skip href="#main" { "Skip to the figures" }
+                    header { (self.header) }
+                    main id="main" tabindex="-1" { (self.main) }
+                    @if !self.footer.0.is_empty() { footer { (self.footer) } }
+                    (self.scripts)
+                }
+            }
+        }
+        .into_string()
+    }
+
+    fn head(&self) -> Markup {
+        html! {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content={ "longhaul " (self.longhaul) };
+                title { (self.title) " – longhaul" }
+                style { (PreEscaped(UPLOT_STYLE)) (PreEscaped(STYLE)) (PreEscaped(self.more_style)) }
+            }
+        }
+    }
 }
 
 /// A block of data for scripts. `<` is escaped inside it, so that no text can end the element.

@@ -13,6 +13,7 @@
 
 pub mod compare;
 pub mod identity;
+mod ranged;
 pub mod report;
 pub mod result;
 mod series;

@@ -16,7 +16,7 @@ use super::{
     summary::Summary,
     view::{Figure, Table},
 };
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use longhaul_command::exit::Refusal;
 use longhaul_report::metric::Metric;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,14 @@ impl LabResult {
             .as_ref()
             .map(|answer| answer.metric.as_str())
             .or_else(first)
+    }
+
+    /// The metrics that any cell has, in the order of the cells.
+    pub fn metric_names(&self) -> IndexSet<&str> {
+        let cells = self.cells.iter();
+        cells
+            .flat_map(|cell| cell.metrics.keys().map(String::as_str))
+            .collect()
     }
 
     /// The runs whose figures say less than those of others, each with its cell.
@@ -254,25 +262,29 @@ impl Cell {
         self.paper.get(metric).copied().filter(|_| !suspect)
     }
 
+    /// The runs that did not fail.
+    pub fn good(&self) -> impl Iterator<Item = &Run> + Clone {
+        self.runs.iter().filter(|run| run.failed.is_none())
+    }
+
     /// The runs whose figures count: those that neither failed nor were disturbed; where the machine was too busy
     /// for each of them, all that did not fail.
     pub fn counted(&self) -> impl Iterator<Item = &Run> {
         let all = self.is_disturbed();
-        let counts = move |run: &&Run| run.failed.is_none() && (all || run.disturbed.is_none());
-        self.runs.iter().filter(counts)
+        let counts = move |run: &&Run| all || run.disturbed.is_none();
+        self.good().filter(counts)
     }
 
     /// Whether the machine was too busy for every run that did not fail: its figures decide nothing.
     pub fn is_disturbed(&self) -> bool {
-        let mut good = self.runs.iter().filter(|run| run.failed.is_none());
+        let mut good = self.good();
         good.clone().next().is_some() && good.all(|run| run.disturbed.is_some())
     }
 
     /// Fills `metrics` from `runs`.
     pub fn summarise(&mut self) {
         let good = || self.counted();
-        let names: indexmap::IndexSet<&String> =
-            good().flat_map(|run| run.metrics.keys()).collect();
+        let names: IndexSet<&String> = good().flat_map(|run| run.metrics.keys()).collect();
         self.metrics = names
             .into_iter()
             .filter_map(|name| {

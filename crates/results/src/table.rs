@@ -3,14 +3,13 @@
 //! as the last line.
 
 use super::{
+    ranged,
     report::answer,
     result::{Cell, Check, LabResult},
 };
-use indexmap::IndexSet;
-use longhaul_report::columns::aligned;
+use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::Metric;
 
-/// Space between columns.
 /// What stays of a name at least.
 const NAME_MIN: usize = 16;
 
@@ -18,7 +17,7 @@ const NAME_MIN: usize = 16;
 /// that is too wide goes without ranges, and names are cut if that is still too wide.
 pub fn text(result: &LabResult, columns: Option<usize>) -> String {
     let whole = aligned(&rows(result, true));
-    let fits = |columns: &usize| whole.iter().all(|line| width(line.trim_end()) <= *columns);
+    let fits = |columns: &usize| whole.iter().all(|line| width(line) <= *columns);
     let narrow = columns.filter(|columns| !fits(columns));
     let mut lines = match narrow {
         Some(columns) => fitted(rows(result, false), columns),
@@ -36,19 +35,12 @@ pub fn text(result: &LabResult, columns: Option<usize>) -> String {
         lines.push(String::new());
     }
     lines.extend(said);
-    lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    columns::text(&lines)
 }
 
 /// A heading row, and for each cell its figures, with their range or without.
 fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
-    let names: IndexSet<&str> = result
-        .cells
-        .iter()
-        .flat_map(|cell| cell.metrics.keys().map(String::as_str))
-        .collect();
+    let names = result.metric_names();
     let paper: Vec<&str> = names
         .iter()
         .copied()
@@ -82,15 +74,8 @@ fn has_paper(result: &LabResult, name: &str) -> bool {
 fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
     let metric = Metric::of(name);
     let ours = match cell.metrics.get(name) {
-        Some(s) if ranges && s.min < s.max => {
-            format!(
-                "{} [{} – {}]",
-                metric.print(s.median),
-                metric.print(s.min),
-                metric.print(s.max)
-            )
-        }
-        Some(s) => metric.print(s.median),
+        Some(found) if ranges => ranged::text(&metric, found),
+        Some(found) => metric.print(found.median),
         None => "–".to_owned(),
     };
     let theirs = || match cell.paper.get(name) {
@@ -107,7 +92,7 @@ fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
 
 /// The rows, aligned, with names in the first column cut so that no line is wider than `columns`, if that helps.
 pub fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
-    let widest = |lines: &[String]| lines.iter().map(|line| width(line.trim_end())).max();
+    let widest = |lines: &[String]| lines.iter().map(|line| width(line)).max();
     let over = widest(&aligned(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
     let names = rows.iter().filter_map(|row| row.first());
     let room = names
@@ -180,20 +165,16 @@ fn answer_line(result: &LabResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A result whose figures are made up.
-    fn fixture() -> LabResult {
-        serde_json::from_str(include_str!("../tests/fixtures/made-up-result.json")).unwrap()
-    }
+    use crate::report::made_up::download;
 
     #[test]
     fn the_table_of_a_whole_result() {
-        insta::assert_snapshot!(text(&fixture(), None));
+        insta::assert_snapshot!(text(&download(), None));
     }
 
     #[test]
     fn a_narrow_terminal_has_no_ranges_and_cut_names() {
-        let mut result = fixture();
+        let mut result = download();
         result.cells[0].label =
             Some("direct, and a name that leaves nothing to be said".to_owned());
         let widest = |text: &str| text.lines().map(width).max().unwrap();
@@ -214,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_suspicious_figure_of_the_paper_is_marked_and_not_compared() {
-        let mut result = fixture();
+        let mut result = download();
         result.cells[0].paper_suspect.push("download_s".to_owned());
         let text = text(&result, None);
         assert!(text.contains("91 s?"), "{text}");
@@ -223,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_disturbed_run_is_told_above_the_checks() {
-        let mut result = fixture();
+        let mut result = download();
         result.cells[1].runs[0].disturbed = Some("the machine was too busy".to_owned());
         let text = text(&result, None);
         let at = |what| text.find(what).unwrap();
@@ -232,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_check_that_was_not_decided_is_told_with_what_was_measured() {
-        let mut result = fixture();
+        let mut result = download();
         result.checks[2].undecided = Some("the machine was too busy".to_owned());
         let text = text(&result, None);
         let line = format!(
@@ -245,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_cell_whose_runs_all_failed_keeps_its_row() {
-        let mut result = fixture();
+        let mut result = download();
         result.cells[1].metrics.clear();
         let text = text(&result, None);
         assert!(

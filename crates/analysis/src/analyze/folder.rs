@@ -3,6 +3,7 @@
 //! in a directory of its own inside, and renamed at the end. Nothing that somebody else put there is
 //! ever overwritten.
 
+use crate::report::RESULT;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
@@ -15,8 +16,6 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The result, by which a directory is known to be an analysis' own.
-pub(super) const RESULT: &str = "result.json";
 /// What is begun and not finished.
 const UNFINISHED: &str = ".unfinished-";
 

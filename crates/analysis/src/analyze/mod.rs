@@ -20,20 +20,17 @@ mod summary;
 mod work;
 
 use crate::report::{Finished, Output, Plan, Sources as Told};
-use anyhow::{Context, Result};
+use anyhow::Result;
 pub(crate) use args::Args;
 use config::Config;
 use crew::Crew;
 use folder::Folder;
 use load::Load;
-use longhaul_command::{console::escaped_lines, exit::Refusal};
+use longhaul_command::{console::escaped_lines, exit::Refusal, say};
 use progress::Progress;
 use shard::Shard;
 use sources::Sources;
-use std::{
-    io::{ErrorKind, Write},
-    path::Path,
-};
+use std::path::Path;
 use work::{Analyze, Gathered};
 
 /// Runs the command.
@@ -41,17 +38,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let config = Config::check(args)?;
     let sources = Sources::open(&args.files)?;
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
-    let output = Output::create(Plan {
-        directory: folder.as_ref().map(|folder| folder.unfinished().to_owned()),
-        widths: config.widths.clone(),
-        formats: config.formats.clone(),
-        ranks: config.ranks,
-        bins_kept: 0,
-        threads: config.threads,
-    })?;
-    let told = go(sources, &config, &output, !config.formats.is_empty())?;
-    refuse_ruins(&told)?;
-    let finished = output.finish(told)?;
+    let unfinished = folder.as_ref().map(Folder::unfinished);
+    let finished = finished(sources, &config, unfinished, 0)?;
     folder.map_or(Ok(()), Folder::finish)?;
     tell(args, &finished)
 }
@@ -71,16 +59,26 @@ pub(crate) fn capture(file: &Path) -> Result<Finished> {
 pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finished> {
     let args = Args::of(file);
     let config = Config::check(&args)?;
-    let sources = Sources::open(&args.files)?;
+    finished(Sources::open(&args.files)?, &config, None, bins_kept)
+}
+
+/// The whole analysis, with the files that `config` asks for in `directory`.
+fn finished(
+    sources: Sources,
+    config: &Config,
+    directory: Option<&Path>,
+    bins_kept: usize,
+) -> Result<Finished> {
     let output = Output::create(Plan {
-        directory: None,
+        directory: directory.map(Path::to_owned),
         widths: config.widths.clone(),
-        formats: Vec::new(),
+        formats: config.formats.clone(),
         ranks: config.ranks,
         bins_kept,
         threads: config.threads,
     })?;
-    let told = go(sources, &config, &output, bins_kept > 0)?;
+    let series = !config.formats.is_empty() || bins_kept > 0;
+    let told = go(sources, config, &output, series)?;
     refuse_ruins(&told)?;
     output.finish(told)
 }
@@ -127,8 +125,6 @@ fn tell(args: &Args, finished: &Finished) -> Result<()> {
     if let (Some(place), false) = (&args.out, args.json) {
         text += &format!("\nwritten to {}\n", place.display());
     }
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.context("cannot write to standard output"),
-    }
+    say!("{text}");
+    Ok(())
 }

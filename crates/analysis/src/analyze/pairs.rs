@@ -6,7 +6,6 @@
 
 use crate::flow::{
     both_ends::{Bounds, Comparison, Place},
-    course::Course,
     record::{BothEnds, Flow},
     segment::{FlowKey, Item, Vantage},
 };
@@ -77,7 +76,11 @@ impl Pairs {
             Place::Left => 0,
             Place::Right => 1,
         };
-        pair.flows[at].get_or_insert_with(|| Box::new(without_course(flow)));
+        pair.flows[at].get_or_insert_with(|| {
+            let mut flow = Box::new(flow.clone());
+            flow.drop_courses();
+            flow
+        });
         pair.flows.iter().all(Option::is_some).then_some(())?;
         let Pair {
             comparison, flows, ..
@@ -127,11 +130,4 @@ fn key(flow: &Flow) -> FlowKey {
         low: flow.client.min(flow.server),
         high: flow.client.max(flow.server),
     }
-}
-
-fn without_course(flow: &Flow) -> Flow {
-    let mut flow = flow.clone();
-    flow.upload.course = Course::default();
-    flow.download.course = Course::default();
-    flow
 }

@@ -104,8 +104,7 @@ fn figures(direction: &Direction) -> String {
     let data = &direction.data;
     let bytes = Bytes::new(data.unique_bytes);
     let mut parts = vec![bytes.to_string()];
-    if let Some(span) = data.first_data_ns.zip(data.last_data_ns) {
-        let span = Time::from_nanos(span.1 - span.0);
+    if let Some(span) = data.lasted_ns().map(Time::from_nanos) {
         parts.push(format!("in {span}"));
         parts.extend(BitRate::mean(bytes, span).map(|rate| rate.to_string()));
     }

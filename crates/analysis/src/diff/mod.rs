@@ -10,13 +10,9 @@ mod table;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use comparison::Comparison;
-use longhaul_command::console::escaped_lines;
+use longhaul_command::{console::escaped_lines, say};
 use side::Side;
-use std::{
-    fs,
-    io::{ErrorKind, Write},
-    path::Path,
-};
+use std::{fs, path::Path};
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -28,13 +24,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         write(directory, &comparison, [&a, &b])?;
     }
     let text = match args.json {
-        true => serde_json::to_string(&comparison)? + "\n",
+        true => serde_json::to_string(&comparison)?,
         false => escaped_lines(&table::text(&comparison)),
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.context("cannot write to standard output"),
-    }
+    say!("{text}");
+    Ok(())
 }
 
 fn write(directory: &Path, comparison: &Comparison, sides: [&Side<'_>; 2]) -> Result<()> {

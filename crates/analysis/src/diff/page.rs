@@ -2,12 +2,13 @@
 //! `diff.html`: both flows' charts one above the other on the same axes, in one offline file.
 
 use super::{comparison::Comparison, side::Side, table::row};
-use crate::report::{STYLE, paired, script};
+use crate::report::{STYLE, of_courses, paired};
 use longhaul_report::{
     metric::{Metric, times},
-    page,
+    page::Page,
+    table::table,
 };
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use maud::{Markup, html as markup};
 
 /// Figures that the heading names.
 const FOUND_MAX: usize = 3;
@@ -15,31 +16,23 @@ const FOUND_MAX: usize = 3;
 /// The whole page.
 pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
     let courses = sides.map(Side::course);
-    markup! {
-        (DOCTYPE)
-        html lang="en" {
-            (page::head(&title(comparison), longhaul_command::release(), STYLE))
-            body {
-                header { (heading(comparison)) }
-                main {
-                    (figures(comparison))
-                    @match courses {
-                        [Some(a), Some(b)] => { (paired::section([a, b])) }
-                        _ => { p { "No charts: not both flows are among those that are drawn. "
-                            "Analyse again with more " code { "--flows" } "." } }
-                    }
-                }
-                footer { p.note { "As data: " a href="diff.json" { "diff.json" } } }
-                @for (n, shown) in courses.iter().flatten().enumerate() {
-                    (page::data(&format!("course-{n}"), shown.course))
-                }
-                (page::data("charts", &[(); 0]))
-                (page::scripts())
-                script { (PreEscaped(script())) }
+    Page {
+        title: &title(comparison),
+        longhaul: longhaul_command::release(),
+        more_style: STYLE,
+        header: heading(comparison),
+        main: markup! {
+            (figures(comparison))
+            @match courses {
+                [Some(a), Some(b)] => { (paired::section([a, b])) }
+                _ => { p { "No charts: not both flows are among those that are drawn. "
+                    "Analyse again with more " code { "--flows" } "." } }
             }
-        }
+        },
+        footer: markup! { p.note { "As data: " a href="diff.json" { "diff.json" } } },
+        scripts: of_courses(courses.iter().flatten().map(|shown| shown.course)),
     }
-    .into_string()
+    .html()
 }
 
 fn title(comparison: &Comparison) -> String {
@@ -67,18 +60,13 @@ fn heading(comparison: &Comparison) -> Markup {
 }
 
 fn figures(comparison: &Comparison) -> Markup {
+    let lines = comparison.figures.iter();
+    let lines = lines.map(|figure| line(&row(figure), comparison.is_notable(figure)));
     markup! {
         section id="figures" {
             h2 { (finding(comparison)) }
             p.note { "“Differs”: by more than chance, counts by three standard deviations as well." }
-            div.scroll tabindex="0" role="region" aria-label="Figures" {
-                table {
-                    thead { tr { td {} @for name in ["A", "B", "B/A"] { th scope="col" { (name) } } td {} } }
-                    tbody { @for figure in &comparison.figures {
-                        (line(&row(figure), comparison.is_notable(figure)))
-                    } }
-                }
-            }
+            (table("Figures", ["", "A", "B", "B/A", ""], lines))
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::comparison::Comparison;
 use crate::flow::compare::Figure;
-use longhaul_report::columns::aligned;
+use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::{Metric, percent, times};
 
 /// Beside what differs by more than chance.
@@ -40,10 +40,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
             lines.push(format!("{side}  {}", named.verdict));
         }
     }
-    lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    columns::text(&lines)
 }
 
 /// Name, both values and their ratio in words.

@@ -7,43 +7,42 @@
 //! as well (a retransmission more or less says nothing), and shares of time by five per cent points.
 //! [`notable`] puts first what is furthest beyond its bound.
 
-use super::record::{Direction, Distribution, Limit, Limited, PhaseKind};
+use super::record::{Direction, Distribution, Limit, Phase, PhaseKind};
+use super::verdict::shares;
 use serde::Serialize;
 
 /// One quantity of both.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figure {
+pub(crate) struct Figure {
     /// Ends in the unit: `goodput_bps`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Absent where it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub a: Option<f64>,
+    pub(crate) a: Option<f64>,
     /// Likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub b: Option<f64>,
+    pub(crate) b: Option<f64>,
     /// `b − a`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub difference: Option<f64>,
+    pub(crate) difference: Option<f64>,
     /// `b / a`; absent where `a` is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
     /// How far beyond what may be chance: notable from 1 on, at most [`WEIGHT_MAX`].
-    pub weight: f64,
+    pub(crate) weight: f64,
 }
 
 /// The weight of what one of both does not have at all.
-pub const WEIGHT_MAX: f64 = 100.0;
+pub(crate) const WEIGHT_MAX: f64 = 100.0;
 
 /// All figures that either of both has, in an order that stays.
-#[must_use]
-pub fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
+pub(crate) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
     let figure = |measure: &Measure| Figure::of(measure, (measure.of)(a), (measure.of)(b));
     MEASURES.iter().filter_map(figure).collect()
 }
 
 /// The notable ones among `figures`, those that differ most first.
-#[must_use]
-pub fn notable(figures: &[Figure]) -> Vec<Figure> {
+pub(crate) fn notable(figures: &[Figure]) -> Vec<Figure> {
     let mut notable: Vec<Figure> = figures.iter().copied().filter(Figure::is_notable).collect();
     notable.sort_by(|one, other| other.weight.total_cmp(&one.weight));
     notable
@@ -64,8 +63,7 @@ impl Figure {
     }
 
     /// Whether the difference is more than chance.
-    #[must_use]
-    pub fn is_notable(&self) -> bool {
+    pub(crate) fn is_notable(&self) -> bool {
         self.weight >= 1.0
     }
 }
@@ -213,8 +211,7 @@ fn sampled(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
 }
 
 fn lasted_ns(direction: &Direction) -> Option<f64> {
-    let data = &direction.data;
-    let lasted = data.last_data_ns?.saturating_sub(data.first_data_ns?);
+    let lasted = direction.data.lasted_ns()?;
     (lasted > 0).then_some(lasted as f64)
 }
 
@@ -224,21 +221,20 @@ fn goodput(direction: &Direction) -> Option<f64> {
 
 fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
     let alike = direction.phases.iter().filter(|phase| phase.kind == kind);
-    let lengths = alike.map(|phase| phase.to_ns.saturating_sub(phase.from_ns));
-    Some(seconds(lengths.sum::<u64>() as f64))
+    Some(seconds(alike.map(Phase::length_ns).sum::<u64>() as f64))
 }
 
 /// Share of the time that was judged.
 fn limited(direction: &Direction, by: Limit) -> Option<f64> {
-    let length = |limited: &Limited| limited.to_ns.saturating_sub(limited.from_ns);
-    let all: u64 = direction.limits.iter().map(length).sum();
-    let alike = direction.limits.iter().filter(|limited| limited.by == by);
-    (all > 0).then(|| alike.map(length).sum::<u64>() as f64 / all as f64)
+    let shares = shares(&direction.limits);
+    let share = shares.iter().find(|(limit, _)| *limit == by);
+    (!shares.is_empty()).then(|| share.map_or(0.0, |(_, share)| *share))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::record::Limited;
 
     fn direction(bytes: u64, fast: u64) -> Direction {
         let mut direction = Direction::default();

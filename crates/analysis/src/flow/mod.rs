@@ -5,7 +5,6 @@
 //! their size. Every table has a bound.
 
 pub mod both_ends;
-pub mod compare;
 pub mod course;
 pub mod decode;
 pub mod flows;
@@ -17,6 +16,7 @@ pub mod verdict;
 mod acks;
 mod bounds;
 mod clock_skew;
+pub(crate) mod compare;
 mod connection;
 mod data;
 mod distribution;
@@ -26,7 +26,6 @@ mod round_trips;
 pub use acks::ack_way;
 pub use course::series;
 pub use flows::Flows;
-pub use segment::simulated;
 pub use settings::Settings;
 pub use verdict::{joint_verdict, limits, phases};
 

@@ -50,6 +50,14 @@ impl Flow {
             false => (&self.server, &self.client),
         }
     }
+
+    /// Leaves out what only charts need, which is most of it.
+    pub(crate) fn drop_courses(&mut self) {
+        for direction in [&mut self.upload, &mut self.download] {
+            direction.course = Course::default();
+            direction.excerpts = Vec::new();
+        }
+    }
 }
 
 /// The beginning of a connection.
@@ -315,6 +323,14 @@ pub struct Data {
     pub last_data_ns: Option<u64>,
 }
 
+impl Data {
+    /// From the first to the last payload byte, ns.
+    #[must_use]
+    pub fn lasted_ns(&self) -> Option<u64> {
+        Some(self.last_data_ns?.saturating_sub(self.first_data_ns?))
+    }
+}
+
 /// ACKs for one direction's data; they travel the other way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acks {
@@ -387,6 +403,14 @@ pub struct Phase {
     pub packets_per_ack: f64,
 }
 
+impl Phase {
+    /// How long it was.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
 /// Kinds of [`Phase`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -412,6 +436,14 @@ pub struct Limited {
     pub from_ns: u64,
     /// End.
     pub to_ns: u64,
+}
+
+impl Limited {
+    /// How long.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
 }
 
 /// What can limit a direction.

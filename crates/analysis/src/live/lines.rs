@@ -77,8 +77,8 @@ fn record<'a>(look: &Look, seen: &Seen, interface: &'a str) -> Record<'a> {
     Record {
         at: time(look.second),
         interface,
-        client: screen::end(seen.ends[0]),
-        server: screen::end(seen.ends[1]),
+        client: seen.ends[0].to_string(),
+        server: seen.ends[1].to_string(),
         upload: Way::of(&seen.ways[0]),
         download: Way::of(&seen.ways[1]),
     }
@@ -105,8 +105,8 @@ fn line(look: &Look, row: &Row<'_>) -> String {
         "{} {} {} → {}: {}, {} ACK/s, {} packets per ACK, {} retransmissions, RTT {}, {} in flight",
         time(look.second),
         row.interface,
-        screen::end(row.sender),
-        screen::end(row.receiver),
+        row.sender,
+        row.receiver,
         screen::rate(now.data_bytes),
         now.acks,
         screen::per_ack(now),

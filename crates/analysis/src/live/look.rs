@@ -129,6 +129,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::segment::NO_SCALE;
     use longhaul_packet::tcp::ACK;
 
     fn end(port: u16) -> Endpoint {
@@ -148,16 +149,9 @@ mod tests {
             wire_segments: 1,
             window: 1_000,
             flags: ACK,
-            sack_blocks: 0,
             from_low,
-            window_scale: 0xff,
-            mss: 0,
-            sack_permitted: false,
-            has_timestamps: false,
-            tsval: 0,
-            tsecr: 0,
-            truth: None,
-            sack: [(0, 0); 4],
+            window_scale: NO_SCALE,
+            ..Segment::default()
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
 use super::look::Look;
-use crate::flow::{segment::Endpoint, series::Bin};
+use crate::flow::series::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
     Frame,
@@ -268,7 +268,7 @@ fn flow(row: &Row<'_>, several: bool) -> String {
         true => format!("{} ", row.interface),
         false => String::new(),
     };
-    format!("{interface}{} → {}", end(row.sender), end(row.receiver))
+    format!("{interface}{} → {}", row.sender, row.receiver)
 }
 
 fn line(row: &Row<'_>, flow: String, fit: &Fit) -> ratatui::widgets::Row<'static> {
@@ -281,11 +281,6 @@ fn line(row: &Row<'_>, flow: String, fit: &Fit) -> ratatui::widgets::Row<'static
 
 fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).right_aligned())
-}
-
-/// As it is written elsewhere: `10.9.0.1:5201`, `[fd00::1]:5201`.
-pub(super) fn end(end: Endpoint) -> String {
-    std::net::SocketAddr::new(end.address, end.port).to_string()
 }
 
 /// Bytes of one second as a rate.
@@ -349,9 +344,7 @@ fn figures(row: &Row<'_>) -> Vec<Line<'static>> {
     vec![
         Line::from(format!(
             "{} → {} on {}",
-            end(row.sender),
-            end(row.receiver),
-            row.interface
+            row.sender, row.receiver, row.interface
         )),
         Line::from(format!(
             "packets {}/s, acknowledged {}, packets per ACK {}, largest AckDiff {}",

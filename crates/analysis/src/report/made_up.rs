@@ -27,7 +27,7 @@ const ENDS: [u64; 4] = [3_000, 3_250, 3_350, BINS];
 
 /// A capture with the large transfer and a short flow.
 pub(crate) fn finished() -> Finished {
-    let flows = vec![long_flow(0), short_flow(7)];
+    let mut flows = vec![long_flow(0), short_flow(7)];
     let courses = flows
         .iter()
         .map(|flow| Drawn {
@@ -35,6 +35,7 @@ pub(crate) fn finished() -> Finished {
             ..Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096)
         })
         .collect();
+    flows.iter_mut().for_each(Flow::drop_courses);
     Finished {
         analysis: Analysis {
             schema: SCHEMA,
@@ -42,7 +43,7 @@ pub(crate) fn finished() -> Finished {
             bins_ns: vec![1_000_000, 1_000_000_000],
             files: vec![file()],
             vantages: vec![place("left", 0), place("right", 1)],
-            flows: flows.into_iter().map(without_course).collect(),
+            flows,
             both_ends: vec![pair()],
             others: Others {
                 flows: 3,
@@ -102,12 +103,6 @@ fn delay(n: u64) -> DelayBin {
         mean_ns: 101_000_000 + n * 2_000,
         max_ns: 102_000_000 + n * 36_000,
     }
-}
-
-fn without_course(mut flow: Flow) -> Flow {
-    flow.upload.course = Course::default();
-    flow.upload.excerpts = Vec::new();
-    flow
 }
 
 fn file() -> CaptureFile {

@@ -13,9 +13,10 @@ pub(crate) use output::{Output, Plan, Sources, Writer};
 pub(crate) use page::in_browser;
 pub(crate) use page::{
     direction::{Shown, name as direction_name},
-    html::{STYLE, script},
+    html::{STYLE, of_courses},
     paired,
 };
 pub use result::finished::Finished;
+pub(crate) use result::finished::RESULT;
 pub(crate) use result::largest::Ranks;
 pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, SCHEMA, VantagePoint};

@@ -8,14 +8,14 @@ use super::result::{
     course::Drawn,
     excerpts::{self, marks_max},
     finished::{COURSES, Finished, RESULT},
-    largest::{Largest, Ranks, drop_course, payload},
+    largest::{Largest, Ranks, payload},
 };
 use crate::flow::{
     course::Course,
     joint_verdict,
     record::{BothEnds, Excerpt, Flow},
 };
-use crate::series::{self, Format, Row};
+use crate::series::{self, Format, Row, cannot_write};
 use anyhow::{Context, Result};
 use longhaul_units::Time;
 use serde::Serialize;
@@ -141,7 +141,7 @@ impl Output {
     /// take no memory on their way here.
     pub(crate) fn thin(&self, flow: &mut Flow) {
         if payload(flow) < self.least_drawn.load(Ordering::Relaxed) {
-            drop_course(flow);
+            flow.drop_courses();
         }
     }
 
@@ -247,9 +247,7 @@ impl Writer<'_> {
         });
         rows.clear();
     }
-}
 
-impl Writer<'_> {
     /// A bin of the width with this index.
     pub(crate) fn row(&mut self, width: usize, row: Row) {
         let Some(rows) = self.rows.get_mut(width) else {
@@ -366,17 +364,7 @@ fn take_courses(flow: &mut Flow) -> Vec<Taken> {
 
 /// Bins that a direction may have, so that all together have not too many.
 fn bins_max(lengths: &[usize]) -> usize {
-    let sum = |most: usize| {
-        lengths
-            .iter()
-            .map(|length| *length.min(&most))
-            .sum::<usize>()
-    };
-    let mut most = BINS_MAX;
-    while most > BINS_MIN && sum(most) > BINS_SUM_MAX {
-        most /= 2;
-    }
-    most
+    excerpts::fair_max(lengths, BINS_MIN..=BINS_MAX, BINS_SUM_MAX)
 }
 
 /// A direction that sends next to nothing has no chart that says anything.
@@ -392,10 +380,6 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 
 fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).with_context(|| cannot_write(path))
-}
-
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
 }
 
 /// Gives each connection that two places saw one verdict instead of two.

@@ -133,7 +133,7 @@ fn open(directory: &Path, width: Time, format: Format) -> Result<OpenFile> {
     Ok(OpenFile { path, encoder })
 }
 
-fn cannot_write(path: &Path) -> String {
+pub(crate) fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 

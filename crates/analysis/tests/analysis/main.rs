@@ -3,6 +3,7 @@
 //! programs and the truth of a simulation.
 
 mod corpus;
+mod simulated_tap;
 mod tap_analyze;
 mod tap_capture;
 mod tap_capture_namespaces;

@@ -115,11 +115,15 @@ impl Figures {
 }
 
 impl Comparison {
+    /// Those of all cells.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = &Figures> {
+        self.cells.iter().flat_map(|cell| cell.metrics.values())
+    }
+
     /// How many figures chance alone would mark, at most, where nothing differs and few runs decide by their ranges;
     /// and of how many. `None` where none are decided so.
     pub(crate) fn by_chance(&self) -> Option<(f64, usize)> {
-        let figures = self.cells.iter().flat_map(|cell| cell.metrics.values());
-        let ranged = figures.filter(|one| {
+        let ranged = self.figures().filter(|one| {
             rule::is_ranged(one.a_runs, one.b_runs) && one.verdict != Verdict::Disturbed
         });
         let chances: Vec<f64> = ranged

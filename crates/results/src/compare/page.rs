@@ -3,14 +3,18 @@
 //! then every figure.
 
 use super::{
-    comparison::{Comparison, Figures, Pair, Setting, Side},
+    comparison::{Checked, Comparison, Figures, Pair, Setting, Side},
     rule::{Change, rule_of_noise},
 };
-use crate::summary::Summary;
+use crate::ranged;
 use indexmap::IndexMap;
 use longhaul_report::metric::{Metric, times};
-use longhaul_report::{page, scale::Scale};
-use maud::{DOCTYPE, Markup, html as markup};
+use longhaul_report::{
+    page::Page,
+    scale::Scale,
+    table::{Table, table},
+};
+use maud::{Markup, html as markup};
 
 /// Ratios that are drawn; of more those that differ most.
 const DRAWN_MAX: usize = 40;
@@ -21,24 +25,20 @@ const ROW_PX: usize = 26;
 pub(crate) fn html(comparison: &Comparison) -> String {
     let title = format!("{} and {}", comparison.a.name, comparison.b.name);
     let places = places(comparison);
-    markup! {
-        (DOCTYPE)
-        html lang="en" {
-            (page::head(&title, longhaul_command::version(), ""))
-            body {
-                (page::skip_link())
-                header { (heading(comparison, &places)) }
-                main id="main" tabindex="-1" {
-                    (picture(&places))
-                    (tables(&places))
-                    (alone(comparison))
-                    (checks(comparison))
-                    (sides(comparison))
-                }
-            }
-        }
+    Page {
+        title: &title,
+        longhaul: longhaul_command::version(),
+        header: heading(comparison, &places),
+        main: markup! {
+            (picture(&places))
+            (tables(&places))
+            (alone(comparison))
+            (checks(comparison))
+            (sides(comparison))
+        },
+        ..Page::default()
     }
-    .into_string()
+    .html()
 }
 
 /// A metric of a cell that both have.
@@ -225,36 +225,29 @@ fn tables(places: &[Place<'_>]) -> Markup {
     markup! {
         section {
             h2 { "Every figure" }
-            @for places in metrics.values() { (table(&places[0].metric, places)) }
+            @for places in metrics.values() { (of_metric(&places[0].metric, places)) }
         }
     }
 }
 
-fn table(metric: &Metric, places: &[&Place<'_>]) -> Markup {
-    markup! {
-        div.scroll tabindex="0" role="region" aria-label=(metric.label) {
-            table.values {
-                caption { (metric.label) ": median of the runs [smallest – largest]" }
-                thead { tr { @for name in ["Cell", "A", "B", "B / A", "Beyond noise"] { th scope="col" { (name) } } } }
-                tbody { @for place in places { tr {
-                    th scope="row" { (place.cell) }
-                    (value(metric, place.figures.a))
-                    (value(metric, place.figures.b))
-                    td { (place.figures.ratio.map_or("–".to_owned(), times)) }
-                    td { (verdict(place.change)) }
-                } } }
-            }
-        }
-    }
-}
-
-fn value(metric: &Metric, found: Summary) -> Markup {
-    markup! {
-        td {
-            strong { (metric.print(found.median)) }
-            @if found.min < found.max { small { "[" (metric.print(found.min)) " – " (metric.print(found.max)) "]" } }
-        }
-    }
+fn of_metric(metric: &Metric, places: &[&Place<'_>]) -> Markup {
+    let row = |place: &&Place<'_>| {
+        markup! { tr {
+            th scope="row" { (place.cell) }
+            @for found in [&place.figures.a, &place.figures.b] { td { (ranged::markup(metric, found)) } }
+            td { (place.figures.ratio.map_or("–".to_owned(), times)) }
+            td { (verdict(place.change)) }
+        } }
+    };
+    let table = Table {
+        label: &metric.label,
+        class: "values",
+        caption: &format!("{}: median of the runs [smallest – largest]", metric.label),
+    };
+    table.drawn(
+        ["Cell", "A", "B", "B / A", "Beyond noise"],
+        places.iter().map(row),
+    )
 }
 
 fn verdict(change: Change) -> Markup {
@@ -286,22 +279,18 @@ fn checks(comparison: &Comparison) -> Markup {
         Some(false) => "✗ fail",
         None => "–",
     };
+    let row = |check: &Checked| {
+        markup! { tr {
+            th scope="row" { (check.name) }
+            @for pass in [check.a, check.b] {
+                td { span.pass[pass == Some(true)].fail[pass == Some(false)] { (said(pass)) } }
+            }
+        } }
+    };
+    let rows = comparison.checks.iter().map(row);
     markup! {
         @if !comparison.checks.is_empty() {
-            section {
-                h2 { "Checks" }
-                div.scroll tabindex="0" role="region" aria-label="Checks" {
-                    table {
-                        thead { tr { @for name in ["Claim", "A", "B"] { th scope="col" { (name) } } } }
-                        tbody { @for check in &comparison.checks { tr {
-                            th scope="row" { (check.name) }
-                            @for pass in [check.a, check.b] {
-                                td { span.pass[pass == Some(true)].fail[pass == Some(false)] { (said(pass)) } }
-                            }
-                        } } }
-                    }
-                }
-            }
+            section { h2 { "Checks" } (table("Checks", ["Claim", "A", "B"], rows)) }
         }
     }
 }
@@ -321,22 +310,15 @@ fn sides(comparison: &Comparison) -> Markup {
             if side.quick { "yes" } else { "no" }.to_owned()
         }),
     ];
+    let row = |name: &str, a: &str, b: &str| markup! { tr { th scope="row" { (name) } td { (a) } td { (b) } } };
+    let both = rows.map(|(name, said)| row(name, &said(&comparison.a), &said(&comparison.b)));
+    let names = rows.map(|(name, _)| name);
+    let others = other_settings(comparison, &names);
+    let others = others.map(|setting| row(&setting.name, &setting.a, &setting.b));
     markup! {
         section {
             h2 { "The two runs" }
-            div.scroll tabindex="0" role="region" aria-label="The two runs" {
-                table {
-                    thead { tr { td {} th scope="col" { "A" } th scope="col" { "B" } } }
-                    tbody { @for (name, said) in rows { tr {
-                        th scope="row" { (name) }
-                        @for side in [&comparison.a, &comparison.b] { td { (said(side)) } }
-                    } }
-                    @for setting in other_settings(comparison, &rows.map(|(name, _)| name)) { tr {
-                        th scope="row" { (setting.name) }
-                        @for value in [&setting.a, &setting.b] { td { (value) } }
-                    } } }
-                }
-            }
+            (table("The two runs", ["", "A", "B"], both.into_iter().chain(others)))
         }
     }
 }

@@ -5,8 +5,8 @@ use super::{
     comparison::{Comparison, Figures, Pair},
     rule::{Change, Verdict},
 };
-use crate::summary::Summary;
-use longhaul_report::columns::aligned;
+use crate::ranged;
+use longhaul_report::columns::{self, aligned};
 use longhaul_report::{
     metric::{Metric, times},
     registry::Better,
@@ -53,10 +53,7 @@ pub(super) fn text(comparison: &Comparison, all: bool) -> String {
     lines.extend(alone("B", &comparison.only_b));
     lines.push(count(comparison));
     lines.extend(comparison.chance_said());
-    lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    columns::text(&lines)
 }
 
 fn or_dash(text: &str) -> &str {
@@ -73,26 +70,13 @@ fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
         vec![
             pair.name.clone(),
             metric.label.clone(),
-            range(&metric, figures.a),
-            range(&metric, figures.b),
+            ranged::text(&metric, &figures.a),
+            ranged::text(&metric, &figures.b),
             figures.ratio.map(times).unwrap_or_default(),
             mark(figures.verdict, metric.better).to_owned(),
         ]
     };
     pair.metrics.iter().filter(listed).map(row).collect()
-}
-
-fn range(metric: &Metric, summary: Summary) -> String {
-    let print = |value| metric.print(value);
-    match summary.min < summary.max {
-        true => format!(
-            "{} [{} – {}]",
-            print(summary.median),
-            print(summary.min),
-            print(summary.max)
-        ),
-        false => print(summary.median),
-    }
 }
 
 fn mark(verdict: Verdict, better: Better) -> &'static str {
@@ -111,29 +95,20 @@ fn alone(side: &str, names: &[String]) -> Option<String> {
 }
 
 fn count(comparison: &Comparison) -> String {
-    let figures = || {
-        comparison
-            .cells
-            .iter()
-            .flat_map(|cell| cell.metrics.values())
-    };
-    let differ = figures().filter(|figures| figures.differ()).count();
-    let unknown = figures()
-        .filter(|figures| figures.verdict == Verdict::Unknown)
-        .count();
-    let unknown = match unknown {
+    let verdicts = || comparison.figures().map(|figures| figures.verdict);
+    let count = |verdict| verdicts().filter(|found| *found == verdict).count();
+    let differ = comparison.figures().filter(|figures| figures.differ());
+    let unknown = match count(Verdict::Unknown) {
         0 => String::new(),
         unknown => format!(", {unknown} of single runs, about which nothing is said"),
     };
-    let disturbed = figures()
-        .filter(|figures| figures.verdict == Verdict::Disturbed)
-        .count();
-    let disturbed = match disturbed {
+    let disturbed = match count(Verdict::Disturbed) {
         0 => String::new(),
         some => format!(", {some} of runs that the machine was too busy for, likewise"),
     };
     format!(
-        "{differ} of {} figures differ beyond noise{unknown}{disturbed}",
-        figures().count()
+        "{} of {} figures differ beyond noise{unknown}{disturbed}",
+        differ.count(),
+        verdicts().count()
     )
 }

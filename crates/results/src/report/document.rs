@@ -15,8 +15,8 @@ use super::{
 };
 use crate::result::LabResult;
 use anyhow::Context;
-use longhaul_report::page;
-use maud::{DOCTYPE, Markup, html as markup};
+use longhaul_report::page::{self, Page};
+use maud::{Markup, html as markup};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -42,33 +42,26 @@ pub(super) fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)>
 /// The whole page of `result`.
 pub(super) fn html(result: &LabResult, downloads: &Downloads) -> String {
     let mut charts = Charts::default();
-    let body = body(result, downloads, &mut charts);
-    markup! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(result))
-            body {
-                (page::skip_link())
-                (body)
-                @if !charts.is_empty() { (scripts(charts.all())) }
-            }
-        }
+    let main = figures(result, &mut charts);
+    Page {
+        title: result.title(),
+        longhaul: &result.longhaul,
+        header: answer::section(result),
+        main,
+        footer: downloads.section(result),
+        scripts: scripts(&charts),
+        ..Page::default()
     }
-    .into_string()
+    .html()
 }
 
-/// What the page shows, without styles and scripts.
-fn body(result: &LabResult, downloads: &Downloads, charts: &mut Charts) -> Markup {
+fn figures(result: &LabResult, charts: &mut Charts) -> Markup {
     markup! {
-        header { (answer::section(result)) }
-        main id="main" tabindex="-1" {
-            (drawn(result, charts))
-            (tables::section(result))
-            (values::section(result))
-            @if let Some(testbed) = &result.testbed { (testbed::section(testbed, &result.cells)) }
-            (method::section(result))
-        }
-        footer { (downloads.section(result)) }
+        (drawn(result, charts))
+        (tables::section(result))
+        (values::section(result))
+        @if let Some(testbed) = &result.testbed { (testbed::section(testbed, &result.cells)) }
+        (method::section(result))
     }
 }
 
@@ -122,68 +115,33 @@ fn over_time(result: &LabResult) -> Vec<chart::Chart> {
     .concat()
 }
 
-fn head(result: &LabResult) -> Markup {
-    page::head(result.title(), &result.longhaul, "")
-}
-
-fn scripts(charts: &[chart::Chart]) -> Markup {
+fn scripts(charts: &Charts) -> Markup {
     markup! {
-        (page::data("charts", &charts))
-        (page::scripts())
+        @if !charts.is_empty() { (page::data("charts", charts)) (page::scripts()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::About;
+    use crate::{report::made_up::download, result::About};
     use longhaul_command::exit::Refusal;
+    use longhaul_testbed::browser::{assert_loads_nothing, outline};
     use serde_json::json;
-
-    /// A result whose figures are made up.
-    fn fixture() -> LabResult {
-        serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
-    }
-
-    /// Each heading, caption and summary of the page on a line: its structure.
-    fn outline(page: &str) -> String {
-        let openings = page.split('<').skip(1);
-        let kept = [
-            "title>",
-            "h1",
-            "h2",
-            "h3",
-            "p class=\"answer",
-            "strong",
-            "caption",
-            "summary",
-        ];
-        let lines = openings.filter(|part| kept.iter().any(|tag| part.starts_with(tag)));
-        lines
-            .map(|part| part.replacen('>', ": ", 1) + "\n")
-            .collect()
-    }
 
     #[test]
     fn the_answer_comes_first_then_picture_table_method_raw_data() {
-        let mut result = fixture();
+        let mut result = download();
         result.checks.truncate(1);
-        let page = body(&result, &Downloads::default(), &mut Charts::default()).into_string();
+        let page = html(&result, &Downloads::default());
         insta::assert_snapshot!(outline(&page));
-    }
-
-    #[test]
-    fn the_page_loads_nothing() {
-        let page = html(&fixture(), &Downloads::default());
-        for loads in ["src=", "<link", "@import", "url("] {
-            assert!(!page.contains(loads), "{loads}");
-        }
+        assert_loads_nothing(&page);
     }
 
     #[test]
     fn texts_of_the_scenario_stay_texts() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
-        let mut result = fixture();
+        let mut result = download();
         let about = About {
             title: EVIL.to_owned(),
             notes: vec![EVIL.to_owned()],

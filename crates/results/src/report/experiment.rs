@@ -191,14 +191,11 @@ fn compared(result: &LabResult) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fixture() -> LabResult {
-        serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
-    }
+    use crate::report::made_up::download;
 
     #[test]
     fn a_row_tells_ours_the_papers_and_their_ratio() {
-        let row = Experiment::of(&fixture(), String::new());
+        let row = Experiment::of(&download(), String::new());
         assert_eq!(row.ours, "Two relays make the download 7.5× faster");
         assert_eq!(row.paper.as_deref(), Some("5.69×, from 91 s to 16 s"));
         let ratio = row.ratio.unwrap().of.median;
@@ -207,7 +204,7 @@ mod tests {
 
     #[test]
     fn without_an_answer_the_ratio_is_the_median_over_cells() {
-        let mut result = fixture();
+        let mut result = download();
         result.answer = None;
         for (cell, ours) in result.cells.iter_mut().zip([1.0, 3.0]) {
             cell.metrics = [("goodput_bps".to_owned(), Summary::of([ours]).unwrap())].into();

@@ -9,10 +9,9 @@ use super::{
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
 use longhaul_command::exit::Refusal;
-use longhaul_report::metric::times;
-use longhaul_report::page;
+use longhaul_report::{metric::times, page::Page, table::Table};
 use longhaul_units::Time;
-use maud::{DOCTYPE, Markup, html as markup};
+use maud::{Markup, html as markup};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -126,20 +125,14 @@ fn html(rows: &[Experiment]) -> String {
     let mut papers: IndexMap<&str, Vec<&Experiment>> = IndexMap::new();
     rows.iter()
         .for_each(|row| papers.entry(row.paper_name()).or_default().push(row));
-    markup! {
-        (DOCTYPE)
-        html lang="en" {
-            (page::head("Experiments", longhaul_command::version(), ""))
-            body {
-                (page::skip_link())
-                header { (summary(&rows)) }
-                main id="main" tabindex="-1" {
-                    @for (paper, rows) in &papers { (section(paper, rows)) }
-                }
-            }
-        }
+    Page {
+        title: "Experiments",
+        longhaul: longhaul_command::version(),
+        header: summary(&rows),
+        main: markup! { @for (paper, rows) in &papers { (section(paper, rows)) } },
+        ..Page::default()
     }
-    .into_string()
+    .html()
 }
 
 /// The sum of it all.
@@ -183,17 +176,13 @@ fn section(paper: &str, rows: &[&Experiment]) -> Markup {
     let headings = HEADINGS
         .into_iter()
         .filter(|name| compared || !of_papers(name));
-    markup! {
-        section {
-            h2 { (paper) }
-            div.scroll tabindex="0" role="region" aria-label=(paper) {
-                table.cards.experiments {
-                    thead { tr { @for name in headings { th scope="col" { (name) } } } }
-                    tbody { @for row in rows { (line(row, &HEADINGS, compared)) } }
-                }
-            }
-        }
-    }
+    let lines = rows.iter().map(|row| line(row, &HEADINGS, compared));
+    let table = Table {
+        label: paper,
+        class: "cards experiments",
+        ..Table::default()
+    };
+    markup! { section { h2 { (paper) } (table.drawn(headings, lines)) } }
 }
 
 fn line(row: &Experiment, headings: &[&str; 6], compared: bool) -> Markup {
@@ -251,16 +240,12 @@ fn run(row: &Experiment) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::{super::experiment::BEYOND, *};
-    use crate::result::LabResult;
-
-    fn fixture() -> LabResult {
-        serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
-    }
+    use crate::report::made_up::download;
 
     fn row(source: Option<&str>) -> Experiment {
         Experiment {
             source: source.map(str::to_owned),
-            ..Experiment::of(&fixture(), "a/report.html".to_owned())
+            ..Experiment::of(&download(), "a/report.html".to_owned())
         }
     }
 
@@ -294,7 +279,7 @@ mod tests {
             fs::create_dir(top.path().join(name)).unwrap();
             fs::write(
                 top.path().join(name).join("result.json"),
-                serde_json::to_string(&fixture()).unwrap(),
+                serde_json::to_string(&download()).unwrap(),
             )
             .unwrap();
         }

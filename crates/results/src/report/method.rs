@@ -2,7 +2,10 @@
 //! How it was measured: checks, the machine, the emulator's own account, and the raw data.
 
 use crate::result::{About, Check, Host, LabResult, LinkAccount};
-use longhaul_report::metric::{Metric, percent};
+use longhaul_report::{
+    metric::{Metric, percent},
+    table::{Table, table},
+};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
@@ -29,14 +32,7 @@ fn checks(checks: &[Check]) -> Markup {
         @if !checks.is_empty() {
             section id="checks" {
                 h2 { "Checks" }
-                div.scroll tabindex="0" role="region" aria-label="Checks" {
-                    table {
-                        thead { tr { @for name in ["", "Claim", "Wanted", "Found"] {
-                            @if name.is_empty() { td {} } @else { th scope="col" { (name) } }
-                        } } }
-                        tbody { @for check in checks { (claim(check)) } }
-                    }
-                }
+                (table("Checks", ["", "Claim", "Wanted", "Found"], checks.iter().map(claim)))
             }
         }
     }
@@ -105,18 +101,24 @@ fn machine(result: &LabResult) -> Markup {
 }
 
 fn links(links: &[LinkAccount]) -> Markup {
+    const COLUMNS: [&str; 7] = [
+        "Link",
+        "Delivery",
+        "Delay error median",
+        "99 %",
+        "Largest",
+        "Packets",
+        "Dropped",
+    ];
+    let table = Table {
+        label: "What the emulator did",
+        caption: "Delay error: actual minus planned departure of each packet.",
+        ..Table::default()
+    };
     html! {
         @if !links.is_empty() {
-            h3 { "What the emulator did" }
-            div.scroll tabindex="0" role="region" aria-label="What the emulator did" {
-                table {
-                    caption { "Delay error: actual minus planned departure of each packet." }
-                    thead { tr { @for name in
-                        ["Link", "Delivery", "Delay error median", "99 %", "Largest", "Packets", "Dropped"]
-                    { th scope="col" { (name) } } } }
-                    tbody { @for link in links { (account(link)) } }
-                }
-            }
+            h3 { (table.label) }
+            (table.drawn(COLUMNS, links.iter().map(account)))
         }
     }
 }
@@ -153,21 +155,13 @@ fn dropped(link: &LinkAccount) -> String {
 }
 
 fn settings(title: &str, values: &BTreeMap<String, String>) -> Markup {
+    let row = |(name, value): (&String, &String)| {
+        html! { tr { th scope="row" { code { (name) } } td { code { (value) } } } }
+    };
+    let rows = values.iter().map(row);
     html! {
         @if !values.is_empty() {
-            details {
-                summary { (title) }
-                div.scroll tabindex="0" role="region" aria-label=(title) {
-                    table {
-                        thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
-                        tbody {
-                            @for (name, value) in values {
-                                tr { th scope="row" { code { (name) } } td { code { (value) } } }
-                            }
-                        }
-                    }
-                }
-            }
+            details { summary { (title) } (table(title, ["Name", "Value"], rows)) }
         }
     }
 }

@@ -7,10 +7,14 @@ use super::figure::{
     heat::ratio,
 };
 use crate::{
+    ranged,
     result::{Cell, LabResult},
     view::Table,
 };
-use longhaul_report::metric::{Metric, times};
+use longhaul_report::{
+    metric::{Metric, times},
+    table as page,
+};
 use maud::{Markup, html};
 
 pub(super) fn section(result: &LabResult) -> Markup {
@@ -43,27 +47,28 @@ fn draw(result: &LabResult, table: &Table) -> Markup {
 
 /// Where no parameter goes across, metrics do.
 fn by_metric(grid: &Grid<'_>, table: &Table) -> Markup {
+    let labels = table.metrics.iter().map(|name| Metric::of(name).label);
+    let columns = std::iter::once(grid.rows().by.join(", ")).chain(labels);
+    let place = |row, name| {
+        let cell = grid.at(row, 0);
+        cell.map_or(html! { "–" }, |cell| {
+            figure(cell, name, false, table.paper)
+        })
+    };
+    let row = |(row, heading)| {
+        html! { tr {
+            th scope="row" { (heading) }
+            @for name in &table.metrics { td { (place(row, name)) } }
+        } }
+    };
+    let rows = headings(grid.rows()).into_iter().enumerate().map(row);
     let name = grid.name();
-    html! {
-        div.scroll tabindex="0" role="region" aria-label={ "Table · " (table.title) " " (name) } {
-            table.values {
-                @if !name.is_empty() { caption { (name) } }
-                thead { tr {
-                    th scope="col" { (grid.rows().by.join(", ")) }
-                    @for name in &table.metrics { th scope="col" { (Metric::of(name).label) } }
-                } }
-                tbody { @for (row, name) in headings(grid.rows()).iter().enumerate() { tr {
-                    th scope="row" { (name) }
-                    @for name in &table.metrics { td {
-                        @match grid.at(row, 0) {
-                            Some(cell) => { (figure(cell, name, false, table.paper)) }
-                            None => { "–" }
-                        }
-                    } }
-                } } }
-            }
-        }
-    }
+    let whole = page::Table {
+        label: &format!("Table · {} {name}", table.title),
+        class: "values",
+        caption: &name,
+    };
+    whole.drawn(columns, rows)
 }
 
 fn place(cell: &Cell, table: &Table) -> Markup {
@@ -73,15 +78,11 @@ fn place(cell: &Cell, table: &Table) -> Markup {
 
 fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
     let metric = Metric::of(name);
-    let range = |min, max| format!("[{} – {}]", metric.print(min), metric.print(max));
     html! {
         div.figure {
             @if named { small { (metric.label) } }
             @match cell.metrics.get(name) {
-                Some(ours) => {
-                    strong { (metric.print(ours.median)) }
-                    @if ours.min < ours.max { small { (range(ours.min, ours.max)) } }
-                }
+                Some(ours) => { (ranged::markup(&metric, ours)) }
                 None => { "–" }
             }
             @if let Some(value) = cell.paper.get(name).filter(|_| paper) {

@@ -2,22 +2,21 @@
 //! The table of all cells and metrics: median, range, the paper's figure.
 
 use crate::{
+    ranged,
     result::{Cell, LabResult, Run},
-    summary::Summary,
 };
 use indexmap::IndexSet;
-use longhaul_report::metric::Metric;
+use longhaul_report::{
+    metric::Metric,
+    table::{Table, table},
+};
 use maud::{Markup, html};
 
 /// Cells beyond which the table is folded away: the heat map above it says the same at a glance.
 const OPEN_CELLS_MAX: usize = 12;
 
 pub(super) fn section(result: &LabResult) -> Markup {
-    let names: IndexSet<&str> = result
-        .cells
-        .iter()
-        .flat_map(|cell| cell.metrics.keys().map(String::as_str))
-        .collect();
+    let names = result.metric_names();
     html! {
         section {
             h2 { "All figures" }
@@ -29,29 +28,28 @@ pub(super) fn section(result: &LabResult) -> Markup {
 }
 
 fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="All figures" {
-            table.values {
-                caption {
-                    "Median of the runs [smallest – largest]"
-                    @if result.has_paper() { "; below it the paper’s figure" }
-                    "."
-                }
-                thead {
-                    tr {
-                        th scope="col" { "Cell" }
-                        th scope="col" { "Runs" }
-                        @for name in names { th scope="col" { (Metric::of(name).label) } }
-                    }
-                }
-                tbody { @for cell in &result.cells { (row(cell, names)) } }
-            }
-        }
-    }
+    let table = Table {
+        label: "All figures",
+        class: "values",
+        caption: match result.has_paper() {
+            true => "Median of the runs [smallest – largest]; below it the paper’s figure.",
+            false => "Median of the runs [smallest – largest].",
+        },
+    };
+    let rows = result.cells.iter().map(|cell| row(cell, names));
+    table.drawn(columns("Runs", names), rows)
+}
+
+fn columns(second: &str, names: &IndexSet<&str>) -> impl Iterator<Item = String> {
+    let labels = names.iter().map(|name| Metric::of(name).label);
+    ["Cell", second]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(labels)
 }
 
 fn row(cell: &Cell, names: &IndexSet<&str>) -> Markup {
-    let failed = cell.runs.iter().filter(|run| run.failed.is_some()).count();
+    let failed = cell.runs.len() - cell.good().count();
     html! {
         tr {
             th scope="row" { (cell.name()) }
@@ -69,7 +67,7 @@ fn value(cell: &Cell, name: &str) -> Markup {
     html! {
         td {
             @match cell.metrics.get(name) {
-                Some(ours) => { strong { (metric.print(ours.median)) } (range(&metric, ours)) }
+                Some(ours) => { (ranged::markup(&metric, ours)) }
                 None => { "–" }
             }
             @if let Some(paper) = cell.paper.get(name) {
@@ -82,33 +80,12 @@ fn value(cell: &Cell, name: &str) -> Markup {
     }
 }
 
-fn range(metric: &Metric, ours: &Summary) -> Markup {
-    html! {
-        @if ours.min < ours.max {
-            small { "[" (metric.print(ours.min)) " – " (metric.print(ours.max)) "]" }
-        }
-    }
-}
-
 fn runs(result: &LabResult, names: &IndexSet<&str>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Every run" {
-            table {
-                thead {
-                    tr {
-                        th scope="col" { "Cell" }
-                        th scope="col" { "Run" }
-                        @for name in names { th scope="col" { (Metric::of(name).label) } }
-                    }
-                }
-                tbody {
-                    @for cell in &result.cells {
-                        @for (n, run) in cell.runs.iter().enumerate() { (single(cell, n, run, names)) }
-                    }
-                }
-            }
-        }
-    }
+    let rows = result.cells.iter().flat_map(|cell| {
+        let runs = cell.runs.iter().enumerate();
+        runs.map(move |(n, run)| single(cell, n, run, names))
+    });
+    table("Every run", columns("Run", names), rows)
 }
 
 fn single(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {

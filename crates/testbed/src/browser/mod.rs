@@ -5,7 +5,7 @@ pub mod axe;
 pub mod frame;
 mod page;
 
-pub use page::{assert_accessible, assert_fits, assert_good, told};
+pub use page::{assert_accessible, assert_fits, assert_good, assert_loads_nothing, outline, told};
 
 use std::{
     process::{Command, Stdio},

@@ -55,6 +55,37 @@ pub fn assert_accessible(page: &str) {
     }
 }
 
+/// The structure of `page`: each heading, answer, caption and summary on a line.
+pub fn outline(page: &str) -> String {
+    const KEPT: [&str; 10] = [
+        "title>",
+        "h1",
+        "h2",
+        "h3",
+        "p class=\"answer",
+        "strong",
+        "caption",
+        "summary",
+        "dt",
+        "span class=\"title",
+    ];
+    let (_, body) = page.split_once("<body>").unwrap();
+    let (shown, _) = body.split_once("<script").unwrap_or((body, ""));
+    let openings = shown.split('<').skip(1);
+    let lines = openings.filter(|part| KEPT.iter().any(|tag| part.starts_with(tag)));
+    lines
+        .map(|part| part.replacen('>', ": ", 1) + "\n")
+        .collect()
+}
+
+/// Asserts that `page` names nothing that a browser would load, and forbids it to load anything.
+pub fn assert_loads_nothing(page: &str) {
+    for loads in ["src=", "<link", "@import", "url("] {
+        assert!(!page.contains(loads), "{loads}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

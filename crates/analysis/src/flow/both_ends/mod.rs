@@ -323,11 +323,13 @@ mod tests {
     use super::*;
     use crate::flow::{
         Flows, Settings, Sink,
-        segment::Vantage,
-        simulated::{Look, SimulatedTap},
+        segment::{Endpoint, FlowKey, NO_SCALE, Vantage},
     };
+    use longhaul_packet::tcp;
 
     const MSS: u32 = 1_000;
+    /// Soon wraps.
+    const FIRST: u32 = u32::MAX - 4_500;
     const DELAY: u64 = 10_000_000;
 
     struct Last(Option<Flow>);
@@ -342,8 +344,12 @@ mod tests {
 
     fn analysed(segments: &[Segment]) -> Flow {
         let (mut flows, mut last) = (Flows::new(Settings::default()), Last(None));
+        let [low, high] = [1, 2].map(|last| Endpoint {
+            address: [10, 0, 0, last].into(),
+            port: 5_000,
+        });
+        let key = FlowKey { low, high };
         for (number, segment) in (0..).zip(segments) {
-            let key = SimulatedTap::key(0);
             flows.segment(number, Vantage(0), &key, segment, &mut last);
         }
         flows.finish(&mut last);
@@ -352,12 +358,21 @@ mod tests {
 
     /// Packet `number` of the client's, sent at `at_us`.
     fn data(at_us: u64, number: u32) -> Segment {
-        let tap = SimulatedTap::new(Look {
-            mss: MSS,
-            window: 1 << 20,
-            super_packets: false,
-        });
-        tap.packet(longhaul_units::Time::from_micros(at_us), u64::from(number))
+        Segment {
+            at_ns: at_us * 1_000,
+            seq: FIRST.wrapping_add(number * MSS),
+            ack: 1,
+            payload: MSS,
+            wire_bytes: MSS + 52,
+            wire_segments: 1,
+            window: u16::MAX,
+            flags: tcp::ACK,
+            from_low: true,
+            window_scale: NO_SCALE,
+            has_timestamps: true,
+            tsval: (at_us / 1_000) as u32,
+            ..Segment::default()
+        }
     }
 
     fn later(segment: &Segment, ns: u64) -> Segment {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
-use crate::flow::segment::SACK_BLOCKS_MAX;
+use crate::flow::segment::NO_SCALE;
 use longhaul_packet::capture::{Fate, LinkType, Truth};
 use longhaul_packet::tcp;
 
@@ -76,16 +76,11 @@ fn an_ipv4_segment() {
         wire_segments: 1,
         window: 256,
         flags: 0x18,
-        sack_blocks: 0,
-        from_low: false,
-        window_scale: 0xff,
-        mss: 0,
-        sack_permitted: false,
+        window_scale: NO_SCALE,
         has_timestamps: true,
         tsval: 256,
         tsecr: 512,
-        truth: None,
-        sack: [(0, 0); SACK_BLOCKS_MAX],
+        ..Segment::default()
     };
     assert_eq!(segment, expected);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the analysis takes of a captured packet.
 
-pub mod simulated;
 pub(super) mod unwrap;
 
 use longhaul_packet::capture::Truth;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,6 +17,13 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// TCP port.
     pub port: u16,
+}
+
+/// `10.0.0.1:40000`, `[2001:db8::1]:443`.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.address, self.port).fmt(f)
+    }
 }
 
 /// A connection, whichever way a packet went: the lesser end first.
@@ -45,7 +54,7 @@ pub const SCALE_CUT: u8 = 0xfe;
 
 /// A TCP segment, or a super-packet of several, as it was captured. Sequence numbers are those of the
 /// wire; whoever analyses unwraps them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Nanoseconds since 1970.
     pub at_ns: u64,

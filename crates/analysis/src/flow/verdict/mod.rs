@@ -38,37 +38,28 @@ pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
 /// The verdict on `direction`, whose phases, limits and standing are known; empty without data.
 #[must_use]
 pub fn sentence(direction: &Direction) -> String {
-    let shares = shares(&direction.limits);
-    match shares.first() {
-        Some(_) => {
-            standing::seen_from(direction.standing.place).to_owned()
-                + &limited_by(direction, &shares)
-                + scale_unknown(direction)
-                + &standing::reservation(&direction.standing)
-        }
-        None => without_limits(direction),
-    }
+    let standing = &direction.standing;
+    let seen_from = standing::seen_from(standing.place);
+    judged(direction, seen_from, &standing::reservation(standing))
 }
 
 /// The verdict on `direction`, captured near its sender, whose limits were judged with the delays of a
 /// capture near its receiver; empty without data.
 #[must_use]
 pub fn sentence_of_both_ends(direction: &Direction) -> String {
-    let shares = shares(&direction.limits);
-    match shares.first() {
-        Some(_) => {
-            "Seen at both ends: ".to_owned()
-                + &limited_by(direction, &shares)
-                + scale_unknown(direction)
-        }
-        None => without_limits(direction),
-    }
+    judged(direction, "Seen at both ends: ", "")
 }
 
-fn without_limits(direction: &Direction) -> String {
-    match direction.data.unique_bytes {
-        0 => String::new(),
-        _ => "Too few packets to say what limited it.".to_owned(),
+fn judged(direction: &Direction, seen_from: &str, reservation: &str) -> String {
+    let shares = shares(&direction.limits);
+    match (shares.is_empty(), direction.data.unique_bytes) {
+        (true, 0) => String::new(),
+        (true, _) => "Too few packets to say what limited it.".to_owned(),
+        (false, _) => {
+            let limited_by = limited_by(direction, &shares);
+            let scale_unknown = scale_unknown(direction);
+            [seen_from, &limited_by, scale_unknown, reservation].concat()
+        }
     }
 }
 
@@ -108,9 +99,9 @@ fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
     text + "."
 }
 
-/// Parts of the time, the largest first.
-fn shares(limits: &[Limited]) -> Vec<(Limit, f64)> {
-    let span = |limited: &Limited| limited.to_ns.saturating_sub(limited.from_ns) as f64;
+/// Parts of the time that was judged, the largest first.
+pub(crate) fn shares(limits: &[Limited]) -> Vec<(Limit, f64)> {
+    let span = |limited: &Limited| limited.length_ns() as f64;
     let whole: f64 = limits.iter().map(span).sum();
     let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
         .iter()
@@ -179,7 +170,7 @@ fn longest(direction: &Direction) -> Option<&Phase> {
         .phases
         .iter()
         .filter(|phase| phase.kind != PhaseKind::Idle);
-    sending.max_by_key(|phase| phase.to_ns.saturating_sub(phase.from_ns))
+    sending.max_by_key(|phase| phase.length_ns())
 }
 
 fn percent(share: f64) -> String {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::flow::record::{BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way};
 use crate::report::result::{Analysis, course::Drawn};
-use longhaul_report::metric::percent;
+use longhaul_report::{metric::percent, table::table};
 use maud::{Markup, html};
 
 /// Bins of delays in `result.json` and on the page, each way: 12 kB.
@@ -220,16 +220,15 @@ fn of_pairs(way: &Way, pairs: u64) -> String {
 }
 
 fn figures(between: &Between<'_>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Both ways" {
-            table {
-                thead { tr { td {} @for (name, _) in between.ways() { th scope="col" { (name) } } } }
-                tbody { @for (name, told) in FIGURES {
-                    tr { th scope="row" { (name) } @for (_, way) in between.ways() { td { (told(way)) } } }
-                } }
-            }
-        }
-    }
+    let [there, back] = between.ways();
+    let row = |(name, told): (&str, Told)| {
+        html! { tr { th scope="row" { (name) } @for (_, way) in [there, back] { td { (told(way)) } } } }
+    };
+    table(
+        "Both ways",
+        ["", there.0, back.0],
+        FIGURES.into_iter().map(row),
+    )
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which charts over time a direction has, and what each finds. `tap.js` makes them of the course.
 
-use super::quantity;
+use super::quantity::{self, Amount};
 use crate::flow::record::Direction;
 use crate::report::result::course::Drawn;
+use longhaul_report::figure;
 use maud::{Markup, html};
 
 /// Place for one chart.
@@ -58,10 +59,7 @@ pub(super) fn charts(direction: &Direction, course: &Drawn) -> Vec<Chart> {
 }
 
 fn rates(direction: &Direction, course: &Drawn) -> Chart {
-    let data = &direction.data;
-    let span = |(first, last): (u64, u64)| last.saturating_sub(first);
-    let lasted = data.first_data_ns.zip(data.last_data_ns).map_or(0, span);
-    let mean = quantity::bits_a_second(quantity::rate_bps(data.unique_bytes, lasted));
+    let mean = Amount::of(&direction.data).rate;
     let [width, finest] = [course.width_ns, course.finest_ns].map(quantity::span);
     let most = match course.finest_ns < course.width_ns {
         true => format!(" with the most in {finest} of each"),
@@ -203,10 +201,7 @@ fn queue(course: &Drawn) -> Chart {
 pub(super) fn place(chart: &Chart, course: usize, of: &str) -> Markup {
     html! {
         figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(course) {
-            figcaption { h3 { (chart.title) } p { (chart.caption) } }
-            div.plot tabindex="0" role="group" aria-label={ (chart.title) ", " (of) } {}
-            output.readout {}
-            details { summary { "Data of this chart" } }
+            (figure::over_time(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
         }
     }
 }

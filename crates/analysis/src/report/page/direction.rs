@@ -4,14 +4,13 @@
 use super::{
     charts::{self, round_trips_by},
     histogram::{self, Histogram},
-    quantity, releases,
+    quantity::{self, Amount},
+    releases,
     strip::{self, Axis, phase_words},
 };
-use crate::flow::{
-    record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing},
-    segment::Endpoint,
-};
+use crate::flow::record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing};
 use crate::report::result::{Analysis, course::Drawn};
+use longhaul_report::table::table;
 use maud::{Markup, html};
 
 /// A direction that has a course.
@@ -63,7 +62,7 @@ impl<'a> Shown<'a> {
 
     /// Payload, how long it took, and the mean rate.
     pub(super) fn amount(&self) -> Amount {
-        amount(&self.direction().data)
+        Amount::of(&self.direction().data)
     }
 }
 
@@ -71,37 +70,12 @@ impl<'a> Shown<'a> {
 pub(crate) fn name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
     let (from, to) = flow.ends(upload);
     let place = place.map_or(String::new(), |place| format!(", at {place}"));
-    format!("{} → {}{place}", endpoint(from), endpoint(to))
+    format!("{from} → {to}{place}")
 }
 
 /// Of a page's section.
 pub(super) fn id(flow: u64, direction: &str) -> String {
     format!("flow-{flow}-{direction}")
-}
-
-/// What was moved, in words.
-pub(super) struct Amount {
-    pub(super) payload: String,
-    pub(super) lasted: String,
-    pub(super) rate: String,
-    pub(super) rate_bps: f64,
-}
-
-pub(super) fn amount(data: &Data) -> Amount {
-    let span = |(first, last): (u64, u64)| last.saturating_sub(first);
-    let lasted_ns = data.first_data_ns.zip(data.last_data_ns).map_or(0, span);
-    let rate_bps = quantity::rate_bps(data.unique_bytes, lasted_ns);
-    Amount {
-        payload: quantity::bytes(data.unique_bytes),
-        lasted: quantity::span(lasted_ns),
-        rate: quantity::bits_a_second(rate_bps),
-        rate_bps,
-    }
-}
-
-/// `10.0.0.1:40000`, `[2001:db8::1]:443`.
-pub(super) fn endpoint(end: &Endpoint) -> String {
-    std::net::SocketAddr::new(end.address, end.port).to_string()
 }
 
 /// The section of a direction; `number` is that of its course on the page.
@@ -124,7 +98,7 @@ pub(super) fn section(shown: Shown<'_>, number: usize) -> Markup {
                     (charts::place(&chart, number, &shown.name()))
                 }
                 @for histogram in histograms(direction) { (histogram::figure(&histogram)) }
-                (releases::figure(&direction.releases))
+                (releases::of(&direction.releases))
             }
             (phases(direction, shown.axis()))
             (figures(shown.flow, direction))
@@ -183,16 +157,8 @@ fn phases(direction: &Direction, axis: Axis) -> Markup {
         "ACKs a second",
         "Segments an ACK",
     ];
-    html! {
-        @if !direction.phases.is_empty() {
-            div.scroll tabindex="0" role="region" aria-label="Phases" {
-                table {
-                    thead { tr { @for name in names { th scope="col" { (name) } } } }
-                    tbody { @for one in &direction.phases { (phase(one, axis)) } }
-                }
-            }
-        }
-    }
+    let rows = direction.phases.iter().map(|one| phase(one, axis));
+    html! { @if !direction.phases.is_empty() { (table("Phases", names, rows)) } }
 }
 
 fn phase(phase: &Phase, axis: Axis) -> Markup {
@@ -200,7 +166,7 @@ fn phase(phase: &Phase, axis: Axis) -> Markup {
         tr {
             th scope="row" { (phase_words(phase.kind).1) }
             td.number { (quantity::span(phase.from_ns.saturating_sub(axis.from_ns))) }
-            td.number { (quantity::span(phase.to_ns.saturating_sub(phase.from_ns))) }
+            td.number { (quantity::span(phase.length_ns())) }
             td.number { (quantity::bits_a_second(phase.data_bps)) }
             td.number { (quantity::bits_a_second(phase.acked_bps)) }
             td.number { (quantity::count(phase.acks_per_s.round() as u64)) }

@@ -2,14 +2,20 @@
 //! The table of all flows that are told. `tap.js` sorts it; `data-value` is what it sorts by.
 
 use super::{
-    direction::{amount, closing, endpoint, id},
-    quantity,
+    direction::{closing, id},
+    quantity::{self, Amount},
     strip::mostly,
 };
 use crate::flow::record::Flow;
 use crate::report::result::Analysis;
+use longhaul_report::table::Table;
 use maud::{Markup, html};
 
+const TABLE: Table<'_> = Table {
+    label: "Flows",
+    class: "sortable",
+    caption: "",
+};
 const NAMES: [&str; 11] = [
     "From",
     "To",
@@ -32,22 +38,13 @@ pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> M
         .map(|flow| flow.first_ns)
         .min()
         .unwrap_or(0);
+    let flows = analysis.flows.iter();
+    let rows = flows.flat_map(|flow| rows(analysis, flow, begin_ns));
     html! {
         section id="flows" {
             h2 { (title(analysis)) }
             @if analysis.flows.is_empty() { p { "There is no TCP connection in it." } }
-            @else {
-                div.scroll tabindex="0" role="region" aria-label="Flows" {
-                    table.sortable {
-                        thead { tr { @for name in NAMES { th scope="col" { (name) } } } }
-                        tbody {
-                            @for flow in &analysis.flows { @for row in rows(analysis, flow, begin_ns) {
-                                (row.draw(&is_drawn))
-                            } }
-                        }
-                    }
-                }
-            }
+            @else { (TABLE.drawn(NAMES, rows.map(|row| row.draw(&is_drawn)))) }
             (others(analysis))
         }
     }
@@ -108,7 +105,7 @@ impl Row<'_> {
             self.flow.number,
             crate::series::column::direction(self.upload),
         );
-        let amount = amount(&direction.data);
+        let amount = Amount::of(&direction.data);
         let lasted = last_ns.saturating_sub(*first_ns);
         let rtt = direction.round_trips();
         let again = direction.data.retransmissions;
@@ -116,10 +113,10 @@ impl Row<'_> {
         html! {
             tr {
                 th scope="row" {
-                    @if is_drawn(&id) { a href={ "#" (id) } { (endpoint(from)) } }
-                    @else { (endpoint(from)) }
+                    @if is_drawn(&id) { a href={ "#" (id) } { (from) } }
+                    @else { (from) }
                 }
-                td { (endpoint(to)) }
+                td { (to) }
                 td { (self.place.unwrap_or("–")) }
                 td.number data-value=(self.began_ns) { (quantity::span(self.began_ns)) }
                 td.number data-value=(direction.data.unique_bytes) { (amount.payload) }

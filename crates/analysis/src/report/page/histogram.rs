@@ -2,6 +2,7 @@
 //! A distribution as bars over a logarithmic axis, as SVG; its quantiles are a table below it.
 
 use crate::flow::record::Distribution;
+use longhaul_report::{figure::caption, metric::percent};
 use maud::{Markup, html};
 
 const WIDTH: f64 = 480.0;
@@ -31,7 +32,7 @@ pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
     html! {
         @if let Some(bars) = Bars::of(histogram.samples) {
             figure.chart.histogram {
-                figcaption { h3 { (histogram.title) } p { (histogram.caption) } }
+                (caption(&histogram.title, histogram.caption))
                 (draw(&bars, histogram))
                 details { summary { "Quantiles" } (quantiles(histogram)) }
             }
@@ -147,10 +148,6 @@ fn tick(bars: &Bars, value: u64, print: fn(u64) -> String) -> Markup {
         line.axis x1=(x) x2=(x) y1=(HEIGHT) y2=(HEIGHT + 5.0) {}
         text.small x=(x) y=(HEIGHT + AXIS - 4.0) text-anchor="middle" { (print(value)) }
     }
-}
-
-fn percent(share: f64) -> String {
-    longhaul_report::metric::percent(share)
 }
 
 fn quantiles(histogram: &Histogram<'_>) -> Markup {

@@ -8,13 +8,17 @@
 
 use super::{
     between::{self, Between},
-    direction::{self, Amount, Shown},
-    flows, method, quantity,
+    direction::{self, Shown},
+    flows, method,
+    quantity::{self, Amount},
     strip::mostly,
 };
-use crate::report::result::{Analysis, finished::Finished};
-use longhaul_report::page;
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use crate::report::result::{Analysis, course::Drawn, finished::Finished};
+use longhaul_report::{
+    figure,
+    page::{self, Page},
+};
+use maud::{Markup, PreEscaped, html as markup};
 
 /// Data of the charts.
 const COURSES_BYTES: usize = 3 << 20;
@@ -26,46 +30,35 @@ const PAIRS_MAX: usize = 8;
 pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
 const SCRIPT: &str = include_str!("../../../web/tap.js");
 
-/// The script of the page: the time diagram of segments and what is around it.
-pub(crate) fn script() -> String {
-    [page::SEGMENTS, SCRIPT].concat()
-}
-
 /// The whole page.
 pub(crate) fn html(finished: &Finished) -> String {
     let analysis = &finished.analysis;
     let shown = chosen(finished);
     let between = pairs(analysis);
-    markup! {
-        (DOCTYPE)
-        html lang="en" {
-            (page::head(&title(analysis), &analysis.longhaul, STYLE))
-            body {
-                (body(analysis, &shown, &between))
-                (scripts(&shown, &between))
-            }
-        }
+    Page {
+        title: &title(analysis),
+        longhaul: &analysis.longhaul,
+        more_style: STYLE,
+        header: heading(analysis, shown.first()),
+        main: figures(analysis, &shown, &between),
+        footer: method::raw(analysis),
+        scripts: scripts(&shown, &between),
     }
-    .into_string()
+    .html()
 }
 
-/// What the page shows, without styles, scripts and data.
-fn body(analysis: &Analysis, shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
+fn figures(analysis: &Analysis, shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
     let ids: Vec<String> = shown.iter().map(Shown::id).collect();
     markup! {
-        header { (heading(analysis, shown.first())) }
-        main {
-            @if !shown.is_empty() {
-                (picker(shown, between))
-                @for (number, one) in shown.iter().enumerate() { (direction::section(*one, number)) }
-            }
-            @for (n, pair) in between.iter().enumerate() {
-                (between::section(pair, shown.len() + 2 * n))
-            }
-            (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
-            (method::section(analysis))
+        @if !shown.is_empty() {
+            (picker(shown, between))
+            @for (number, one) in shown.iter().enumerate() { (direction::section(*one, number)) }
         }
-        footer { (method::raw(analysis)) }
+        @for (n, pair) in between.iter().enumerate() {
+            (between::section(pair, shown.len() + 2 * n))
+        }
+        (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
+        (method::section(analysis))
     }
 }
 
@@ -170,79 +163,39 @@ fn picker(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
                     @for pair in between { option value=(pair.id()) { (pair.name()) } }
                 } }
             }
-            p.note {
-                "All charts share one time axis: drag to zoom, double-click to reset. With the keyboard: "
-                "arrows move the cursor, " kbd { "+" } " and " kbd { "−" } " zoom, " kbd { "Esc" } " resets."
-            }
+            (figure::help("All charts share one time axis. "))
             noscript { p { "The charts over time need JavaScript; series files have the same figures." } }
         }
     }
 }
 
 fn scripts(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
-    let delays = between.iter().flat_map(Between::courses);
+    let delays: Vec<Drawn> = between.iter().flat_map(Between::courses).collect();
+    of_courses(shown.iter().map(|one| one.course).chain(&delays))
+}
+
+/// What the charts are made of, numbered as their places have it, and the scripts: the time diagram of segments and
+/// what is around it.
+pub(crate) fn of_courses<'a>(courses: impl Iterator<Item = &'a Drawn>) -> Markup {
     markup! {
-        @if !shown.is_empty() {
-            @for (number, one) in shown.iter().enumerate() {
-                (page::data(&format!("course-{number}"), one.course))
-            }
-        }
-        @for (n, course) in delays.enumerate() {
-            (page::data(&format!("course-{}", shown.len() + n), &course))
-        }
+        @for (n, course) in courses.enumerate() { (page::data(&format!("course-{n}"), course)) }
         (page::data("charts", &[(); 0]))
         (page::scripts())
-        script { (PreEscaped(script())) }
+        script { (PreEscaped([page::SEGMENTS, SCRIPT].concat())) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{
-        made_up,
-        result::{Damage, course::Drawn},
-    };
-
-    /// Each heading, caption and summary of the page on a line: its structure.
-    fn outline(page: &str) -> String {
-        let kept = [
-            "title>",
-            "h1",
-            "h2",
-            "h3",
-            "p class=\"answer",
-            "strong",
-            "summary",
-            "dt",
-            "span class=\"title",
-        ];
-        let openings = page.split('<').skip(1);
-        let lines = openings.filter(|part| kept.iter().any(|tag| part.starts_with(tag)));
-        lines
-            .map(|part| part.replacen('>', ": ", 1) + "\n")
-            .collect()
-    }
+    use crate::report::{made_up, result::Damage};
+    use longhaul_testbed::browser::{assert_loads_nothing, outline};
 
     #[test]
     fn the_verdict_comes_first_then_charts_flows_method_raw_data() {
-        let finished = made_up::finished();
-        let page = body(
-            &finished.analysis,
-            &chosen(&finished),
-            &pairs(&finished.analysis),
-        )
-        .into_string();
-        insta::assert_snapshot!(outline(&page));
-    }
-
-    #[test]
-    fn the_page_loads_nothing() {
         let page = html(&made_up::finished());
-        for loads in ["src=", "<link", "@import", "url("] {
-            assert!(!page.contains(loads), "{loads}");
-        }
-        assert!(page.contains("default-src 'none'"));
+        insta::assert_snapshot!(outline(&page));
+        assert_loads_nothing(&page);
     }
 
     #[test]

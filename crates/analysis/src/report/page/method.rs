@@ -3,20 +3,25 @@
 
 use super::quantity;
 use crate::report::result::{Analysis, CaptureFile};
+use longhaul_report::table::table;
 use maud::{Markup, html};
+
+const COLUMNS: [&str; 8] = [
+    "File",
+    "Format",
+    "Read",
+    "Packets",
+    "Began",
+    "Lasted",
+    "Dropped while capturing",
+    "Left out",
+];
 
 pub(super) fn section(analysis: &Analysis) -> Markup {
     html! {
         section id="method" {
             h2 { "How it was measured" }
-            div.scroll tabindex="0" role="region" aria-label="Files" {
-                table {
-                    thead { tr { @for name in
-                        ["File", "Format", "Read", "Packets", "Began", "Lasted", "Dropped while capturing", "Left out"]
-                    { th scope="col" { (name) } } } }
-                    tbody { @for file in &analysis.files { (row(file)) } }
-                }
-            }
+            (table("Files", COLUMNS, analysis.files.iter().map(row)))
             @for file in &analysis.files { (damages(file)) }
             (places(analysis))
             p.note { "Bins of " (widths(analysis)) "; by longhaul " (analysis.longhaul) "." }

@@ -8,6 +8,7 @@ use super::{
     histogram,
     strip::{self, Axis},
 };
+use longhaul_report::figure::help;
 use maud::{Markup, html};
 
 const SIDES: [&str; 2] = ["A", "B"];
@@ -22,11 +23,7 @@ pub(crate) fn section(pair: [Shown<'_>; 2]) -> Markup {
     html! {
         section.direction id="pair" data-compare="" {
             h2 { "Over time, each from its beginning" }
-            p.note {
-                "All charts share one time axis, and both of a kind their height: drag to zoom, double-click to "
-                "reset. With the keyboard: arrows move the cursor, " kbd { "+" } " and " kbd { "−" } " zoom, "
-                kbd { "Esc" } " resets."
-            }
+            (help("All charts share one time axis, and both of a kind their height. "))
             p.view { output.in-view {} }
             @for (side, shown) in SIDES.iter().zip(&pair) {
                 p.compared { (side) ": " (shown.name()) }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quantities of the report, with their units and three significant digits.
 
+use crate::flow::record::Data;
 use longhaul_report::{count::plural, metric::Metric};
 
 /// "7.05 Gbit/s".
@@ -28,11 +29,28 @@ pub(super) fn ratio(value: f64) -> String {
     Metric::of("x_ratio").print(value)
 }
 
-/// Bits a second of so many bytes in so many ns; 0 in no time.
-pub(super) fn rate_bps(bytes: u64, ns: u64) -> f64 {
-    match ns {
-        0 => 0.0,
-        _ => bytes as f64 * 8e9 / ns as f64,
+/// What was moved, in words.
+pub(super) struct Amount {
+    pub(super) payload: String,
+    pub(super) lasted: String,
+    pub(super) rate: String,
+    /// 0 in no time.
+    pub(super) rate_bps: f64,
+}
+
+impl Amount {
+    pub(super) fn of(data: &Data) -> Self {
+        let (bytes_sent, lasted_ns) = (data.unique_bytes, data.lasted_ns().unwrap_or(0));
+        let rate_bps = match lasted_ns {
+            0 => 0.0,
+            ns => bytes_sent as f64 * 8e9 / ns as f64,
+        };
+        Self {
+            payload: bytes(bytes_sent),
+            lasted: span(lasted_ns),
+            rate: bits_a_second(rate_bps),
+            rate_bps,
+        }
     }
 }
 

@@ -3,24 +3,36 @@
 
 use super::quantity;
 use crate::flow::record::{ReleasedBy, Releases};
+use longhaul_report::{figure, metric::percent, table::Table};
 use maud::{Markup, html};
 
-/// Classes of bursts, as [`ReleasedBy::bursts`] has them.
-const BURSTS: [&str; 9] = ["0", "1", "2", "3–4", "5–8", "9–16", "17–32", "33–64", "65–"];
-/// Steps of the heat map's colours.
-const SHADES: f64 = 9.0;
+const TABLE: Table<'_> = Table {
+    label: "Bursts after ACKs",
+    class: "heat",
+    caption: "",
+};
+/// Behind the first two the classes of bursts, as [`ReleasedBy::bursts`] has them.
+const COLUMNS: [&str; 11] = [
+    "Acknowledged",
+    "ACKs",
+    "0",
+    "1",
+    "2",
+    "3–4",
+    "5–8",
+    "9–16",
+    "17–32",
+    "33–64",
+    "65–",
+];
 
 /// The figure, or nothing without ACKs.
-pub(super) fn figure(releases: &Releases) -> Markup {
+pub(super) fn of(releases: &Releases) -> Markup {
     html! {
         @if !releases.by_ack_diff.is_empty() {
             figure.chart.wide {
-                figcaption { h3 { (title(releases)) } p { (caption(releases)) } }
-                div.scroll tabindex="0" role="region" aria-label="Bursts after ACKs" {
-                    table.heat { (heading()) tbody {
-                        @for by in &releases.by_ack_diff { (row(by)) }
-                    } }
-                }
+                (figure::caption(&title(releases), &note(releases)))
+                (TABLE.drawn(COLUMNS, releases.by_ack_diff.iter().map(row)))
             }
         }
     }
@@ -31,26 +43,13 @@ fn title(releases: &Releases) -> String {
     format!("ACKs released {} of the data", percent(share))
 }
 
-fn caption(releases: &Releases) -> String {
+fn note(releases: &Releases) -> String {
     format!(
         "Sent within {} of an ACK, or of the packet before in a burst that did; up to {} would be by chance. \
          Below, for ACKs by the segments that they acknowledged, the share that released so many segments.",
         quantity::span(releases.within_ns),
         percent(releases.by_chance)
     )
-}
-
-fn percent(share: f64) -> String {
-    longhaul_report::metric::percent(share)
-}
-
-fn heading() -> Markup {
-    html! {
-        thead { tr {
-            th scope="col" { "Acknowledged" } th scope="col" { "ACKs" }
-            @for burst in BURSTS { th scope="col" { (burst) } }
-        } }
-    }
 }
 
 fn row(by: &ReleasedBy) -> Markup {
@@ -61,14 +60,10 @@ fn row(by: &ReleasedBy) -> Markup {
             th.number { (quantity::count(by.acks)) }
             @for &count in &by.bursts { @match count {
                 0 => { td { "" } }
-                _ => { td class=(shade(share(count))) { (percent(share(count))) } }
+                _ => { td class=(figure::heat(share(count))) { (percent(share(count))) } }
             } }
         }
     }
-}
-
-fn shade(share: f64) -> String {
-    format!("heat-{}", (share * SHADES).floor().clamp(0.0, SHADES - 1.0))
 }
 
 /// "3–4", and what no class of AckDiff but 0 is: an ACK that repeats.
@@ -98,7 +93,7 @@ mod tests {
                 bursts: [2, 0, 0, 6, 0, 0, 0, 0, 0],
             }],
         };
-        let page = figure(&releases).into_string();
+        let page = of(&releases).into_string();
         for said in [
             "ACKs released 97 % of the data",
             "10 %",
@@ -108,6 +103,6 @@ mod tests {
         ] {
             assert!(page.contains(said), "{said}: {page}");
         }
-        assert_eq!(figure(&Releases::default()).into_string(), "");
+        assert_eq!(of(&Releases::default()).into_string(), "");
     }
 }

@@ -3,7 +3,10 @@
 //! `tap.js` moves the parts when the charts are zoomed.
 
 use super::quantity;
-use crate::flow::record::{Direction, Limit, Limited, Phase, PhaseKind};
+use crate::flow::{
+    record::{Direction, Limit, Limited, Phase, PhaseKind},
+    verdict::shares,
+};
 use maud::{Markup, html};
 
 /// Parts of a strip; more nobody can tell apart.
@@ -167,17 +170,8 @@ pub(super) fn phase_words(kind: PhaseKind) -> (&'static str, &'static str) {
 
 /// What limited the direction longest, and for which share of the time that something did.
 pub(super) fn mostly(direction: &Direction) -> Option<(&'static str, f64)> {
-    let length = |l: &Limited| l.to_ns.saturating_sub(l.from_ns);
-    let all: u64 = direction.limits.iter().map(length).sum();
-    let of = |limit: Limit| -> u64 {
-        let same = direction.limits.iter().filter(|l| l.by == limit);
-        same.map(length).sum()
-    };
-    let most = direction.limits.iter().max_by_key(|l| of(l.by))?;
-    Some((
-        limit_words(most.by).1,
-        of(most.by) as f64 / all.max(1) as f64,
-    ))
+    let (by, share) = *shares(&direction.limits).first()?;
+    Some((limit_words(by).1, share))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use crate::flow::record::{Excerpt, Mark, MarkKind, Occasion};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Marks of a direction that is alone, as many as `crate::flow` keeps.
 const MARKS_MAX: usize = 1 << 13;
@@ -38,15 +39,24 @@ pub(crate) struct Packed {
 
 /// Marks that a direction may have, so that all together have not too many.
 pub(crate) fn marks_max(lengths: &[usize]) -> usize {
-    let sum = |most: usize| lengths.iter().map(|n| *n.min(&most)).sum::<usize>();
-    let mut most = MARKS_MAX;
-    while most > MARKS_MIN && sum(most) > MARKS_SUM_MAX {
-        most /= 2;
-    }
-    match sum(most) > MARKS_SUM_MAX {
+    let most = fair_max(lengths, MARKS_MIN..=MARKS_MAX, MARKS_SUM_MAX);
+    match sum_of(lengths, most) > MARKS_SUM_MAX {
         true => MARKS_SUM_MAX / lengths.len(),
         false => most,
     }
+}
+
+/// What each may have at most, within `bounds`, so that all together have no more than `sum_max` if that can be.
+pub(crate) fn fair_max(lengths: &[usize], bounds: RangeInclusive<usize>, sum_max: usize) -> usize {
+    let mut most = *bounds.end();
+    while most > *bounds.start() && sum_of(lengths, most) > sum_max {
+        most /= 2;
+    }
+    most
+}
+
+fn sum_of(lengths: &[usize], most: usize) -> usize {
+    lengths.iter().map(|length| *length.min(&most)).sum()
 }
 
 /// How many marks there are.

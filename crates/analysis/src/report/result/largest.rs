@@ -3,10 +3,7 @@
 //! course, more without, and of all others a line each in `flows.jsonl` and their sum.
 
 use super::Others;
-use crate::flow::{
-    course::Course,
-    record::{Direction, Flow},
-};
+use crate::flow::record::{Direction, Flow};
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
@@ -63,7 +60,7 @@ impl<W: Write> Largest<W> {
     /// Takes a flow that is over.
     pub(crate) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
         let Ranks { drawn, told } = self.ranks;
-        let beaten = self.drawn.admit(flow, drawn).map(without_course);
+        let beaten = self.drawn.admit(flow, drawn).map(without_courses);
         let last = beaten.and_then(|flow| self.told.admit(flow, told.saturating_sub(drawn)));
         last.map_or(Ok(()), |flow| self.other(&flow))
     }
@@ -124,17 +121,9 @@ pub(crate) fn payload(flow: &Flow) -> u64 {
         .saturating_add(download.data.unique_bytes)
 }
 
-fn without_course(mut flow: Box<Flow>) -> Box<Flow> {
-    drop_course(&mut flow);
+fn without_courses(mut flow: Box<Flow>) -> Box<Flow> {
+    flow.drop_courses();
     flow
-}
-
-/// Leaves the course of a flow out.
-pub(crate) fn drop_course(flow: &mut Flow) {
-    flow.upload.course = Course::default();
-    flow.download.course = Course::default();
-    flow.upload.excerpts = Vec::new();
-    flow.download.excerpts = Vec::new();
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Captures written by hand: segments with numbers relative to each end's ISN.
 
 use longhaul_analysis::flow::record::Flow;
-use longhaul_analysis::flow::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment, Vantage};
+use longhaul_analysis::flow::segment::{Endpoint, FlowKey, NO_SCALE, Segment, Vantage};
 use longhaul_analysis::flow::series::Bin;
 use longhaul_analysis::flow::{Flows, Settings, Sink};
 use longhaul_packet::capture::{Fate, Truth};
@@ -34,21 +34,13 @@ fn seg(from_low: bool, at_ns: u64, seq: u32, ack: u32) -> Seg {
         at_ns,
         seq,
         ack,
-        payload: 0,
         wire_bytes: 40,
         wire_segments: 1,
         window: 1_000,
         flags: ACK,
-        sack_blocks: 0,
         from_low,
-        window_scale: 0xff,
-        mss: 0,
-        sack_permitted: false,
-        has_timestamps: false,
-        tsval: 0,
-        tsecr: 0,
-        truth: None,
-        sack: [(0, 0); SACK_BLOCKS_MAX],
+        window_scale: NO_SCALE,
+        ..Segment::default()
     };
     Seg {
         segment,

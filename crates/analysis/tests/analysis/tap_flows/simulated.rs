@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulated transfer, tapped at both ends, against what its sender and its path know.
 
+use crate::simulated_tap::{Look, SimulatedTap};
 use crate::tap_flows::script::{Said, settings};
 use longhaul_analysis::flow::record::{Data, Direction};
 use longhaul_analysis::flow::segment::{Segment, Vantage};
-use longhaul_analysis::flow::simulated::{Look, SimulatedTap};
 use longhaul_analysis::flow::{Flows, Settings};
 use longhaul_netem::{Schedule, Setting};
 use longhaul_tcpsim::congestion_control::reno::Reno;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Damaged captures have any times and numbers: whatever comes in, what comes out hangs together.
 
+use crate::simulated_tap::SimulatedTap;
 use longhaul_analysis::flow::{
     both_ends::{Bounds, Comparison, Place},
     course::Course,
     limits::{self, PathDelays, Windows},
     phases,
     record::{DelayBin, DelayCourse, Direction, Flow},
-    segment::Segment,
+    segment::{NO_SCALE, Segment},
     series::Bin,
-    simulated::SimulatedTap,
     verdict,
 };
 use proptest::prelude::*;
@@ -93,14 +93,11 @@ fn any_segment() -> impl Strategy<Value = (bool, Segment)> {
                     flags,
                     sack_blocks: flags % 5,
                     from_low,
-                    window_scale: 0xff,
-                    mss: 0,
-                    sack_permitted: false,
+                    window_scale: NO_SCALE,
                     has_timestamps: stamps,
                     tsval: seq / 1_000,
-                    tsecr: 0,
-                    truth: None,
                     sack: [(1, 2); 4],
+                    ..Segment::default()
                 };
                 (left, segment)
             },

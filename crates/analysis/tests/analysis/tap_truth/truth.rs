@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a flow, taps it at both ends, and writes down what only the simulation knows.
 
+use crate::simulated_tap::{Look, SimulatedTap};
 use longhaul_analysis::flow::{
     self, Flows, Sink,
     record::Flow,
     segment::{Segment, Vantage},
     series::Bin,
-    simulated::{Look, SimulatedTap},
 };
 use longhaul_netem::{Schedule, Setting, Shape};
 use longhaul_tcpsim::{

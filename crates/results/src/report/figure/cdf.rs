@@ -3,17 +3,18 @@
 //! of a metric over all runs, or of a course over all its bins.
 
 use super::{
-    cells::{Grid, grids, heading, names},
+    cells::{Grid, filled, grids, heading, names},
     grouped::said,
 };
 use crate::{
-    result::{Cell, LabResult, Run},
+    result::{Cell, LabResult},
     view::{CourseName, Figure},
 };
 use longhaul_report::metric::{Metric, percent};
 use longhaul_report::{
     lines::{Axis, Lines, Look, Point, Series, Tick},
     scale::Scale,
+    table::table,
 };
 use longhaul_stats::sample;
 use maud::{Markup, html};
@@ -42,7 +43,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
             (heading(figure))
             @for (name, samples) in &panels {
                 @if !name.is_empty() { h4 { (name) } }
-                (lines(figure, samples, scale, &metric).drawn_with(&table(samples, &metric)))
+                (drawn(&lines(figure, samples, scale, &metric), samples, &metric))
             }
         }
     }
@@ -74,8 +75,8 @@ fn samples(figure: &Figure, grid: &Grid<'_>) -> Vec<Sample> {
             ));
         }
         for course in &figure.courses {
-            let flow = course.flow.as_deref().unwrap_or("").to_owned();
-            let name = [name.clone(), flow].join(" ").trim().to_owned();
+            let flow = course.flow.as_deref().unwrap_or("");
+            let name = filled([name.as_str(), flow], " ");
             all.extend(Sample::of(
                 name,
                 grid.row(row).flat_map(|cell| of_bins(cell, course)),
@@ -85,19 +86,15 @@ fn samples(figure: &Figure, grid: &Grid<'_>) -> Vec<Sample> {
     all
 }
 
-fn good(cell: &Cell) -> impl Iterator<Item = &Run> {
-    cell.runs.iter().filter(|run| run.failed.is_none())
-}
-
 fn of_runs(cell: &Cell, metric: &str) -> impl Iterator<Item = f64> {
-    good(cell).filter_map(move |run| run.metrics.get(metric).copied())
+    cell.good()
+        .filter_map(move |run| run.metrics.get(metric).copied())
 }
 
 fn of_bins(cell: &Cell, course: &CourseName) -> impl Iterator<Item = f64> {
-    let courses = good(cell)
-        .filter_map(|run| run.series.as_ref())
-        .flat_map(|series| &series.courses);
-    courses
+    let series = cell.good().filter_map(|run| run.series.as_ref());
+    series
+        .flat_map(|series| &series.courses)
         .filter(move |found| found.name == *course)
         .flat_map(|found| found.values.iter().flatten().copied())
 }
@@ -158,28 +155,21 @@ fn lines(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> 
     }
 }
 
-fn table(samples: &[Sample], metric: &Metric) -> Markup {
-    let heading = |share: f64| match share {
-        0.0 => "Least".to_owned(),
-        0.5 => "Median".to_owned(),
-        1.0 => "Greatest".to_owned(),
-        share => percent(share),
-    };
+/// The lines, and below them a table of quantiles.
+fn drawn(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
+    const COLUMNS: [&str; 7] = [
+        "Of", "Values", "Least", "10 %", "Median", "90 %", "Greatest",
+    ];
     let printed = |values: &[f64], share| Some(metric.print(sample::quantile(values, share)?));
-    html! {
-        table {
-            thead { tr {
-                th scope="col" { "Of" }
-                th scope="col" { "Values" }
-                @for share in QUANTILES { th scope="col" { (heading(share)) } }
-            } }
-            tbody { @for sample in samples { tr {
-                th scope="row" { (sample.name) }
-                td { (sample.values.len()) }
-                @for share in QUANTILES { td { @if let Some(value) = printed(&sample.values, share) { (value) } } }
-            } } }
-        }
-    }
+    let row = |sample: &Sample| {
+        html! { tr {
+            th scope="row" { (sample.name) }
+            td { (sample.values.len()) }
+            @for share in QUANTILES { td { (printed(&sample.values, share).unwrap_or_default()) } }
+        } }
+    };
+    let rows = samples.iter().map(row);
+    lines.drawn_with(&table(&lines.data_label(), COLUMNS, rows))
 }
 
 #[cfg(test)]
@@ -192,9 +182,10 @@ mod tests {
 
     #[test]
     fn the_table_has_the_median_that_other_tables_have() {
-        let table = table(&[sample(&[4.0, 1.0, 2.0, 3.0])], &Metric::of("download_s"));
-        let table = table.into_string();
-        assert!(table.contains("<td>2.5 s</td>"), "{table}");
+        let samples = [sample(&[4.0, 1.0, 2.0, 3.0])];
+        let drawn = drawn(&Lines::default(), &samples, &Metric::of("download_s"));
+        let page = drawn.into_string();
+        assert!(page.contains("<td>2.5 s</td>"), "{page}");
     }
 
     #[test]

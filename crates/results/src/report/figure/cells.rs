@@ -5,17 +5,19 @@ use crate::{
     result::{Cell, LabResult, varied},
     view::{Axis, Entry, Figure, Panel},
 };
+use longhaul_report::{figure::caption, table::Table};
 use maud::{Markup, html};
 use serde_json::Value;
 
 /// The finding, and what a reader should know.
 pub(crate) fn heading(figure: &Figure) -> Markup {
-    html! {
-        figcaption {
-            h3 { (figure.title) }
-            @if let Some(note) = &figure.note { p { (note) } }
-        }
-    }
+    caption(&figure.title, figure.note.as_deref().unwrap_or(""))
+}
+
+/// The words that there are, joined.
+pub(crate) fn filled<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> String {
+    let words = words.into_iter().filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(between)
 }
 
 /// Rows and columns of cells.
@@ -78,49 +80,38 @@ impl<'a> Grid<'a> {
         caption: &str,
         square: impl Fn(&Cell) -> Markup,
     ) -> Markup {
-        let filled = |parts: &[&str]| {
-            let parts: Vec<&str> = parts
-                .iter()
-                .copied()
-                .filter(|part| !part.is_empty())
-                .collect();
-            parts.join(" · ")
-        };
         let name = self.name();
-        let (label, caption) = (filled(&["Table", title, &name]), filled(&[&name, caption]));
+        let label = filled(["Table", title, &name], " · ");
+        let caption = filled([&name, caption], " · ");
         let place = |row, column| match self.at(row, column) {
             Some(cell) => square(cell),
             None => html! { td { "–" } },
         };
-        html! {
-            div.scroll tabindex="0" role="region" aria-label=(label) {
-                table class=(class) {
-                    @if !caption.is_empty() { caption { (caption) } }
-                    thead { tr {
-                        (self.corner())
-                        @for name in headings(self.columns()) { th scope="col" { (name) } }
-                    } }
-                    tbody {
-                        @for (row, name) in headings(self.rows()).iter().enumerate() { tr {
-                            th scope="row" { (name) }
-                            @for column in 0..self.columns().entries.len() { (place(row, column)) }
-                        } }
-                    }
-                }
-            }
-        }
+        let row = |(row, name)| {
+            html! { tr {
+                th scope="row" { (name) }
+                @for column in 0..self.columns().entries.len() { (place(row, column)) }
+            } }
+        };
+        let table = Table {
+            label: &label,
+            class,
+            caption: &caption,
+        };
+        let columns = std::iter::once(self.corner()).chain(headings(self.columns()));
+        table.drawn(
+            columns,
+            headings(self.rows()).into_iter().enumerate().map(row),
+        )
     }
 
     /// "loss ↓ · delay →".
-    fn corner(&self) -> Markup {
+    fn corner(&self) -> String {
         let (down, across) = (self.rows().by.join(", "), self.columns().by.join(", "));
-        html! {
-            @match (down.is_empty(), across.is_empty()) {
-                (true, true) => { td {} }
-                (true, false) => { th scope="row" { (across) " →" } }
-                (false, true) => { th scope="col" { (down) } }
-                (false, false) => { th scope="col" { (down) " ↓ · " (across) " →" } }
-            }
+        match (down.is_empty(), across.is_empty()) {
+            (_, true) => down,
+            (true, false) => format!("{across} →"),
+            (false, false) => format!("{down} ↓ · {across} →"),
         }
     }
 }

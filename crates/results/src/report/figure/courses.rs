@@ -7,7 +7,7 @@ use super::super::over_time::{
     events,
     legs::nearest,
 };
-use super::cells::{Grid, grids, heading, names};
+use super::cells::{Grid, filled, grids, heading, names};
 use crate::{
     result::{Cell, Event, LabResult, Run},
     view::{Axis, Course, CourseName, Entry, Figure, Limit, Panel},
@@ -148,12 +148,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
     let (x, lines) = lines(&found, bin_ms, figure.span_s);
     let metric = Metric::of(of);
     Some(Chart {
-        title: [metric.label, grid.name()]
-            .iter()
-            .filter(|part| !part.is_empty())
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", "),
+        title: filled([metric.label.as_str(), &grid.name()], ", "),
         caption: format!(
             "In bins of {}, of one run.",
             Metric::of("x_us").print(bin_ms * 1e3)
@@ -175,11 +170,10 @@ fn has_courses(run: &Run) -> bool {
 
 /// "cubic, flow a".
 fn said(row: &str, course: &CourseName) -> String {
-    let parts = [row, course.flow.as_deref().unwrap_or("")];
-    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    match parts.is_empty() {
+    let words = filled([row, course.flow.as_deref().unwrap_or("")], " ");
+    match words.is_empty() {
         true => Metric::of(&course.of).label,
-        false => parts.join(" "),
+        false => words,
     }
 }
 

@@ -3,10 +3,11 @@
 //! name begins with `model_` is what a formula says, and has no marks.
 
 use super::{
-    cells::{Grid, grids, heading, headings, names},
+    cells::{Grid, filled, grids, heading, headings, names},
     grouped::said,
 };
 use crate::{
+    ranged,
     result::{Cell, LabResult},
     view::{self, Figure},
 };
@@ -75,10 +76,7 @@ fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
         text,
     };
     Lines {
-        title: [figure.title.clone(), grid.name()]
-            .join(" ")
-            .trim()
-            .to_owned(),
+        title: filled([figure.title.as_str(), &grid.name()], " "),
         x: Axis {
             name: grid.columns().by.join(", "),
             ticks: across.ticks(),
@@ -112,7 +110,7 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &Horizontal, y: Scale) -> Ve
             let look = if model { Look::Model } else { Look::Ours(ours) };
             ours += usize::from(!model);
             let name = said(name, metric, several);
-            let paper_name = ["paper", &name].join(" ").trim().to_owned();
+            let paper_name = filled(["paper", name.as_str()], " ");
             let name = if name.is_empty() {
                 "ours".to_owned()
             } else {
@@ -157,16 +155,11 @@ fn line(
 
 fn measured(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
     let (metric, found) = (Metric::of(name), cell.metrics.get(name)?);
-    let range = format!(
-        " [{} – {}]",
-        metric.print(found.min),
-        metric.print(found.max)
-    );
     Some(Point {
         y: y.at(found.median),
         low: y.at(found.min),
         high: y.at(found.max),
-        text: metric.print(found.median) + if found.min < found.max { &range } else { "" },
+        text: ranged::text(&metric, found),
         ..Point::default()
     })
     .filter(|point| point.y.is_finite())

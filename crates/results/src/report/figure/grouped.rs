@@ -112,7 +112,7 @@ fn bar(cell: &Cell, metric: &str, paper: bool) -> Option<Bar> {
     Some(Bar {
         name: String::new(),
         fill: String::new(),
-        runs: cell.runs.iter().filter(|run| run.failed.is_none()).count(),
+        runs: cell.good().count(),
         ours: *cell.metrics.get(metric)?,
         paper: cell.paper_figure(metric).filter(|_| paper),
         metric: Metric::of(metric),

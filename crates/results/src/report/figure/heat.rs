@@ -7,11 +7,12 @@ use crate::{
     result::{Cell, LabResult},
     view::Figure,
 };
-use longhaul_report::metric::{Metric, times};
+use longhaul_report::{
+    figure::{HEATS, heat},
+    metric::{Metric, times},
+};
 use maud::{Markup, html};
 
-/// Steps of the colour of a value; `longhaul.css` has as many classes `heat-0`, `heat-1`, ….
-const STEPS: f64 = 9.0;
 /// Upper bounds of the colours of a ratio, but for the last; classes `ratio-0`, `ratio-1`, ….
 const RATIOS: [f64; 8] = [0.33, 0.6, 0.85, 0.97, 1.03, 1.18, 1.67, 3.0];
 
@@ -55,7 +56,7 @@ impl Shade {
             Self::Ratio => ratio(cell, name).map(ratio_class),
             Self::Value(range) => {
                 let median = cell.metrics.get(name)?.median;
-                Some(format!("heat-{}", range.step(median)))
+                Some(heat(range.share(median)))
             }
         }
     }
@@ -145,17 +146,16 @@ impl Range {
         html! {
             p.heat.ramp {
                 "Colour: " (print(self.low)) " "
-                @for step in 0..STEPS as u32 { span.swatch.{ "heat-" (step) } {} }
+                @for step in 0..HEATS { span.swatch.{ "heat-" (step) } {} }
                 " " (print(self.high))
             }
         }
     }
 
-    /// The step of `value`, 0 (least) to 8.
-    fn step(&self, value: f64) -> u32 {
+    /// How far `value` is on the way from the least to the most.
+    fn share(&self, value: f64) -> f64 {
         let width = (self.high - self.low).max(f64::MIN_POSITIVE);
-        let share = ((value.ln() - self.low) / width).clamp(0.0, 1.0);
-        (share * STEPS).min(STEPS - 1.0) as u32
+        (value.ln() - self.low) / width
     }
 }
 
@@ -167,8 +167,9 @@ mod tests {
     #[test]
     fn steps_span_the_range_by_decades() {
         let range = Range::of([1e6, 1e9].into_iter());
-        assert_eq!([1e6, 3.2e7, 1e9].map(|x| range.step(x)), [0, 4, 8]);
-        assert_eq!(range.step(0.0), 0);
+        let class = |x| heat(range.share(x));
+        assert_eq!([1e6, 3.2e7, 1e9].map(class), ["heat-0", "heat-4", "heat-8"]);
+        assert_eq!(class(0.0), "heat-0");
     }
 
     #[test]

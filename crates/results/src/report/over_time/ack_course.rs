@@ -7,10 +7,7 @@ use super::{
     chart::{Chart, Line},
     goodput, legs,
 };
-use crate::{
-    result::{Cell, Event, LabResult, Spread, TapSeries},
-    view::Limit,
-};
+use crate::result::{Cell, Event, LabResult, Spread, TapSeries};
 use longhaul_report::metric::Metric;
 use longhaul_stats::sample::mean;
 
@@ -45,11 +42,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
 
 /// Those that the answer compares, the baseline first; else the first.
 fn cells(result: &LabResult) -> Vec<&Cell> {
-    let seen = |cell: &&Cell| {
-        cell.runs
-            .iter()
-            .any(|run| run.failed.is_none() && !taps(run).is_empty())
-    };
+    let seen = |cell: &&Cell| cell.good().any(|run| !taps(run).is_empty());
     let answer = result.answer.as_ref();
     let compared = answer.map(|answer| answer.baseline.into_iter().chain([answer.cell]));
     let chosen: Vec<&Cell> = compared
@@ -71,13 +64,7 @@ fn taps(run: &crate::result::Run) -> &[TapSeries] {
 fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<Shown<'a>> {
     let seen = |run: &&crate::result::Run| !taps(run).is_empty();
     let run = legs::typical(cell, result.main_metric()).filter(seen);
-    let good = || {
-        cell.runs
-            .iter()
-            .filter(|run| run.failed.is_none())
-            .find(seen)
-    };
-    let all = run.or_else(good).map_or(&[][..], taps);
+    let all = run.or_else(|| cell.good().find(seen)).map_or(&[][..], taps);
     let name = |course: &'a TapSeries| (all.len() > 1).then_some(course.flow.as_str());
     all.iter()
         .take(FLOWS_MAX)
@@ -127,7 +114,7 @@ fn rates(shown: &Shown<'_>, capacity: Option<f64>, reach: f64) -> Chart {
         range: Some([-reach, reach]),
         x: x(course),
         lines: [data, acked].concat(),
-        limits: capacity.map(limit).into_iter().collect(),
+        limits: capacity.map(goodput::capacity).into_iter().collect(),
         events: events(course),
         ..Chart::default()
     }
@@ -272,10 +259,6 @@ fn events(course: &TapSeries) -> Vec<Event> {
         }
     }
     events
-}
-
-fn limit(rate_bps: f64) -> Limit {
-    goodput::capacity((0, rate_bps))
 }
 
 #[cfg(test)]

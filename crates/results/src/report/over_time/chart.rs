@@ -2,7 +2,7 @@
 //! The charts that `chart.js` draws: their place on the page, and what their data block holds.
 
 use crate::{result::Event, view::Limit};
-use longhaul_report::metric::Metric;
+use longhaul_report::{figure, metric::Metric};
 use maud::{Markup, html};
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
 }
 
 /// Charts that have found their place on the page, for its data block.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Charts(Vec<Chart>);
 
 impl Charts {
@@ -74,20 +74,12 @@ impl Charts {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// What the data block holds.
-    pub(crate) fn all(&self) -> &[Chart] {
-        &self.0
-    }
 }
 
 /// How to use such a chart, once for the page.
 pub(crate) fn help() -> Markup {
     html! {
-        p.note {
-            "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
-            kbd { "+" } " and " kbd { "−" } " zoom, " kbd { "Esc" } " resets."
-        }
+        (figure::help(""))
         noscript { p { "These charts need JavaScript; the same figures are in result.json." } }
     }
 }
@@ -106,15 +98,11 @@ fn told(chart: &Chart) -> Option<String> {
 }
 
 fn place(n: usize, chart: &Chart) -> Markup {
+    let events = told(chart).map_or(String::new(), |events| format!(" {events}"));
+    let note = chart.caption.clone() + &events;
     html! {
         figure.chart.wide[chart.wide] id={ "chart-" (n) } {
-            figcaption {
-                h3 { (chart.title) }
-                p { (chart.caption) @if let Some(events) = told(chart) { " " (events) } }
-            }
-            div.plot tabindex="0" role="group" aria-label=(chart.title) {}
-            output.readout {}
-            details { summary { "Data of this chart" } }
+            (figure::over_time(&chart.title, &note, &chart.title))
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .flatten()
         .copied()
         .fold(0.0, f64::max);
-    let link = result.bottleneck().map(capacity);
+    let link = result.bottleneck().map(|(_, rate_bps)| capacity(rate_bps));
     let (near, far): (Vec<Limit>, Vec<Limit>) = link
         .into_iter()
         .partition(|link| link.value < most * FAR_ABOVE);
@@ -97,10 +97,7 @@ pub(crate) fn shown(result: &LabResult) -> Vec<usize> {
 }
 
 fn series(cell: &Cell) -> impl Iterator<Item = &Series> {
-    cell.runs
-        .iter()
-        .filter(|run| run.failed.is_none())
-        .filter_map(|run| run.series.as_ref())
+    cell.good().filter_map(|run| run.series.as_ref())
 }
 
 fn bin_s(series: &Series) -> f64 {
@@ -151,7 +148,7 @@ fn at(series: &Series, time_s: f64) -> f64 {
     series.goodput_bps.get(bin).copied().unwrap_or(0.0)
 }
 
-pub(super) fn capacity((_, rate_bps): (usize, f64)) -> Limit {
+pub(super) fn capacity(rate_bps: f64) -> Limit {
     Limit {
         value: rate_bps,
         label: format!("slowest link {}", Metric::of("rate_bps").print(rate_bps)),

@@ -95,10 +95,7 @@ pub(crate) fn nearest<'a>(
         let found = metric.and_then(|name| Some((run.metrics.get(name)?, cell.metrics.get(name)?)));
         found.map_or(0.0, |(value, summary)| (value - summary.median).abs())
     };
-    let chosen = cell
-        .runs
-        .iter()
-        .filter(|run| run.failed.is_none() && has(run));
+    let chosen = cell.good().filter(|run| has(run));
     chosen.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 

@@ -2,7 +2,7 @@
 //! A tap at each end of a simulated path: the segments of [`longhaul_tcpsim::simulation`] as captures of
 //! real hosts would have them, so that an analysis can be held against what is known.
 
-use super::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment};
+use longhaul_analysis::flow::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;
 use longhaul_packet::tcp;
 use longhaul_tcpsim::{receiver::Ack, simulation::watch::Watch};
@@ -14,18 +14,18 @@ use std::{
 
 /// What the simulation does not say but packets do.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub(crate) struct Look {
     /// Payload of a packet, bytes.
-    pub mss: u32,
+    pub(crate) mss: u32,
     /// The window that every ACK announces, bytes; at most 1 GiB (RFC 7323 §2.3).
-    pub window: u64,
+    pub(crate) window: u64,
     /// Super-packets as they leave the sender's stack; else each segment by itself.
-    pub super_packets: bool,
+    pub(crate) super_packets: bool,
 }
 
 /// Segments at both ends, kept in memory: 144 bytes each.
 #[derive(Debug)]
-pub struct SimulatedTap {
+pub(crate) struct SimulatedTap {
     look: Look,
     flows: Vec<Talk>,
     /// At the sender and at the receiver, with the flow's number.
@@ -61,8 +61,7 @@ const SCALE: u8 = 14;
 
 impl SimulatedTap {
     /// Nothing seen yet.
-    #[must_use]
-    pub fn new(look: Look) -> Self {
+    pub(crate) fn new(look: Look) -> Self {
         Self {
             look,
             flows: Vec::new(),
@@ -71,8 +70,7 @@ impl SimulatedTap {
     }
 
     /// The addresses of flow `number`; its client is the lesser end.
-    #[must_use]
-    pub fn key(number: usize) -> FlowKey {
+    pub(crate) fn key(number: usize) -> FlowKey {
         let end = |last, port| Endpoint {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
             port,
@@ -84,12 +82,12 @@ impl SimulatedTap {
     }
 
     /// All segments that the senders' tap saw, in order of time, with their flows' numbers.
-    pub fn take_at_sender(&mut self) -> Vec<(usize, Segment)> {
+    pub(crate) fn take_at_sender(&mut self) -> Vec<(usize, Segment)> {
         self.take(SENDER)
     }
 
     /// Likewise at the receivers' end.
-    pub fn take_at_receiver(&mut self) -> Vec<(usize, Segment)> {
+    pub(crate) fn take_at_receiver(&mut self) -> Vec<(usize, Segment)> {
         self.take(RECEIVER)
     }
 
@@ -97,12 +95,6 @@ impl SimulatedTap {
         let mut segments = std::mem::take(&mut self.ends[end]);
         segments.sort_by_key(|(_, segment)| segment.at_ns);
         segments
-    }
-
-    /// A packet of a client's data that is sent at `at` and answers nothing.
-    #[cfg(test)]
-    pub(crate) fn packet(&self, at: Time, number: u64) -> Segment {
-        self.data(at, number, 1, stamp(CLIENT_TS, at), 0)
     }
 
     fn talk(&mut self, flow: usize) -> &mut Talk {
@@ -280,22 +272,10 @@ fn stamp(origin: u32, at: Time) -> u32 {
 fn bare(at: Time, from_low: bool) -> Segment {
     Segment {
         at_ns: at.as_nanos(),
-        seq: 0,
-        ack: 0,
-        payload: 0,
-        wire_bytes: 0,
         wire_segments: 1,
-        window: 0,
-        flags: 0,
-        sack_blocks: 0,
         from_low,
-        window_scale: 0xff,
-        mss: 0,
-        sack_permitted: false,
+        window_scale: NO_SCALE,
         has_timestamps: true,
-        tsval: 0,
-        tsecr: 0,
-        truth: None,
-        sack: [(0, 0); SACK_BLOCKS_MAX],
+        ..Segment::default()
     }
 }
