@@ -8,11 +8,9 @@ use crate::{
     scenario::{Flow, Program, Scenario, expression::Expression},
     source::Book,
 };
-use longhaul_report::{
-    metric::distance,
-    registry::{self, Producer, told_by},
-};
+use longhaul_report::registry::{self, Producer, told_by};
 use std::collections::BTreeSet;
+use strsim::levenshtein;
 
 /// The metrics of one scenario.
 #[derive(Debug)]
@@ -71,8 +69,9 @@ impl Known {
 
     /// The nearest name, or what there is.
     fn advice(&self, name: &str) -> String {
-        let nearest = self.all.iter().min_by_key(|known| distance(known, name));
-        match nearest.filter(|known| distance(known, name) <= 3) {
+        let far = |known: &&String| levenshtein(known, name);
+        let nearest = self.all.iter().min_by_key(far);
+        match nearest.filter(|known| far(known) <= 3) {
             Some(nearest) => format!("; did you mean {nearest:?}?"),
             None => {
                 let all: Vec<&str> = self.all.iter().map(String::as_str).collect();

@@ -18,9 +18,9 @@ use longhaul_congestion::{
     loader::{self, Tied},
     math::{Algorithm, algorithm, parameters},
 };
-use longhaul_report::metric;
 use longhaul_results::result::Provided;
 use std::collections::BTreeMap;
+use strsim::levenshtein;
 
 /// What a name is on this machine.
 enum Meaning {
@@ -49,10 +49,8 @@ fn unknown(name: &str) -> String {
     let mut known: Vec<_> = choice::registered().into_iter().chain(ours).collect();
     known.sort_unstable();
     known.dedup();
-    let nearest = known
-        .iter()
-        .min_by_key(|known| metric::distance(known, name));
-    let nearest = nearest.filter(|known| metric::distance(known, name) <= 2);
+    let far = |known: &&String| levenshtein(known, name);
+    let nearest = known.iter().min_by_key(far).filter(|known| far(known) <= 2);
     let advice = nearest.map_or(String::new(), |one| format!("; did you mean {one:?}?"));
     format!(
         "no congestion control {name:?} here{advice} (there are: {})",
