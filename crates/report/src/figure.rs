@@ -11,8 +11,8 @@ pub fn caption(title: &str, note: &str) -> Markup {
     html! { figcaption { h3 { (title) } @if !note.is_empty() { p { (note) } } } }
 }
 
-/// What is inside the figure of a chart over time: `chart.js` draws into it and lists its data. `label` is what a screen
-/// reader calls it.
+/// What is inside the figure of a chart over time: `chart.js` draws into it and lists its data. `label` is what a
+/// screen reader calls it.
 pub fn over_time(title: &str, note: &str, label: &str) -> Markup {
     html! {
         (caption(title, note))

@@ -3,7 +3,7 @@
 //!
 //! [`page`] is a page, [`figure`] what its figures have in common, [`lines`] a line chart with its table, [`table`] a
 //! table, [`scale`] the ticks of an axis, [`unit`] the units of metrics, [`registry`] the metrics that runs have by
-//! themselves, [`metric`] what any metric's name says, [`columns`] the tables for a terminal, [`count`] counts in words.
+//! themselves, [`metric`] what any metric's name says, [`columns`] tables for a terminal, [`count`] counts in words.
 //!
 //! ```
 //! use longhaul_report::{columns::aligned, metric::Metric, page::Page};
