@@ -22,8 +22,8 @@ mod sockets;
 pub use io::{conduit, pipe_pool, private_file, splice, wait};
 pub use network::{ack_pacing, ethtool, interface, interface_list, netfilter, netns, sysctl, tun};
 pub use processes::{
-    account, attended, cgroup, descriptors, executor, file_size, memory, process, process_usage,
-    sandbox, transient_cgroup,
+    account, attended, cgroup, contained, descriptors, executor, file_size, memory, process,
+    process_usage, sandbox, transient_cgroup,
 };
 pub use sockets::{
     activation, limiter, packet_ring, process_sockets, single_segments, sock_diag, socket,

@@ -5,6 +5,7 @@
 pub mod account;
 pub mod attended;
 pub mod cgroup;
+pub mod contained;
 pub mod executor;
 mod limits;
 pub mod memory;

@@ -172,7 +172,7 @@ pub fn mount_memory(path: &Path, size: Bytes) -> io::Result<()> {
 
 /// Waits for `child`, passing on the signals that ask a process to end, and reaping whatever else
 /// ends meanwhile (PID 1 inherits every orphan). Returns the child's exit code.
-fn supervise(child: pid_t) -> io::Result<u8> {
+pub(super) fn supervise(child: pid_t) -> io::Result<u8> {
     let signals = supervised_signals();
     loop {
         if let Some(code) = reap_until(child)? {
@@ -202,7 +202,7 @@ fn reap_until(child: pid_t) -> io::Result<Option<u8>> {
     }
 }
 
-fn exit_code(status: c_int) -> u8 {
+pub(super) fn exit_code(status: c_int) -> u8 {
     if libc::WIFEXITED(status) {
         libc::WEXITSTATUS(status) as u8
     } else {
@@ -248,7 +248,7 @@ fn supervised_signals() -> sigset_t {
 
 /// Blocks what `supervise` waits for (PID 1 would not even see an unblocked SIGTERM) and returns
 /// the mask as it was.
-fn block_supervised_signals() -> io::Result<sigset_t> {
+pub(super) fn block_supervised_signals() -> io::Result<sigset_t> {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are live; the call writes `before` if it succeeds.
     match unsafe { libc::sigprocmask(libc::SIG_BLOCK, &supervised_signals(), before.as_mut_ptr()) }
@@ -259,7 +259,7 @@ fn block_supervised_signals() -> io::Result<sigset_t> {
     }
 }
 
-fn restore_signals(mask: &sigset_t) {
+pub(super) fn restore_signals(mask: &sigset_t) {
     // SAFETY: `mask` is a set that the kernel gave.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A command in PID and mount namespaces of its own: with it ends everything that it started, and what all of that used
+//! is known.
+//!
+//! PID 1 of the PID namespace is a process of this program. It starts the command, inherits every orphan, kills what is
+//! left when the command has ended, and waits for all of it. So the kernel's account of its children (getrusage(2)) has
+//! the time of each process that was waited for, wherever it went, without a cgroup, which an ordinary user may not
+//! make. What a parent that ignores SIGCHLD did not wait for is not in it.
+
+use super::sandbox::{SandboxError, block_supervised_signals, restore_signals, supervise};
+use libc::{RUSAGE_CHILDREN, pid_t, sigset_t};
+use rustix::{
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+    process::{Signal, set_parent_process_death_signal},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, Read, Write},
+    mem::MaybeUninit,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Instant,
+};
+
+/// How much of each output is kept; the rest is read and thrown away.
+const OUTPUT_MAX: usize = 1 << 20;
+/// The end of an output, in which its last line is looked for.
+const TAIL_MAX: usize = 4096;
+/// As shells say that a program can't be started.
+const NOT_STARTED: u8 = 127;
+
+/// How a command went, and what it and everything that it started used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Its exit code, or 128 + the number of the signal that ended it.
+    pub code: u8,
+    /// From its start to its end.
+    pub seconds: f64,
+    /// User and system time of all processes.
+    pub cpu_s: f64,
+    /// The largest resident set that one of them had.
+    pub peak_memory_bytes: u64,
+    /// The last line of its standard error that is not blank.
+    pub last_line: String,
+}
+
+/// Runs `command` to its end and returns its exit code; `tell` is told of it before. Its outputs go to this program's,
+/// 1 MiB of each at most, and its standard input is empty. SIGINT, SIGTERM and SIGHUP are passed on to it.
+///
+/// The caller must have one thread. With its death, whatever it is of, everything ends.
+pub fn run(
+    command: &mut Command,
+    tell: impl FnOnce(&Ended) -> io::Result<()>,
+) -> Result<u8, SandboxError> {
+    let before = block_supervised_signals()?;
+    // SAFETY: descriptors and memory stay shared with nobody; the caller has one thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID | UnshareFlags::NEWNS) }.map_err(|error| {
+        SandboxError::Namespaces {
+            namespaces: "PID and mount",
+            source: error.into(),
+        }
+    })?;
+    // SAFETY: the caller has one thread, so the child's copy of every lock is consistent.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error().into()),
+        0 => be_first(command, before, tell),
+        first => Ok(supervise(first)?),
+    }
+}
+
+/// The life of PID 1: never returns.
+fn be_first(
+    command: &mut Command,
+    before: sigset_t,
+    tell: impl FnOnce(&Ended) -> io::Result<()>,
+) -> ! {
+    let code = furnish()
+        .and_then(|()| attend(command, before))
+        .and_then(|ended| tell(&ended).map(|()| ended.code));
+    let code = code.unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "cannot look after the command: {error}");
+        NOT_STARTED
+    });
+    std::process::exit(code.into())
+}
+
+fn furnish() -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    mount_change(
+        "/",
+        MountPropagationFlags::REC | MountPropagationFlags::PRIVATE,
+    )?;
+    // Else /proc has the numbers of another PID namespace.
+    let plain = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount("proc", "/proc", "proc", plain, None)?)
+}
+
+fn attend(command: &mut Command, before: sigset_t) -> io::Result<Ended> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe {
+        command.pre_exec(move || {
+            restore_signals(&before);
+            Ok(())
+        })
+    };
+    let began = Instant::now();
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Ok(not_started(&error)),
+    };
+    let [out, err] = keep_outputs(&mut child);
+    let code = supervise(child.id() as pid_t)?;
+    let seconds = began.elapsed().as_secs_f64();
+    end_all();
+    let last_line = err.join().unwrap_or_default();
+    let _ = out.join();
+    let (cpu_s, peak_memory_bytes) = used()?;
+    Ok(Ended {
+        code,
+        seconds,
+        cpu_s,
+        peak_memory_bytes,
+        last_line,
+    })
+}
+
+fn not_started(error: &io::Error) -> Ended {
+    Ended {
+        code: NOT_STARTED,
+        seconds: 0.0,
+        cpu_s: 0.0,
+        peak_memory_bytes: 0,
+        last_line: format!("it can't be started: {error}"),
+    }
+}
+
+/// Both are read to their ends, which come when nobody has them open any more; each thread gives the last line.
+fn keep_outputs(child: &mut Child) -> [thread::JoinHandle<String>; 2] {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    [
+        thread::spawn(move || out.map_or_else(String::new, |out| keep(out, io::stdout()))),
+        thread::spawn(move || err.map_or_else(String::new, |err| keep(err, io::stderr()))),
+    ]
+}
+
+fn keep(mut from: impl Read, mut to: impl Write) -> String {
+    let (mut chunk, mut left, mut tail) = (vec![0; 1 << 16], OUTPUT_MAX, Vec::new());
+    while let Ok(count @ 1..) = from.read(&mut chunk) {
+        let kept = count.min(left);
+        left -= kept;
+        // Where it goes may be full: the command goes on.
+        let _ = to.write_all(&chunk[..kept]).and_then(|()| to.flush());
+        tail.extend_from_slice(&chunk[..count]);
+        tail.drain(..tail.len().saturating_sub(TAIL_MAX));
+    }
+    last_line(&tail)
+}
+
+fn last_line(tail: &[u8]) -> String {
+    let text = String::from_utf8_lossy(tail);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    last.unwrap_or_default().trim().to_owned()
+}
+
+/// Kills all that is left in the PID namespace, of which this is PID 1, and waits for it.
+fn end_all() {
+    // SAFETY: kill takes plain numbers; -1 is every process of this PID namespace but PID 1.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+    // SAFETY: nobody asks how they ended.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
+}
+
+/// Seconds of CPU of all children that were waited for, and the largest resident set among them, in bytes.
+fn used() -> io::Result<(f64, u64)> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: room for what is told.
+    if unsafe { libc::getrusage(RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed, then filled in; integers only.
+    let usage = unsafe { usage.assume_init() };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    let cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    // In KiB (getrusage(2)).
+    Ok((cpu_s, usage.ru_maxrss as u64 * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_the_last_that_says_something() {
+        assert_eq!(last_line(b"one\ntwo \n\n  \n"), "two");
+        assert_eq!(last_line(b""), "");
+    }
+
+    #[test]
+    fn outputs_are_kept_up_to_a_bound_and_read_to_their_end() {
+        let text = [vec![b'x'; 3 * OUTPUT_MAX], b"\nthe end\n".to_vec()].concat();
+        let mut kept = Vec::new();
+        assert_eq!(keep(text.as_slice(), &mut kept), "the end");
+        assert_eq!(kept.len(), OUTPUT_MAX);
+    }
+}
