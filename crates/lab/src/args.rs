@@ -3,7 +3,7 @@
 
 use clap::Subcommand;
 use longhaul_results::compare::Compare;
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 /// Arguments of `longhaul lab`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +46,20 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
+    /// What the lab itself runs: a command of a scenario, with which ends all that it started
+    #[command(hide = true)]
+    Contain(Contain),
+}
+
+/// `longhaul lab contain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Contain {
+    /// Where to write how the command went and what it used
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: PathBuf,
+    /// The command
+    #[arg(last = true, required = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// A scenario.

@@ -33,11 +33,13 @@ mod verdict;
 pub use args::Args;
 pub use scenario::expression;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use args::Command;
 use longhaul_command::say;
+use longhaul_linux::contained;
 use run::{Batch, Ready, Request};
 use source::{Book, Choices, inherit, library};
+use std::{fs, process};
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
@@ -58,7 +60,18 @@ pub fn run(args: Args) -> Result<()> {
             }
             Ok(())
         }
+        Command::Contain(args) => contain(&args),
     }
+}
+
+/// Ends as the command does.
+fn contain(args: &args::Contain) -> Result<()> {
+    let (program, words) = args.words.split_first().context("there is no command")?;
+    let mut command = process::Command::new(program);
+    command.args(words);
+    let tell = |ended: &contained::Ended| fs::write(&args.report, serde_json::to_vec(ended)?);
+    let code = contained::run(&mut command, tell).map_err(|error| run::unsupported(&error))?;
+    process::exit(code.into())
 }
 
 fn list() -> Result<()> {
@@ -83,7 +96,7 @@ fn show_resolved(scenario: &str) -> Result<()> {
 }
 
 fn check(scenario: &str) -> Result<()> {
-    let book = Book::open(&library::find(scenario)?, &Choices::default())?;
+    let mut book = Book::open(&library::find(scenario)?, &Choices::default())?;
     run::possible(&book)?;
     say!(
         "{}: {} cells, {} runs each",
@@ -91,6 +104,7 @@ fn check(scenario: &str) -> Result<()> {
         book.cells.len(),
         book.base.repetitions
     );
+    run::leave_out(&mut book)?;
     run::prerequisites(&book).map(drop)
 }
 
@@ -119,6 +133,6 @@ fn run_scenarios(args: args::Run) -> Result<()> {
     };
     match code {
         0 => Ok(()),
-        code => std::process::exit(code.into()),
+        code => process::exit(code.into()),
     }
 }

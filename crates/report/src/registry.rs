@@ -22,6 +22,10 @@ pub enum Producer {
     Transfers,
     /// A client that fetches or sends a file.
     File,
+    /// A command, of all its processes and those of its server.
+    Command,
+    /// The server of a command, of its own.
+    Server,
     /// A probe, whatever its packets cross.
     Probe,
     /// A probe whose packets cross a link that is known, of that link.
@@ -55,13 +59,19 @@ pub const JAIN: &str = "jain_ratio";
 pub const DOWNLOAD: &str = "download_s";
 /// When its first byte was there.
 pub const FIRST_BYTE: &str = "first_byte_s";
+/// User and system time.
+pub const CPU: &str = "cpu_s";
+/// Of the server alone.
+pub const SERVER_CPU: &str = "server_cpu_s";
+/// The largest resident set of one process.
+pub const PEAK_MEMORY: &str = "peak_memory_bytes";
 /// Half of a probe's packets took no longer.
 pub const DELAY_MEDIAN: &str = "delay_median_us";
 
 /// Every metric, in the order in which lists show them.
 #[rustfmt::skip]
 pub const METRICS: &[Entry] = &{
-    use {Better::{Less, More, Neither}, Producer::{File, Judge, Probe, Samples, Tap, Transfers}};
+    use {Better::{Less, More, Neither}, Producer::{Command, File, Judge, Probe, Samples, Server, Tap, Transfers}};
     use Unit::{BitsPerSecond, Bytes, Count, Micros, PacketsPerSecond, PerSecond, Probability, Ratio, Seconds};
     [
         entry(GOODPUT, BitsPerSecond, More, Transfers),
@@ -69,6 +79,9 @@ pub const METRICS: &[Entry] = &{
         entry(JAIN, Ratio, More, Transfers),
         entry(DOWNLOAD, Seconds, Less, File),
         entry(FIRST_BYTE, Seconds, Less, File),
+        entry(CPU, Seconds, Less, Command),
+        entry(SERVER_CPU, Seconds, Less, Server),
+        entry(PEAK_MEMORY, Bytes, Less, Command),
         entry("received", Count, More, Probe),
         entry("lost", Count, Less, Probe),
         entry("first_lost", Count, Neither, Probe),

@@ -5,8 +5,10 @@ use crate::{
     network::{Topology, probe},
     scenario::{
         Control, Direction, Flow, Pace, Program, Scenario, control,
-        fault::{Checked, at, ensure, valid_name, within},
+        fault::{Checked, at, each, ensure, valid_name, within},
+        words::{self, Place},
     },
+    testbed::programs::command::address,
 };
 
 pub(crate) fn flow(flow: &Flow, topology: &Topology) -> Checked {
@@ -24,8 +26,10 @@ fn possible(flow: &Flow, topology: &Topology) -> Checked {
         Program::Ftp => ftp(flow),
         Program::Probe => probe(flow),
         Program::Udt => udt(flow),
+        Program::Command => command(flow, topology),
     }?;
     only_of_probe(flow)?;
+    only_of_command(flow)?;
     at("omit", omit(flow))?;
     sender(flow)
 }
@@ -147,6 +151,44 @@ fn udt(flow: &Flow) -> Checked {
         || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
     );
     at("cc", control)
+}
+
+fn command(flow: &Flow, topology: &Topology) -> Checked {
+    at("size", sized(flow, "command needs a size above 0"))?;
+    let problem = "command runs once, on \"from\", to its end: it has no";
+    let none = |key, absent| at(key, ensure(absent, || format!("{problem} {key}")));
+    none("duration", flow.duration.is_none())?;
+    none("parallel", flow.parallel == 1)?;
+    none("direction", flow.direction == Direction::Download)?;
+    let named = ensure(
+        !flow.command.is_empty(),
+        || "command is missing: the list of words that runs on \"from\"",
+    );
+    at("command", named)?;
+    let all =
+        |host: &str, words: &[String]| each(words, |word: &String| spoken(word, host, topology));
+    at("command", all(&flow.from, &flow.command))?;
+    at("server", all(&flow.to, &flow.server))?;
+    let awaited = ensure(
+        flow.server.is_empty() || flow.ready.is_some_and(|port| port > 0),
+        || "ready is missing: the TCP port at which the server listens",
+    );
+    at("ready", awaited)?;
+    let arrives = flow.arrives.iter();
+    let arrives = arrives.map(|file| spoken(file, &flow.to, topology));
+    at("arrives", arrives.collect::<Checked>())
+}
+
+/// All that a word of a command on `host` speaks of is there.
+fn spoken(word: &str, host: &str, topology: &Topology) -> Checked {
+    let filled = words::fill(word, |place| match place {
+        Place::Address(other) => address(topology, host, other),
+        Place::Scratch(other) if !topology.hosts.contains(other) => {
+            Err(format!("no link reaches a host {other:?}"))
+        }
+        _ => Ok(String::new()),
+    });
+    Ok(filled.map(drop)?)
 }
 
 /// What is said of the sender's socket is said of a program whose socket can be told.
@@ -271,12 +313,31 @@ fn only_of_probe(flow: &Flow) -> Checked {
         ("length", flow.length.is_some()),
         ("segments", flow.segments != 1),
     ];
-    let given = keys.into_iter().find(|(_, given)| *given);
-    match given.filter(|_| flow.program != Program::Probe) {
+    let problem = "count, interval, length and segments are keys of program \"probe\"";
+    only_of(Program::Probe, flow, keys, problem)
+}
+
+fn only_of_command(flow: &Flow) -> Checked {
+    let keys = [
+        ("command", !flow.command.is_empty()),
+        ("server", !flow.server.is_empty()),
+        ("ready", flow.ready.is_some()),
+        ("arrives", flow.arrives.is_some()),
+    ];
+    let problem = "command, server, ready and arrives are keys of program \"command\"";
+    only_of(Program::Command, flow, keys, problem)
+}
+
+/// None of the keys that are given is another program's.
+fn only_of(
+    program: Program,
+    flow: &Flow,
+    keys: [(&'static str, bool); 4],
+    problem: &'static str,
+) -> Checked {
+    let mut given = keys.into_iter().filter(|(_, given)| *given);
+    match given.next().filter(|_| flow.program != program) {
         None => Ok(()),
-        Some((key, _)) => at(
-            key,
-            Err("count, interval, length and segments are keys of program \"probe\""),
-        ),
+        Some((key, _)) => at(key, Err(problem)),
     }
 }

@@ -146,6 +146,10 @@ fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'stati
         Program::Probe => told_by(Producer::Probe)
             .chain(probe::figures(scenario, topology, flow))
             .collect(),
+        Program::Command => {
+            let server = told_by(Producer::Server).filter(|_| !flow.server.is_empty());
+            told_by(Producer::Command).chain(server).collect()
+        }
         Program::Iperf3 | Program::Udt => Vec::new(),
     }
 }
@@ -270,6 +274,18 @@ mod tests {
             told.into_iter().flatten().collect::<BTreeSet<_>>(),
             registered
         );
+    }
+
+    #[test]
+    fn a_server_has_figures_of_its_own() {
+        let served = known("", &[flow("c", "command", "server = ['x']\nready = 1")]);
+        let alone = known("", &[flow("c", "command", "")]);
+        for name in ["cpu_s", "peak_memory_bytes"] {
+            assert_eq!(served.check(name), Ok(()), "{name}");
+            assert_eq!(alone.check(name), Ok(()), "{name}");
+        }
+        assert_eq!(served.check("server_cpu_s"), Ok(()));
+        assert!(alone.check("server_cpu_s").is_err());
     }
 
     /// Every metric is explained, and every name there is a metric's.

@@ -44,6 +44,10 @@ impl<'a> Listeners<'a> {
             match flow.program {
                 Program::Ftp => all.push(everywhere(host, ports::FTP, owner)),
                 Program::Iperf3 => all.push(everywhere(host, ports::iperf_port(number), owner)),
+                Program::Command => {
+                    let ready = flow.ready.filter(|_| !flow.server.is_empty());
+                    all.extend(ready.map(|port| everywhere(host, port, owner)));
+                }
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
         }

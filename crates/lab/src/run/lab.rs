@@ -13,7 +13,7 @@ use crate::{
         taps,
     },
     network::{Topology, link, topology::LINKS_MAX},
-    scenario::{Link, LinkKind, Scenario},
+    scenario::{Link, LinkKind, Program, Scenario},
     simulated,
     source::{Book, Cell, pairs},
     testbed::{
@@ -25,6 +25,7 @@ use crate::{
     verdict::{checks, drawing, paper, view},
 };
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use longhaul_results::result::{self, About, Answer, Host, LabResult, Run};
 use longhaul_units::Bytes;
 use std::{
@@ -119,11 +120,18 @@ impl<'a> Lab<'a> {
             true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
             false => None,
         };
+        let on_disk = store.as_ref().is_some_and(Store::on_disk);
+        if on_disk && book.on_testbed().any(has_commands) {
+            return Err(Refusal::unsupported(format!(
+                "commands keep their files in memory, which has no room for {} and 1 GiB beside them; give a smaller size",
+                payloads + arriving
+            )));
+        }
         // Behind what may be refused: it removes the records of an earlier lab.
         let folders = turns.iter().map(|turn| folder(book, *turn)).collect();
         let kept = done.iter().map(|done| folder(book, turns[done.turn]));
         let raw = Raw::open(out, &folders, &kept.collect())?;
-        let place = if store.as_ref().is_some_and(Store::on_disk) {
+        let place = if on_disk {
             "on disk: memory is short, so the disk may limit the figures"
         } else {
             "in memory"
@@ -351,7 +359,12 @@ fn notes(book: &Book) -> Vec<String> {
     own.chain(which.map(note)).collect()
 }
 
-/// Every flow that carries a file, with the sizes that it carries in any cell, warm-up runs included.
+fn has_commands(scenario: &Scenario) -> bool {
+    let mut flows = scenario.flows.iter().filter(|flow| flow.when);
+    flows.any(|flow| flow.program == Program::Command)
+}
+
+/// Every flow that is given a file, with the sizes that it carries in any cell, warm-up runs included.
 fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
     let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let short = |cell: &'_ Cell| (book.base.warmup > 0).then(|| cell.short.flows.clone());
@@ -362,7 +375,7 @@ fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
             .iter()
             .cloned()
             .chain(short(cell).into_iter().flatten());
-        for flow in all.filter(|flow| flow.program.carries_a_file()) {
+        for flow in all.filter(|flow| flow.program.takes_a_file()) {
             downloads.entry(flow.name).or_default().extend(flow.size);
         }
     }

@@ -3,11 +3,14 @@
 
 use crate::{
     scenario::{LinkKind, Program, RelayProgram},
-    source::Book,
+    source::{Book, Cell},
     testbed::{controls, programs},
 };
 use anyhow::Result;
-use longhaul_command::exit::{self, Refusal};
+use longhaul_command::{
+    exit::{self, Refusal},
+    note,
+};
 use longhaul_linux::{netfilter::nft, netns::Netns, sandbox, sysctl};
 use longhaul_results::result::Host;
 use std::{collections::BTreeMap, fs};
@@ -52,6 +55,37 @@ fn cpu_model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Leaves out the cells whose commands are not on this machine, and says which and why. Others can be compared all
+/// the same.
+pub(crate) fn leave_out(book: &mut Book) -> Result<()> {
+    let mut absent: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for cell in &book.cells {
+        let mut flows = cell.scenario.flows.iter().filter(|flow| flow.when);
+        if let Some(program) = flows.find_map(programs::command::missing) {
+            let cells = absent.entry(program.to_owned()).or_default();
+            cells.push(cell.name());
+        }
+    }
+    let has = |cell: &Cell| absent.values().flatten().any(|name| *name == cell.name());
+    if !absent.is_empty() && book.cells.iter().all(has) {
+        let programs: Vec<_> = absent.into_keys().collect();
+        return Err(Refusal::unsupported(format!(
+            "not on this machine: {}; install it, or give its path in the scenario",
+            programs.join(", ")
+        )));
+    }
+    book.cells.retain(|cell| !has(cell));
+    for (program, cells) in absent {
+        let line = format!(
+            "Left out, since {program} is not on this machine: {}",
+            cells.join("; ")
+        );
+        note!("{line}");
+        book.base.notes.push(line);
+    }
+    Ok(())
 }
 
 /// What the scenario needs of this machine; its facts if all is there.

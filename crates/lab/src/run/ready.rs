@@ -2,7 +2,7 @@
 //! A lab that may begin: its scenario is read and checked, and this machine has what it needs. Nothing was touched.
 
 use super::{
-    lab,
+    lab, leave_out,
     machine::unsupported,
     prerequisites,
     resume::{self, Journal},
@@ -67,6 +67,7 @@ impl Ready {
             book.simulate();
         }
         possible(&book)?;
+        leave_out(&mut book)?;
         let host = prerequisites(&book)?;
         Ok(Self {
             identity: identity(&book, &host.kernel, host.cpus)?,

@@ -53,6 +53,18 @@ pub(crate) struct Flow {
     /// Packets of one message (`probe`): more than one goes as a super-packet.
     #[serde(default = "one")]
     pub(crate) segments: u16,
+    /// The words of a command that runs on `from` (`command`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) command: Vec<String>,
+    /// Those of one that runs on `to` from before the flows to behind them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) server: Vec<String>,
+    /// The TCP port at which `server` listens when it is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ready: Option<u16>,
+    /// The file on `to` that then is what `{payload}` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) arrives: Option<String>,
     /// When it begins, from the start of the run.
     #[serde(default)]
     pub(crate) start: Time,
@@ -82,6 +94,8 @@ pub(crate) enum Program {
     Probe,
     /// `longhaul udt bench`.
     Udt,
+    /// Whatever the flow says.
+    Command,
 }
 
 impl Program {
@@ -95,14 +109,19 @@ impl Program {
         matches!(self, Self::Curl | Self::Ftp)
     }
 
+    /// Whether it is given a file of its size.
+    pub(crate) fn takes_a_file(self) -> bool {
+        self.carries_a_file() || self == Self::Command
+    }
+
     /// Whether a flow's direction says who opens the connection.
     pub(crate) fn has_a_client(self) -> bool {
         matches!(self, Self::Curl | Self::Iperf3 | Self::Ftp | Self::Udt)
     }
 
-    /// Whether what it moves goes over TCP.
+    /// Whether what it moves is known to go over TCP.
     pub(crate) fn is_tcp(self) -> bool {
-        !matches!(self, Self::Probe | Self::Udt)
+        !matches!(self, Self::Probe | Self::Udt | Self::Command)
     }
 
     /// As scenarios write it.
@@ -113,6 +132,7 @@ impl Program {
             Self::Ftp => "ftp",
             Self::Probe => "probe",
             Self::Udt => "udt",
+            Self::Command => "command",
         }
     }
 }

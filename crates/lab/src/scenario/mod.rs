@@ -13,6 +13,7 @@ mod notation;
 pub(crate) mod relay;
 pub(crate) mod value;
 pub(crate) mod view;
+pub(crate) mod words;
 
 use claim::PaperFigures;
 pub(crate) use claim::{AnswerPlan, CheckPlan};

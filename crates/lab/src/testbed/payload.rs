@@ -60,6 +60,26 @@ impl Store {
         &self.directory
     }
 
+    /// The directory that commands of `host` have for themselves.
+    pub(crate) fn scratch(&self, host: &str) -> PathBuf {
+        self.directory.join("scratch").join(host)
+    }
+
+    /// Makes those of `hosts` anew: nothing of an earlier run is in them.
+    pub(crate) fn clear_scratch<'a>(
+        &self,
+        hosts: impl IntoIterator<Item = &'a String>,
+    ) -> Result<()> {
+        for directory in hosts.into_iter().map(|host| self.scratch(host)) {
+            if directory.exists() {
+                fs::remove_dir_all(&directory)?;
+            }
+            fs::create_dir_all(&directory)
+                .with_context(|| format!("cannot create {}", directory.display()))?;
+        }
+        Ok(())
+    }
+
     /// The files lie on a disk, which may limit the transfers.
     pub(crate) fn on_disk(&self) -> bool {
         self.disk.is_some()
@@ -171,31 +191,36 @@ impl Landing {
 
     /// Fails unless the content is `size` bytes with this SHA-256.
     pub(crate) fn verify(&self, size: Bytes, expected: [u8; 32]) -> Result<()> {
-        let mut file = File::open(&self.path)?;
-        let (mut hash, mut chunk, mut total) = (Sha256::new(), vec![0; CHUNK], 0);
-        loop {
-            match file.read(&mut chunk)? {
-                0 => break,
-                n => {
-                    hash.update(&chunk[..n]);
-                    total += n as u64;
-                }
+        verify(&self.path, size, expected)
+    }
+}
+
+/// Fails unless the file is `size` bytes with this SHA-256.
+pub(crate) fn verify(path: &Path, size: Bytes, expected: [u8; 32]) -> Result<()> {
+    let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let (mut hash, mut chunk, mut total) = (Sha256::new(), vec![0; CHUNK], 0);
+    loop {
+        match file.read(&mut chunk)? {
+            0 => break,
+            n => {
+                hash.update(&chunk[..n]);
+                total += n as u64;
             }
         }
-        ensure!(
-            total == size.get(),
-            "{total} bytes arrived instead of {}",
-            size.get()
-        );
-        let found: [u8; 32] = hash.finalize().into();
-        ensure!(
-            found == expected,
-            "wrong content: SHA-256 {} instead of {}",
-            hex(&found),
-            hex(&expected)
-        );
-        Ok(())
     }
+    ensure!(
+        total == size.get(),
+        "{total} bytes arrived instead of {}",
+        size.get()
+    );
+    let found: [u8; 32] = hash.finalize().into();
+    ensure!(
+        found == expected,
+        "wrong content: SHA-256 {} instead of {}",
+        hex(&found),
+        hex(&expected)
+    );
+    Ok(())
 }
 
 fn hex(bytes: &[u8]) -> String {

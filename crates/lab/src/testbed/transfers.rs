@@ -4,8 +4,8 @@
 
 use super::{
     Testbed,
-    payload::{Landing, Store, payload_name},
-    programs::{curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
+    payload::{self, Landing, Store, payload_name},
+    programs::{command, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
     sampler::Sampler,
 };
 use crate::{
@@ -45,6 +45,9 @@ pub(crate) async fn execute(
 ) -> Result<Run> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
     let web = web_servers(scenario, &testbed.topology, &flows);
+    if flows.iter().any(|flow| flow.program == Program::Command) {
+        store.clear_scratch(&testbed.topology.hosts)?;
+    }
     let mut servers = serve(&flows, &web, testbed, store, directory).await?;
     let place = Place {
         scenario,
@@ -69,11 +72,16 @@ pub(crate) async fn execute(
         time::sleep(LOOK).await;
     }
     testbed.still_stands()?;
-    let outcomes = outcomes?;
+    let mut outcomes = outcomes?;
     for server in servers {
         server.stop().await?;
     }
+    for (flow, outcome) in flows.iter().zip(&mut outcomes) {
+        let order = command::Order::of_server(flow, &testbed.topology, store, directory)?;
+        order.map_or(Ok(()), |(server, _)| server.add_to(outcome))?;
+    }
     verify(&flows, &outcomes, store, landings)?;
+    arrived(&flows, &testbed.topology, store)?;
     recording.join(untold(&flows, &testbed.topology, directory, began_s)?);
     let ahead: Vec<Time> = testbed.since.iter().map(|at| began.since(*at)).collect();
     Ok(describe(
@@ -126,6 +134,13 @@ async fn serve(
             Program::Udt => {
                 servers.push(udt::serve(testbed.host(server)?, port, directory).await?);
             }
+            Program::Command => {
+                let topology = &testbed.topology;
+                let order = command::Order::of_server(flow, topology, store, directory)?;
+                if let Some((order, port)) = order {
+                    servers.push(order.serve(testbed.host(server)?, port).await?);
+                }
+            }
             _ => {}
         }
     }
@@ -148,6 +163,7 @@ struct Transfer {
     limit: Time,
     /// What a probe's packets should meet.
     expected: Option<Expected>,
+    command: Option<command::Order>,
     record: PathBuf,
 }
 
@@ -193,10 +209,20 @@ impl Place<'_> {
             landing,
             limit: self.scenario.limit,
             expected: expected(self.scenario, topology, flow),
+            command: self.command(flow)?,
             record: self.directory.join(record_name(flow)),
             sending,
             flow: flow.clone(),
         })
+    }
+
+    fn command(&self, flow: &Flow) -> Result<Option<command::Order>> {
+        let order = || {
+            let topology = &self.testbed.topology;
+            command::Order::of(flow, topology, self.store, self.directory)
+        };
+        let is_one = flow.program == Program::Command;
+        is_one.then(order).transpose()
     }
 }
 
@@ -235,7 +261,12 @@ impl Transfer {
         let name = self.flow.name.clone();
         let limit = Duration::from(self.limit);
         let Ok(outcome) = time::timeout(limit, self.transfer()).await else {
-            bail!("flow {name} took longer than the limit of {}", self.limit);
+            let said = self.command.as_ref().map(command::Order::last_words);
+            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            bail!(
+                "flow {name} took longer than the limit of {}{said}",
+                self.limit
+            );
         };
         Ok((
             self.number,
@@ -254,6 +285,12 @@ impl Transfer {
                 probe::measure(flow, self.server, self.expected.as_ref(), record).await
             }
             Program::Udt => udt::measure(netns, self.target, flow, record).await,
+            Program::Command => {
+                let order = self.command.as_ref().context("there is no command")?;
+                order
+                    .measure(netns, flow.size.unwrap_or_default().get())
+                    .await
+            }
         }
     }
 
@@ -314,6 +351,19 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
             .with_context(place)?
             .verify(size, hash)
             .with_context(place)?;
+    }
+    Ok(())
+}
+
+/// Likewise of what commands say that has arrived.
+fn arrived(flows: &[&Flow], topology: &Topology, store: &Store) -> Result<()> {
+    for flow in flows {
+        let place = || format!("flow {}", flow.name);
+        let (Some(file), Some(size)) = (command::arrived(flow, topology, store)?, flow.size) else {
+            continue;
+        };
+        let hash = store.hash(size).with_context(place)?;
+        payload::verify(&file, size, hash).with_context(place)?;
     }
     Ok(())
 }

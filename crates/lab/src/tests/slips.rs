@@ -482,6 +482,51 @@ pub(crate) const OF_FLOWS: &[Slip] = &[
         "flow \"get\": +pace is for programs",
     ),
     (
+        "to = 'c'",
+        "to = 'c'\nready = ¦22",
+        "command, server, ready and arrives are keys of program \"command\"",
+    ),
+    (
+        "[[flows]]\nname = 'get'\nprogram = 'curl'",
+        "¦[[flows]]\nname = 'get'\nprogram = 'command'",
+        "flow \"get\": command is missing",
+    ),
+    (
+        "'curl'\nfrom = '${from}'\nto = 'c'\nsize = '${size}'",
+        "'command'\nfrom = '${from}'\nto = 'c'\ncommand = ['true']\nsize = ¦'0B'",
+        "command needs a size above 0",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['cp', ¦'{paylod}']",
+        "{paylod} is none of {address.HOST}, {scratch.HOST}, {payload} and {longhaul}",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['scp', ¦'{address.nobody}:x']",
+        "to a host \"nobody\"",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['true']\narrives = ¦'{scratch.nobody}/x'",
+        "no link reaches a host \"nobody\"",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['true']\nserver = ['sshd']\nready = ¦0",
+        "ready is missing: the TCP port",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['true']\nduration = ¦'1s'",
+        "command runs once, on \"from\", to its end: it has no duration",
+    ),
+    (
+        "'curl'",
+        "'command'\ncommand = ['true']\ncc = ¦'reno'",
+        "\"iperf3\", \"ftp\" and \"udt\"",
+    ),
+    (
         "[[flows]]",
         "[[flows]]\nname = 'put'\nprogram = 'ftp'\nfrom = 'a'\nto = 'c'\nsize = '1MB'\ncc = ¦'reno'\n[[flows]]",
         "the cc of an FTP flow is that of all that \"a\" sends; give flow \"get\" the same",

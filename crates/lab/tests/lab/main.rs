@@ -3,6 +3,7 @@
 
 mod corpus;
 mod lab_batch;
+mod lab_commands;
 mod lab_flows;
 mod lab_relays;
 mod lab_sandbox;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs that a scenario runs, one module each.
 
+pub(crate) mod command;
 pub(crate) mod curl;
 pub(crate) mod daemon;
 mod dante;
@@ -65,6 +66,8 @@ pub(crate) fn versions(
             Program::Ftp => &[("curl", "--version", "curl"), ("vsftpd", "-v", "vsftpd")],
             // This very binary, whose version the result holds anyway.
             Program::Probe | Program::Udt => &[],
+            // Looked for where its words are known.
+            Program::Command => &[],
         }
     };
     let of_relay = |program| -> &[Needed] {

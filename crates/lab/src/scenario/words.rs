@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The words of a command. `{address.HOST}`, `{scratch.HOST}`, `{payload}` and `{longhaul}` stand for what is known on
+//! the testbed only; a brace that begins none of them is written twice.
+
+/// What a word of a command may speak of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// The address of a host, as the command's host reaches it.
+    Address(&'a str),
+    /// The directory of a host.
+    Scratch(&'a str),
+    /// The file of the flow's size.
+    Payload,
+    /// This very program.
+    Longhaul,
+}
+
+impl<'a> Place<'a> {
+    fn named(name: &'a str) -> Result<Self, String> {
+        match name.split_once('.') {
+            Some(("address", host)) => Ok(Self::Address(host)),
+            Some(("scratch", host)) => Ok(Self::Scratch(host)),
+            None if name == "payload" => Ok(Self::Payload),
+            None if name == "longhaul" => Ok(Self::Longhaul),
+            _ => Err(format!(
+                "{{{name}}} is none of {{address.HOST}}, {{scratch.HOST}}, {{payload}} and {{longhaul}}; \
+                 a brace that begins none is written twice: {{{{"
+            )),
+        }
+    }
+}
+
+/// `word` with what `look_up` gives for each place in it.
+pub(crate) fn fill(
+    word: &str,
+    mut look_up: impl FnMut(Place<'_>) -> Result<String, String>,
+) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = word;
+    while let Some((before, behind)) = rest.split_once('{') {
+        filled.push_str(before);
+        if let Some(behind) = behind.strip_prefix('{') {
+            filled.push('{');
+            rest = behind;
+            continue;
+        }
+        let (name, behind) = behind.split_once('}').ok_or_else(|| {
+            format!("{word:?} has a '{{' without a '}}'; as itself it is written {{{{")
+        })?;
+        filled.push_str(&look_up(Place::named(name)?)?);
+        rest = behind;
+    }
+    Ok(filled + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(word: &str) -> Result<String, String> {
+        fill(word, |place| match place {
+            Place::Address(host) => Ok(format!("address of {host}")),
+            Place::Scratch("nowhere") => Err("no such host".to_owned()),
+            Place::Scratch(host) => Ok(format!("/{host}")),
+            Place::Payload => Ok("/p".to_owned()),
+            Place::Longhaul => Ok("longhaul".to_owned()),
+        })
+    }
+
+    #[test]
+    fn places_stand_anywhere_in_a_word() {
+        assert_eq!(
+            filled("root@{address.b}:{scratch.b}/x").unwrap(),
+            "root@address of b:/b/x"
+        );
+        assert_eq!(filled("{longhaul}{payload}").unwrap(), "longhaul/p");
+        assert_eq!(filled("plain }").unwrap(), "plain }");
+    }
+
+    #[test]
+    fn other_braces_are_written_twice() {
+        assert_eq!(filled("{{print $1}").unwrap(), "{print $1}");
+        assert!(filled("{print $1}").unwrap_err().contains("written twice"));
+        assert!(filled("{adress.b}").unwrap_err().contains("{address.HOST}"));
+        assert!(filled("awk {").unwrap_err().contains("without a '}'"));
+        assert_eq!(filled("{scratch.nowhere}").unwrap_err(), "no such host");
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flows that are commands: what they move, use and leave behind, how they fail, and what is not installed.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Two hosts beside each other.
+const HOSTS: &str = r#"
+title = "test"
+question = "does it work?"
+repetitions = 1
+limit = "20s"
+
+[[links]]
+name = "wire"
+kind = "veth"
+between = ["server", "client"]
+"#;
+
+/// One cell.
+const ALONE: &str = "[[cells]]\nvary = {}\n";
+
+/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+fn may_use_namespaces() -> bool {
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
+}
+
+fn flow(size: &str, keys: &str) -> String {
+    format!(
+        "[[flows]]\nname = 'f'\nprogram = 'command'\nfrom = 'server'\nto = 'client'\nsize = '{size}'\n{keys}\n"
+    )
+}
+
+fn run(parts: &[&str], out: &Path) -> Output {
+    let file = out.join("test.toml");
+    fs::write(&file, [HOSTS, &parts.concat()].concat()).unwrap();
+    Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "run"])
+        .arg(&file)
+        .args(["--json", "--out"])
+        .arg(out)
+        .output()
+        .unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The result of one cell with this flow, and its only run.
+fn ran(flow: &str, out: &Path) -> Value {
+    let output = run(&[ALONE, flow], out);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let run = result["cells"][0]["runs"][0].clone();
+    assert!(run.is_object(), "{}", stderr(&output));
+    run
+}
+
+/// Why the run of this flow failed.
+fn failure(flow: &str) -> String {
+    let out = tempfile::tempdir().unwrap();
+    let run = ran(flow, out.path());
+    let failed = run["failed"].as_str();
+    failed.unwrap_or_else(|| panic!("{flow}: {run}")).to_owned()
+}
+
+#[test]
+fn a_command_moves_its_size_and_what_arrived_is_compared() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let copy = flow(
+        "5MB",
+        "command = ['cp', '{payload}', '{scratch.client}/copy']\narrives = 'copy'",
+    );
+    let run = ran(&copy, out.path());
+    assert_eq!(run["failed"], Value::Null);
+    for metric in ["goodput_bps", "cpu_s", "peak_memory_bytes"] {
+        assert!(run[metric].as_f64() > Some(0.0), "{run}");
+    }
+    assert!(run["server_cpu_s"].is_null(), "{run}");
+    let cut =
+        "command = ['sh', '-c', 'head -c 10 {payload} > {scratch.client}/copy']\narrives = 'copy'";
+    let failed = failure(&flow("5MB", cut));
+    assert!(
+        failed.contains("10 bytes arrived instead of 5000000"),
+        "{failed}"
+    );
+    let nothing = failure(&flow("5MB", "command = ['true']\narrives = 'copy'"));
+    assert!(nothing.contains("cannot open"), "{nothing}");
+}
+
+#[test]
+fn a_server_is_ready_before_the_command_and_ends_behind_it() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let both = flow(
+        "5MB",
+        "command = ['iperf3', '--client', '{address.client}', '--port', '5000', '--bytes', '5000000']\n\
+         server = ['sh', '-c', 'sleep 0.5; iperf3 --server --port 5000']\nready = 5000",
+    );
+    let run = ran(&both, out.path());
+    assert_eq!(run["failed"], Value::Null);
+    assert!(run["goodput_bps"].as_f64() > Some(0.0), "{run}");
+    let both = run["cpu_s"].as_f64().unwrap();
+    let server = run["server_cpu_s"].as_f64().unwrap();
+    assert!(0.0 < server && server < both, "{run}");
+}
+
+#[test]
+fn a_command_that_fails_fails_its_run_with_what_it_said_last() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let said = "echo it begins >&2; echo no luck >&2; echo; exit 7";
+    let failed = failure(&flow("1MB", &format!("command = ['sh', '-c', '{said}']")));
+    assert!(failed.contains("sh ended with 7: no luck"), "{failed}");
+    let killed = failure(&flow("1MB", "command = ['sh', '-c', 'kill -9 $$']"));
+    assert!(
+        killed.contains("sh ended with 137: it said nothing"),
+        "{killed}"
+    );
+    let server = "command = ['sleep', '20']\nserver = ['sh', '-c', 'echo no port >&2; exit 3']\nready = 5000";
+    let failed = failure(&flow("1MB", server));
+    assert!(
+        failed.contains("before it could listen on port 5000: no port"),
+        "{failed}"
+    );
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let flow = flow(
+        "1MB",
+        "command = ['sh', '-c', 'echo asleep >&2; sleep 77777']",
+    );
+    let file = HOSTS.replace("20s", "1s");
+    fs::write(out.path().join("test.toml"), [&file, ALONE, &flow].concat()).unwrap();
+    let output = Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "run", "test.toml", "--json", "--out", "."])
+        .current_dir(out.path())
+        .output()
+        .unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let failed = result["cells"][0]["runs"][0]["failed"].as_str().unwrap();
+    assert!(
+        failed.contains("longer than the limit of 1 s: asleep"),
+        "{failed}"
+    );
+    assert_eq!(processes("77777"), 0);
+}
+
+/// How many processes of this machine have such a word.
+fn processes(word: &str) -> usize {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let has = |line: &Vec<u8>| {
+        line.split(|byte| *byte == 0)
+            .any(|one| one == word.as_bytes())
+    };
+    lines.filter(has).count()
+}
+
+/// Runs words contained: what was said of them.
+fn contained(words: &[&str], out: &Path) -> Value {
+    let report = out.join("report.json");
+    let ended = Command::new(longhaul_testbed::longhaul())
+        .args(["lab", "contain", "--report"])
+        .arg(&report)
+        .arg("--")
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
+}
+
+#[test]
+fn with_a_command_ends_all_that_it_started() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    contained(&["sh", "-c", "setsid sleep 88888 & exit 0"], out.path());
+    assert_eq!(processes("88888"), 0);
+}
+
+#[test]
+fn what_a_command_used_is_that_of_all_its_processes() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let used = |words: &[&str], what| contained(words, out.path())[what].as_f64().unwrap();
+    let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let orphan =
+        format!("(setsid sh -c '{count}; touch done') & while ! [ -e done ]; do sleep 0.01; done");
+    let away = format!("cd {}; {orphan}", out.path().display());
+    let (idle, busy) = (
+        used(&["true"], "cpu_s"),
+        used(&["sh", "-c", &away], "cpu_s"),
+    );
+    assert!(busy > idle + 0.02, "{idle} {busy}");
+    let large = "head -c 60000000 /dev/zero | tail -c 40000000 > /dev/null";
+    let (small, large) = (
+        used(&["true"], "peak_memory_bytes"),
+        used(&["sh", "-c", large], "peak_memory_bytes"),
+    );
+    assert!(small < 20e6 && large > 40e6, "{small} {large}");
+}
+
+#[test]
+fn what_is_not_installed_is_left_out_and_the_rest_is_run() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let tools = "[vary]\ntool = ['cp', 'no-such-program']\n";
+    let copy = flow(
+        "1MB",
+        "command = ['${tool}', '{payload}', '{scratch.client}/copy']",
+    );
+    let output = run(&[tools, &copy], out.path());
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let line = "Left out, since no-such-program is not on this machine: tool=no-such-program";
+    assert!(said.contains(line), "{said}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["cells"].as_array().unwrap().len(), 1);
+    assert_eq!(result["about"]["notes"][0], line);
+
+    let out = tempfile::tempdir().unwrap();
+    let alone = flow("1MB", "command = ['no-such-program']");
+    let output = run(&[ALONE, &alone], out.path());
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not on this machine: no-such-program"));
+}
