@@ -10,7 +10,10 @@ use crate::{
     },
     scenario::{Flow, Program, Scenario},
 };
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 /// The flows that run in a cell, with the ports that tell their connections from others.
 #[derive(Debug)]
@@ -111,13 +114,11 @@ impl End<'_> {
 
     fn has(&self, sample: &Sample) -> bool {
         let connection = &sample.connection;
-        let port = match self.accepts {
-            true => connection.local.port(),
-            false => connection.remote.port(),
-        };
+        let [local, remote] = [&connection.local, &connection.remote].map(SocketAddr::port);
+        let port = if self.accepts { local } else { remote };
         *sample.host == *self.host
             && match self.ports.is_empty() {
-                true => !self.others.contains(&port),
+                true => !self.others.contains(&local) && !self.others.contains(&remote),
                 false => self.ports.contains(&port),
             }
     }
@@ -132,6 +133,20 @@ impl End<'_> {
         }
         found.into_values().collect()
     }
+}
+
+/// The connections of all `ends`, each once: flows that can't be told apart have them in common.
+pub(crate) fn of_all(ends: &[End<'_>], recording: &Recording) -> Vec<Vec<Sample>> {
+    let mut seen = BTreeSet::new();
+    let all = ends.iter().flat_map(|end| end.connections(recording));
+    let new = |samples: &Vec<Sample>| {
+        let first = samples.first().map(|sample| {
+            let connection = &sample.connection;
+            (sample.host.clone(), connection.local, connection.remote)
+        });
+        seen.insert(first)
+    };
+    all.filter(new).collect()
 }
 
 #[cfg(test)]
@@ -180,6 +195,19 @@ mod tests {
             [false, true],
             "the clients ask one relay"
         );
+    }
+
+    #[test]
+    fn what_flows_have_in_common_counts_once() {
+        for program in ["curl", "ftp", "command"] {
+            let flow = format!("program = '{program}'\nsize = '1MB'");
+            let scenario = scenario(&[&flow, &flow]);
+            let flows = Flows::of(&scenario, &Topology::of(&scenario));
+            let sample = |client| crate::measure::course::tests::sample(1.0, "a", 80, client, 1);
+            let recording = Recording::new(vec![sample(40_000), sample(40_001)]);
+            let ends: Vec<End<'_>> = (0..2).map(|number| flows.sending(number)).collect();
+            assert_eq!(of_all(&ends, &recording).len(), 2, "{program}");
+        }
     }
 
     #[test]

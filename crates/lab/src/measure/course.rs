@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a quantity of one or more flows went over a run, in even bins, from ten samples of TCP_INFO a second.
 
-use super::{Flows, Recording, Sample, connections::End, legs::FLOWS_MAX, recording::at_time};
+use super::{
+    Flows, Recording, Sample,
+    connections::{End, of_all},
+    legs::FLOWS_MAX,
+    recording::at_time,
+};
 use crate::{
     network::Topology,
     scenario::{Scenario, measure::Quantity},
@@ -53,9 +58,8 @@ pub(crate) fn values(
         false => flows.receiving(*number),
     };
     let ends: Vec<End<'_>> = chosen.iter().map(end).collect();
-    let connections: Vec<Connection> = ends
-        .iter()
-        .flat_map(|end| end.connections(recording))
+    let connections: Vec<Connection> = of_all(&ends, recording)
+        .into_iter()
         .filter_map(|samples| Connection::of(&samples))
         .collect();
     let all: Vec<&Connection> = match quantity {
