@@ -76,19 +76,6 @@ impl Pacer {
         )
     }
 
-    /// Paces a segment that acknowledges but must not be replaced (with SACK blocks, say).
-    pub fn offer_firm(&mut self, now: Time, ack: &PureAck, token: u64) -> Pacing {
-        self.note(now, ack);
-        self.enqueue(
-            now,
-            Queued {
-                ack: *ack,
-                token,
-                firm: true,
-            },
-        )
-    }
-
     /// When [`release`](Self::release) has something to give; `None` while nothing is queued.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
@@ -230,7 +217,7 @@ mod tests {
         pacer.offer(MS(0), &ack(1, 2), 3);
         assert_eq!(pacer.offer(MS(0), &ack(1, 3), 4), Pacing::Expelled(2));
         assert_eq!(pacer.offer(MS(0), &ack(2, 9), 5), Pacing::Expelled(3));
-        assert_eq!(pacer.offer_firm(MS(0), &ack(2, 10), 6), Pacing::Expelled(4));
+        assert_eq!(pacer.offer(MS(0), &ack(3, 10), 6), Pacing::Expelled(4));
     }
 
     #[test]
