@@ -88,26 +88,31 @@ impl Listener {
     ) -> anyhow::Result<Self> {
         let address = written.address;
         let name = written.name.clone().unwrap_or_else(|| address.to_string());
-        let kind = kind(written)
-            .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?;
         let user = format!("listener {name}");
+        let refused = |problem: &str| Refusal::usage(format!("{user}: {problem}"));
+        check_keys(written).map_err(refused)?;
+        let kind = kind(written).map_err(refused)?;
         let profile = written.profile.as_deref().unwrap_or("near");
         let profile = profile_named(profile, profiles, &user)?;
-        let tls = responder(written, &name)?;
+        let responder = |tls| Responder::new(tls, &user).map(Arc::new);
+        let tls = written.tls.as_ref().map(responder).transpose()?;
         check_transport(written.transport, tls.is_some(), &profile, &user)?;
+        let users = written.users.as_deref().map(Users::read).transpose()?;
         Ok(Self {
             transport: written.transport,
             profile,
-            direct_fallback: direct_fallback(written, &name)?,
+            // Clients of a transparent listener know nothing of the relay: a dead one must not cut them off.
+            direct_fallback: written
+                .direct_fallback
+                .unwrap_or(written.kind == KindName::Transparent),
             allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
             deny_from: written.deny_from.clone(),
-            users: users(written, &name)?,
+            users: users.map(Arc::new),
             accept_proxy: written.accept_proxy,
             send_proxy: written.send_proxy,
             rate: written.rate,
             rate_per_client: written.rate_per_client,
-            intercept: intercept(written)
-                .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?,
+            intercept: intercept(written).map_err(|problem| refused(&problem))?,
             idle_timeout: positive(
                 "idle_timeout",
                 written.idle_timeout.unwrap_or(IDLE_TIMEOUT_DEFAULT),
@@ -216,38 +221,23 @@ fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
     }
 }
 
-/// Clients of a transparent listener know nothing of the relay: a dead one must not cut them off.
-fn direct_fallback(written: &ListenerSettings, name: &str) -> anyhow::Result<bool> {
-    let transparent = written.kind == KindName::Transparent;
-    match written.direct_fallback {
-        Some(_) if !transparent => Err(Refusal::usage(format!(
-            "listener {name}: direct_fallback is for transparent listeners: for others, give the \
-             route fallback = [[]]"
-        ))),
-        wanted => Ok(wanted.unwrap_or(transparent)),
-    }
-}
-
-fn users(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Users>>> {
-    match (&written.users, written.kind) {
-        (None, _) => Ok(None),
-        (Some(path), KindName::Socks5 | KindName::Http) => Ok(Some(Users::read(path)?.into())),
-        (Some(_), _) => Err(Refusal::usage(format!(
-            "listener {name}: users is for socks5 and http listeners"
-        ))),
-    }
-}
-
-fn responder(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Responder>>> {
-    let user = format!("listener {name}");
+/// Keys that only some kinds have.
+fn check_keys(written: &ListenerSettings) -> Result<(), &'static str> {
+    use KindName as N;
+    let kind = written.kind;
     let over_udt = written.transport != Transport::Tcp;
     let for_relays = written.tls.is_some() || written.idle_timeout.is_some() || over_udt;
-    if for_relays && written.kind != KindName::Convert {
-        let problem = "tls, transport and idle_timeout are for convert listeners";
-        return Err(Refusal::usage(format!("{user}: {problem}")));
+    if written.direct_fallback.is_some() && kind != N::Transparent {
+        Err(
+            "direct_fallback is for transparent listeners: for others, give the route fallback = [[]]",
+        )
+    } else if written.users.is_some() && !matches!(kind, N::Socks5 | N::Http) {
+        Err("users is for socks5 and http listeners")
+    } else if for_relays && kind != N::Convert {
+        Err("tls, transport and idle_timeout are for convert listeners")
+    } else {
+        Ok(())
     }
-    let responder = |tls| Responder::new(tls, &user).map(Arc::new);
-    written.tls.as_ref().map(responder).transpose()
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use crate::config::{
     location::{In as _, Table},
     settings::{Mode, ProfileSettings, Settings, Transport},
 };
-use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::socket::{self, Options};
 use longhaul_transport::port::Control;
+use longhaul_units::{BitRate, Bytes, Time};
 use std::{
     collections::BTreeMap, error::Error as _, io, net::SocketAddr, os::fd::AsFd, sync::Arc,
     time::Duration,
@@ -84,16 +84,13 @@ impl Profile {
                 "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
                  net.ipv4.tcp_allowed_congestion_control"
             )),
-            _ => {
-                return Err(io::Error::from(error.kind()))
-                    .with_context(|| format!("profile {profile}"));
-            }
+            kind => anyhow::Error::new(io::Error::from(kind)).context(format!("profile {profile}")),
         })
     }
 }
 
 fn options(settings: &ProfileSettings) -> Options {
-    let bytes = |size: Option<longhaul_units::Bytes>| size.map(|size| size.get() as usize);
+    let bytes = |size: Option<Bytes>| size.map(|size| size.get() as usize);
     Options {
         congestion_control: settings.congestion_control.clone(),
         pacing_rate: settings.pacing_rate.map(|rate| rate.bits() / 8),
@@ -115,10 +112,10 @@ fn options(settings: &ProfileSettings) -> Options {
 /// two minutes.
 pub(crate) const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
 
-fn keepalive(written: Option<longhaul_units::Time>) -> Option<Duration> {
+fn keepalive(written: Option<Time>) -> Option<Duration> {
     match written {
         None => Some(KEEPALIVE_DEFAULT),
-        Some(longhaul_units::Time::ZERO) => None,
+        Some(Time::ZERO) => None,
         Some(time) => Some(time.into()),
     }
 }
@@ -128,12 +125,12 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
     if settings.congestion_control.as_deref() == Some("") {
         return Err("congestion_control: want a name, such as bbr".to_owned());
     }
-    let second = |time: longhaul_units::Time| Duration::from(time).as_secs();
+    let second = |time: Time| Duration::from(time).as_secs();
     within(
         "keepalive",
         settings
             .keepalive
-            .filter(|time| *time != longhaul_units::Time::ZERO)
+            .filter(|time| *time != Time::ZERO)
             .map(second),
         1..=32400,
         "1s to 9h, or 0s for never",
@@ -158,19 +155,14 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
         u64::from(*least)..=u64::from(*most),
         &format!("{least} to {most} segments"),
     )?;
-    let rate = settings.pacing_rate.map(longhaul_units::BitRate::bits);
+    let rate = settings.pacing_rate.map(BitRate::bits);
     within("pacing_rate", rate, 8000..=u64::MAX, "8kbit or more")?;
     for (key, size) in [
         ("notsent_lowat", settings.notsent_lowat),
         ("send_buffer", settings.send_buffer),
         ("receive_buffer", settings.receive_buffer),
     ] {
-        within(
-            key,
-            size.map(longhaul_units::Bytes::get),
-            4096..=1 << 30,
-            "4KiB to 1GiB",
-        )?;
+        within(key, size.map(Bytes::get), 4096..=1 << 30, "4KiB to 1GiB")?;
     }
     Ok(())
 }
