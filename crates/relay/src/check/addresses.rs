@@ -116,11 +116,8 @@ fn peers(config: &Config) -> Vec<Finding> {
         let admin = config.admin.filter(|admin| leads_to(place, *admin));
         let admin = admin.map(|_| "admin endpoint".to_owned());
         if let Some(own) = own.or(admin) {
-            let text = format!(
-                "peer {}: address: {place} is this relay's own {own}",
-                peer.name
-            );
-            found.push(Finding::new(Table::Peer(peer.name.clone()), text));
+            let text = format!("address: {place} is this relay's own {own}");
+            found.push(Finding::named(Table::Peer(peer.name.clone()), text));
         }
     }
     found

@@ -71,10 +71,8 @@ fn peers(config: &Config, now: Timestamp) -> Vec<Finding> {
     };
     let mut found = Vec::new();
     for peer in config.peers.values() {
-        let mut add = |text: String| {
-            let text = format!("peer {}: {text}", peer.name);
-            found.push(Finding::new(Table::Peer(peer.name.clone()), text));
-        };
+        let table = Table::Peer(peer.name.clone());
+        let mut add = |text: String| found.push(Finding::named(table.clone(), text));
         if !used.contains(peer.name.as_str()) {
             add(format!("no route uses it{for_others}"));
         }
@@ -87,11 +85,7 @@ fn peers(config: &Config, now: Timestamp) -> Vec<Finding> {
 }
 
 fn chains(config: &Config) -> impl Iterator<Item = &Chain> {
-    let ways = config
-        .policy
-        .rules
-        .iter()
-        .filter_map(|rule| rule.way.as_ref());
+    let ways = config.policy.rules.iter().flat_map(|rule| &rule.way);
     ways.flat_map(|way| &way.chains)
 }
 
@@ -100,12 +94,7 @@ fn ways(settings: &Settings, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, rule) in config.policy.rules.iter().enumerate() {
         let Some(way) = &rule.way else { continue };
-        let mut add = |text: String| {
-            found.push(Finding::new(
-                Table::Route(n),
-                format!("route {}: {text}", n + 1),
-            ));
-        };
+        let mut add = |text: String| found.push(Finding::named(Table::Route(n), text));
         repeated(way).into_iter().for_each(&mut add);
         if way.chains.len() > 1 && way.chains[0].is_empty() {
             add("fallback has no effect: without via, the way is straight".to_owned());
@@ -151,8 +140,8 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
     let unused = settings.profile.keys().filter(is_unused);
     unused
         .map(|name| {
-            let text = format!("profile {name}: no listener, peer or route uses it");
-            Finding::new(Table::Profile(name.clone()), text)
+            let text = "no listener, peer or route uses it";
+            Finding::named(Table::Profile(name.clone()), text)
         })
         .collect()
 }

@@ -16,15 +16,9 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
     let rules = &config.policy.rules;
     let unreachable = |n: &usize| is_covered(&rules[*n], &rules[..*n], &names);
     let numbers = (0..rules.len()).filter(unreachable);
-    numbers
-        .map(|n| {
-            let text = format!(
-                "route {}: it is never reached: earlier routes decide all that it would",
-                n + 1
-            );
-            Finding::new(Table::Route(n), text)
-        })
-        .collect()
+    let text = "it is never reached: earlier routes decide all that it would";
+    let finding = |n| Finding::named(Table::Route(n), text);
+    numbers.map(finding).collect()
 }
 
 /// Parts of one route that are compared; one with more is not judged.

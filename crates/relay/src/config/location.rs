@@ -48,6 +48,12 @@ impl Finding {
             text: text.into(),
         }
     }
+
+    /// Of a table that the text names first.
+    pub(crate) fn named(table: Table, text: impl fmt::Display) -> Self {
+        let text = format!("{table}: {text}");
+        Self { table, text }
+    }
 }
 
 /// Errors that learn which table they are about.
