@@ -6,7 +6,7 @@ use super::{Request, ready::Ready};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{note, say};
-use longhaul_report::columns::aligned;
+use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::times;
 use longhaul_results::{
     report::{self, experiment::Experiment},
@@ -114,10 +114,7 @@ fn text(experiments: &[Experiment]) -> String {
     let mut lines = aligned(&rows);
     lines.push(String::new());
     lines.push(sum(experiments));
-    lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    columns::text(&lines)
 }
 
 fn row(experiment: &Experiment) -> Vec<String> {

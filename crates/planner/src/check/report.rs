@@ -5,7 +5,7 @@ use super::{
     super::estimate::{By, rate},
     forecast::Forecast,
 };
-use longhaul_report::columns::aligned;
+use longhaul_report::columns::{self, aligned};
 use longhaul_stats::sample;
 use serde_json::{Value, json};
 
@@ -69,10 +69,7 @@ pub(super) fn text(checked: &Checked) -> String {
     ];
     let mut table = vec![head.map(str::to_owned).to_vec()];
     table.extend(rows.iter().map(line));
-    let mut out: String = aligned(&table)
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
+    let mut out = columns::text(&aligned(&table));
     out += &summary(rows, false);
     out += &summary(rows, true);
     out += &left_out(rows);

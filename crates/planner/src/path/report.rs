@@ -5,7 +5,7 @@ use super::{
     super::estimate::{By, Estimate, rate},
     config::Config,
 };
-use longhaul_report::columns::aligned;
+use longhaul_report::columns::{self, aligned};
 use longhaul_tcpsim::formulas::{
     Control, Formula,
     slow_start::{self, Completion, Transfer},
@@ -70,9 +70,7 @@ pub(super) fn text(config: &Config, rows: &[Row]) -> String {
     );
     let mut table = vec![head(config)];
     table.extend(rows.iter().map(|row| line(row, config)));
-    for line in aligned(&table) {
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
+    out += &columns::text(&aligned(&table));
     out += "\n";
     out += &notes(config, rows);
     out

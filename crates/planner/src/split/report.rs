@@ -6,7 +6,10 @@ use super::{
     config::Config,
     legs::{Plan, Suited},
 };
-use longhaul_report::{columns::aligned, count::counted};
+use longhaul_report::{
+    columns::{self, aligned},
+    count::counted,
+};
 use longhaul_tcpsim::formulas::{
     Formula,
     chain::Chain,
@@ -60,11 +63,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
 }
 
 fn lines(table: &[Vec<String>]) -> String {
-    let lines = aligned(table);
-    lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    columns::text(&aligned(table))
 }
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
