@@ -29,8 +29,6 @@ def sizes(name, quick, large, long):
     if name in ("large", "long", "short"):
         whole = {"large": large, "long": long, "short": 64_000_000}[name]
         return [(f"{name}.bin", whole // (20 if quick else 1))]
-    if name == "pair":
-        return [(f"{half}.bin", 100_000_000 // (20 if quick else 1)) for half in ("first", "second")]
     if name == "small":
         return [(f"{n // 1000}/{n:05}.dat", 20_000) for n in range(500 if quick else 10_000)]
     if name == "tree":

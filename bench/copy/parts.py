@@ -66,18 +66,11 @@ def resume(_):
     return [Cell("resume", Path(100, 0, "tuned"), "large", one, resumed=True) for one in contenders]
 
 
-def limit(_):
-    """What one copy and two at once take of a rate that they share."""
-    flags = ("--limit", "100mbit")
-    two = tools.Tool("two at once", "source", ("longhaul",), tools.side_by_side(*flags))
-    return [Cell("limit", Path(rtt, 0, "tuned"), "pair", one) for rtt in (20, 180) for one in (tool("one", *flags), two)]
-
-
 def tool(name, *flags):
     return tools.Tool(name, "source", ("longhaul",), tools.longhaul(*flags))
 
 
-PARTS = {part.__name__: part for part in (matrix, utilisation, local, cpu, first, resume, limit)}
+PARTS = {part.__name__: part for part in (matrix, utilisation, local, cpu, first, resume)}
 
 
 def chosen(names, options, only):

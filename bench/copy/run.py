@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """longhaul copy beside scp, rsync, rclone, aria2, GridFTP, bbcp and mscp, disk to disk over `longhaul link`.
 
-    bench/copy/run.py [--parts matrix,utilisation,local,cpu,first,resume,limit] [--only KEY=V|V]… [--rounds 5]
+    bench/copy/run.py [--parts matrix,utilisation,local,cpu,first,resume] [--only KEY=V|V]… [--rounds 5]
                       [--limit 60] [--minutes M] [--mscp PATH] [--bbcp PATH] [--again]
 
 Two namespaces, 1 Gbit/s between them, losses in both directions, CUBIC; servers are started here and end with it. Each

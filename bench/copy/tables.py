@@ -112,18 +112,7 @@ def resume(rows):
                               ("of which again", lambda mine: marked(mine, median(mine, "seconds", "sync_s")))])
 
 
-def limit(rows):
-    yield "100 Mbit/s for all copies of a user on a host; Mbit/s of what they brought, from the first data on:\n"
-    yield from grid(rows, tool, lambda row: f"{row['rtt_ms']} ms", lambda mine: marked(mine, from_first_data(mine)))
-
-
-def from_first_data(mine):
-    """Without what ssh takes before."""
-    rates = [row["carried_bytes"] * 8e-6 / (row["seconds"] + row["sync_s"] - row["begun_s"]) for row in mine if row.get("begun_s")]
-    return statistics.median(rates) if rates else None
-
-
-PARTS = {part.__name__: part for part in (matrix, utilisation, local, cpu, first, resume, limit)}
+PARTS = {part.__name__: part for part in (matrix, utilisation, local, cpu, first, resume)}
 
 
 def lateness(rows):

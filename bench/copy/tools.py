@@ -2,7 +2,7 @@
 """Who copies: the command of each tool, in the configuration that its own documentation advises for a long path.
 
 A tool that pushes runs on the source, one that pulls on the target; the data goes the same way for all."""
-import dataclasses, shlex, shutil, subprocess, typing
+import dataclasses, shutil, subprocess, typing
 from urllib.parse import quote
 
 from testbed import ADDRESS, GRIDFTP_PORT, HTTP_PORT, SOURCE, TARGET
@@ -41,16 +41,6 @@ def longhaul(*flags):
         program = call.options.longhaul
         return [program, "copy", "--json", "--ssh", call.ssh, "--remote-program", program, *flags,
                 f"{call.job.root}/", f"{TARGET}:{call.target}/"]
-    return command
-
-
-def side_by_side(*flags):
-    """A copy for each file, all at once."""
-    def command(call):
-        program = call.options.longhaul
-        copies = [shlex.join(map(str, [program, "copy", "--quiet", "--ssh", call.ssh, "--remote-program", program, *flags, entry,
-                                       f"{TARGET}:{call.target}/{entry.name}"])) for entry in call.job.entries()]
-        return ["bash", "-c", "".join(f"{copy} & ids+=($!); " for copy in copies) + 'for id in "${ids[@]}"; do wait $id || exit; done']
     return command
 
 

@@ -94,6 +94,7 @@ const TODAY_AND_OWN: &[Part] = &[
         "striping",
         "--only streams=4 --only direction=download --set duration=4s",
     ),
+    ("copy-limit", "--only rtt=20ms --set size=100MB"),
     ("link-long-fat", "--only rate=1gbit --set duration=4s"),
     ("link-proofs", "--only proof=delay"),
     ("link-beside-veth", "--repetitions 1"),
