@@ -14,42 +14,43 @@ use crate::{
         Book, Cell, Choices, Source,
         cells::{Head, Values, combinations, companions, values},
         inherit::Family,
-        keys, refuse,
+        keys,
+        parameters::Parameters,
     },
 };
 use anyhow::Result;
 use indexmap::IndexSet;
 use longhaul_command::exit::Refusal;
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value, de::DeTable};
 
 impl Book {
     /// Reads and checks a scenario. Every error is a usage error that names file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let family = Family::gather(source)?;
-        let texts = family.plain();
-        let head: Head = texts.read(texts.merged()?)?;
-        let [fully, quickly] = values(&texts, &head, choices)?;
+        let merged = family.merged()?;
+        let head: Head = family.read(merged.clone())?;
+        let [fully, quickly] = values(&family, &head, choices)?;
         let used = if choices.quick { &quickly } else { &fully };
 
-        let plans = combinations(&head).map_err(|fault| texts.refuse(&fault))?;
+        let plans = combinations(&head).map_err(|fault| family.refuse(&fault))?;
         let cell = |plan: CellPlan| {
             let companions = companions(&plan, &head.with);
-            cell(&family, [used, &quickly], plan, &companions)
+            cell(&family, &merged, [used, &quickly], plan, &companions)
         };
         let mut book = Self {
             name: source.name.clone(),
-            base: scenario_with(&family, &used.all)?,
+            base: scenario_with(&family, &merged, &used.all)?,
             cells: plans.into_iter().map(cell).collect::<Result<_>>()?,
             quick: choices.quick,
             family,
         };
         let apart = book.tells_cells_apart(&head);
-        apart.map_err(|fault| book.family.plain().refuse(&fault))?;
+        apart.map_err(|fault| book.family.refuse(&fault))?;
         book.reaches_some(choices)?;
         book.choose(&head, choices);
         let known = Known::of(&book);
         let checked = claims::book(&book).and_then(|()| views::check(&book, &known));
-        checked.map_err(|fault| refuse(&book.family, &used.all, &fault))?;
+        checked.map_err(|fault| book.family.refuse(&fault))?;
         book.keep_only(&choices.only)?;
         Ok(book)
     }
@@ -149,34 +150,38 @@ fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
 
 fn cell(
     family: &Family,
+    merged: &Spanned<DeTable<'_>>,
     [values, short]: [&Values; 2],
     plan: CellPlan,
     companions: &Table,
 ) -> Result<Cell> {
     let [values, short_values] = [values, short].map(|values| values.of(&plan, companions));
-    let scenario = scenario_with(family, &values)?;
-    let short = scenario_with(family, &short_values)?;
+    let scenario = scenario_with(family, merged, &values)?;
+    let short = scenario_with(family, merged, &short_values)?;
     let cell = Cell {
         scenario,
         short,
         vary: plan.vary,
         label: plan.label,
-        values,
     };
-    for (scenario, values) in [(&cell.scenario, &cell.values), (&cell.short, &short_values)] {
+    for scenario in [&cell.scenario, &cell.short] {
         let named = |fault: Fault| fault.of_cell(&cell.name());
-        scenario::scenario(scenario).map_err(|fault| refuse(family, values, &named(fault)))?;
+        scenario::scenario(scenario).map_err(|fault| family.refuse(&named(fault)))?;
     }
     Ok(cell)
 }
 
-fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
-    let texts = family.filled(values)?;
-    let merged = texts.merged()?;
-    keys::check(merged.get_ref()).map_err(|unknown| texts.refusal(unknown.at, &unknown))?;
-    let mut scenario: Scenario = texts.read(merged)?;
+fn scenario_with<'t>(
+    family: &'t Family,
+    merged: &Spanned<DeTable<'t>>,
+    values: &Table,
+) -> Result<Scenario> {
+    let parameters = Parameters::of(values);
+    let filled = family.filled(merged, &parameters)?;
+    keys::check(filled.get_ref()).map_err(|unknown| family.refusal(unknown.at, &unknown))?;
+    let mut scenario: Scenario = family.read(filled)?;
     let checked = measures::check(&scenario).and_then(|()| link::resolve(&mut scenario.links));
-    checked.map_err(|fault| texts.refuse(&fault))?;
+    checked.map_err(|fault| family.refuse(&fault))?;
     Ok(scenario)
 }
 

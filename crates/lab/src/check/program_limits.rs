@@ -25,7 +25,7 @@ pub(crate) fn check(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
             let flows = at("flows", each(&scenario.flows, |flow| takes(flow, scenario)));
-            flows.map_err(|fault| book.refuse(cell, &fault.of_cell(&cell.name())))?;
+            flows.map_err(|fault| book.family.refuse(&fault.of_cell(&cell.name())))?;
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(crate) fn check(book: &Book) -> Result<()> {
                     "" => "this can't be simulated".to_owned(),
                     name => format!("the cell {name:?} can't be simulated"),
                 };
-                book.refuse(cell, &fault.of(what))
+                book.family.refuse(&fault.of(what))
             };
             if scenario.simulate {
                 Plan::of(scenario).map_err(refuse)?;

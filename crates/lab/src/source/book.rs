@@ -4,7 +4,6 @@
 use super::inherit::Family;
 use crate::scenario::{
     Scenario,
-    fault::Fault,
     value::{self, plain},
 };
 use anyhow::Result;
@@ -23,11 +22,6 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Refuses the book for what is wrong with one of its cells, at its place.
-    pub(crate) fn refuse(&self, cell: &Cell, fault: &Fault) -> anyhow::Error {
-        refuse(&self.family, &cell.values, fault)
-    }
-
     /// The only cell whose varied values match.
     pub(crate) fn one_cell(&self, wanted: &[(String, String)]) -> Result<usize, String> {
         let matching: Vec<usize> = (0..self.cells.len())
@@ -98,8 +92,6 @@ pub(crate) struct Cell {
     pub(crate) scenario: Scenario,
     /// The same, shortened: for warm-up runs.
     pub(crate) short: Scenario,
-    /// The values of all parameters.
-    pub(crate) values: Table,
 }
 
 impl Cell {
@@ -150,12 +142,4 @@ pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
         .iter()
         .map(|(key, value)| (key.clone(), plain(value)))
         .collect()
-}
-
-/// Refuses what is wrong once parameters have these values.
-pub(crate) fn refuse(family: &Family, values: &Table, fault: &Fault) -> anyhow::Error {
-    match family.filled(values) {
-        Ok(texts) => texts.refuse(fault),
-        Err(error) => error,
-    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From parameters and what varies to the cells of a scenario.
 
-use super::{Choices, inherit::Texts};
+use super::{Choices, inherit::Family};
 use crate::scenario::{
     CellPlan,
     fault::{Checked, Fault, at, each, ensure},
@@ -32,12 +32,12 @@ pub(crate) struct Head {
 }
 
 /// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
-pub(crate) fn values(texts: &Texts<'_>, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
+pub(crate) fn values(family: &Family, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
     let both = parameters_of(head).and_then(|declared| {
         let short = at("quick", shortened(&declared, &head.quick))?;
         Ok([declared, short])
     });
-    let [declared, short] = both.map_err(|fault| texts.refuse(&fault))?;
+    let [declared, short] = both.map_err(|fault| family.refuse(&fault))?;
     let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
     let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
     let named = || choices.set.iter().map(|(name, _)| name.clone());

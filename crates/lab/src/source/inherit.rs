@@ -6,10 +6,7 @@
 //! One offset names a place in all files: each file's text is parsed behind as many blanks as the texts before it
 //! have bytes. So an error in what was merged still knows its file, line and column.
 
-use super::{
-    Source, library,
-    parameters::{Filled, fill_in},
-};
+use super::{Source, library, parameters::Parameters};
 use crate::scenario::fault::Fault;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -30,21 +27,16 @@ const WITHOUT: &str = "without";
 /// A scenario's own file, and those that it stands on.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// The farthest base first, the scenario itself last. Never empty.
-    sources: Vec<Source>,
+    /// The scenario itself first, the farthest base last. Never empty.
+    files: Vec<File>,
 }
 
-/// The texts of a family with parameters in place.
-pub(crate) struct Texts<'a> {
-    files: Vec<File<'a>>,
-}
-
-struct File<'a> {
-    source: &'a Source,
-    filled: Filled,
+#[derive(Debug, Clone)]
+struct File {
+    source: Source,
     /// Where it begins in the offsets that all files share.
     begins: usize,
-    /// The text behind so many blanks.
+    /// Its text behind so many blanks.
     padded: String,
 }
 
@@ -58,110 +50,104 @@ impl Family {
     /// Finds the files that `source` stands on.
     ///
     /// # Errors
-    /// A base that is not there, files that stand on each other in a circle or too deeply.
+    /// What is no TOML, a base that is not there, files that stand on each other in a circle or too deeply.
     pub(crate) fn gather(source: &Source) -> Result<Self> {
-        let mut sources = vec![source.clone()];
-        while let Some((at, base)) = base_of(&sources[0])? {
-            let refused = |problem: &str| refusal(&sources[0], at, problem);
-            let base = library::beside(&sources[0], &base).map_err(|problem| refused(&problem))?;
-            if sources.iter().any(|one| same(one, &base)) {
-                return Err(refused("these files stand on each other in a circle"));
-            }
-            if sources.len() == DEPTH_MAX {
-                return Err(refused(&format!(
-                    "more than {DEPTH_MAX} files stand on each other"
-                )));
-            }
-            sources.insert(0, base);
+        let mut family = Self { files: Vec::new() };
+        let mut next = Some(source.clone());
+        while let Some(source) = next {
+            // The end of a text is a place too.
+            let begins = family.files.last().map_or(0, |file| file.padded.len() + 1);
+            let padded = " ".repeat(begins) + &source.text;
+            family.files.push(File {
+                source,
+                begins,
+                padded,
+            });
+            next = family.base_of_last()?;
         }
-        Ok(Self { sources })
+        Ok(family)
+    }
+
+    /// What the last file stands on.
+    fn base_of_last(&self) -> Result<Option<Source>> {
+        let last = &self.files[self.files.len() - 1];
+        let table = self.parse(last)?.into_inner();
+        let Some(value) = table.get(BASE) else {
+            let without = table.get(WITHOUT).map(|value| value.span().start);
+            return without.map_or(Ok(None), |at| Err(self.refusal(at, "without needs a base")));
+        };
+        let refused = |problem: &str| self.refusal(value.span().start, problem);
+        let name = value.get_ref().as_str();
+        let name =
+            name.ok_or_else(|| refused("base is the name of a scenario or the path of a file"))?;
+        let base = library::beside(&last.source, name).map_err(|problem| refused(&problem))?;
+        if self.files.iter().any(|file| same(&file.source, &base)) {
+            return Err(refused("these files stand on each other in a circle"));
+        }
+        if self.files.len() == DEPTH_MAX {
+            return Err(refused(&format!(
+                "more than {DEPTH_MAX} files stand on each other"
+            )));
+        }
+        Ok(Some(base))
+    }
+
+    fn parse<'f>(&self, file: &'f File) -> Result<Spanned<DeTable<'f>>> {
+        DeTable::parse(&file.padded).map_err(|error| self.misread(&error))
+    }
+
+    /// All files as one table, parameters left as they are.
+    ///
+    /// # Errors
+    /// `without` that names what no base has.
+    pub(crate) fn merged(&self) -> Result<Spanned<DeTable<'_>>> {
+        let mut merged = DeTable::new();
+        for file in self.files.iter().rev() {
+            let mut own = self.parse(file)?.into_inner();
+            own.remove(BASE);
+            let taken = own
+                .remove(WITHOUT)
+                .map_or(Ok(()), |without| take_out(&mut merged, &without));
+            taken.map_err(|problem| self.refusal(problem.at, &problem.text))?;
+            merge(&mut merged, own);
+        }
+        // What is missing as a whole is missing in the scenario's own file.
+        Ok(Spanned::new(0..0, merged))
+    }
+
+    /// `merged` with the parameters' values in place.
+    ///
+    /// # Errors
+    /// A placeholder that no parameter has, at its place.
+    pub(crate) fn filled<'t>(
+        &'t self,
+        merged: &Spanned<DeTable<'t>>,
+        parameters: &'t Parameters,
+    ) -> Result<Spanned<DeTable<'t>>> {
+        let mut filled = merged.clone();
+        parameters.fill_in(filled.get_mut()).map_err(|error| {
+            let text = &self.file_at(error.span.start).padded[error.span.clone()];
+            let inside = text.find(&error.placeholder).unwrap_or(0);
+            self.refusal(error.span.start + inside, &error)
+        })?;
+        Ok(filled)
     }
 
     /// What results, as TOML: without comments, parameters left as they are.
     ///
     /// # Errors
-    /// As of [`Texts::merged`].
+    /// As of [`Self::merged`].
     pub(crate) fn resolved(&self) -> Result<String> {
-        let texts = self.plain();
-        let all: Table = texts.read(texts.merged()?)?;
-        let origins = self
-            .sources
-            .iter()
-            .rev()
-            .map(|source| source.origin.as_str());
+        let all: Table = self.read(self.merged()?)?;
+        let origins = self.files.iter().map(|file| file.source.origin.as_str());
         let origins = origins.collect::<Vec<_>>().join(", on ");
         Ok(format!("# {origins}\n\n{}", toml::to_string_pretty(&all)?))
     }
 
-    /// The texts as they stand.
-    pub(crate) fn plain(&self) -> Texts<'_> {
-        Texts::of(
-            self.sources
-                .iter()
-                .map(|source| (source, Filled::plain(&source.text))),
-        )
-    }
-
-    /// The texts with the parameters' values in place.
+    /// What was merged, read as a `T`.
     ///
     /// # Errors
-    /// A placeholder that no parameter has, at its place.
-    pub(crate) fn filled(&self, values: &Table) -> Result<Texts<'_>> {
-        let mut filled = Vec::new();
-        for source in &self.sources {
-            let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
-            filled.push((source, text));
-        }
-        Ok(Texts::of(filled))
-    }
-}
-
-impl<'a> Texts<'a> {
-    fn of(texts: impl IntoIterator<Item = (&'a Source, Filled)>) -> Self {
-        let mut begins = 0;
-        let file = |(source, filled): (&'a Source, Filled)| {
-            let file = File {
-                source,
-                begins,
-                padded: " ".repeat(begins) + &filled.text,
-                filled,
-            };
-            // The end of a text is a place too.
-            begins = file.padded.len() + 1;
-            file
-        };
-        Self {
-            files: texts.into_iter().map(file).collect(),
-        }
-    }
-
-    /// All files as one table.
-    ///
-    /// # Errors
-    /// What is no TOML; `without` that names what no base has.
-    pub(crate) fn merged(&self) -> Result<Spanned<DeTable<'_>>> {
-        let mut merged: Option<Spanned<DeTable<'_>>> = None;
-        for file in &self.files {
-            let parsed = DeTable::parse(&file.padded);
-            let mut own = parsed.map_err(|error| self.misread(&error))?;
-            own.get_mut().remove(BASE);
-            let without = own.get_mut().remove(WITHOUT);
-            merged = Some(match merged {
-                None => own,
-                Some(base) => on_top(base, own, without)
-                    .map_err(|problem| self.refusal(problem.at, &problem.text))?,
-            });
-        }
-        // What is missing as a whole is missing in the scenario's own file.
-        let own = self.files.last().map_or(0, |file| file.begins);
-        let table = merged.map(Spanned::into_inner).unwrap_or_default();
-        Ok(Spanned::new(own..own, table))
-    }
-
-    /// All files, read as a `T`.
-    ///
-    /// # Errors
-    /// As of [`Texts::merged`], and what is no `T`; every error names file, line and column.
+    /// What is no `T`, with file, line and column.
     pub(crate) fn read<T: DeserializeOwned>(&self, merged: Spanned<DeTable<'_>>) -> Result<T> {
         T::deserialize(Deserializer::from(merged)).map_err(|error| self.misread(&error))
     }
@@ -171,7 +157,7 @@ impl<'a> Texts<'a> {
         self.refusal(at, &error.message().replace('\n', " "))
     }
 
-    /// Refuses the scenario for what is wrong with it, at its place.
+    /// Refuses the scenario for what is wrong with it, at its place: what parameters put in is where they stand.
     pub(crate) fn refuse(&self, fault: &Fault) -> anyhow::Error {
         match self.merged() {
             Ok(merged) => self.refusal(fault.place(&merged), fault),
@@ -179,34 +165,23 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Refuses what stands at byte `at`.
-    pub(crate) fn refusal(&self, at: usize, problem: &impl Display) -> anyhow::Error {
-        let next = self.files.partition_point(|file| file.begins <= at);
-        let file = &self.files[next.saturating_sub(1)];
-        refusal(file.source, file.filled.original(at - file.begins), problem)
-    }
-}
-
-/// The `base` of a file and the byte where it stands.
-fn base_of(source: &Source) -> Result<Option<(usize, String)>> {
-    let parsed = DeTable::parse(&source.text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        refusal(source, at, &error.message().replace('\n', " "))
-    })?;
-    let Some(value) = parsed.get_ref().get(BASE) else {
-        return match parsed.get_ref().get(WITHOUT) {
-            Some(value) => Err(refusal(source, value.span().start, &"without needs a base")),
-            None => Ok(None),
-        };
-    };
-    let at = value.span().start;
-    match value.get_ref().as_str() {
-        Some(base) => Ok(Some((at, base.to_owned()))),
-        None => Err(refusal(
+    /// Refuses what stands at byte `at` of the offsets that all files share.
+    pub(crate) fn refusal(&self, at: usize, problem: &(impl Display + ?Sized)) -> anyhow::Error {
+        let File {
             source,
-            at,
-            &"base is the name of a scenario or the path of a file",
-        )),
+            begins,
+            padded,
+        } = self.file_at(at);
+        let before = &padded[*begins..at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let origin = &source.origin;
+        Refusal::usage(format!("{origin}: line {line}, column {column}: {problem}"))
+    }
+
+    fn file_at(&self, at: usize) -> &File {
+        let next = self.files.partition_point(|file| file.begins <= at);
+        &self.files[next.saturating_sub(1)]
     }
 }
 
@@ -222,17 +197,6 @@ fn same(one: &Source, other: &Source) -> bool {
         (None, None) => one.name == other.name,
         _ => false,
     }
-}
-
-/// `base` without what is not wanted of it, and `own` on top.
-fn on_top<'a>(
-    mut base: Spanned<DeTable<'a>>,
-    own: Spanned<DeTable<'a>>,
-    without: Option<Spanned<DeValue<'a>>>,
-) -> Result<Spanned<DeTable<'a>>, Problem> {
-    without.map_or(Ok(()), |without| take_out(base.get_mut(), &without))?;
-    merge(base.get_mut(), own.into_inner());
-    Ok(base)
 }
 
 /// Key by key.
@@ -349,19 +313,6 @@ fn remove_named(array: &mut DeArray<'_>, path: &[String]) -> bool {
     }
 }
 
-/// Refuses what stands at byte `at` of a file.
-fn refusal(source: &Source, at: usize, problem: &(impl Display + ?Sized)) -> anyhow::Error {
-    let before = &source.text[..at.min(source.text.len())];
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    refuse(source, &format!("line {line}, column {column}: {problem}"))
-}
-
-/// Refuses something about a file.
-fn refuse(source: &Source, problem: &(impl Display + ?Sized)) -> anyhow::Error {
-    Refusal::usage(format!("{}: {problem}", source.origin))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,8 +360,7 @@ figures = { a = 1 }
         let folder = folder(&[("base.toml", BASE), ("own.toml", own)]);
         let read = || {
             let family = gather(&folder, "own.toml")?;
-            let texts = family.plain();
-            texts.read(texts.merged()?)
+            family.read(family.merged()?)
         };
         read().map_err(|error: anyhow::Error| {
             let here = format!("{}/", folder.path().display());
@@ -472,9 +422,8 @@ figures = { a = 1 }
         ];
         let folder = folder(&files);
         let family = gather(&folder, "own.toml").unwrap();
-        assert_eq!(family.sources.len(), 3);
-        let texts = family.plain();
-        let merged: Table = texts.read(texts.merged().unwrap()).unwrap();
+        assert_eq!(family.files.len(), 3);
+        let merged: Table = family.read(family.merged().unwrap()).unwrap();
         assert_eq!(
             (merged["title"].as_str(), merged["question"].as_str()),
             (Some("own"), Some("middle"))
@@ -486,7 +435,7 @@ figures = { a = 1 }
     fn a_built_in_scenario_is_a_base() {
         let folder = folder(&[("own.toml", "base = 'nec-dvd'\n")]);
         let family = gather(&folder, "own.toml").unwrap();
-        assert_eq!(family.sources[0].origin, "nec-dvd (built in)");
+        assert_eq!(family.files[1].source.origin, "nec-dvd (built in)");
         let resolved: Table = toml::from_str(&family.resolved().unwrap()).unwrap();
         assert!(resolved.contains_key("links") && !resolved.contains_key("base"));
     }
@@ -540,11 +489,12 @@ figures = { a = 1 }
         ]);
         let family = gather(&folder, "own.toml").unwrap();
         let values = toml::from_str("x = 'something long'").unwrap();
-        let texts = family.filled(&values).unwrap();
-        let merged = texts.merged().unwrap();
+        let parameters = Parameters::of(&values);
+        let merged = family.filled(&family.merged().unwrap(), &parameters);
+        let merged = merged.unwrap();
         let d = merged.get_ref()["b"].get_ref()["d"].span().start;
         let f = merged.get_ref()["f"].span().start;
-        let place = |at| texts.refusal(at, &"x").to_string();
+        let place = |at| family.refusal(at, &"x").to_string();
         assert!(
             place(d).ends_with("base.toml: line 2, column 23: x"),
             "{}",

@@ -6,7 +6,7 @@ pub(crate) mod cells;
 pub(crate) mod inherit;
 pub(crate) mod keys;
 pub(crate) mod library;
-mod parameters;
+pub(crate) mod parameters;
 
-pub(crate) use book::{Book, Cell, Choices, pairs, refuse};
+pub(crate) use book::{Book, Cell, Choices, pairs};
 pub(crate) use library::Source;

@@ -1,195 +1,159 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameters of a scenario, and the text with their values in place.
+//! Parameters of a scenario, and its values with theirs in place.
 //!
 //! `${name}` stands for a parameter. A string that is nothing but `"${name}"` becomes the value
-//! itself, with its type; inside a longer string the value's text is put in. Lines keep their
-//! numbers, so an error in the resolved text points into the file.
+//! itself, with its type; inside a longer string the value's text is put in. What is put in stands
+//! where the string stood, so an error in it points into the file.
 
-use crate::scenario::value::plain;
-use toml::Table;
+use indexmap::IndexMap;
+use std::ops::Range;
+use toml::{
+    Spanned, Table,
+    de::{DeTable, DeValue},
+};
+
+/// The values of parameters by their names, each as TOML.
+#[derive(Debug)]
+pub(crate) struct Parameters(IndexMap<String, String>);
 
 /// A `${name}` that no parameter has, or that is not closed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {problem}")]
+#[error("{problem}")]
 pub(crate) struct PlaceholderError {
-    /// Counted from 1.
-    pub(crate) line: usize,
-    /// In characters, counted from 1.
-    pub(crate) column: usize,
+    /// Of the string.
+    pub(crate) span: Range<usize>,
+    /// What stands there.
+    pub(crate) placeholder: String,
     problem: String,
 }
 
-/// A text with its parameters in place, which knows where each piece of it came from.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Filled {
-    pub(crate) text: String,
-    pieces: Vec<Piece>,
-}
-
-/// From byte `at` on, the text came from byte `from` of the original.
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    at: usize,
-    from: usize,
-    /// Copied, so that both go on together; a value stays at its placeholder.
-    copied: bool,
-}
-
-impl Filled {
-    /// A text as it stands.
-    pub(crate) fn plain(text: &str) -> Self {
-        let mut filled = Self::default();
-        filled.copy(text, 0);
-        filled
+impl Parameters {
+    pub(crate) fn of(values: &Table) -> Self {
+        let texts = values.iter();
+        Self(texts.map(|(k, v)| (k.clone(), v.to_string())).collect())
     }
 
-    /// The byte of the original that byte `at` came from.
-    pub(crate) fn original(&self, at: usize) -> usize {
-        let next = self.pieces.partition_point(|piece| piece.at <= at);
-        match next.checked_sub(1).map(|index| self.pieces[index]) {
-            Some(piece) if piece.copied => piece.from + (at - piece.at),
-            Some(piece) => piece.from,
-            None => 0,
-        }
+    /// Replaces every `${name}` in the table's values.
+    pub(crate) fn fill_in<'t>(&'t self, table: &mut DeTable<'t>) -> Result<(), PlaceholderError> {
+        table.iter_mut().try_for_each(|(_, value)| self.fill(value))
     }
 
-    fn copy(&mut self, text: &str, from: usize) {
-        self.put(text, from, true);
-    }
-
-    fn put(&mut self, text: &str, from: usize, copied: bool) {
-        let at = self.text.len();
-        self.pieces.push(Piece { at, from, copied });
-        self.text.push_str(text);
-    }
-}
-
-/// `text` with every `${name}` outside comments replaced from `values`.
-pub(crate) fn fill_in(text: &str, values: &Table) -> Result<Filled, PlaceholderError> {
-    let mut filled = Filled::default();
-    let mut quotes = Quotes::default();
-    let mut begins = 0;
-    for (index, line) in text.split_inclusive('\n').enumerate() {
-        let (content, comment) = line.split_at(quotes.comment_start(line));
-        fill_line(content, begins, values, &mut filled).map_err(|(at, problem)| {
-            PlaceholderError {
-                line: index + 1,
-                column: content[..at].chars().count() + 1,
-                problem,
+    fn fill<'t>(&'t self, value: &mut Spanned<DeValue<'t>>) -> Result<(), PlaceholderError> {
+        let span = value.span();
+        match value.get_mut() {
+            DeValue::Table(table) => self.fill_in(table)?,
+            DeValue::Array(array) => array.iter_mut().try_for_each(|one| self.fill(one))?,
+            DeValue::String(text) if text.contains("${") => {
+                *value = moved(self.filled(text, &span)?, &span);
             }
-        })?;
-        filled.copy(comment, begins + content.len());
-        begins += line.len();
+            _ => {}
+        }
+        Ok(())
     }
-    Ok(filled)
-}
 
-/// One line without its comment, which begins at byte `begins`; an error carries the byte of the
-/// line where the placeholder begins.
-fn fill_line(
-    line: &str,
-    begins: usize,
-    values: &Table,
-    filled: &mut Filled,
-) -> Result<(), (usize, String)> {
-    let mut done = 0;
-    while let Some(start) = line[done..].find("${").map(|start| done + start) {
-        let end = line[start..]
-            .find('}')
-            .ok_or((start, "'${' without '}'".to_owned()))?
-            + start;
-        let name = &line[start + 2..end];
-        let value = values
-            .get(name)
-            .ok_or_else(|| (start, unknown(name, values)))?;
-        let whole = line[done..start].ends_with('"') && line[end + 1..].starts_with('"');
-        let (before, text, after) = match whole {
-            true => (start - 1, value.to_string(), end + 2),
-            false => (start, plain(value), end + 1),
+    /// What becomes of the text at `span`.
+    fn filled<'t>(
+        &'t self,
+        text: &str,
+        span: &Range<usize>,
+    ) -> Result<DeValue<'t>, PlaceholderError> {
+        let wrong = |placeholder: &str, problem| PlaceholderError {
+            span: span.clone(),
+            placeholder: placeholder.to_owned(),
+            problem,
         };
-        filled.copy(&line[done..before], begins + done);
-        filled.put(&text, begins + before, false);
-        done = after;
-    }
-    filled.copy(&line[done..], begins + done);
-    Ok(())
-}
-
-fn unknown(name: &str, values: &Table) -> String {
-    let known: Vec<&str> = values.keys().map(String::as_str).collect();
-    format!(
-        "no parameter is called {name:?} (there are: {})",
-        known.join(", ")
-    )
-}
-
-/// Where a line stands with respect to strings, which may go on over several lines.
-#[derive(Default)]
-struct Quotes {
-    open: Option<char>,
-}
-
-impl Quotes {
-    /// The byte where the comment of `line` begins; its length if it has none.
-    fn comment_start(&mut self, line: &str) -> usize {
-        let mut escaped = false;
-        for (at, c) in line.char_indices() {
-            match self.open {
-                None if c == '#' => return at,
-                None if matches!(c, '"' | '\'') => self.open = Some(c),
-                Some('"') if c == '\\' && !escaped => {
-                    escaped = true;
-                    continue;
-                }
-                Some(quote) if c == quote && !escaped => self.open = None,
-                _ => {}
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("${") {
+            let end = rest[start..].find('}').map(|end| start + end);
+            let end = end.ok_or_else(|| wrong(&rest[start..], "'${' without '}'".to_owned()))?;
+            let (placeholder, name) = (&rest[start..=end], &rest[start + 2..end]);
+            let value = self.value(name);
+            let (toml, value) = value.map_err(|problem| wrong(placeholder, problem))?;
+            if placeholder == text {
+                return Ok(value);
             }
-            escaped = false;
+            filled += &rest[..start];
+            filled += value.as_str().unwrap_or(toml);
+            rest = &rest[end + 1..];
         }
-        line.len()
+        Ok(DeValue::String((filled + rest).into()))
     }
+
+    /// A parameter's value as TOML and read from it.
+    fn value(&self, name: &str) -> Result<(&str, DeValue<'_>), String> {
+        let toml = self.0.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
+            let known = known.join(", ");
+            format!("no parameter is called {name:?} (there are: {known})")
+        })?;
+        let value = DeValue::parse(toml).map_err(|error| error.message().to_owned())?;
+        Ok((toml, value.into_inner()))
+    }
+}
+
+/// The value and all that is in it at one place.
+fn moved<'t>(value: DeValue<'t>, span: &Range<usize>) -> Spanned<DeValue<'t>> {
+    let moved = |value: Spanned<DeValue<'t>>| moved(value.into_inner(), span);
+    let key = |key: Spanned<_>| Spanned::new(span.clone(), key.into_inner());
+    let value = match value {
+        DeValue::Array(all) => DeValue::Array(all.into_iter().map(moved).collect()),
+        DeValue::Table(all) => {
+            DeValue::Table(all.into_iter().map(|(k, v)| (key(k), moved(v))).collect())
+        }
+        one => one,
+    };
+    Spanned::new(span.clone(), value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn values() -> Table {
-        toml::from_str("relays = true\nsize = '1GB'\nloss = 0.001").unwrap()
+    /// The text's values with parameters in place.
+    fn filled(text: &str) -> Result<Table, PlaceholderError> {
+        let values = toml::from_str(
+            "relays = true\nsize = '1GB'\nloss = 0.001\nall = [1, { a = 2 }]\nquote = '\"'",
+        );
+        let parameters = Parameters::of(&values.unwrap());
+        let mut table = DeTable::parse(text).unwrap();
+        parameters.fill_in(table.get_mut())?;
+        Ok(serde::Deserialize::deserialize(toml::de::Deserializer::from(table)).unwrap())
     }
 
     #[test]
     fn a_whole_string_takes_the_type_and_a_part_the_text() {
-        let text = "when = \"${relays}\"\nloss = \"${loss}\"\nname = \"get-${size}-x\"\n";
-        let expected = "when = true\nloss = 0.001\nname = \"get-1GB-x\"\n";
-        assert_eq!(fill_in(text, &values()).unwrap().text, expected);
+        let text = "when = \"${relays}\"\nloss = '${loss}'\nname = \"get-${size}-${loss}\"\nin = [{ x = '${all}' }]\n";
+        let expected =
+            "when = true\nloss = 0.001\nname = \"get-1GB-0.001\"\nin = [{ x = [1, { a = 2 }] }]\n";
+        assert_eq!(filled(text), Ok(toml::from_str(expected).unwrap()));
     }
 
     #[test]
-    fn each_byte_knows_where_it_came_from() {
-        let text = "a = \"${loss}\" # x\nb = \"${relays}\"\n";
-        let filled = fill_in(text, &values()).unwrap();
-        assert_eq!(filled.text, "a = 0.001 # x\nb = true\n");
-        let original = |part: &str| &text[filled.original(filled.text.find(part).unwrap())..];
-        assert!(original("0.001").starts_with("\"${loss}"));
-        assert!(original("01").starts_with("\"${loss}"));
-        assert!(original("# x").starts_with("# x"));
-        assert!(original("b =").starts_with("b ="));
-        assert_eq!(Filled::plain(text).original(7), 7);
+    fn a_value_ends_no_string_and_a_comment_is_none() {
+        let text = "a = \"#${size}\" # ${nothing}\nb = '''x\n# ${size}'''\nc = \"say ${quote}\"";
+        let expected = "a = \"#1GB\"\nb = '''x\n# 1GB'''\nc = 'say \"'";
+        assert_eq!(filled(text), Ok(toml::from_str(expected).unwrap()));
     }
 
     #[test]
-    fn comments_are_left_alone_but_not_hashes_in_strings() {
-        let text = "a = \"#${size}\" # ${nothing}\nb = '''x\n# ${size}'''\n";
-        let expected = "a = \"#1GB\" # ${nothing}\nb = '''x\n# 1GB'''\n";
-        assert_eq!(fill_in(text, &values()).unwrap().text, expected);
+    fn what_is_put_in_stands_where_the_placeholder_was() {
+        let parameters = Parameters::of(&toml::from_str("all = [1, { a = 2 }]").unwrap());
+        let mut table = DeTable::parse("x = '${all}'").unwrap();
+        parameters.fill_in(table.get_mut()).unwrap();
+        let list = table.get_ref()["x"].get_ref().as_array().unwrap();
+        let a = &list[1].get_ref().as_table().unwrap()["a"];
+        assert_eq!((list[0].span(), a.span()), (4..12, 4..12));
     }
 
     #[test]
     fn an_unknown_name_is_placed_and_the_known_ones_listed() {
-        let error = fill_in("a = 1\nb = \"x${sise}\"\n", &values()).unwrap_err();
-        assert_eq!((error.line, error.column), (2, 7));
+        let error = filled("a = 1\nb = \"x${sise}\"\n").unwrap_err();
+        assert_eq!(
+            (error.span.start, error.placeholder.as_str()),
+            (10, "${sise}")
+        );
         assert!(error.to_string().contains("size"), "{error}");
-        assert!(fill_in("b = \"${size\"", &values()).is_err());
+        assert!(filled("b = \"${size\"").is_err());
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn check_names(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
             let named = each_named(scenario, |_, text| somebody_has(text));
-            let placed = |fault: Fault| book.refuse(cell, &fault.of_cell(&cell.name()));
+            let placed = |fault: Fault| book.family.refuse(&fault.of_cell(&cell.name()));
             named.map_err(placed)?;
         }
     }
