@@ -22,8 +22,8 @@ use std::{
 };
 use tokio::sync::mpsc::Sender;
 
-/// How long a thread that carries packets may take to say what is set.
-const SHOW_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a thread that carries packets may take to answer. On a machine with a free processor it takes microseconds.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Transmit queue of both interfaces, in packets. A full one drops, so it is long enough for the
 /// burst of a large window: 10,000 super-packets are 640 MB at the very most.
 const DEVICE_QUEUE: u32 = 10_000;
@@ -109,7 +109,7 @@ impl Running {
         &self.wires[direction as usize]
     }
 
-    /// Changes a setting in one direction or both, in both or in none.
+    /// Changes a setting in one direction or both, in both or in none. It holds for every packet that arrives afterwards.
     pub(super) fn set(&self, setting: &Setting, direction: Option<Direction>) -> Result<()> {
         let directions = match direction {
             Some(one) => vec![one],
@@ -127,10 +127,13 @@ impl Running {
         let wire = self.wire(direction);
         let thread = &self.threads[wire.thread];
         let changed = wire.changed(setting);
-        let order = Order::Set(direction, setting.clone(), changed.memory_bytes()?);
+        let (done, answer) = mpsc::channel();
+        let order = Order::Set(direction, setting.clone(), changed.memory_bytes()?, done);
         thread.orders.send(order).context("the link has ended")?;
         wire.way.replace(changed);
-        Ok(thread.bell.ring()?)
+        thread.bell.ring()?;
+        let late = "the link is too busy: the change will hold, but does not hold yet";
+        answer.recv_timeout(ANSWER_MAX).context(late)
     }
 
     /// Each direction as it is now.
@@ -163,7 +166,7 @@ impl Running {
         let (answer, shape) = mpsc::channel();
         thread.orders.send(Order::Show(direction, answer)).ok()?;
         thread.bell.ring().ok()?;
-        shape.recv_timeout(SHOW_PATIENCE).ok()
+        shape.recv_timeout(ANSWER_MAX).ok()
     }
 
     pub(super) fn stop(&self) {

@@ -20,8 +20,8 @@ use tokio::sync::mpsc::Sender;
 /// What a thread is told while it runs.
 #[derive(Debug, Clone)]
 pub(super) enum Order {
-    /// Change one setting of one direction now, and hold so many bytes from now on.
-    Set(Direction, Setting, usize),
+    /// Change one setting of one direction now, hold so many bytes from now on, and say when that is done.
+    Set(Direction, Setting, usize, mpsc::Sender<()>),
     /// Say what is set in one direction.
     Show(Direction, mpsc::Sender<Shape>),
     /// Send a last snapshot and end.
@@ -93,21 +93,17 @@ impl Pump {
             if now >= next_report {
                 next_report = next_report.max(now) + self.interval;
                 self.report(now);
-                // A thread that is never idle has orders, too.
-                if self.obey() {
-                    return Ok(());
-                }
+            }
+            // At each turn: a thread that is never idle has orders, too.
+            if self.obey() {
+                self.report(clock::now());
+                return Ok(());
             }
             idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
             match idle_turns {
                 0 => {}
                 1..IDLE_TURNS => longhaul_linux::wait::give_way(),
-                _ => {
-                    if self.wait(next_report)? && self.obey() {
-                        self.report(clock::now());
-                        return Ok(());
-                    }
-                }
+                _ => self.wait(next_report)?,
             }
         }
     }
@@ -122,16 +118,17 @@ impl Pump {
         Ok(read)
     }
 
-    /// Sleeps until a packet, an order or a deadline comes; whether there are orders.
-    fn wait(&mut self, next_report: Time) -> io::Result<bool> {
+    /// Sleeps until a packet, an order or a deadline comes.
+    fn wait(&mut self, next_report: Time) -> io::Result<()> {
         let deadlines = self.lanes.iter_mut().filter_map(Lane::next_deadline);
         let deadline = deadlines.fold(next_report, Time::min);
         let left = deadline.since(clock::now());
         match left < SPIN {
-            true => Ok(false),
+            true => Ok(()),
             false => self
                 .bell
-                .wait(self.lanes.iter().map(|lane| &lane.ingress), left),
+                .wait(self.lanes.iter().map(|lane| &lane.ingress), left)
+                .map(drop),
         }
     }
 
@@ -139,7 +136,11 @@ impl Pump {
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Set(direction, setting, memory)) => self.set(direction, setting, memory),
+                Ok(Order::Set(direction, setting, memory, done)) => {
+                    self.set(direction, setting, memory);
+                    // Who asked may have given up.
+                    let _ = done.send(());
+                }
                 Ok(Order::Show(direction, answer)) => self.show(direction, &answer),
                 Err(TryRecvError::Empty) => return false,
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,

@@ -5,7 +5,11 @@ use longhaul_testnet::link_process::{
     Testbed, may_use_namespaces,
     traffic::{datagrams, transfer},
 };
-use std::time::{Duration, Instant};
+use std::{
+    net::UdpSocket,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 #[test]
 fn every_byte_survives_every_trouble() {
@@ -225,6 +229,33 @@ fn nothing_arrives_early_and_a_change_takes_hold() {
         Some(2),
         "refused while it runs"
     );
+}
+
+/// Orders used to be read where a report was due, or a thread had nothing to do.
+#[test]
+fn a_busy_link_changes_before_set_ends() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let addresses = ["10.66.24.1/30", "10.66.24.2/30"];
+    let bed = Testbed::start("busy", addresses, &["--interval", "1h"]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(&bed, &done));
+        assert!(bed.set("loss", "100%").success());
+        assert!(datagrams(&bed, 5).is_empty());
+        done.store(true, Relaxed);
+    });
+}
+
+/// Sends datagrams from left to right, which nobody there receives, for a minute at the most.
+fn flood(bed: &Testbed, done: &AtomicBool) {
+    let socket = bed.left.run(|| UdpSocket::bind((bed.left_address(), 0)));
+    let (socket, end) = (socket.unwrap(), Instant::now() + Duration::from_secs(60));
+    while !done.load(Relaxed) && Instant::now() < end {
+        // A full queue of the device is no matter here.
+        drop(socket.send_to(&[0; 1000], (bed.right_address(), 9)));
+    }
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Starts a link `name` between interfaces `wan0` with the given addresses.
+    /// Starts a link `name` between interfaces `wan0` with the given addresses. It reports ten times a second, if `flags`
+    /// name no `--interval`.
     pub fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
         let link = format!("{name}-{}", std::process::id());
         let names = ["l", "r"].map(|end| format!("link-{link}-{end}"));
@@ -36,8 +37,9 @@ impl Testbed {
             .args([
                 "link", "--name", &link, "--left", &ends[0], "--right", &ends[1],
             ])
-            .args(["--interval", "100ms", "--counters"])
+            .arg("--counters")
             .arg(directory.path().join("counters.jsonl"))
+            .args(interval(flags))
             .args(flags)
             .stderr(Stdio::piped())
             .spawn()
@@ -143,6 +145,13 @@ impl Drop for Testbed {
         for name in &self.names {
             drop(Netns::delete(name));
         }
+    }
+}
+
+fn interval(flags: &[&str]) -> &'static [&'static str] {
+    match flags.contains(&"--interval") {
+        true => &[],
+        false => &["--interval", "100ms"],
     }
 }
 
