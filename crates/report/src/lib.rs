@@ -2,7 +2,7 @@
 //! Reports: HTML pages of one file that open offline, charts in them, metrics with their units, tables in plain text.
 //!
 //! [`page`] is a page, [`figure`] what its figures have in common, [`lines`] a line chart with its table, [`table`] a
-//! table, [`scale`] the ticks of an axis, [`unit`] the units of metrics, [`registry`] the metrics that runs have by
+//! table, [`scale`] the ticks of an axis, [`mod@unit`] the units of metrics, [`registry`] the metrics that runs have by
 //! themselves, [`metric`] what any metric's name says, [`columns`] tables for a terminal, [`count`] counts in words.
 //!
 //! ```
