@@ -4,8 +4,9 @@
 
 use crate::{
     registry::{self, Better},
-    unit::{Unit, digits},
+    unit::Unit,
 };
+use longhaul_units::rounding::digits;
 
 /// A metric as its name describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Units of metrics: the ending of a name that says each, and how a value is printed in it.
 
+use longhaul_units::rounding::{digits, rounded};
+
 /// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -106,27 +108,8 @@ fn prefixed(value: f64, unit: &str, scales: &[(f64, &str)]) -> String {
     if value == 0.0 {
         return format!("0 {unit}");
     }
-    // 999.5 would round to 1000 of the smaller prefix.
-    let (scale, prefix) = scales
-        .iter()
-        .rev()
-        .find(|(scale, _)| value.abs() >= scale * 0.9995)
-        .unwrap_or(&scales[0]);
-    format!("{} {prefix}{unit}", digits(value / scale))
-}
-
-/// Three significant digits, without zeros at the end of a fraction.
-pub(crate) fn digits(x: f64) -> String {
-    if x == 0.0 {
-        return "0".to_owned();
-    }
-    let before_point = x.abs().log10().floor() as i32 + 1;
-    let decimals = (3 - before_point).clamp(0, 9) as usize;
-    let text = format!("{x:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+    let (number, prefix) = rounded(value, scales);
+    format!("{number} {prefix}{unit}")
 }
 
 #[cfg(test)]

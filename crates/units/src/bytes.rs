@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn prints_three_digits() {
         assert_eq!(Bytes(32_500_000).to_string(), "32.5 MB");
-        assert_eq!(Bytes(999_600).to_string(), "1000 KB");
+        assert_eq!(Bytes(999_600).to_string(), "1 MB");
         assert_eq!(Bytes(100).to_string(), "100 B");
     }
 }

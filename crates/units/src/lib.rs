@@ -16,6 +16,7 @@ mod bitrate;
 mod bytes;
 mod quantity;
 mod ratio;
+pub mod rounding;
 mod time;
 
 pub use bitrate::BitRate;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A number followed by a unit: the grammar that all quantities share.
 
+use crate::rounding;
 use std::fmt;
 
 /// Why a text is not a quantity. `Display` names the text and what would be accepted.
@@ -96,25 +97,12 @@ pub(crate) fn rounded(
     value: u64,
     units: &[(u64, &str)],
 ) -> fmt::Result {
-    let (scale, name) = units
+    let units: Vec<_> = units
         .iter()
-        .rev()
-        .find(|(scale, _)| value >= *scale)
-        .unwrap_or(&units[0]);
-    write!(f, "{} {name}", three_digits(value as f64 / *scale as f64))
-}
-
-fn three_digits(x: f64) -> String {
-    let decimals = match x {
-        x if x >= 99.95 => 0,
-        x if x >= 9.995 => 1,
-        _ => 2,
-    };
-    let text = format!("{x:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+        .map(|(scale, name)| (*scale as f64, *name))
+        .collect();
+    let (number, name) = rounding::rounded(value as f64, &units);
+    write!(f, "{number} {name}")
 }
 
 /// Serialises and parses a quantity through its text form. A bare number is judged as its text would be.

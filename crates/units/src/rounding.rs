@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How numbers are printed for people: three significant digits, behind them the prefix that keeps them short.
+
+/// Three significant digits, without zeros at the end of a fraction.
+///
+/// ```
+/// assert_eq!(longhaul_units::rounding::digits(0.012345), "0.0123");
+/// assert_eq!(longhaul_units::rounding::digits(91.04), "91");
+/// ```
+#[must_use]
+pub fn digits(x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_owned();
+    }
+    let before_point = x.abs().log10().floor() as i32 + 1;
+    let decimals = (3 - before_point).clamp(0, 9) as usize;
+    let text = format!("{x:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// Of `units`, each a scale and its name from the smallest on, the largest that keeps the number at 1 or above: the number
+/// in it, with three digits, and its name. The smallest serves for less.
+#[must_use]
+pub fn rounded<'a>(value: f64, units: &[(f64, &'a str)]) -> (String, &'a str) {
+    // 999.5 would round to 1000 of the smaller unit.
+    let (scale, name) = units
+        .iter()
+        .rfind(|(scale, _)| value.abs() >= scale * 0.9995)
+        .unwrap_or(&units[0]);
+    (digits(value / scale), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_whatever_the_size() {
+        for (value, printed) in [
+            (0.0, "0"),
+            (1234.0, "1234"),
+            (99.96, "100"),
+            (9.996, "10"),
+            (-2.5, "-2.5"),
+            (0.000_123_45, "0.000123"),
+        ] {
+            assert_eq!(digits(value), printed);
+        }
+    }
+
+    #[test]
+    fn a_thousand_of_a_unit_is_one_of_the_next() {
+        let units = [(1.0, "B"), (1e3, "KB")];
+        assert_eq!(rounded(999.6, &units), ("1".to_owned(), "KB"));
+        assert_eq!(rounded(999.4, &units), ("999".to_owned(), "B"));
+        assert_eq!(rounded(0.0, &units), ("0".to_owned(), "B"));
+        assert_eq!(rounded(5e6, &units), ("5000".to_owned(), "KB"));
+    }
+}
