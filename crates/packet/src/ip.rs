@@ -61,7 +61,8 @@ fn transport_v4(packet: &[u8]) -> Option<Transport> {
     })
 }
 
-/// Extension headers that can stand before the transport header (RFC 8200 §4.1).
+/// Extension headers that can stand before the transport header (RFC 8200 §4.1), but for those of IPsec: what is behind
+/// one is not looked at.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

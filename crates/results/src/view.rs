@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables and figures as `result.json` holds them: what the report shall show, decided and checked
-//! when the scenario was read (`view_plan.rs`), with the cells that go where. A page only draws.
+//! when the scenario was read (`lab/src/verdict/view.rs`), with the cells that go where. A page only draws.
 //!
 //! Every number that is shown comes from `cells`: a table names metrics and says by index which cell
 //! stands where. So a table never disagrees with the raw result, and costs next to nothing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! UDT4 (draft-gg-udt-03, and the code of libudt 4.11, with which it speaks) as state machines without I/O: datagrams
-//! and the time go in, datagrams and deadlines come out.
+//! and the time go in, datagrams and deadlines come out. [`socket`] drives them on UDP sockets.
 //!
 //! [`Opening`] and [`Listener`] make [`Connection`]s. Whoever drives one gives it each packet that names it
 //! ([`Connection::handle`]), takes what is to be sent ([`Connection::transmit`], again and again until there is nothing),

@@ -4,7 +4,8 @@
 //! Every number that a person types or reads in longhaul is one of these types: [`Bytes`],
 //! [`BitRate`], [`Time`] and [`Ratio`]. Each parses what people write (`4.7GB`, `10gbit`, `26ms`,
 //! `0.1%`), prints three significant digits with an SI unit, and serialises as the text that it
-//! parses, so that a configuration read back is the configuration written.
+//! parses, so that a configuration read back is the configuration written. A [`Ratio`] prints percent, and serialises as
+//! a number.
 //!
 //! Decimal prefixes are powers of 1,000 and binary ones (`KiB`, `MiB`, `GiB`) powers of 1,024.
 //! Rates count bits, sizes count bytes; a rate may be written in bytes a second (`125MB/s`). A size is no rate (`125MB`), nor a

@@ -52,7 +52,7 @@ pub(crate) fn of(
             all.extend(recording::leg(samples.iter(), name));
             seen.push(number);
         }
-        // What relays send on is nobody's flow to their kernels: the connection that carried most, once.
+        // The kernel of a relay cannot tell whose bytes it sends on: the connection that carried most stands for all, once.
         for pair in pairs.filter(|pair| drawn.insert([pair[0].clone(), pair[1].clone()])) {
             all.extend(recording.leg(&pair[0], format!("{}–{}", pair[0], pair[1])));
         }

@@ -132,7 +132,7 @@ impl Comparison {
         (!chances.is_empty()).then(|| (chances.iter().sum(), chances.len()))
     }
 
-    /// "Of the 4 figures with few runs, up to 1.3 would be marked by chance if nothing differed."
+    /// How many figures chance alone would mark, in words; `None` if no figure has few runs.
     pub(crate) fn chance_said(&self) -> Option<String> {
         let (by_chance, all) = self.by_chance()?;
         Some(format!(

@@ -15,7 +15,8 @@ pub(crate) enum Account {
     Ours,
     /// Root becomes this user and group.
     Other(u32, u32),
-    /// Root of a user namespace in which there is nobody else has a number other than 0 in one within.
+    /// PostgreSQL refuses to run as user 0, and this user namespace has no other user: one more namespace inside it gives
+    /// root another number.
     Nested,
 }
 

@@ -23,7 +23,7 @@
 //!    levels that differ by 15 % are two steady phases, as on a path whose rate changes.
 //!
 //! Times are right to about a round trip, or to 1/256 of the course if that is longer
-//! (`tests/tap_truth.rs`).
+//! (`tests/analysis/tap_truth/`).
 
 use crate::flow::course::{
     Course,
