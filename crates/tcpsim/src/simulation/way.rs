@@ -140,9 +140,56 @@ pub(crate) enum Back {
 #[derive(Debug)]
 pub(crate) struct AckLine {
     line: Line,
-    /// ACKs on their way, by number from `first` on; `None` is out already.
-    under_way: VecDeque<Option<(usize, Ack)>>,
+    under_way: UnderWay,
+}
+
+/// ACKs on their way, by number from `first` on.
+#[derive(Debug, Default)]
+struct UnderWay {
+    acks: VecDeque<Carried>,
     first: u64,
+}
+
+#[derive(Debug)]
+struct Carried {
+    flow: usize,
+    ack: Ack,
+    /// How many of it are not out yet: the line may double it.
+    copies: u32,
+}
+
+impl UnderWay {
+    fn push(&mut self, flow: usize, ack: Ack) -> u64 {
+        let copies = 1;
+        self.acks.push_back(Carried { flow, ack, copies });
+        self.first + self.acks.len() as u64 - 1
+    }
+
+    /// What comes out by this, if anything does.
+    fn note(&mut self, event: Event) -> Option<(usize, Ack)> {
+        let (Event::Copy(segment)
+        | Event::Drop { segment, .. }
+        | Event::Deliver(Delivered { segment, .. })) = event
+        else {
+            return None;
+        };
+        let carried = &mut self.acks[(segment.packet - self.first) as usize];
+        if let Event::Copy(_) = event {
+            carried.copies += 1;
+            return None;
+        }
+        carried.copies -= 1;
+        let out = intact(event)?;
+        let at = out.at;
+        Some((carried.flow, Ack { at, ..carried.ack }))
+    }
+
+    fn forget_old(&mut self) {
+        while self.acks.front().is_some_and(|ack| ack.copies == 0) {
+            self.acks.pop_front();
+            self.first += 1;
+        }
+    }
 }
 
 /// Bytes of an ACK without and with SACK blocks: IPv4, TCP, time stamps.
@@ -155,11 +202,7 @@ impl Back {
         let plain = schedule.iter().next().is_none() && is_delay_only(&shape);
         match plain {
             true => Self::Delay(delay),
-            false => Self::Segments(Box::new(AckLine {
-                line: Line::new(shape, schedule, seed, Time::ZERO),
-                under_way: VecDeque::new(),
-                first: 0,
-            })),
+            false => Self::Segments(Box::new(AckLine::new(shape, schedule, seed))),
         }
     }
 
@@ -172,10 +215,16 @@ impl Back {
 }
 
 impl AckLine {
+    fn new(shape: Shape, schedule: Schedule, seed: u64) -> Self {
+        Self {
+            line: Line::new(shape, schedule, seed, Time::ZERO),
+            under_way: UnderWay::default(),
+        }
+    }
+
     /// Sends an ACK, which its receiver of `mss` bytes a packet sends now.
     pub(crate) fn send(&mut self, flow: usize, mss: u32, ack: Ack) {
-        let number = self.first + self.under_way.len() as u64;
-        self.under_way.push_back(Some((flow, ack)));
+        let number = self.under_way.push(flow, ack);
         let sack = ack.blocks[0].count > 0;
         let acking = match sack {
             true => Acking::Other { flow: flow as u64 },
@@ -186,31 +235,22 @@ impl AckLine {
             }),
         };
         let packet = segment(number, if sack { SACK_LEN } else { ACK_LEN });
-        let (under_way, first) = (&mut self.under_way, self.first);
+        let under_way = &mut self.under_way;
         self.line.offer(ack.at, packet, Some(acking), &mut |event| {
-            if let Event::Drop { segment, .. } = event {
-                under_way[(segment.packet - first) as usize] = None;
-            }
+            under_way.note(event);
         });
+        under_way.forget_old();
     }
 
     /// Calls `arrive` for each ACK that has come by `now`.
     pub(crate) fn poll(&mut self, now: Time, mut arrive: impl FnMut(usize, Ack)) {
-        let (under_way, first) = (&mut self.under_way, self.first);
-        self.line.poll(now, &mut |event| match event {
-            Event::Deliver(out) => {
-                let taken = under_way[(out.segment.packet - first) as usize].take();
-                if let (Some((flow, ack)), None) = (taken, out.corrupt) {
-                    arrive(flow, Ack { at: out.at, ..ack });
-                }
+        let under_way = &mut self.under_way;
+        self.line.poll(now, &mut |event| {
+            if let Some((flow, ack)) = under_way.note(event) {
+                arrive(flow, ack);
             }
-            Event::Drop { segment, .. } => under_way[(segment.packet - first) as usize] = None,
-            Event::Copy(_) | Event::Judged(_) => {}
         });
-        while self.under_way.front().is_some_and(Option::is_none) {
-            self.under_way.pop_front();
-            self.first += 1;
-        }
+        under_way.forget_old();
     }
 }
 
@@ -247,5 +287,83 @@ fn note_drop(drops: &mut Drops, event: Event) {
         Event::Drop { cause, .. } => drops.note(cause, 1),
         Event::Deliver(_) => drops.note(Drop::Loss, 1),
         Event::Copy(_) | Event::Judged(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receiver::SackBlock;
+    use longhaul_netem::Setting;
+    use proptest::prelude::*;
+
+    /// A line that loses, doubles, damages and overtakes, and may have a short queue.
+    fn shape() -> impl Strategy<Value = Shape> {
+        let share = || prop_oneof![Just(0_u32), 1_u32..60];
+        let rate = prop_oneof![Just("unlimited"), Just("500kbit")];
+        (share(), share(), share(), share(), 0_u32..30, rate).prop_map(
+            |(loss, duplicate, corrupt, reorder, jitter, rate)| {
+                let settings = [
+                    ("delay", "40ms".to_owned()),
+                    ("loss", format!("{loss}%")),
+                    ("duplicate", format!("{duplicate}%")),
+                    ("corrupt", format!("{corrupt}%")),
+                    ("reorder", format!("{reorder}%:35ms")),
+                    ("jitter", format!("uniform:{jitter}ms,reorder")),
+                    ("rate", rate.to_owned()),
+                    ("queue", "10p".to_owned()),
+                ];
+                let mut shape = Shape::default();
+                for (key, value) in settings {
+                    shape.apply(Setting::parse(key, &value).unwrap());
+                }
+                shape
+            },
+        )
+    }
+
+    fn ack(at: Time) -> Ack {
+        Ack {
+            at,
+            una: 0,
+            blocks: [SackBlock::default(); 3],
+        }
+    }
+
+    type Out = Vec<(Time, usize)>;
+
+    /// What comes out of both by `now`.
+    fn poll(acks: &mut AckLine, line: &mut Line, now: Time) -> (Out, Out) {
+        let (mut out, mut expected) = (Vec::new(), Vec::new());
+        while let Some(next) = line.next_deadline().filter(|next| *next <= now) {
+            acks.poll(next, |flow, ack| out.push((ack.at, flow)));
+            line.poll(next, &mut |event| {
+                expected.extend(intact(event).map(|out| (out.at, out.segment.packet as usize)));
+            });
+        }
+        (out, expected)
+    }
+
+    proptest! {
+        #[test]
+        fn each_copy_of_an_ack_comes_out_when_the_line_says(
+            shape in shape(),
+            gaps in prop::collection::vec(0_u64..20, 1..200),
+            seed: u64,
+        ) {
+            let mut line = Line::new(shape.clone(), Schedule::default(), seed, Time::ZERO);
+            let mut acks = AckLine::new(shape, Schedule::default(), seed);
+            let mut now = Time::ZERO;
+            for (number, gap) in gaps.into_iter().enumerate() {
+                now += Time::from_millis(gap);
+                let (out, expected) = poll(&mut acks, &mut line, now);
+                prop_assert_eq!(out, expected);
+                acks.send(number, 1448, ack(now));
+                line.offer(now, segment(number as u64, ACK_LEN), None, &mut |_| {});
+            }
+            let (out, expected) = poll(&mut acks, &mut line, Time::MAX);
+            prop_assert_eq!(out, expected);
+            prop_assert!(acks.under_way.acks.is_empty());
+        }
     }
 }

@@ -9,6 +9,7 @@ use longhaul_tcpsim::{
     simulation::{FlowSettings, Path, Simulation},
 };
 use longhaul_units::{BitRate, Bytes, Time};
+use proptest::prelude::*;
 
 fn shape(settings: &[(&str, &str)]) -> Shape {
     let mut shape = Shape::default();
@@ -348,4 +349,47 @@ fn a_pacing_rate_of_the_control_s_own_is_kept() {
     let mut simulation = run(path(&[("rate", "100mbit")]), vec![control], seconds(20.0));
     let rate = goodput(&mut simulation, 0);
     assert!((9e6..=10e6).contains(&rate), "{rate}");
+}
+
+/// A way that loses, doubles, damages and overtakes.
+fn rough() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let share = || prop_oneof![Just(0_u32), 1_u32..10];
+    (share(), 0_u32..40, share(), share(), 0_u32..9).prop_map(
+        |(loss, duplicate, corrupt, reorder, jitter)| {
+            vec![
+                ("delay", "10ms".to_owned()),
+                ("rate", "5mbit".to_owned()),
+                ("loss", format!("{loss}%")),
+                ("duplicate", format!("{duplicate}%")),
+                ("corrupt", format!("{corrupt}%")),
+                ("reorder", format!("{reorder}%:15ms")),
+                ("jitter", format!("uniform:{jitter}ms,reorder")),
+            ]
+        },
+    )
+}
+
+fn rough_shape(settings: &[(&str, String)]) -> Shape {
+    let settings = settings.iter().map(|(key, value)| (*key, value.as_str()));
+    shape(&settings.collect::<Vec<_>>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_the_ways_lose_double_or_overtake_all_arrives(forth in rough(), back in rough(), seed: u64) {
+        let flows = (0..2).map(|_| {
+            let mut flow = reno();
+            flow.sender.packets = Some(300);
+            flow
+        });
+        let path = Path { forth: rough_shape(&forth), back: rough_shape(&back), seed, ..Path::default() };
+        let mut simulation = run(path, flows.collect(), seconds(10_000.0));
+        for number in 0..2 {
+            let sender = simulation.sender(number);
+            prop_assert!(sender.is_done());
+            prop_assert_eq!(sender.acked(), 300);
+        }
+        prop_assert_eq!(simulation.backlog_bytes(), 0);
+    }
 }
