@@ -16,23 +16,27 @@ pub struct Testbed {
     pub left: Netns,
     /// The namespace at the right end.
     pub right: Netns,
-    names: [String; 2],
     addresses: [IpAddr; 2],
     link: String,
     child: Child,
     output: BufReader<ChildStderr>,
     directory: tempfile::TempDir,
+    _names: Names,
 }
+
+/// Names of namespaces, which go on drop, where they are.
+struct Names([String; 2]);
 
 impl Testbed {
     /// Starts a link `name` between interfaces `wan0` with the given addresses. It reports ten times a second, if `flags`
     /// name no `--interval`.
     pub fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
         let link = format!("{name}-{}", std::process::id());
-        let names = ["l", "r"].map(|end| format!("link-{link}-{end}"));
-        let [left, right] = names.each_ref().map(|name| Netns::create(name).unwrap());
+        let names = Names(["l", "r"].map(|end| format!("link-{link}-{end}")));
+        let [left, right] = names.0.each_ref().map(|name| Netns::create(name).unwrap());
         let directory = tempfile::tempdir().unwrap();
-        let ends = [0, 1].map(|i| format!("{}:wan0:{}", names[i], addresses[i]));
+        let ends = [0, 1].map(|i| format!("{}:wan0:{}", names.0[i], addresses[i]));
+        let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
         let mut child = Command::new(longhaul_testbed::longhaul())
             .args([
                 "link", "--name", &link, "--left", &ends[0], "--right", &ends[1],
@@ -44,19 +48,18 @@ impl Testbed {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut output = BufReader::new(child.stderr.take().unwrap());
-        wait_until_ready(&mut output);
-        let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
-        Self {
+        let mut bed = Self {
             left,
             right,
-            names,
             addresses,
             link,
+            output: BufReader::new(child.stderr.take().unwrap()),
             child,
-            output,
             directory,
-        }
+            _names: names,
+        };
+        wait_until_ready(&mut bed.output);
+        bed
     }
 
     /// The address of the left end.
@@ -124,6 +127,15 @@ impl Testbed {
     fn end(&mut self) -> (ExitStatus, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.wait()
+    }
+
+    /// Waits until the link ends without being told; with which status, and what it said.
+    pub fn end_by_itself(mut self) -> (ExitStatus, String) {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> (ExitStatus, String) {
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap(), said)
@@ -142,7 +154,12 @@ impl Drop for Testbed {
         // Already dead is as good.
         drop(self.child.kill());
         drop(self.child.wait());
-        for name in &self.names {
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        for name in &self.0 {
             drop(Netns::delete(name));
         }
     }
@@ -175,4 +192,22 @@ pub fn may_use_namespaces() -> bool {
         uid.is_root() && tun.is_ok(),
         "root (CAP_NET_ADMIN) and /dev/net/tun",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_linux::netns::DIRECTORY;
+
+    #[test]
+    fn a_link_that_cannot_start_leaves_no_namespace() {
+        if !may_use_namespaces() {
+            return;
+        }
+        let addresses = ["10.66.34.1/30", "10.66.34.2/30"];
+        let start = || Testbed::start("absent", addresses, &["--no-such-flag"]);
+        assert!(std::panic::catch_unwind(start).is_err());
+        let left = format!("link-absent-{}-l", std::process::id());
+        assert!(!std::path::Path::new(DIRECTORY).join(left).exists());
+    }
 }
