@@ -381,6 +381,9 @@ fn from_file(path: &Path) -> Result<Vec<Link>> {
         |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
     let file: File = toml::from_str(&text).map_err(|error| named(&error))?;
+    if file.links.is_empty() {
+        return Err(named(&"no links; give at least one [[links]]"));
+    }
     let base = path.parent().unwrap_or(Path::new("."));
     let mut links = Vec::new();
     for table in file.links {

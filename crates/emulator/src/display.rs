@@ -10,6 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_units::{BitRate, Bytes};
+use serde::Serialize;
 use std::{
     collections::HashMap,
     fs::File,
@@ -40,25 +41,25 @@ impl Display {
     }
 
     pub(super) fn show(&mut self, snapshot: &Snapshot) -> Result<()> {
-        if let Some(records) = &mut self.records {
-            writeln!(records, "{}", serde_json::to_string(snapshot)?)?;
-        }
         if let Some(terminal) = &mut self.terminal {
             terminal.show(snapshot);
         }
-        Ok(())
+        self.record(snapshot)
     }
 
     /// The last word on a direction: what was lost, and how accurate the emulator was.
     pub(super) fn conclude(&mut self, check: &SelfCheck) -> Result<()> {
-        if let Some(records) = &mut self.records {
-            writeln!(records, "{}", serde_json::to_string(check)?)?;
-            records.flush()?;
-        }
         if let Some(terminal) = &mut self.terminal {
             terminal.clear();
         }
         note!("{check}");
+        self.record(check)
+    }
+
+    fn record(&mut self, record: &impl Serialize) -> Result<()> {
+        if let Some(records) = &mut self.records {
+            writeln!(records, "{}", serde_json::to_string(record)?)?;
+        }
         Ok(())
     }
 }

@@ -177,18 +177,17 @@ impl Running {
         }
     }
 
-    pub(super) fn join(self) -> Result<(Vec<SelfCheck>, Option<Tap>)> {
-        for thread in self.threads {
-            let ended = thread.handle.join();
-            ended.map_err(|_| anyhow::anyhow!("a link thread panicked"))??;
-        }
+    /// Waits for all threads: how they ended, and what is left to be told.
+    pub(super) fn join(self) -> (Result<()>, Vec<SelfCheck>, Option<Tap>) {
+        let ended = self.threads.into_iter().map(Thread::join);
+        let ended = ended.fold(Ok(()), Result::and);
         let mut checks = Vec::new();
         for (wire, (netns, interface)) in self.wires.into_iter().zip(self.ends) {
             let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
             let latest = wire.latest.into_inner();
             checks.extend(latest.map(|last| SelfCheck::new(&last, self.delivery, overflow)));
         }
-        Ok((checks, self.tap))
+        (ended, checks, self.tap)
     }
 }
 
@@ -248,6 +247,12 @@ impl Thread {
             bell,
             handle,
         })
+    }
+
+    fn join(self) -> Result<()> {
+        let ended = self.handle.join();
+        ended.map_err(|_| anyhow::anyhow!("a link thread panicked"))??;
+        Ok(())
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Order {
     Set(Direction, Setting, usize, mpsc::Sender<()>),
     /// Say what is set in one direction.
     Show(Direction, mpsc::Sender<Shape>),
-    /// Send a last snapshot and end.
+    /// End.
     Stop,
 }
 
@@ -79,12 +79,18 @@ const SPIN: Time = Time::from_micros(3);
 const IDLE_TURNS: u32 = 100;
 
 impl Pump {
-    /// Works until told to stop. An error means that a device is gone.
+    /// Works until told to stop, and sends a last snapshot. An error means that a device is gone.
     pub(super) fn run(mut self) -> io::Result<()> {
         longhaul_linux::wait::precise_timers()?;
         if self.realtime && !longhaul_linux::wait::take_precedence() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
+        let ended = self.serve();
+        self.report(clock::now());
+        ended
+    }
+
+    fn serve(&mut self) -> io::Result<()> {
         let mut next_report = clock::now() + self.interval;
         let mut idle_turns = 0;
         loop {
@@ -96,7 +102,6 @@ impl Pump {
             }
             // At each turn: a thread that is never idle has orders, too.
             if self.obey() {
-                self.report(clock::now());
                 return Ok(());
             }
             idle_turns = if read > 0 { 0 } else { idle_turns + 1 };

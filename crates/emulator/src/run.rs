@@ -9,18 +9,20 @@ use super::{
     link::Running,
     tap::Plan,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
+use futures_util::future::select_all;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_units::Time;
 use std::thread;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{Receiver, channel},
 };
 
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
 const SNAPSHOTS_MAX: usize = 64;
+
 /// `longhaul link` without a subcommand.
 pub(super) fn run(config: &Config) -> Result<()> {
     let links = &config.links;
@@ -41,19 +43,20 @@ pub(super) fn run(config: &Config) -> Result<()> {
         running.push(Running::start(link, ends, config, tap, &snapshots)?);
     }
     drop(snapshots);
-    note!("ready");
-    runtime.block_on(async {
-        let controls = sockets
-            .into_iter()
-            .zip(&running)
-            .map(|(s, link)| control::serve(s, link));
+    let ended = runtime.block_on(async {
+        let controls = sockets.into_iter().zip(&running);
+        let controls = controls.map(|(socket, link)| Box::pin(control::serve(socket, link)));
+        // From here on a signal ends the link as it should, so it may be said to be ready.
+        let signals = signals()?;
+        note!("ready");
         tokio::select! {
-            ended = until_told(config.duration) => ended,
+            () = until_told(signals, config.duration) => Ok(()),
             broken = watch(&mut inbox, &running, &mut display) => broken,
-            refused = all(controls) => refused,
+            // A control socket serves for ever; the first that does not says why.
+            (refused, ..) = select_all(controls) => refused,
         }
-    })?;
-    finish(running, &mut inbox, &mut display)
+    });
+    ended.and(finish(running, &mut inbox, &mut display))
 }
 
 fn each<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<Vec<T>> {
@@ -67,31 +70,20 @@ fn may_take_precedence() -> bool {
         .unwrap_or(false)
 }
 
-async fn all(controls: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
-    let controls: Vec<_> = controls.map(Box::pin).collect();
-    // A control socket serves for ever; the first that does not says why.
-    let mut controls = controls;
-    std::future::poll_fn(|context| {
-        for control in &mut controls {
-            if let std::task::Poll::Ready(ended) = control.as_mut().poll(context) {
-                return std::task::Poll::Ready(ended);
-            }
-        }
-        std::task::Poll::Pending
-    })
-    .await
+/// SIGINT and SIGTERM, which end nothing by themselves from now on.
+fn signals() -> Result<[Signal; 2]> {
+    let interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    Ok([interrupt, terminate])
 }
 
-async fn until_told(duration: Option<Time>) -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+async fn until_told([mut interrupt, mut terminate]: [Signal; 2], duration: Option<Time>) {
     let over = tokio::time::sleep(duration.unwrap_or(Time::from_secs(1 << 31)).into());
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         () = over => {}
     }
-    Ok(())
 }
 
 /// Tells of each snapshot. Ends only when all threads have, which they do by themselves only when
@@ -114,23 +106,26 @@ fn note(links: &[Running], snapshot: &Snapshot) {
     }
 }
 
-/// Stops all threads, takes their last snapshots and tells the result.
+/// Stops all threads, takes their last snapshots and tells the result. The first error leaves out none of the rest.
 fn finish(
     links: Vec<Running>,
     inbox: &mut Receiver<Snapshot>,
     display: &mut Display,
 ) -> Result<()> {
     links.iter().for_each(Running::stop);
+    let mut told = Ok(());
     while let Some(snapshot) = inbox.blocking_recv() {
         note(&links, &snapshot);
-        display.show(&snapshot)?;
+        told = told.and(display.show(&snapshot));
     }
-    for link in links {
-        let (checks, tap) = link.join()?;
-        for check in &checks {
-            display.conclude(check)?;
-        }
-        tap.map_or(Ok(()), |tap| tap.finish(&checks))?;
-    }
-    Ok(())
+    let ends = links.into_iter().map(|link| end(link, display));
+    ends.fold(told, Result::and)
+}
+
+/// Tells what came of a link, on all its ways.
+fn end(link: Running, display: &mut Display) -> Result<()> {
+    let (ended, checks, tap) = link.join();
+    let told = checks.iter().map(|check| display.conclude(check));
+    let told = told.fold(ended, Result::and);
+    told.and(tap.map_or(Ok(()), |tap| tap.finish(&checks)))
 }

@@ -135,6 +135,7 @@ fn files_are_refused_with_their_name_and_the_key() {
             vec!["path.toml", "queue", "10p"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
+        ("links = []", vec!["path.toml", "no links"]),
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ntap = \"t\"\n\
              [[links]]\nname = \"b\"\nleft = \"w2:10.0.1.1/30\"\nright = \"w3:10.0.1.2/30\"\ntap = \"t\"",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The binary and its commands of this crate, with real sockets, files and processes.
 
+mod link_ends;
 mod link_namespaces;
 mod link_refusals;
 mod link_tap;
