@@ -63,6 +63,8 @@ struct FileState {
     /// Stands for all of a file's metadata: now, and when it was synced.
     label: (u64, u64),
     lock: Lock,
+    /// Bytes that cannot be read.
+    bad: Range<usize>,
 }
 
 /// Who has a file open but for reading.
@@ -197,6 +199,13 @@ impl FileState {
         self.changed(offset..end);
     }
 
+    fn readable(&self, range: Range<usize>) -> io::Result<()> {
+        match range.start < self.bad.end && self.bad.start < range.end {
+            true => Err(io::Error::other("a bad sector")),
+            false => Ok(()),
+        }
+    }
+
     fn sync_data(&mut self) {
         self.durable.clone_from(&self.now);
         self.lens.clear();
@@ -320,9 +329,10 @@ impl Medium for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.state();
         state.lit()?;
-        let bytes = &state.files[self.id].now;
-        let from = bytes.get(offset as usize..).unwrap_or_default();
+        let file = &state.files[self.id];
+        let from = file.now.get(offset as usize..).unwrap_or_default();
         let len = from.len().min(buffer.len());
+        file.readable(offset as usize..offset as usize + len)?;
         buffer[..len].copy_from_slice(&from[..len]);
         Ok(len)
     }
@@ -402,6 +412,12 @@ impl SimulatedDir {
     pub(crate) fn label(&self, name: &[u8]) -> Option<u64> {
         let id = self.find(name).unwrap()?;
         Some(self.disk.state().files[id].label.0)
+    }
+
+    /// Makes these bytes of a file unreadable, and no others.
+    pub(crate) fn spoil(&self, name: &[u8], bad: Range<usize>) {
+        let id = self.find(name).unwrap().unwrap();
+        self.disk.state().files[id].bad = bad;
     }
 
     /// All the bytes of a file.

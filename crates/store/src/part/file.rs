@@ -68,18 +68,19 @@ impl<D: Directory> Part<D> {
     }
 
     /// Reads a block again that was there from the start; whether there are more. Who has time for it while others
-    /// come, does [`Part::finish`] a favour. One that is not as its record says stays for that to find.
+    /// come, does [`Part::finish`] a favour. One that is not as its record says, or cannot be read, stays for that to
+    /// find.
     pub fn check_next(&self) -> Result<bool, PartError> {
         let Some((index, hash)) = self.state().inherited.pop() else {
             return Ok(false);
         };
         let mut buffer = vec![0; self.blocks.block_len() as usize];
-        let as_known = self.is_as_known(index, hash, &mut buffer)?;
+        let as_known = self.is_as_known(index, hash, &mut buffer);
         let mut state = self.state();
-        if !as_known {
+        if !matches!(as_known, Ok(true)) {
             state.inherited.push((index, hash));
         }
-        Ok(as_known && !state.inherited.is_empty())
+        Ok(as_known? && !state.inherited.is_empty())
     }
 
     /// The durable blocks, in their order.

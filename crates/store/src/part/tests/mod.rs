@@ -559,3 +559,40 @@ fn a_byte_that_changes_between_two_runs_is_found() {
     );
     assert_eq!(place.names(), 0, "it begins anew");
 }
+
+/// The thread that reads blocks again while others come stops at one that it cannot read; that must not pass for read.
+#[test]
+fn a_single_block_of_an_earlier_run_that_cannot_be_read_gets_no_name() {
+    for place in 0..4 {
+        let dir = Disk::default().directory();
+        let origin = Origin {
+            length: 4 * 1024,
+            ..Place::new().origin
+        };
+        let open = || Part::open_sized(&dir, b"file", &origin, 1024).unwrap();
+        let Opened::Fresh(part) = open() else {
+            panic!("not fresh");
+        };
+        for index in 0..4 {
+            let hash = part.blocks().hash(index, &[7; 1024]).unwrap();
+            part.write(index, &[7; 1024], Some(hash)).unwrap();
+        }
+        part.commit().unwrap();
+        drop(part);
+        let resumed = || match open() {
+            Opened::Resumed(part) => part,
+            _ => panic!("not resumed"),
+        };
+        let part = resumed();
+        let own = own_name(b"file", "part");
+        dir.spoil(&own, place * 1024 + 5..place * 1024 + 6);
+        while part.check_next().unwrap_or(false) {}
+        let told = error(part.finish(None, |_| Ok(())));
+        assert_eq!(told, "file: cannot read it again: a bad sector", "{place}");
+        assert_eq!(dir.bytes(b"file"), None);
+        dir.spoil(&own, 0..0);
+        let part = resumed();
+        assert_eq!(part.missing(), []);
+        part.finish(None, |_| Ok(())).unwrap();
+    }
+}
