@@ -180,21 +180,24 @@ impl Verdict {
 
 /// All CPUs of a machine are in use, or waited for.
 fn of_cpus(source: &Measured, target: &Measured) -> Option<Verdict> {
-    let full = |wanted: f64, cpus: u32| wanted >= CPUS_FULL * f64::from(cpus.max(1));
-    let said = |wanted: f64, cpus: u32| {
-        format!("its threads ran on or waited for {wanted:.1} CPUs of {cpus}")
-    };
     let (near, far) = (source.wanted_cpus(), target.wanted_cpus());
     if source.machine == target.machine {
-        let (both, cpus) = (near + far, source.cpus);
-        return full(both, cpus).then(|| Verdict::new(Bottleneck::Cpu, said(both, cpus)));
+        return of_machine(Bottleneck::Cpu, near + far, source.cpus);
     }
-    if full(near, source.cpus) && near >= far {
-        let evidence = said(near, source.cpus);
-        return Some(Verdict::new(Bottleneck::SourceCpu, evidence));
+    // One may have more CPUs than the other.
+    match cpu_share(near, source.cpus) >= cpu_share(far, target.cpus) {
+        true => of_machine(Bottleneck::SourceCpu, near, source.cpus),
+        false => of_machine(Bottleneck::TargetCpu, far, target.cpus),
     }
-    let full = full(far, target.cpus);
-    full.then(|| Verdict::new(Bottleneck::TargetCpu, said(far, target.cpus)))
+}
+
+fn of_machine(which: Bottleneck, wanted: f64, cpus: u32) -> Option<Verdict> {
+    let said = || format!("its threads ran on or waited for {wanted:.1} CPUs of {cpus}");
+    (cpu_share(wanted, cpus) >= CPUS_FULL).then(|| Verdict::new(which, said()))
+}
+
+fn cpu_share(wanted: f64, cpus: u32) -> f64 {
+    wanted / f64::from(cpus.max(1))
 }
 
 /// Where the time of the source's streams went, in microseconds.
@@ -504,6 +507,24 @@ mod tests {
         ends.1.machine = 1;
         ends.1.crowded_us = 651_000;
         assert_eq!(found(&ends), Bottleneck::Cpu, "both want 3.6 of the same 4");
+    }
+
+    #[test]
+    fn machines_of_different_sizes_are_compared_by_the_share_of_their_cpus() {
+        for (source, target, wanted) in [
+            ((4.0, 4), (5.0, 64), Bottleneck::SourceCpu),
+            ((5.0, 64), (4.0, 4), Bottleneck::TargetCpu),
+            ((3.7, 4), (64.0, 64), Bottleneck::TargetCpu),
+            ((4.0, 4), (60.0, 64), Bottleneck::SourceCpu),
+            ((3.5, 4), (5.0, 64), Bottleneck::Path),
+        ] {
+            let mut ends = calm();
+            for (end, (wanted, cpus)) in [(&mut ends.0, source), (&mut ends.1, target)] {
+                let crowded = wanted * SECOND as f64 - end.stages.ran_us() as f64;
+                (end.crowded_us, end.cpus) = (crowded as u64, cpus);
+            }
+            assert_eq!(found(&ends), wanted, "{source:?} {target:?}");
+        }
     }
 
     #[test]
