@@ -32,6 +32,7 @@
 //! | the length of packets | as agreed | as agreed | what [passes](crate#the-length-of-packets) of it |
 //! | the last ACK before a pause | after a SYN | after 100 ms, or when a packet comes | after a SYN; of UDT4 it is asked for with a keep-alive |
 //! | an ACK or a loss report of what was not sent | – | breaks the connection | passed over |
+//! | that a part of a stream will not come | – | obeyed, and never said | passed over |
 //!
 //! # The length of packets
 //!

@@ -347,10 +347,7 @@ impl Connection {
                 message,
                 first,
                 last,
-            } => {
-                self.receiver.give_up(message, first, last);
-                true
-            }
+            } => self.receiver.give_up(message, first, last),
             Body::Shutdown(arrived) => {
                 self.hear_farewell(arrived);
                 true

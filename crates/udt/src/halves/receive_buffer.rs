@@ -31,9 +31,10 @@ pub(crate) struct ReceiveBuffer {
 }
 
 /// A message of which some packets are there.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Partly {
     packets: u32,
+    latest: Seq,
     first: Option<Seq>,
     last: Option<Seq>,
 }
@@ -117,8 +118,18 @@ impl ReceiveBuffer {
     }
 
     fn note(&mut self, seq: Seq, message: Message) {
-        let partly = self.partly.entry(message.number).or_default();
+        self.forget_old();
+        let nothing = Partly {
+            packets: 0,
+            latest: seq,
+            first: None,
+            last: None,
+        };
+        let partly = self.partly.entry(message.number).or_insert(nothing);
         partly.packets += 1;
+        if partly.latest.is_before(seq) {
+            partly.latest = seq;
+        }
         if message.is_first {
             partly.first = Some(seq);
         }
@@ -138,6 +149,17 @@ impl ReceiveBuffer {
         };
         let at = whole.partition_point(|one| one.first.is_before(first));
         whole.insert(at, Whole { first, last });
+    }
+
+    /// What was given up under another name is never whole. A window holds no more messages than packets.
+    fn forget_old(&mut self) {
+        let capacity = self.slots.capacity();
+        if self.partly.len() as u32 >= 2 * capacity {
+            let in_window = 0..capacity as i32;
+            let base = self.base;
+            self.partly
+                .retain(|_, one| in_window.contains(&one.latest.since(base)));
+        }
     }
 
     /// The packets of a message that will not come any more.
@@ -350,6 +372,18 @@ mod tests {
             FIRST.minus(1 << 20),
             FIRST.plus(1 << 20),
         );
+        assert_eq!(buffer.room(), 64);
+    }
+
+    #[test]
+    fn what_is_given_up_under_other_names_is_forgotten() {
+        let mut buffer = ReceiveBuffer::new(FIRST, 64, 4);
+        for n in 0..10_000 {
+            let seq = FIRST.plus(n);
+            buffer.take_of_message(seq, message(n + 1, (true, false), false), b"x");
+            buffer.give_up(MessageNumber::new(0), seq, seq);
+            assert!(buffer.partly.len() <= 2 * 64, "{n}");
+        }
         assert_eq!(buffer.room(), 64);
     }
 

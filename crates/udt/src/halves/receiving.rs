@@ -146,14 +146,18 @@ impl Receiver {
         self.end = seq.plus(1);
     }
 
-    /// The sender will not send these any more.
-    pub(crate) fn give_up(&mut self, message: MessageNumber, first: Seq, last: Seq) {
+    /// The sender will not send these any more; whether that is believed. Of a stream no sender says so: it would have a hole.
+    pub(crate) fn give_up(&mut self, message: MessageNumber, first: Seq, last: Seq) -> bool {
+        if self.is_stream {
+            return false;
+        }
         self.buffer.give_up(message, first, last);
         self.lost.remove(first, last);
         if self.end.is_before(self.buffer.next()) {
             self.end = self.buffer.next();
         }
         self.lost.advance(self.buffer.next());
+        true
     }
 
     /// An ACK of ours has come.

@@ -2,7 +2,7 @@
 //! Whatever comes for a connection, it neither panics nor says more than it may, and what was not sent is acknowledged to
 //! nobody.
 
-use crate::testbed::{bytes_up_to, config, native, open};
+use crate::testbed::{assert_bytes, bytes_up_to, config, native, open};
 use longhaul_udt::{
     Mode, Seq,
     packet::{Ack, Body, Data, Losses, Message, Packet, Rates},
@@ -98,7 +98,44 @@ fn datagram(said: &Said) -> Vec<u8> {
     bytes
 }
 
+const PIECE: usize = 8;
+
+/// The packet of a stream at a place, whole.
+fn piece(number: u32) -> Vec<u8> {
+    let begin = number as usize * PIECE;
+    let mut payload = vec![0; PIECE];
+    bytes_up_to(u64::MAX)(begin as u64, &mut payload);
+    datagram(&Said::Data(Seq::new(FIRST).plus(number), payload))
+}
+
+/// Packets of a stream and what is said to be given up of it.
+fn drops() -> impl Strategy<Value = Vec<(Vec<u32>, Seq, Seq)>> {
+    vec((vec(0_u32..100, 0..40), seq(), seq()), 1..20)
+}
+
 proptest! {
+    #[test]
+    fn nothing_of_a_stream_can_be_given_up(all in drops()) {
+        let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config(Mode::Stream) };
+        let [mut end, _] = open(small, Seq::new(FIRST), &native);
+        let (mut read, mut to) = (0, [0; 4096]);
+        let mut hear = |datagram: &[u8]| {
+            end.handle(&Packet::read(datagram).unwrap(), Time::ZERO);
+            let length = end.read(&mut to);
+            assert_bytes(read, &to[..length]);
+            read += length as u64;
+            read
+        };
+        for (numbers, first, last) in all {
+            for number in numbers {
+                hear(&piece(number));
+            }
+            hear(&datagram(&Said::Drop(first, last)));
+        }
+        let read = (0..100).map(|number| hear(&piece(number))).last();
+        prop_assert_eq!(read, Some(100 * PIECE as u64));
+    }
+
     #[test]
     fn anything_may_come(mode in prop_oneof![Just(Mode::Stream), Just(Mode::Message)], all in vec((said(), 0_u64..400), 0..60)) {
         let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config(mode) };
