@@ -183,17 +183,18 @@ fn receive(receiver: &Receiver, plan: &Plan, name: u64, sent_all: &AtomicBool) -
     let mut buffer = [0; HEAD];
     let mut latest = clock::now();
     loop {
-        match receiver.receive(&mut buffer, LOOK)? {
-            Some(arrival) => {
-                if let Some(sequence) = sequence(&buffer[..arrival.len], name) {
-                    let at = arrival.at.context("the kernel stamped no arrival")?;
-                    arrivals.note(sequence, at);
-                }
-                latest = clock::now();
-            }
-            None if !sent_all.load(Ordering::Acquire) => latest = clock::now(),
-            None if clock::now() - latest > plan.patience => return Ok(arrivals),
-            None => {}
+        let arrival = receiver.receive(&mut buffer, LOOK)?;
+        let ours = arrival.and_then(|arrival| {
+            let sequence = sequence(&buffer[..arrival.len], name)?;
+            Some((sequence, arrival.at))
+        });
+        if let Some((sequence, at)) = ours {
+            arrivals.note(sequence, at.context("the kernel stamped no arrival")?);
+            latest = clock::now();
+        } else if !sent_all.load(Ordering::Acquire) {
+            latest = clock::now();
+        } else if clock::now() - latest > plan.patience {
+            return Ok(arrivals);
         }
     }
 }
@@ -254,6 +255,43 @@ mod tests {
         assert_eq!(packets[0].delay_ns(), Some(1_000_000_000));
         assert_eq!(packets[3].received_ns, Some(3_000_000_000));
         assert!(join(timing, &[None, None], &[None; 4]).is_err());
+    }
+
+    /// Whoever sends more often than a probe is patient must not keep it from its end.
+    #[test]
+    fn strangers_keep_no_probe_waiting() {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let receiver = Receiver::open(SocketAddr::new(address, 0)).unwrap();
+        let plan = Plan {
+            from: Netns::current().unwrap(),
+            to: Netns::current().unwrap(),
+            address,
+            timing: Timing {
+                count: 1,
+                interval_ns: 0,
+                length: 100,
+                segments: 1,
+            },
+            patience: Time::from_millis(50),
+        };
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let stranger = scope.spawn(|| {
+                let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                let give_up = clock::now() + Time::from_secs(10);
+                while !ended.load(Ordering::Acquire) && clock::now() < give_up {
+                    stranger
+                        .send_to(b"hello", receiver.address().unwrap())
+                        .unwrap();
+                    thread::sleep(Duration::from_millis(1));
+                }
+                ended.load(Ordering::Acquire)
+            });
+            let arrivals = receive(&receiver, &plan, 7, &AtomicBool::new(true)).unwrap();
+            ended.store(true, Ordering::Release);
+            assert!(stranger.join().unwrap(), "it waited for the stranger");
+            assert_eq!(arrivals.at, [None]);
+        });
     }
 
     #[test]
