@@ -156,7 +156,7 @@ fn an_interface_that_is_deleted_costs_no_record() {
     let tap = directory.path().join("tap.pcapng");
     let flags = ["--interval", "1h", "--tap", tap.to_str().unwrap()];
     let bed = Testbed::start("deleted", ["10.66.33.1/30", "10.66.33.2/30"], &flags);
-    assert_eq!(datagrams(&bed, 10).len(), 10);
+    assert_eq!(datagrams(&bed, 10, 10).len(), 10);
     let name = format!("deleted-{}", std::process::id());
     ip(&bed.left, "link delete wan0");
     let (status, said) = bed.end_by_itself();

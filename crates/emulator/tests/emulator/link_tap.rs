@@ -232,7 +232,7 @@ fn numbered_losses_are_where_they_were() {
     }
     let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
     let tapped = Tapped::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
-    assert_eq!(datagrams(&tapped.bed, 10), [1, 3, 4, 8, 9, 10]);
+    assert_eq!(datagrams(&tapped.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
     let (file, _) = tapped.end();
     let arrivals = file.arrivals(FORWARD);
     assert_eq!(numbers(&arrivals, Fate::Lost), [2, 5, 6, 7]);
@@ -251,7 +251,11 @@ fn duplicates_and_damage_are_seen_where_they_come_out() {
     }
     let flags = ["--forward", "duplicate=100%", "--forward", "corrupt=100%"];
     let tapped = Tapped::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
-    assert_eq!(datagrams(&tapped.bed, 50).len(), 50, "the copies are sound");
+    assert_eq!(
+        datagrams(&tapped.bed, 50, 50).len(),
+        50,
+        "the copies are sound"
+    );
     let (file, _) = tapped.end();
     let (arrivals, departures) = (file.arrivals(FORWARD), file.departures(FORWARD));
     assert_eq!((arrivals.len(), departures.len()), (50, 100));
@@ -289,7 +293,7 @@ fn a_killed_link_leaves_a_file_that_can_be_read() {
         return;
     }
     let tapped = Tapped::start("tapkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
-    datagrams(&tapped.bed, 10);
+    assert_eq!(datagrams(&tapped.bed, 10, 10).len(), 10);
     let begun = Instant::now();
     while tapped.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));

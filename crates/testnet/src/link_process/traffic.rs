@@ -2,10 +2,12 @@
 //! Real sockets at both ends of a link.
 
 use super::Testbed;
+use crate::relay_process::{PATIENCE, accept};
+use longhaul_linux::netns::Netns;
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream, UdpSocket},
-    time::Duration,
+    net::{IpAddr, TcpListener, TcpStream, UdpSocket},
+    time::{Duration, Instant},
 };
 
 /// Bytes that no two places of which are alike by accident.
@@ -24,13 +26,16 @@ pub fn transfer(bed: &Testbed, len: usize) {
     let sent = payload(len);
     let listener = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
     let port = listener.local_addr().unwrap().port();
+    let connect = || TcpStream::connect_timeout(&(right, port).into(), PATIENCE);
+    let mut stream = bed.left.run(connect).unwrap();
+    let server = accept(&listener);
+    assert_eq!(server.peer_addr().unwrap().ip(), left);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut stream, peer) = listener.accept().unwrap();
-            assert_eq!(peer.ip(), left);
-            stream.write_all(&sent).unwrap();
+            // Dropped here, so that the end of the stream follows.
+            let mut server = server;
+            server.write_all(&sent).unwrap();
         });
-        let mut stream = bed.left.run(|| TcpStream::connect((right, port))).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
@@ -45,25 +50,47 @@ pub fn transfer(bed: &Testbed, len: usize) {
     });
 }
 
-/// Sends `count` numbered datagrams from left to right; the numbers that arrive, in order.
-pub fn datagrams(bed: &Testbed, count: u32) -> Vec<u32> {
-    let right = bed.right_address();
-    let receiver = bed.right.run(|| UdpSocket::bind((right, 0))).unwrap();
-    receiver
-        .set_read_timeout(Some(Duration::from_millis(700)))
-        .unwrap();
-    let to = receiver.local_addr().unwrap();
-    let sender = bed
-        .left
-        .run(|| UdpSocket::bind((bed.left_address(), 0)))
-        .unwrap();
+/// How long nothing more must come.
+const SILENCE: Duration = Duration::from_millis(700);
+
+/// Sends `count` numbered datagrams from left to right; the numbers that arrive, in order. It waits for `least` of them,
+/// and then only a moment for each that still comes.
+pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
+    let (sender, receiver) = sockets(bed);
     for number in 1..=count {
-        sender.send_to(&number.to_be_bytes(), to).unwrap();
+        sender.send(&number.to_be_bytes()).unwrap();
     }
     let mut arrived = Vec::new();
     let mut buffer = [0; 4];
-    while receiver.recv_from(&mut buffer).is_ok() {
-        arrived.push(u32::from_be_bytes(buffer));
+    loop {
+        let wait = match arrived.len() < least {
+            true => PATIENCE,
+            false => SILENCE,
+        };
+        receiver.set_read_timeout(Some(wait)).unwrap();
+        match receiver.recv(&mut buffer) {
+            Ok(_) => arrived.push(u32::from_be_bytes(buffer)),
+            Err(_) => return arrived,
+        }
     }
-    arrived
+}
+
+/// How long one datagram takes from left to right: from before it is sent until it is received.
+pub fn one_way(bed: &Testbed) -> Duration {
+    let (sender, receiver) = sockets(bed);
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    let begun = Instant::now();
+    sender.send(&[0]).unwrap();
+    receiver.recv(&mut [0]).unwrap();
+    begun.elapsed()
+}
+
+/// One at the left that sends to the one at the right.
+fn sockets(bed: &Testbed) -> (UdpSocket, UdpSocket) {
+    let bind =
+        |netns: &Netns, address: IpAddr| netns.run(|| UdpSocket::bind((address, 0))).unwrap();
+    let sender = bind(&bed.left, bed.left_address());
+    let receiver = bind(&bed.right, bed.right_address());
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    (sender, receiver)
 }

@@ -4,11 +4,15 @@ use longhaul_protocol::{
     convert::{Answer, Request},
     destination::Destination,
 };
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+};
 use std::{
     ffi::OsStr,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     sync::{
         Mutex,
@@ -59,27 +63,23 @@ impl Relay {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the relay starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        let (mut listening, mut early) = (Vec::new(), String::new());
-        while listening.len() < wanted {
-            let mut line = String::new();
-            assert!(
-                lines.read_line(&mut line).unwrap() > 0,
-                "{command:?} ended early"
-            );
-            match parse_ready(&line) {
-                Some(ready) => listening.push(ready),
-                None => early += &line,
-            }
-        }
+        let lines = BufReader::new(child.stderr.take().expect("piped"));
+        let (ready, listens) = channel();
         let (tell, told) = channel();
-        let stderr = Some(std::thread::spawn(move || read_all(early, lines, &tell)));
-        Self {
+        let read = move || read_all(lines, wanted, &ready, &tell);
+        let mut relay = Self {
             child,
-            listening,
-            stderr,
+            listening: Vec::new(),
+            stderr: Some(std::thread::spawn(read)),
             lines: told.into(),
+        };
+        while relay.listening.len() < wanted {
+            let listener = listens
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|why| panic!("{command:?} ended early or does not listen: {why}"));
+            relay.listening.push(listener);
         }
+        relay
     }
 
     /// The address of its first listener of a kind.
@@ -117,7 +117,6 @@ impl Relay {
 
     /// Its sockets, of all kinds.
     fn sockets(&self) -> impl Iterator<Item = OwnedFd> {
-        use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
         let relay = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         let numbers = self.descriptors("socket:");
         // One that was closed meanwhile is none.
@@ -149,6 +148,8 @@ impl Relay {
 
     /// Waits for its exit; also returns what it said on stderr besides that it listens.
     pub fn wait(mut self) -> (ExitStatus, String) {
+        let ended = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
+        await_readable(&ended, "the relay's end");
         let status = self.child.wait().unwrap();
         let stderr = self.stderr.take().expect("once").join().unwrap();
         (status, stderr)
@@ -192,16 +193,37 @@ fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
     Some((kind.to_owned(), address.parse().unwrap()))
 }
 
-/// What was said `early`, before the relay was ready, and then.
-fn read_all(early: String, mut lines: BufReader<ChildStderr>, tell: &Sender<String>) -> String {
-    let (mut text, mut line) = (early, String::new());
-    let _ = tell.send(text.clone());
+/// Tells of the first `wanted` listeners and of all other lines, which it returns.
+fn read_all(
+    mut lines: BufReader<ChildStderr>,
+    mut wanted: usize,
+    ready: &Sender<(String, SocketAddr)>,
+    tell: &Sender<String>,
+) -> String {
+    let (mut text, mut line) = (String::new(), String::new());
     while matches!(lines.read_line(&mut line), Ok(1..)) {
-        text += &line;
         // An error means that nobody listens any more.
-        let _ = tell.send(std::mem::take(&mut line));
+        match parse_ready(&line).filter(|_| wanted > 0) {
+            Some(listener) => {
+                wanted -= 1;
+                let _ = ready.send(listener);
+            }
+            None => {
+                text += &line;
+                let _ = tell.send(line.clone());
+            }
+        }
+        line.clear();
     }
     text
+}
+
+/// Waits until this is readable: a listener somebody connects to, a process that has ended.
+fn await_readable(descriptor: &impl AsFd, what: &str) {
+    let timeout = PATIENCE.try_into().unwrap();
+    let mut descriptors = [PollFd::new(descriptor, PollFlags::IN)];
+    let readable = poll(&mut descriptors, Some(&timeout)).unwrap();
+    assert!(readable > 0, "waited {PATIENCE:?} for {what}");
 }
 
 /// A listener on loopback that plays the origin server.
@@ -233,6 +255,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 
 /// Accepts a connection.
 pub fn accept(listener: &TcpListener) -> TcpStream {
+    await_readable(listener, "a connection");
     let (stream, _) = listener.accept().unwrap();
     patient(&stream);
     stream
@@ -414,4 +437,18 @@ pub fn may_use_namespaces() -> bool {
         rustix::process::geteuid().is_root(),
         "root (CAP_NET_ADMIN and CAP_SYS_ADMIN)",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It would have been waited for without end.
+    #[test]
+    fn a_relay_that_ends_before_it_listens_is_told() {
+        let start = || Relay::start(&["--socks5", "nowhere"]);
+        let said = std::panic::catch_unwind(start).err().expect("no relay");
+        let said = said.downcast::<String>().unwrap();
+        assert!(said.contains("ended early"), "{said}");
+    }
 }
