@@ -16,7 +16,7 @@ use std::{
 const LIST: &str = ".written";
 
 /// What the lab and its programs write. Only asked where a run was cut off before it could list.
-const KINDS: [&str; 5] = ["conf", "json", "jsonl", "log", "pcapng"];
+const KINDS: [&str; 6] = ["conf", "json", "jsonl", "log", "out", "pcapng"];
 
 /// Files by folder.
 type Written = BTreeMap<String, BTreeSet<String>>;
@@ -226,10 +226,12 @@ mod tests {
         let mut raw = Raw::open(out, &folders(&["01-a-1"]), &folders(&[])).unwrap();
         raw.begin("01-a-1").unwrap();
         put(out, "raw/01-a-1/link-wan.jsonl");
+        put(out, "raw/01-a-1/copy.out");
         put(out, "raw/01-a-1/why.txt");
         drop(raw);
         lab(out, &["01-b-1"]);
         assert!(!out.join("raw/01-a-1/link-wan.jsonl").exists());
+        assert!(!out.join("raw/01-a-1/copy.out").exists());
         assert!(out.join("raw/01-a-1/why.txt").exists());
     }
 
