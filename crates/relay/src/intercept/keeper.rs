@@ -21,7 +21,6 @@ use longhaul_linux::{
         nft::{self, NftError},
         target::append_queue_rule,
     },
-    netns::Netns,
     sock_diag::SockDiag,
 };
 use std::{
@@ -146,7 +145,7 @@ fn remove(family: Family, port: u16) {
 /// Takes down what relays left behind that were killed: tables of theirs on whose port nobody
 /// listens any more, and that no draining relay needs.
 fn remove_leftovers() -> io::Result<()> {
-    let mut sockets = SockDiag::open(&Netns::current()?)?;
+    let mut sockets = SockDiag::here()?;
     for family in [Family::Ip, Family::Ip6] {
         let port = |name: &String| name.strip_prefix(TABLE_PREFIX)?.parse::<u16>().ok();
         let tables = nft::tables(family).unwrap_or_default();

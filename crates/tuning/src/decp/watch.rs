@@ -6,7 +6,6 @@ use crate::{connection_filter::Filter, decp::model::Observation};
 use anyhow::{Context, Result, ensure};
 use longhaul_linux::{
     cgroup,
-    netns::Netns,
     sock_diag::{Connection, SockDiag},
 };
 use longhaul_units::Time;
@@ -32,8 +31,7 @@ impl Watch {
     /// For the network namespace of the calling thread.
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
-            diag: SockDiag::open(&Netns::current()?)
-                .context("cannot ask the kernel for sockets")?,
+            diag: SockDiag::here().context("cannot ask the kernel for sockets")?,
             filter: config.filter.clone(),
             cgroup: config.cgroup.clone(),
             busy_us: HashMap::new(),

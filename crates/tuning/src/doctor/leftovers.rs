@@ -11,7 +11,6 @@ use longhaul_linux::netfilter::marks::{Marks, TABLE_PREFIX};
 use longhaul_linux::{
     interface,
     netfilter::{Family, lease, nft},
-    netns::Netns,
     sock_diag::SockDiag,
 };
 use serde_json::Value;
@@ -92,7 +91,7 @@ fn leased(family: Family, table: &str) -> Option<bool> {
 }
 
 fn listens(port: u16) -> std::io::Result<bool> {
-    SockDiag::open(&Netns::current()?)?.listens_on(port)
+    SockDiag::here()?.listens_on(port)
 }
 
 /// Removes routing rules whose table of filters is gone and whose port nobody listens on.
