@@ -15,7 +15,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_command::say;
 use serde::{Deserialize, Serialize};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
@@ -149,6 +149,17 @@ pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
     Ok(())
 }
 
+/// The answer's line. A link that belongs to another user ends the connection without one.
+fn exchange(stream: &mut UnixStream, request: &Request) -> io::Result<String> {
+    stream.write_all(&[serde_json::to_vec(request)?, b"\n".to_vec()].concat())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(1 << 20)).read_line(&mut line)?;
+    match line.is_empty() {
+        true => Err(io::ErrorKind::ConnectionReset.into()),
+        false => Ok(line),
+    }
+}
+
 fn ask(link: &str, request: &Request) -> Result<Answer> {
     let mut stream = UnixStream::connect_addr(&address(link)?).map_err(|_| {
         Refusal::usage(format!(
@@ -157,9 +168,12 @@ fn ask(link: &str, request: &Request) -> Result<Answer> {
         ))
     })?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(&[serde_json::to_vec(request)?, b"\n".to_vec()].concat())?;
-    let mut line = String::new();
-    BufReader::new(stream.take(1 << 20)).read_line(&mut line)?;
+    let line = exchange(&mut stream, request).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::unsupported(
+            format!("link {link:?} belongs to another user: ask as that user, or as root"),
+        ),
+        _ => anyhow::Error::new(error).context(format!("link {link:?} did not answer")),
+    })?;
     match serde_json::from_str(&line).context("the link did not answer; see its own output")? {
         Answer::Refused(reason) => Err(Refusal::usage(reason)),
         answer => Ok(answer),
