@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clients of a relay, with their handshakes, and origins.
+
+use super::patience::{await_readable, patient};
+use longhaul_protocol::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
+/// A listener on loopback that plays the origin server.
+pub fn origin() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// An address that refuses connections for as long as the socket lives: bound, not listening.
+pub fn refusing() -> (TcpStream, SocketAddr) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = longhaul_linux::socket::outgoing(
+        any,
+        Some(any),
+        &longhaul_linux::socket::Options::default(),
+    )
+    .unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// Connects to `address`.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    patient(&stream);
+    stream
+}
+
+/// Accepts a connection.
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    await_readable(listener, "a connection");
+    let (stream, _) = listener.accept().unwrap();
+    patient(&stream);
+    stream
+}
+
+/// Connects through a listener of the given kind, with its handshake. Returns the reply's code
+/// instead of the stream if it is a refusal.
+pub fn dial(kind: &str, relay: SocketAddr, to: &Destination) -> Result<TcpStream, u16> {
+    let mut stream = connect(relay);
+    match kind {
+        "socks5" => socks5(&mut stream, to)?,
+        "http" => http_connect(&mut stream, to)?,
+        "convert" => convert(&mut stream, to)?,
+        _ => {}
+    }
+    Ok(stream)
+}
+
+fn socks5(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
+    stream.write_all(&[5, 1, 0]).unwrap();
+    assert_eq!(read_array(stream), [5, 0]);
+    let mut request = vec![5, 1, 0];
+    match to {
+        Destination::Address(SocketAddr::V4(v4)) => {
+            request.push(1);
+            request.extend(v4.ip().octets());
+        }
+        Destination::Address(SocketAddr::V6(v6)) => {
+            request.push(4);
+            request.extend(v6.ip().octets());
+        }
+        Destination::Name(name, _) => {
+            request.extend([3, name.as_str().len() as u8]);
+            request.extend(name.as_str().as_bytes());
+        }
+    }
+    request.extend(to.port().to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let [5, code, 0, family] = read_array(stream) else {
+        panic!("no SOCKS5 reply");
+    };
+    match family {
+        1 => drop(read_array::<6>(stream)),
+        4 => drop(read_array::<18>(stream)),
+        _ => panic!("a bound address of type {family}"),
+    }
+    if code == 0 { Ok(()) } else { Err(code.into()) }
+}
+
+fn http_connect(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
+    write!(stream, "CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").unwrap();
+    match http_status(&http_head(stream)) {
+        200 => Ok(()),
+        status => Err(status),
+    }
+}
+
+/// Reads up to the empty line and not a byte more.
+pub fn http_head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(read_array::<1>(stream));
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// The status in the head of an HTTP answer.
+pub fn http_status(head: &str) -> u16 {
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn convert(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
+    stream
+        .write_all(&Request::new(to.clone(), vec![]).encode())
+        .unwrap();
+    match convert_answer(stream) {
+        Answer::Accepted => Ok(()),
+        Answer::Refused { code, .. } => Err(code.code().into()),
+    }
+}
+
+/// Reads an answer of RFC 8803.
+pub fn convert_answer(stream: &mut TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    while let missing @ 1.. = Answer::missing(&bytes).unwrap() {
+        let mut more = vec![0; missing];
+        stream.read_exact(&mut more).unwrap();
+        bytes.extend(more);
+    }
+    Answer::parse(&bytes).unwrap().unwrap().0
+}
+
+/// Reads exactly `N` bytes.
+pub fn read_array<const N: usize>(stream: &mut impl Read) -> [u8; N] {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// The relay resets the connection at once, which the client may hear before it has looked at its connection.
+pub fn assert_turned_away(client: io::Result<TcpStream>) {
+    let error = client.and_then(|mut client| {
+        patient(&client);
+        client.read(&mut [0])
+    });
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+/// The next that is read is a reset.
+pub fn assert_reset(stream: &mut TcpStream) {
+    let error = stream.read(&mut [0; 100]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
