@@ -21,12 +21,6 @@ impl Bytes {
         Self(n)
     }
 
-    /// `n` × 1,024² bytes.
-    #[must_use]
-    pub const fn from_mib(n: u64) -> Self {
-        Self(n << 20)
-    }
-
     /// The number of bytes.
     #[must_use]
     pub const fn get(self) -> u64 {

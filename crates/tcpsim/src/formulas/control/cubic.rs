@@ -32,15 +32,8 @@ pub fn window_of(p: f64, rtt_s: f64, c: f64) -> f64 {
 }
 
 /// The window below which CUBIC grows as Reno does on average (RFC 9438 section 4.3).
-#[must_use]
-pub fn reno_friendly(p: f64) -> f64 {
+fn reno_friendly(p: f64) -> f64 {
     (1.5 / p).sqrt()
-}
-
-/// Whether it is Reno's growth that decides.
-#[must_use]
-pub fn is_reno_friendly(p: f64, rtt_s: f64) -> bool {
-    reno_friendly(p) >= window_of(p, rtt_s, C)
 }
 
 /// Growth between two losses.
@@ -105,7 +98,6 @@ mod tests {
 
     #[test]
     fn the_larger_of_both_regions_counts() {
-        assert!(is_reno_friendly(1e-3, 0.01) && !is_reno_friendly(1e-5, 0.1));
         assert!((window(1e-3, 0.01).value - (1.5e3_f64).sqrt()).abs() < 1e-9);
         assert!((window(1e-5, 0.1).value - 1054.0).abs() < 1.0);
     }

@@ -11,14 +11,6 @@ pub const FULL: Formula = Formula {
     range: "loss above 0 and up to 30 %; a loss takes the rest of its round with it, so it is low where single packets are lost and SACK repairs them",
 };
 
-/// The approximation that TFRC uses.
-pub const APPROXIMATE: Formula = Formula {
-    name: "PFTK, approximate",
-    equation: "B = min(Wm/RTT, 1/(RTT sqrt(2bp/3) + T0 min(1, 3 sqrt(3bp/8)) p (1 + 32 p^2)))",
-    source: "Padhye and others, SIGCOMM 1998, the approximate model; RFC 5348 section 3.1",
-    range: "loss above 0 and up to 30 %",
-};
-
 /// Loss up to which the authors compared it with traces.
 pub const LOSS_MAX: f64 = 0.3;
 
@@ -55,15 +47,6 @@ pub fn full(p: f64, c: Connection) -> Answer {
     };
     let seconds = c.rtt_s * rounds + time_out * c.rto_s * backing_off(p) / (1.0 - p);
     Answer::checked(packets / seconds, &reasons(p))
-}
-
-/// Packets a second by the approximate model.
-#[must_use]
-pub fn approximate(p: f64, c: Connection) -> Answer {
-    let share = (3.0 * (3.0 * c.b * p / 8.0).sqrt()).min(1.0);
-    let seconds =
-        c.rtt_s * (2.0 * c.b * p / 3.0).sqrt() + c.rto_s * share * p * (1.0 + 32.0 * p * p);
-    Answer::checked((1.0 / seconds).min(c.window / c.rtt_s), &reasons(p))
 }
 
 /// `E[Wu]`: the window at a loss, were it not bounded.
@@ -110,27 +93,24 @@ mod tests {
     };
 
     #[test]
-    fn with_little_loss_both_come_to_the_periodic_law() {
+    fn with_little_loss_it_comes_to_the_periodic_law() {
         let law = 1.5_f64.sqrt() / 1e-6_f64.sqrt() / 0.1;
-        for answer in [full(1e-6, LONG), approximate(1e-6, LONG)] {
-            assert!((answer.value / law - 1.0).abs() < 0.01, "{answer:?} {law}");
-        }
+        let answer = full(1e-6, LONG);
+        assert!((answer.value / law - 1.0).abs() < 0.01, "{answer:?} {law}");
     }
 
     #[test]
     fn time_outs_make_it_less_than_the_law() {
         let law = 1.5_f64.sqrt() / 0.1_f64.sqrt() / 0.1;
         assert!(full(0.1, LONG).value < 0.7 * law);
-        assert!(approximate(0.1, LONG).value < 0.7 * law);
     }
 
     #[test]
-    fn a_window_bounds_both() {
+    fn a_window_bounds_it() {
         let small = Connection {
             window: 10.0,
             ..LONG
         };
-        assert!((approximate(1e-6, small).value - 100.0).abs() < 1e-9);
         assert!((full(1e-6, small).value / 100.0 - 1.0).abs() < 0.01);
     }
 
