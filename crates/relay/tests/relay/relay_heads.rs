@@ -80,11 +80,10 @@ fn a_slow_head_costs_no_more_than_the_docs_say() {
     }
 }
 
-/// A fifth more than the budget holds: who comes behind them waits for seconds each time that they used it up.
 #[test]
 fn slow_heads_are_in_the_memory_budget() {
     let relay = Relay::start(&[&ARGS[..], &["--memory", "8MiB"]].concat());
-    let _greedy: Vec<_> = (0..160)
+    let _greedy: Vec<_> = (0..CLIENTS)
         .map_while(|_| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             let source = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 7), 0));
