@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
@@ -519,8 +520,12 @@ fn ends_with_nothing_left(signal: rustix::process::Signal, ended: fn(ExitStatus)
     let bench = Bench::new(&["repetitions = 1\n", WIRES, LONG]);
     let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
     let (name, value) = mark.split_once('=').unwrap();
-    let mut command = bench.command(longhaul());
+    // Whoever started this test may ignore SIGINT, as shells do for jobs in the background, and a lab that inherits
+    // that ignores it, too.
+    let mut command = Command::new("env");
     let mut lab = command
+        .args([OsStr::new("--default-signal=INT"), longhaul().as_os_str()])
+        .args(bench.command(longhaul()).get_args())
         .env(name, value)
         .stderr(Stdio::null())
         .spawn()
