@@ -33,7 +33,7 @@ pub(crate) struct Config {
 }
 
 /// Which side's hosts keep a share each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apart {
     Source,
     Target,

@@ -2,7 +2,7 @@
 //! The command line of `longhaul site`, as typed.
 
 use super::{
-    config::{Config, Export, Mirrored, Scheme},
+    config::{self, Config, Export, Mirrored},
     exports::keep_secrets,
     keys::{identity::Certificate, state::State},
 };
@@ -100,7 +100,7 @@ pub struct Args {
 
     /// Serve the listener that is standard input, for the site that has started this
     #[arg(long, hide = true)]
-    pub(super) serve: Option<Scheme>,
+    serve: Option<Scheme>,
 }
 
 impl Args {
@@ -148,6 +148,11 @@ impl Args {
             state,
             json: self.json,
         })
+    }
+
+    /// What to serve the listener by that is standard input.
+    pub(super) fn serve(&self) -> Option<config::Scheme> {
+        self.serve.map(Into::into)
     }
 
     /// Each has its export here and a token for the site there.
@@ -206,6 +211,22 @@ pub(super) enum TokenCommand {
         /// Whose it is
         name: String,
     },
+}
+
+/// What is spoken on a listener of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+impl From<Scheme> for config::Scheme {
+    fn from(given: Scheme) -> Self {
+        match given {
+            Scheme::Http => Self::Http,
+            Scheme::Https => Self::Https,
+        }
+    }
 }
 
 /// A name and a directory.

@@ -44,7 +44,7 @@ pub(super) struct Mirrored {
 }
 
 /// What is spoken on a listener of HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,
     Https,

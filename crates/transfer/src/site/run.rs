@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         None => {
             let config = args.config()?;
-            let outcome = match args.serve {
+            let outcome = match args.serve() {
                 Some(scheme) => http::process::run(config, scheme),
                 None => daemon::run(config),
             };

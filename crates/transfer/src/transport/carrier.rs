@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What carries a connection between the ends of a copy: a TCP socket, or a connection of UDT. Threads wait in either.
 
-use clap::ValueEnum as _;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_transport::{port::Control, terms};
 use longhaul_udt::socket::{Socket, Stream};
+use serde::{
+    Deserialize as _,
+    de::value::{Error, StrDeserializer},
+};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -201,5 +204,5 @@ fn wait<T>(
 
 /// Who decides how fast UDT sends, by its name.
 pub(crate) fn udt_control(name: &str) -> Option<Control> {
-    Control::from_str(name, false).ok()
+    Control::deserialize(StrDeserializer::<Error>::new(name)).ok()
 }

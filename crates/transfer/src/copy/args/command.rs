@@ -5,14 +5,14 @@ use super::{
     patterns::Patterns,
     preserved::Preserved,
     subcommands::{Jobs, Verify},
-    values::{extent, lease_time, limit, silence},
+    values::{Apart, Switch, Transport, extent, lease_time, limit, silence},
 };
 use crate::{
     copy::{
-        config::{Apart, Config, stay_here},
+        config::{Config, stay_here},
         place::Place,
     },
-    protocol::options::{Options, Pace, Ports, Streams, Switch, Transport},
+    protocol::options::{Options, Pace, Ports, Streams},
     transport::carrier::udt_control,
 };
 use anyhow::{Context as _, Result};
@@ -236,7 +236,7 @@ impl Args {
             token_file: self.token_file.clone(),
             leases: self.leases.clone(),
             movers: self.movers,
-            apart: self.apart,
+            apart: self.apart.map(Into::into),
             stripe: self.stripe,
             extent: self.extent,
             lease_time: self.lease_time,
@@ -262,12 +262,15 @@ impl Args {
             },
             pace: self.pace,
             congestion_control: self.cc.clone(),
-            transport: self.transport,
-            encrypt: self.encrypt.unwrap_or(match stays_here {
-                true => Switch::Off,
-                false => Switch::On,
-            }),
-            hash: self.hash,
+            transport: self.transport.into(),
+            encrypt: self
+                .encrypt
+                .unwrap_or(match stays_here {
+                    true => Switch::Off,
+                    false => Switch::On,
+                })
+                .into(),
+            hash: self.hash.into(),
             limit: self.limit.map(BitRate::bits),
             silence: self.silence,
             dry_run: self.dry_run,

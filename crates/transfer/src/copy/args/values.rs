@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How values on the command line are read.
 
-use crate::protocol::options::{Pace, Ports, Streams};
+use crate::{
+    copy::config,
+    protocol::options::{self, Pace, Ports, Streams},
+};
+use clap::ValueEnum;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{ops::RangeInclusive, str::FromStr};
 
@@ -80,6 +84,56 @@ impl FromStr for Ports {
                 "want a port or two with a hyphen between, 1 to 65535, the smaller first"
                     .to_owned(),
             ),
+        }
+    }
+}
+
+/// What connections that carry data go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Transport {
+    Tcp,
+    Udt,
+}
+
+impl From<Transport> for options::Transport {
+    fn from(given: Transport) -> Self {
+        match given {
+            Transport::Tcp => Self::Tcp,
+            Transport::Udt => Self::Udt,
+        }
+    }
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Switch {
+    On,
+    Off,
+}
+
+impl From<Switch> for options::Switch {
+    fn from(given: Switch) -> Self {
+        match given {
+            Switch::On => Self::On,
+            Switch::Off => Self::Off,
+        }
+    }
+}
+
+/// Which side's hosts keep a share each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Apart {
+    Source,
+    Target,
+    Both,
+}
+
+impl From<Apart> for config::Apart {
+    fn from(given: Apart) -> Self {
+        match given {
+            Apart::Source => Self::Source,
+            Apart::Target => Self::Target,
+            Apart::Both => Self::Both,
         }
     }
 }
