@@ -2,7 +2,7 @@
 //! The command line of `longhaul lab`.
 
 use clap::Subcommand;
-use longhaul_results::compare::Compare;
+use longhaul_results::compare::{Config, rule_of_noise};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Arguments of `longhaul lab`.
@@ -79,6 +79,52 @@ pub(crate) struct Show {
     /// As it reads with everything that it takes from its base
     #[arg(long)]
     pub(crate) resolved: bool,
+}
+
+/// `longhaul lab compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = compare_help())]
+pub(crate) struct Compare {
+    /// Directory that a run wrote, or its result.json
+    #[arg(value_name = "FIRST")]
+    first: PathBuf,
+    /// Another
+    #[arg(value_name = "SECOND")]
+    second: PathBuf,
+    /// Every metric of every cell, not only the main one and what differs
+    #[arg(long)]
+    all: bool,
+    /// The comparison as JSON
+    #[arg(long)]
+    json: bool,
+    /// Also write both side by side as one offline page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn compare_help() -> String {
+    let rule = rule_of_noise();
+    format!(
+        "\
+FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's when noise does not explain it:
+  {}
+
+Examples:
+  longhaul lab compare out/before out/after
+  longhaul lab compare out/before out/after --html compare.html",
+        rule.join("\n  ")
+    )
+}
+
+impl From<Compare> for Config {
+    fn from(typed: Compare) -> Self {
+        Self {
+            results: [typed.first, typed.second],
+            all: typed.all,
+            json: typed.json,
+            html: typed.html,
+        }
+    }
 }
 
 /// `longhaul lab report`.

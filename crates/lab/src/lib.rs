@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<()> {
             false => self::show(&show.scenario),
         },
         Command::Check(named) => check(&named.scenario),
-        Command::Compare(args) => longhaul_results::compare::run(&args),
+        Command::Compare(args) => longhaul_results::compare::run(&args.into()),
         Command::Report(rebuild) => {
             for page in
                 longhaul_results::report::pages(&rebuild.directories, rebuild.index.as_deref())?

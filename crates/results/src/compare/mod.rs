@@ -1,33 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul lab compare`: two results side by side, cell by cell, with what differs beyond noise marked.
 
-mod args;
 mod comparison;
 mod page;
 mod rule;
 mod text;
 
-pub use args::Compare;
+pub use rule::rule_of_noise;
 
 use crate::result::LabResult;
 use anyhow::{Context, Result};
 use longhaul_command::{console::escaped_lines, say};
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What to compare, and what to tell of it.
+#[derive(Debug)]
+pub struct Config {
+    /// A and B: directories that runs wrote, or the files in them.
+    pub results: [PathBuf; 2],
+    /// Every metric of every cell, not only the main one and what differs.
+    pub all: bool,
+    /// The comparison as JSON.
+    pub json: bool,
+    /// Where both go side by side as one offline page.
+    pub html: Option<PathBuf>,
+}
 
 /// Runs the command.
-pub fn run(args: &Compare) -> Result<()> {
-    let [a, b] = [&args.first, &args.second].map(|path| read(path));
-    let comparison = comparison::of(
-        (&args.first.display().to_string(), &a?),
-        (&args.second.display().to_string(), &b?),
-    )?;
-    if let Some(page) = &args.html {
+pub fn run(config: &Config) -> Result<()> {
+    let [a, b] = config.results.each_ref().map(|path| read(path));
+    let [name_a, name_b] = config
+        .results
+        .each_ref()
+        .map(|path| path.display().to_string());
+    let comparison = comparison::of((&name_a, &a?), (&name_b, &b?))?;
+    if let Some(page) = &config.html {
         fs::write(page, page::html(&comparison))
             .with_context(|| format!("cannot write {}", page.display()))?;
     }
-    match args.json {
+    match config.json {
         true => say!("{}", serde_json::to_string_pretty(&comparison)?),
-        false => say!("{}", escaped_lines(&text::text(&comparison, args.all))),
+        false => say!("{}", escaped_lines(&text::text(&comparison, config.all))),
     }
     Ok(())
 }

@@ -71,7 +71,8 @@ pub(crate) fn is_ranged(a: usize, b: usize) -> bool {
 }
 
 /// The rule, for people: a line for each number of runs.
-pub(crate) fn rule_of_noise() -> [String; 4] {
+#[must_use]
+pub fn rule_of_noise() -> [String; 4] {
     let percent = |share: f64| (share * 100.0).round();
     [
         format!(
