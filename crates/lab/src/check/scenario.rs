@@ -190,9 +190,6 @@ fn made_of(link: &Link, wire: &Wire) -> Checked {
         || "only an emulated link has a tap",
     );
     at("tap", recorded)?;
-    if let Some(segments) = link.gso_max_segs {
-        at("gso_max_segs", within("gso_max_segs", segments, 1, 65_535))?;
-    }
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => {
             let problem = format!("kind \"veth\" has no option {key:?}");

@@ -90,7 +90,6 @@ fn take(links: &mut [Link], index: usize, wanted: &str) -> Checked {
     }
     let twin = &mut links[index];
     (twin.kind, twin.mtu, twin.options) = (model.kind, model.mtu, model.options);
-    twin.gso_max_segs = model.gso_max_segs;
     Ok(())
 }
 

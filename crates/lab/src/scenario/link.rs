@@ -27,10 +27,6 @@ pub(crate) struct Link {
     /// Whether that record stays when the run is analysed.
     #[serde(default = "super::notation::yes")]
     pub(crate) tap_keep: bool,
-    /// Segments that TCP hands down to it as one, at either end, 1 to 65,535; the kernel's choice
-    /// if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) gso_max_segs: Option<u32>,
     /// Every other key: an option of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,

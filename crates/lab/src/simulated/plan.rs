@@ -192,9 +192,6 @@ impl<'a> Plan<'a> {
     fn sender(&self, leg: usize, number: usize, flow: &Flow) -> Settings {
         let route = &self.routes[number];
         let (sends, receives) = (&route.ends[leg], &route.ends[leg + 1]);
-        let gso_max_segs = route.first_link(leg);
-        let gso_max_segs = gso_max_segs.and_then(|link| self.scenario.links[link].gso_max_segs);
-        let usual = Settings::default();
         let own = *sends == flow.from;
         let last = *receives == flow.to;
         let mss = self.mss();
@@ -210,8 +207,7 @@ impl<'a> Plan<'a> {
             paced: own && sending.pacing_rate.is_some(),
             pacing_rate_max: sending.pacing_rate.filter(|_| own && rate),
             packets: flow.size.map(|size| packets(size, flow.parallel, mss)),
-            gso_max_segs: gso_max_segs.unwrap_or(usual.gso_max_segs),
-            ..usual
+            ..Settings::default()
         }
     }
 }

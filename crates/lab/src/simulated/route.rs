@@ -64,11 +64,6 @@ impl Route {
         }
     }
 
-    /// The link by which data leaves on the `leg`th stretch.
-    pub(super) fn first_link(&self, leg: usize) -> Option<usize> {
-        self.stretches[leg].first().map(|hop| hop.link)
-    }
-
     fn go(&mut self, scenario: &Scenario, topology: &Topology, pair: &[String]) {
         if let (Some(link), Some(stretch)) = (
             topology.between(&pair[0], &pair[1]),

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of `[[links]]` that are the lab's own.
-const LINK: [&str; 9] = [
+const LINK: [&str; 8] = [
     "name",
     "between",
     "kind",
@@ -16,7 +16,6 @@ const LINK: [&str; 9] = [
     "like",
     "tap",
     "tap_keep",
-    "gso_max_segs",
 ];
 /// Options of `longhaul link` that the lab sets itself, or with which it would end during a run.
 const SET_FOR_LINKS: [&str; 5] = ["left", "right", "config", "counters", "duration"];

@@ -73,7 +73,6 @@ impl Testbed {
             let seed = seed.wrapping_add(link::model(&scenario.links, index) as u64);
             self.make_link(link, &wire, seed, directory).await?;
             self.since.push(clock::now());
-            self.limit_segments(link, &wire)?;
         }
         self.make_routes(scenario)?;
         for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
@@ -181,16 +180,6 @@ impl Testbed {
                 Ok(())
             }
         }
-    }
-
-    fn limit_segments(&self, link: &Link, wire: &Wire) -> Result<()> {
-        let Some(segments) = link.gso_max_segs else {
-            return Ok(());
-        };
-        for (host, _) in &wire.ends {
-            interface::limit_segments(self.host(host)?, &wire.name, segments)?;
-        }
-        Ok(())
     }
 
     fn make_veth(&self, link: &Link, wire: &Wire) -> Result<()> {

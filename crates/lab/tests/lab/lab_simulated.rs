@@ -318,27 +318,15 @@ fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
 }
 
 #[test]
-fn packets_are_spaced_one_by_one_or_in_trains() {
-    // A burst of a train meets a queue of 20 packets; single packets at half the rate never wait.
-    let spaced = |segments: &str| {
-        let scenario = format!(
-            "simulate = true\n[[cells]]\nvary = {{}}\n\
-             [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
-             queue = '20p'\n{segments}\n\
-             [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
-             omit = '3s'\ngap = '240us'\ncc = 'reno'\n"
-        );
-        let run = run(&scenario, &[]).0["cells"][0]["runs"][0].clone();
-        ["goodput_bps", "retransmits"].map(|name| run[name].as_f64().unwrap())
-    };
-    let [goodput, lost] = spaced("gso_max_segs = 1");
+fn a_gap_sets_the_rate_of_trains() {
+    let scenario = "simulate = true\n[[cells]]\nvary = {}\n\
+         [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
+         [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
+         omit = '3s'\ngap = '240us'\ncc = 'reno'\n";
+    let run = run(scenario, &[]).0["cells"][0]["runs"][0].clone();
+    let goodput = run["goodput_bps"].as_f64().unwrap();
     let gap = 1448.0 * 8.0 / 240e-6;
-    assert!(
-        (goodput / gap - 1.0).abs() < 0.001 && lost == 0.0,
-        "{goodput} {lost}"
-    );
-    let [trains, _] = spaced("");
-    assert!((trains / gap - 1.0).abs() < 0.01, "{trains}");
+    assert!((goodput / gap - 1.0).abs() < 0.01, "{goodput}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{netfilter::Family, netns::Netns};
 use netlink_packet_route::{
     AddressFamily,
     address::AddressHeaderFlags,
-    link::{InfoData, InfoVeth, LinkAttribute},
+    link::{InfoData, InfoVeth},
     route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType},
     rule::{RuleAction, RuleAttribute, RuleMessage},
 };
@@ -94,17 +94,6 @@ pub fn bring_up(netns: &Netns, name: &str) -> io::Result<()> {
     let doing = format!("bring {name} up");
     ask(netns, &doing, async |kernel| {
         kernel.link().set(up).execute().await
-    })
-}
-
-/// Lets TCP hand at most `segments` down to an interface as one super-packet (IFLA_GSO_MAX_SEGS), 1
-/// to 65,535: with 1, each packet is paced by itself.
-pub fn limit_segments(netns: &Netns, name: &str, segments: u32) -> io::Result<()> {
-    let mut limited = LinkUnspec::new_with_name(name).build();
-    limited.attributes.push(LinkAttribute::GsoMaxSegs(segments));
-    let doing = format!("limit super-packets of {name} to {segments} segments");
-    ask(netns, &doing, async |kernel| {
-        kernel.link().set(limited).execute().await
     })
 }
 

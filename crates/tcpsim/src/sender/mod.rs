@@ -39,8 +39,6 @@ pub struct Settings {
     pub paced: bool,
     /// `SO_MAX_PACING_RATE`; also paces.
     pub pacing_rate_max: Option<BitRate>,
-    /// Packets of one super-packet at most (`gso_max_segs` of the interface), 1 to 65,535.
-    pub gso_max_segs: u32,
     /// Packets to send; `None` never ends.
     pub packets: Option<u64>,
 }
@@ -56,7 +54,6 @@ impl Default for Settings {
             send_buffer: Bytes::new(1 << 40),
             paced: false,
             pacing_rate_max: None,
-            gso_max_segs: 65_535,
             packets: None,
         }
     }
@@ -144,7 +141,7 @@ impl Sender {
     #[must_use]
     pub fn new(settings: Settings, control: Box<dyn CongestionControl>) -> Self {
         let mss = u64::from(settings.mss);
-        let full = (GSO_BYTES / mss).min(settings.gso_max_segs.into()).max(1);
+        let full = (GSO_BYTES / mss).max(1);
         Self {
             limits: Limits {
                 receive_window: settings.receive_window.get() / mss,

@@ -120,8 +120,7 @@ impl Sender {
     }
 
     fn largest(&self) -> u32 {
-        let size = autosize(self.pacing_rate, self.rtt.min(), self.settings.mss);
-        size.min(self.settings.gso_max_segs).max(1)
+        autosize(self.pacing_rate, self.rtt.min(), self.settings.mss).max(1)
     }
 
     fn note_sent(&mut self, now: Time, count: u32) {

@@ -190,7 +190,6 @@ fn sender(args: &Args, own: &FlowArgs) -> Result<Settings> {
         initial_window: within("initial-window", initial_window, 1..=1_000)?,
         receive_window: window("window", own.window.or(args.window), usual.receive_window)?,
         send_buffer: window("send-buffer", args.send_buffer, usual.send_buffer)?,
-        gso_max_segs: usual.gso_max_segs,
         paced: pace.is_some(),
         pacing_rate_max: match pace {
             Some(pace) => {
