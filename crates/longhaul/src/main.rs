@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Tap(args) => longhaul_analysis::run(&args),
-        Command::Udt(args) => longhaul_transport::udt_command::run(&args),
+        Command::Udt(args) => longhaul_transport::udt_command::run(*args),
         Command::Lab(args) => longhaul_lab::run(args),
     };
     exit::code(&console::checked(outcome))

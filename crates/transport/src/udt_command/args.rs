@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul udt`.
+//! The command line of `longhaul udt`, and what stands after its check.
 
+use super::config;
 use crate::port::Control;
+use longhaul_udt::Mode;
 use longhaul_units::{Bytes, Time};
 use std::{
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
@@ -24,11 +26,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
-    pub(super) command: Command,
+    command: Command,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+enum Command {
     /// Send a file, or standard input, to one who receives it
     Send(Send),
     /// Receive what one host sends into a file, or to standard output
@@ -38,83 +40,151 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Send {
+struct Send {
     /// What is sent; - is standard input
-    pub(super) file: PathBuf,
+    file: PathBuf,
     /// HOST or HOST:PORT, port 9000 if none is said
     #[arg(value_parser = host)]
-    pub(super) to: SocketAddr,
+    to: SocketAddr,
     #[command(flatten)]
-    pub(super) port: Port,
+    port: Port,
     /// One object about it at the end
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Receive {
+struct Receive {
     /// Where it goes; - is standard output. It gets its name when all of it is there
-    pub(super) file: PathBuf,
+    file: PathBuf,
     /// Where it is received
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = everywhere())]
-    pub(super) at: SocketAddr,
+    at: SocketAddr,
     #[command(flatten)]
-    pub(super) port: Port,
+    port: Port,
     /// One object about it at the end
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Bench {
+struct Bench {
     /// HOST or HOST:PORT of a bench that serves; without it this one does, until Ctrl-C
     #[arg(value_parser = host)]
-    pub(super) to: Option<SocketAddr>,
+    to: Option<SocketAddr>,
     /// Where it serves
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = everywhere(), conflicts_with = "to")]
-    pub(super) at: SocketAddr,
+    at: SocketAddr,
     /// How long it sends, 0.1 s to an hour
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "to")]
-    pub(super) time: Time,
+    time: Time,
     /// So much instead, as 500MB
     #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = something)]
-    pub(super) bytes: Option<Bytes>,
+    bytes: Option<Bytes>,
     /// Connections at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
-    pub(super) parallel: u16,
+    parallel: u16,
     /// From there to here
     #[arg(long, requires = "to")]
-    pub(super) reverse: bool,
+    reverse: bool,
     /// Also what passed in each so much time, at least 100ms
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "to")]
-    pub(super) interval: Option<Time>,
+    interval: Option<Time>,
     #[command(flatten)]
-    pub(super) port: Port,
+    port: Port,
     /// One object about it at the end
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }
 
 /// What the connections of a port are like.
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct Port {
+#[derive(Debug, clap::Args)]
+struct Port {
     /// Bytes of the longest packet with all headers, 576 to 65535. 1500 suits Ethernet; where the path carries less, packets are shorter
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
-    pub(super) mss: u32,
+    mss: u32,
     /// Packets on their way or waiting at either end, 32 to 1,048,576: of 1500 bytes 32768 carry 1 Gbit/s over 380 ms and
     /// take 48 MB where they are used
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
-    pub(super) window: u32,
+    window: u32,
     /// Who decides how fast this end sends: bbr suits every path, and those best that lose packets without a queue; native is
     /// UDT's own, for lines that others' UDT shares and to compare with that
     #[arg(long, value_name = "CONTROL", value_enum, default_value_t)]
-    pub(super) control: Control,
+    control: Control,
     /// How long nobody may answer before connecting is given up, 1s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = patience)]
-    pub(super) patience: Time,
+    patience: Time,
     /// How long nothing may be heard before a connection is given up, 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "45s", value_parser = silence)]
-    pub(super) silence: Time,
+    silence: Time,
+}
+
+impl Args {
+    /// What stands after the check: the parser has refused all that is wrong.
+    pub(super) fn config(self) -> config::Config {
+        match self.command {
+            Command::Send(args) => config::Config::Send(args.config()),
+            Command::Receive(args) => config::Config::Receive(args.config()),
+            Command::Bench(args) => args.config(),
+        }
+    }
+}
+
+impl Send {
+    fn config(self) -> config::Send {
+        config::Send {
+            file: self.file,
+            to: self.to,
+            port: self.port.config(),
+            json: self.json,
+        }
+    }
+}
+
+impl Receive {
+    fn config(self) -> config::Receive {
+        config::Receive {
+            file: self.file,
+            at: self.at,
+            port: self.port.config(),
+            json: self.json,
+        }
+    }
+}
+
+impl Bench {
+    fn config(self) -> config::Config {
+        let port = self.port.config();
+        match self.to {
+            None => config::Config::Serve(config::Serve { at: self.at, port }),
+            Some(to) => config::Config::Bench(config::Bench {
+                to,
+                time: self.time,
+                bytes: self.bytes,
+                parallel: self.parallel,
+                reverse: self.reverse,
+                interval: self.interval,
+                port,
+                json: self.json,
+            }),
+        }
+    }
+}
+
+impl Port {
+    fn config(self) -> config::Port {
+        config::Port {
+            udt: longhaul_udt::Config {
+                mode: Mode::Stream,
+                mss: self.mss,
+                send_packets: self.window,
+                receive_packets: self.window,
+                patience: self.patience,
+                silence: self.silence,
+            },
+            control: self.control,
+        }
+    }
 }
 
 fn everywhere() -> SocketAddr {

@@ -3,7 +3,7 @@
 
 use super::port::not_reached;
 use super::{
-    args::Bench,
+    config::Bench,
     course::{Course, INTERVALS_MAX, Interval},
     figures::{Figures, cpu},
 };
@@ -109,30 +109,30 @@ struct Record {
     receiver: Figures,
 }
 
-pub(super) async fn run(args: &Bench, to: &SocketAddr) -> Result<()> {
+pub(super) async fn run(config: &Bench) -> Result<()> {
     let asked = Asked {
-        streams: args.parallel,
-        reverse: args.reverse,
-        milliseconds: milliseconds(args.time),
-        bytes: args.bytes.map(longhaul_units::Bytes::get),
-        interval_milliseconds: args.interval.map(milliseconds),
+        streams: config.parallel,
+        reverse: config.reverse,
+        milliseconds: milliseconds(config.time),
+        bytes: config.bytes.map(longhaul_units::Bytes::get),
+        interval_milliseconds: config.interval.map(milliseconds),
     };
-    let asking = ask(args, *to, &asked);
+    let asking = ask(config, &asked);
     let (here, there) = LocalSet::new().run_until(asking).await?;
-    let (sender, receiver) = match args.reverse {
+    let (sender, receiver) = match config.reverse {
         true => (there, here),
         false => (here, there),
     };
     let record = Record {
-        to: *to,
-        parallel: args.parallel,
-        reverse: args.reverse,
+        to: config.to,
+        parallel: config.parallel,
+        reverse: config.reverse,
         bits_per_second: receiver.bits_per_second,
         interval_seconds: asked.interval_milliseconds.map(|each| each as f64 / 1e3),
         sender,
         receiver,
     };
-    match args.json {
+    match config.json {
         true => say!("{}", serde_json::to_string(&record)?),
         false => record.say(),
     }
@@ -157,8 +157,9 @@ impl Record {
 }
 
 /// The figures of this end, and of the other.
-async fn ask(args: &Bench, to: SocketAddr, asked: &Asked) -> Result<(Figures, Figures)> {
-    let socket = args.port.towards(to)?;
+async fn ask(config: &Bench, asked: &Asked) -> Result<(Figures, Figures)> {
+    let to = config.to;
+    let socket = config.port.towards(to)?;
     let connect = async || {
         let connected = socket.connect(to).await;
         connected.map_err(|error| not_reached(to, &error))

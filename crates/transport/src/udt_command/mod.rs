@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod config;
 mod course;
 mod figures;
 mod port;
@@ -10,21 +11,20 @@ mod serve;
 mod transfer;
 
 pub use args::Args;
-use args::Command;
 
 use anyhow::Result;
+use config::Config;
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: Args) -> Result<()> {
+    let config = args.config();
     let runtime = longhaul_command::event_loop::of_this_thread()?;
     runtime.block_on(async {
-        match &args.command {
-            Command::Send(args) => transfer::send(args).await,
-            Command::Receive(args) => transfer::receive(args).await,
-            Command::Bench(args) => match &args.to {
-                Some(to) => bench::run(args, to).await,
-                None => serve::run(args).await,
-            },
+        match config {
+            Config::Send(config) => transfer::send(&config).await,
+            Config::Receive(config) => transfer::receive(&config).await,
+            Config::Bench(config) => bench::run(&config).await,
+            Config::Serve(config) => serve::run(&config).await,
         }
     })
 }

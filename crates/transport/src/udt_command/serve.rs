@@ -3,8 +3,8 @@
 //! that bench.
 
 use super::{
-    args::Bench,
     bench::{Asked, LINE_MAX, Share, fill, read_line, swallow},
+    config::Serve,
     figures::{Figures, cpu},
 };
 use anyhow::{Context as _, Result, ensure};
@@ -33,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 type Waiting = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
 
 /// Until the process ends.
-pub(super) async fn run(args: &Bench) -> Result<()> {
-    let socket = args.port.bind(args.at)?;
+pub(super) async fn run(config: &Serve) -> Result<()> {
+    let socket = config.port.bind(config.at)?;
     socket.listen();
     note!("longhaul udt: serving at {}", socket.local_addr());
     let waiting = Waiting::default();

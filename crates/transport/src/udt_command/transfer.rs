@@ -4,7 +4,7 @@
 
 use super::port::not_reached;
 use super::{
-    args::{Receive, Send},
+    config::{Receive, Send},
     figures::{Figures, cpu},
 };
 use anyhow::{Context as _, Result};
@@ -24,38 +24,40 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// Read and written at once.
 const BUFFER: usize = 1 << 18;
 
-pub(super) async fn send(args: &Send) -> Result<()> {
-    let mut file = open(&args.file)?;
-    let socket = args.port.towards(args.to)?;
+pub(super) async fn send(config: &Send) -> Result<()> {
+    let mut file = open(&config.file)?;
+    let socket = config.port.towards(config.to)?;
     let begun = Begun::now();
-    let connected = socket.connect(args.to).await;
-    let mut stream = connected.map_err(|error| not_reached(args.to, &error))?;
+    let connected = socket.connect(config.to).await;
+    let mut stream = connected.map_err(|error| not_reached(config.to, &error))?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BUFFER];
     let mut bytes = 0;
     loop {
-        let length = file.read(&mut buffer).with_context(|| shown(&args.file))?;
+        let length = file
+            .read(&mut buffer)
+            .with_context(|| shown(&config.file))?;
         if length == 0 {
             break;
         }
         hasher.update(&buffer[..length]);
         let sent = stream.write_all(&buffer[..length]).await;
-        sent.map_err(|error| not_reached(args.to, &error))?;
+        sent.map_err(|error| not_reached(config.to, &error))?;
         bytes += length as u64;
     }
     let closed = stream.shutdown().await;
-    closed.map_err(|error| not_reached(args.to, &error))?;
+    closed.map_err(|error| not_reached(config.to, &error))?;
     let figures = begun.figures(bytes, &hasher, Some(&stream));
-    match args.json {
+    match config.json {
         true => say!("{}", serde_json::to_string(&figures)?),
         false => note!("longhaul udt: {figures}"),
     }
     Ok(())
 }
 
-pub(super) async fn receive(args: &Receive) -> Result<()> {
-    let to = Arriving::begin(&args.file)?;
-    let socket = args.port.bind(args.at)?;
+pub(super) async fn receive(config: &Receive) -> Result<()> {
+    let to = Arriving::begin(&config.file)?;
+    let socket = config.port.bind(config.at)?;
     socket.listen();
     note!("longhaul udt: listening at {}", socket.local_addr());
     let mut stream = socket.accept().await?;
@@ -64,7 +66,7 @@ pub(super) async fn receive(args: &Receive) -> Result<()> {
     let begun = Begun::now();
     let (bytes, hasher) = to.fill(&mut stream).await?;
     let figures = begun.figures(bytes, &hasher, None);
-    match (args.json, args.file == Path::new("-")) {
+    match (config.json, config.file == Path::new("-")) {
         (true, false) => say!("{}", serde_json::to_string(&figures)?),
         // What was received is there.
         (true, true) => note!("{}", serde_json::to_string(&figures)?),
