@@ -11,14 +11,13 @@ use longhaul_units::Time;
 use serde::Serialize;
 
 /// How a figure is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Method {
-    /// Simulate where the path loses packets, which no closed form gets right; else the formula
+    /// Simulation where the path loses packets, which no closed form gets right; else the formula.
     #[default]
     Auto,
-    /// The formula
     Formula,
-    /// Simulated TCP
+    /// Simulated TCP.
     Simulate,
 }
 

@@ -20,6 +20,7 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+mod args;
 mod check;
 mod estimate;
 #[cfg(test)]
@@ -29,43 +30,10 @@ mod probe;
 mod simulated;
 mod split;
 
+pub use args::Args;
+
 use anyhow::Result;
-use clap::Subcommand;
-
-const EXAMPLES: &str = "\
-Examples:
-  longhaul plan path --rate 10gbit --rtt 180ms --loss 0.01%
-      what each congestion control comes to, what limits it, how many streams would fill the line
-  longhaul plan split --sites sites.toml --from tokyo --to kagoshima
-      where relays belong, and what each brings
-  longhaul plan probe --serve 192.0.2.7:5990 --for 10min
-      let others measure the path to this host
-  longhaul plan probe 192.0.2.7:5990
-      round trip, loss, path MTU and capacity from here
-  longhaul plan check out/result.json
-      predictions beside what the lab measured
-
-docs/plan.md has the formulas with their sources, and how far each was off.";
-
-/// Arguments of `longhaul plan`.
-#[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Predict throughput over one path, for each congestion control
-    Path(Box<path::Args>),
-    /// Find the best relays among candidate sites
-    Split(split::Args),
-    /// Measure round trip, loss, path MTU and capacity, or let others measure
-    Probe(probe::Args),
-    /// Put predictions beside results of the lab
-    Check(check::Args),
-}
+use args::Command;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {

@@ -6,6 +6,7 @@
 )]
 
 use super::target::Method;
+use clap::{ValueEnum, builder::PossibleValue};
 use longhaul_units::{BitRate, Time};
 use std::net::SocketAddr;
 
@@ -70,4 +71,20 @@ pub(crate) struct Args {
     /// Print what longhaul plan split reads
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl ValueEnum for Method {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Auto, Self::Udp, Self::Icmp, Self::Tcp]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::Auto => ("auto", "UDP, then TCP, with a port; else ICMP"),
+            Self::Udp => ("udp", "The responder of plan probe --serve"),
+            Self::Icmp => ("icmp", "Echo by the kernel of the far host"),
+            Self::Tcp => ("tcp", "How long opening connections takes; refused ones do"),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }

@@ -6,16 +6,16 @@ use longhaul_command::exit::Refusal;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// How to ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Method {
-    /// UDP, then TCP, with a port; else ICMP
+    /// UDP, then TCP, with a port; else ICMP.
     #[default]
     Auto,
-    /// The responder of plan probe --serve
+    /// The responder of `plan probe --serve`.
     Udp,
-    /// Echo by the kernel of the far host
+    /// Echo by the kernel of the far host.
     Icmp,
-    /// How long opening connections takes; refused ones do
+    /// How long opening connections takes; refused ones do.
     Tcp,
 }
 
