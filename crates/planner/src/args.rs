@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul plan`.
+
+use crate::{check, estimate::Method, path, probe, split};
+use clap::{ValueEnum, builder::PossibleValue};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul plan path --rate 10gbit --rtt 180ms --loss 0.01%
+      what each congestion control comes to, what limits it, how many streams would fill the line
+  longhaul plan split --sites sites.toml --from tokyo --to kagoshima
+      where relays belong, and what each brings
+  longhaul plan probe --serve 192.0.2.7:5990 --for 10min
+      let others measure the path to this host
+  longhaul plan probe 192.0.2.7:5990
+      round trip, loss, path MTU and capacity from here
+  longhaul plan check out/result.json
+      predictions beside what the lab measured
+
+docs/plan.md has the formulas with their sources, and how far each was off.";
+
+/// Arguments of `longhaul plan`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Predict throughput over one path, for each congestion control
+    Path(Box<path::Args>),
+    /// Find the best relays among candidate sites
+    Split(split::Args),
+    /// Measure round trip, loss, path MTU and capacity, or let others measure
+    Probe(probe::Args),
+    /// Put predictions beside results of the lab
+    Check(check::Args),
+}
+
+/// Of `plan path` and `plan split`.
+impl ValueEnum for Method {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Auto, Self::Formula, Self::Simulate]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::Auto => (
+                "auto",
+                "Simulate where the path loses packets, which no closed form gets right; else the formula",
+            ),
+            Self::Formula => ("formula", "The formula"),
+            Self::Simulate => ("simulate", "Simulated TCP"),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
+}
