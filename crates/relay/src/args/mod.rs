@@ -8,6 +8,7 @@ use crate::config::{
     networks::Prefix,
     settings::{Mode, PeerAddress, SendProxy, socket_address},
 };
+use clap::{ValueEnum, builder::PossibleValue};
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{Bytes, Time};
 use std::{
@@ -285,5 +286,37 @@ impl FromStr for ConvertAddress {
         address
             .map(Self)
             .map_err(|_| "want an IP address, with or without :PORT".to_owned())
+    }
+}
+
+impl ValueEnum for SendProxy {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::V1, Self::V2]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::V1 => ("v1", "A line of text"),
+            Self::V2 => ("v2", "Binary"),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
+impl ValueEnum for Mode {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Auto, Self::Splice, Self::Copy]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::Auto => (
+                "auto",
+                "Reads of 16 KiB and more inside the kernel, smaller ones through buffers",
+            ),
+            Self::Splice => ("splice", "Inside the kernel, through pipes"),
+            Self::Copy => ("copy", "Through buffers of 256 KiB"),
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }

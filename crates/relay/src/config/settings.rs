@@ -164,25 +164,25 @@ impl FromStr for PeerAddress {
 }
 
 /// Versions of the PROXY protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendProxy {
-    /// A line of text
+    /// A line of text.
     V1,
-    /// Binary
+    /// Binary.
     V2,
 }
 
 /// How bytes move from leg to leg.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers
+    /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers.
     #[default]
     Auto,
-    /// Inside the kernel, through pipes
+    /// Inside the kernel, through pipes.
     Splice,
-    /// Through buffers of 256 KiB
+    /// Through buffers of 256 KiB.
     Copy,
 }
 
