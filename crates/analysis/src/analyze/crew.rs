@@ -9,9 +9,7 @@
 //! there are or on which of them is faster.
 
 use anyhow::Result;
-use std::sync::{
-    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 /// Loads in memory at most: what is read ahead of the slowest shard.
 pub(super) const LOADS: usize = 12;
@@ -97,8 +95,12 @@ impl<'a, W: Work> Crew<'a, W> {
             others.into_iter().map(join).fold(own, Result::and)
         });
         outcome?;
-        let shards = self.shards.into_iter().map(inner).collect();
-        Ok((inner(self.reader), inner(self.collector), shards))
+        let shards = self.shards.into_iter().map(Mutex::into_inner).collect();
+        Ok((
+            self.reader.into_inner(),
+            self.collector.into_inner(),
+            shards,
+        ))
     }
 
     fn labour(&self) -> Result<()> {
@@ -125,17 +127,14 @@ impl<'a, W: Work> Crew<'a, W> {
                 return task;
             }
             board.waiting += 1;
-            board = self
-                .changed
-                .wait(board)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut board);
             board.waiting -= 1;
         }
     }
 
     fn read(&self, number: u64) -> Result<()> {
-        let mut load = write(&self.loads[slot(number)]);
-        let outcome = self.work.read(&mut lock(&self.reader), &mut load);
+        let mut load = self.loads[slot(number)].write();
+        let outcome = self.work.read(&mut self.reader.lock(), &mut load);
         self.change(|board| board.was_read(matches!(outcome, Ok(true))));
         if outcome? {
             let takers = self.work.spread(&mut load);
@@ -146,16 +145,16 @@ impl<'a, W: Work> Crew<'a, W> {
     }
 
     fn run(&self, shard: usize, load: u64) {
-        let content = read(&self.loads[slot(load)]);
+        let content = self.loads[slot(load)].read();
         self.work
-            .run(shard, &mut lock(&self.shards[shard]), &content);
+            .run(shard, &mut self.shards[shard].lock(), &content);
         drop(content);
         self.change(|board| board.was_run(shard));
     }
 
     fn collect(&self, number: u64) -> Result<()> {
-        let load = read(&self.loads[slot(number)]);
-        let outcome = self.work.collect(&mut lock(&self.collector), &load);
+        let load = self.loads[slot(number)].read();
+        let outcome = self.work.collect(&mut self.collector.lock(), &load);
         drop(load);
         self.change(|board| board.was_collected(outcome.is_ok()));
         outcome
@@ -170,7 +169,7 @@ impl<'a, W: Work> Crew<'a, W> {
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
-        lock(&self.board)
+        self.board.lock()
     }
 }
 
@@ -306,22 +305,6 @@ impl Board {
 
 fn slot(load: u64) -> usize {
     (load % LOADS as u64) as usize
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn inner<T>(mutex: Mutex<T>) -> T {
-    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

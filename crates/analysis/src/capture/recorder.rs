@@ -10,8 +10,9 @@ use longhaul_linux::{
 };
 use longhaul_packet::capture::writer;
 use longhaul_units::Time;
+use parking_lot::Mutex;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -173,11 +174,7 @@ impl Sheet {
         if self.blocks.is_empty() {
             return Ok(());
         }
-        let output = shared.output.lock();
-        // A thread that panicked left whole blocks behind.
-        output
-            .unwrap_or_else(PoisonError::into_inner)
-            .write(&self.blocks)?;
+        shared.output.lock().write(&self.blocks)?;
         shared.tallies[self.interface as usize].written(self.packets, self.wire_segments);
         self.blocks.clear();
         (self.packets, self.wire_segments) = (0, 0);
