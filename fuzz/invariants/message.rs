@@ -2,8 +2,11 @@
 //! What an end of a copy hears from the other: a message is read to its last byte and not beyond, written again it says
 //! the same, and its paths lead nowhere else.
 
-use longhaul_store::{entry::Kind, path::RelPath};
-use longhaul_transfer::protocol::message::{Answer, Order, read, write};
+use longhaul_store::path::RelPath;
+use longhaul_transfer::protocol::{
+    entry::Kind,
+    message::{Answer, Order, read, write},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Component};
 

@@ -2,7 +2,6 @@
 //! What an end of a copy has measured of itself: where its threads' time went, and what its sockets say.
 
 use longhaul_linux::limiter::Limiter;
-use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 
 /// What a thread of a copy does at a time. The first five are the source's streams', the next two the target's; the
@@ -31,10 +30,24 @@ pub enum Stage {
     Resting,
 }
 
-const STAGES: usize = 10;
+impl Stage {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Idle,
+        Self::Reading,
+        Self::Hashing,
+        Self::Sending,
+        Self::Limited,
+        Self::Receiving,
+        Self::Writing,
+        Self::Looking,
+        Self::Syncing,
+        Self::Resting,
+    ];
+}
 
 /// Time in one stage, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     /// On a CPU.
     pub ran_us: u64,
@@ -43,8 +56,8 @@ pub struct Spent {
 }
 
 /// Time in all stages, summed over threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stages([Spent; STAGES]);
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stages([Spent; Stage::ALL.len()]);
 
 impl Index<Stage> for Stages {
     type Output = Spent;
@@ -86,7 +99,7 @@ impl Stages {
 }
 
 /// What the source's sockets say of their streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Network {
     /// Streams that are open.
     pub streams: u32,
@@ -148,7 +161,7 @@ impl Network {
 }
 
 /// All that an end has measured since it began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
     /// Since when, in microseconds.
     pub elapsed_us: u64,

@@ -5,7 +5,9 @@
 use super::{
     admission::{self, Ask},
     block::{self, Header},
+    entry::{Entry, Kind, Metadata, Time, Version, Xattr, Xattrs},
     hello::{GREETING, Hello, PROTOCOL_VERSION},
+    measured::{Limited, Measured, Network},
     message::{Answer, Need, Order, Outcome, Share, write},
     options::{Options, Pace, Ports, Streams, Switch, Transport},
     order::{Begin, Content, Extent, Meeting, Pass, Role, Task, Word},
@@ -13,10 +15,8 @@ use super::{
     sources::{Located, Made, Sources},
     token::Token,
 };
-use longhaul_scheduling::{Measured, Network, Stage, placement::Placement};
+use longhaul_scheduling::placement::Placement;
 use longhaul_store::{
-    entry::{Entry, Kind, Version},
-    metadata::{Metadata, Time, Xattr},
     path::RelPath,
     tree::{filter::Rule, preserve::Preserve, spread},
 };
@@ -242,7 +242,13 @@ fn progress() -> Progress {
         machine: 16,
         network: Network {
             streams: 17,
-            limited_us: [18, 19, 20, 21, 22],
+            limited_us: Limited {
+                application: 18,
+                receive_window: 19,
+                send_buffer: 20,
+                congestion_window: 21,
+                pacing: 22,
+            },
             shrugs_off_losses: true,
             sent_bytes: 23,
             again_bytes: 24,
@@ -252,8 +258,8 @@ fn progress() -> Progress {
         },
         ..Measured::default()
     };
-    measured.stages[Stage::Reading].ran_us = 28;
-    measured.stages[Stage::Syncing].waited_us = 29;
+    measured.stages.reading.ran_us = 28;
+    measured.stages.syncing.waited_us = 29;
     Progress {
         entries: 1,
         bytes: 2,
@@ -373,10 +379,10 @@ fn orders() -> Vec<Order> {
         gid: 2,
         modified: time(-3, 4),
         accessed: time(5, 6),
-        xattrs: vec![Xattr {
+        xattrs: Xattrs(vec![Xattr {
             name: b"user.a".as_slice().into(),
             value: b"b".as_slice().into(),
-        }],
+        }]),
     };
     let entry = |kind: Kind| Entry {
         path: path("a"),

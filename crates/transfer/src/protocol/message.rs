@@ -2,8 +2,9 @@
 //! What the two ends of a copy tell each other beside the data: a length (4 bytes, big-endian) and a message (postcard),
 //! again and again.
 
+use super::entry::{Entry, Metadata};
 use anyhow::{Context as _, Result, ensure};
-use longhaul_store::{entry::Entry, metadata::Metadata, path::RelPath};
+use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, Read, Write},

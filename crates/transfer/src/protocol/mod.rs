@@ -8,13 +8,16 @@
 pub(crate) mod address;
 pub(crate) mod admission;
 pub mod block;
+pub mod entry;
 #[cfg(test)]
 mod golden;
 pub(crate) mod hello;
+mod measured;
 pub mod message;
 pub(crate) mod options;
 pub(crate) mod order;
 pub(crate) mod report;
+mod same_fields;
 pub(crate) mod sources;
 pub(crate) mod token;
 

@@ -3,11 +3,12 @@
 //! [`crate::protocol::message`] frames them, behind a line that tells them from whatever a login prints.
 
 use super::{
+    entry::Version,
     options::{Options, Ports},
     sources::Sources,
 };
 use longhaul_scheduling::placement::Placement;
-use longhaul_store::{entry::Version, path::RelPath, tree::spread::Share};
+use longhaul_store::{path::RelPath, tree::spread::Share};
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},

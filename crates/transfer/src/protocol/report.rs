@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end of a copy tells its driver.
 
-use super::{message::Outcome, sources::Sources};
+use super::{entry::Kind, measured::Measured, message::Outcome, sources::Sources};
 use longhaul_command::console::escaped;
-use longhaul_scheduling::Measured;
-use longhaul_store::{entry::Kind, path::RelPath, tree::spread::Share};
+use longhaul_store::{path::RelPath, tree::spread::Share};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

@@ -14,13 +14,14 @@ use crate::{
         progress::hearing::{Hearing, Narrator as _},
     },
     protocol::{
+        entry::Kind,
         order::{Role, Task},
         report::{Found, Report},
     },
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_store::{blocks::Blocks, entry::Kind, tree::spread::Share};
+use longhaul_store::{blocks::Blocks, tree::spread::Share};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
@@ -246,7 +247,7 @@ mod tests {
         Found {
             source: 0,
             path: RelPath::parse(path.as_bytes()).unwrap(),
-            kind: file(size),
+            kind: file(size).into(),
             held,
         }
     }

@@ -59,7 +59,7 @@ impl Tally {
 
     pub(super) fn now(&self) -> Progress {
         Progress {
-            measured: self.gauges.read(),
+            measured: self.gauges.read().into(),
             ..*lock(&self.numbers)
         }
     }

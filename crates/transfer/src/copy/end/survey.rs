@@ -8,13 +8,14 @@ use super::{
 };
 use crate::{
     protocol::{
+        entry::Kind,
         order::Begin,
         report::{Found, Progress, Report},
     },
     threads,
 };
 use anyhow::Result;
-use longhaul_store::{entry::Kind, tree::scan::Item};
+use longhaul_store::tree::scan::Item;
 
 /// Things in one report, and bytes of their names and ranges, at most one thing more: far less than a message may have.
 const FOUND_MAX: usize = 4096;
@@ -67,7 +68,7 @@ fn thing(item: Item) -> Option<Found> {
     Some(Found {
         source: source as u32,
         path: entry.path,
-        kind: entry.kind,
+        kind: entry.kind.into(),
         held,
     })
 }

@@ -5,6 +5,7 @@ use super::{leases::Leases, mover::Mover, work::new_extent};
 use crate::{
     copy::conversation::{follow::TICK, meeting::Ending},
     protocol::{
+        entry::{Kind, Version},
         order::{Content, Extent, Role, Task},
         report::{Found, Report},
     },
@@ -13,10 +14,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_leases::{Lease, NewExtent};
 use longhaul_scheduling::extents::{EXTENT_MIN, Gathered, cut, extent_len};
-use longhaul_store::{
-    blocks::BLOCK,
-    entry::{Kind, Version},
-};
+use longhaul_store::blocks::BLOCK;
 use std::{
     collections::BTreeMap,
     sync::mpsc::{RecvTimeoutError, channel},

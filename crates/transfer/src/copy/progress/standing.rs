@@ -126,7 +126,7 @@ impl Standing {
         let mut record = self.record(now);
         record.open_streams = self.streams_max;
         record.streams = Some(streams);
-        let measured = |heard: &Heard| heard.last().measured;
+        let measured = |heard: &Heard| heard.last().measured.into();
         record.limited_by = Verdict::of(&measured(&self.source), &measured(&self.target));
         record
     }
@@ -210,8 +210,9 @@ impl Heard {
     }
 
     fn recent(&self) -> Measured {
-        let first = self.0.front().map(|(_, first)| first.measured);
-        self.last().measured.since(&first.unwrap_or_default())
+        let first = self.0.front().map(|(_, first)| first.measured.into());
+        let last = Measured::from(self.last().measured);
+        last.since(&first.unwrap_or_default())
     }
 }
 

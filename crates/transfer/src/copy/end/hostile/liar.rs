@@ -168,7 +168,7 @@ impl Liar {
     pub(super) fn announce(&mut self, number: u64, path: &str, kind: Kind) {
         self.order(&Order::Entry {
             number,
-            entry: entry(path, kind),
+            entry: entry(path, kind).into(),
             share: Share::Whole,
         });
     }

@@ -61,7 +61,7 @@ fn paths_that_lead_out_end_the_conversation() {
         let mut bytes = Vec::new();
         let order = Order::Entry {
             number: 0,
-            entry: entry("abcdefgh", Kind::Directory),
+            entry: entry("abcdefgh", Kind::Directory).into(),
             share: Share::Whole,
         };
         message::write(&mut bytes, &order).unwrap();
@@ -80,7 +80,7 @@ fn paths_that_lead_out_end_the_conversation() {
 /// What is around it is nobody's to change, nor, with `--delete`, to empty.
 #[test]
 fn contents_are_refused_where_one_thing_gets_a_name() {
-    let top = || Order::Top(entry("a", Kind::Directory).metadata);
+    let top = || Order::Top(entry("a", Kind::Directory).metadata.into());
     let one = entry("a", Kind::Directory).path;
     for lie in [
         vec![Order::Tops(vec![]), top()],
@@ -127,7 +127,7 @@ fn pieces_that_a_file_can_not_have_are_refused() {
     for (number, share) in (0..).zip(all) {
         liar.order(&Order::Entry {
             number,
-            entry: entry(&format!("large{number}"), file(BLOCK + 1)),
+            entry: entry(&format!("large{number}"), file(BLOCK + 1)).into(),
             share: share.clone(),
         });
         let outcome = liar.outcome(number);
@@ -295,7 +295,7 @@ fn absurd_sizes_and_numbers_are_refused() {
     for number in 0..1500 {
         liar.order(&Order::Entry {
             number,
-            entry: heavy.clone(),
+            entry: heavy.clone().into(),
             share: Share::Whole,
         });
     }

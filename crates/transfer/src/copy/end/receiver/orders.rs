@@ -94,12 +94,13 @@ impl Target {
                     number,
                     entry,
                     share,
-                }) => self.hear_of(&mut site, number, entry, share)?,
+                }) => self.hear_of(&mut site, number, entry.into(), share)?,
                 // What is around the place of a thing that gets a name here is none of a source's affairs.
                 Some(Order::Top(_)) if self.renamed.is_some() => {
                     return Err(Refusal::usage(CONTENTS_FOR_ONE));
                 }
-                Some(Order::Top(mut metadata)) => {
+                Some(Order::Top(metadata)) => {
+                    let mut metadata = metadata.into();
                     self.options.preserve.reduce_metadata(&mut metadata, true);
                     site.placer.top(metadata);
                     // In a directory that is not there, nothing is too much.
@@ -144,7 +145,7 @@ impl Target {
                 number,
                 entry,
                 share,
-            } => self.hear_again(old, number, entry, share),
+            } => self.hear_again(old, number, entry.into(), share),
             Order::Withdrawn { file } => self.withdraw(file),
             Order::Gone { stream } => self.give_up_stream(stream),
             Order::Streams(count) => self.opener.want(count.into()),

@@ -121,7 +121,7 @@ impl Source {
                 blocks,
                 version,
             } => {
-                planned = Some(version);
+                planned = Some(version.into());
                 vec![(path, Share::Blocks(blocks))]
             }
             Content::Name(path) => vec![(path, Share::Assembled)],

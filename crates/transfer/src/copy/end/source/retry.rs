@@ -58,7 +58,7 @@ impl Source {
                 self.orders.put(Order::Again {
                     old,
                     number,
-                    entry,
+                    entry: entry.into(),
                     share,
                 });
             }

@@ -83,7 +83,7 @@ impl Source {
                 }
                 Item::Top { metadata, left_out } => {
                     self.leave_out(".", &left_out);
-                    self.orders.put(Order::Top(metadata));
+                    self.orders.put(Order::Top(metadata.into()));
                 }
                 Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
@@ -148,7 +148,7 @@ impl Source {
         let share = file.map_or(Share::Whole, |file| file.share.clone());
         self.orders.put(Order::Entry {
             number,
-            entry,
+            entry: entry.into(),
             share,
         });
     }
