@@ -30,7 +30,6 @@ mod faults;
 mod intercept;
 mod leg;
 mod listener;
-mod peer_state;
 mod peers;
 mod process;
 mod records;

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(config.listeners.len(), 4);
         assert_eq!(config.listeners[3].address.port(), convert::PORT);
         let way = config.policy.rules[0].way.as_ref().unwrap();
-        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.place.port()).collect();
+        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.destination.port()).collect();
         assert_eq!(ports, [convert::PORT, 9]);
     }
 }

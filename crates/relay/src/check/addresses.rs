@@ -109,7 +109,7 @@ fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
 fn peers(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for peer in config.peers.values() {
-        let place = peer.place.destination();
+        let place = &peer.destination;
         let is_here = |l: &&Listener| l.transport == peer.transport && leads_to(place, l.address);
         let own = config.listeners.iter().find(is_here);
         let own = own.map(|listener| format!("listener {}", listener.name));

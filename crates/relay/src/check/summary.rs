@@ -12,7 +12,7 @@ use crate::{
         file::File,
         listener::{Kind, Listener},
         location::Finding,
-        peer::Peer,
+        peer::PeerConfig,
         policy::{Chain, Rule, WayOut},
         settings::Transport,
     },
@@ -239,10 +239,10 @@ fn clients(listener: &Listener) -> String {
 }
 
 impl PeerSummary {
-    fn new(peer: &Peer) -> Self {
+    fn new(peer: &PeerConfig) -> Self {
         Self {
             name: peer.name.clone(),
-            address: peer.place.destination().to_string(),
+            address: peer.destination.to_string(),
             tls: peer.tls.is_some(),
             transport: peer.transport,
             pool: peer.pool,

@@ -20,19 +20,18 @@ use crate::config::{
     limits::{Limits, interval, limits, pool},
     listener::{Kind, Listener},
     location::{In as _, Table},
-    peer::{Peer, peers},
+    peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
     profile::{Profile, Profiles, profiles},
     settings::Settings,
 };
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
-use longhaul_protocol::destination::Destination;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
@@ -40,7 +39,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
-    pub(crate) peers: BTreeMap<String, Arc<Peer>>,
+    pub(crate) peers: BTreeMap<String, Arc<PeerConfig>>,
     pub(crate) policy: Policy,
     /// Clients from elsewhere may reach this host's own addresses.
     pub(crate) allow_local: bool,
@@ -53,27 +52,6 @@ pub(crate) struct Config {
     pub(crate) interval: Duration,
     /// Where health, metrics and the status page are served.
     pub(crate) admin: Option<SocketAddr>,
-}
-
-/// The configuration of the moment; a reload puts another in its place.
-#[derive(Debug)]
-pub(crate) struct Current(RwLock<Arc<Config>>);
-
-impl Current {
-    pub(crate) fn new(config: Config) -> Self {
-        Self(RwLock::new(config.into()))
-    }
-
-    /// For whatever begins now.
-    pub(crate) fn get(&self) -> Arc<Config> {
-        let config = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        config.clone()
-    }
-
-    pub(crate) fn set(&self, config: Config) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *current = config.into();
-    }
 }
 
 impl Config {
@@ -112,9 +90,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Takes over from `before`, whose connections go on, what can't change while the relay runs,
-    /// and the peers that stay the same with all that is known of them. Returns the keys whose new
-    /// values wait for a restart.
+    /// Takes over from `before`, whose connections go on, what can't change while the relay runs.
+    /// Returns the keys whose new values wait for a restart.
     pub(crate) fn keep(&mut self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&mut self.limits, &before.limits);
         let mut fixed = vec![
@@ -131,40 +108,7 @@ impl Config {
         // The limit on descriptors decided this one.
         self.pool.pipes_max = before.pool.pipes_max;
         fixed.push(keep("limits.pipe_size", &mut self.pool, &before.pool));
-        self.keep_peers(before);
         fixed.into_iter().flatten().collect()
-    }
-
-    fn keep_peers(&mut self, before: &Self) {
-        // Certificates may have been renewed: peers with TLS begin anew.
-        let same = |peer: &Arc<Peer>| {
-            let old = before.peers.get(&peer.name)?;
-            (old == peer && peer.tls.is_none()).then_some(old)
-        };
-        let ways = self
-            .policy
-            .rules
-            .iter_mut()
-            .filter_map(|rule| rule.way.as_mut());
-        let in_chains = ways.flat_map(|way| &mut way.chains).flatten();
-        for peer in self.peers.values_mut().chain(in_chains) {
-            if let Some(old) = same(peer) {
-                *peer = old.clone();
-            }
-        }
-    }
-
-    /// The peer that listens on `address`.
-    pub(crate) fn known_at(&self, address: SocketAddr) -> Option<&Arc<Peer>> {
-        self.peers.values().find(|peer| peer.place.is_at(address))
-    }
-
-    /// That peer, or one with default settings.
-    pub(crate) fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
-        self.known_at(address).cloned().unwrap_or_else(|| {
-            let place = Destination::Address(address);
-            Arc::new(Peer::new(&address.to_string(), place, self.far.clone()))
-        })
     }
 
     fn check_ways(&self) -> anyhow::Result<()> {

@@ -1,80 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another relay that connections may leave through, as it is configured.
 
-use crate::{
-    config::{
-        certificates::identity::Initiator,
-        limits::positive,
-        location::{In as _, Table},
-        profile::{Profile, Profiles, check_transport, profile_named},
-        settings::{PeerSettings, RouteSettings, Settings, Transport},
-    },
-    peer_state::{place::Place, state::State},
+use crate::config::{
+    certificates::identity::Initiator,
+    limits::positive,
+    location::{In as _, Table},
+    profile::{Profile, Profiles, check_transport, profile_named},
+    settings::{PeerSettings, RouteSettings, Settings, Transport},
 };
 use longhaul_command::exit::Refusal;
 use longhaul_protocol::{convert, destination::Destination};
-use longhaul_transport::port::Departure;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A peer as configured, and what is known of it.
-#[derive(Debug)]
-pub(crate) struct Peer {
+/// A peer as configured.
+#[derive(Debug, PartialEq)]
+pub(crate) struct PeerConfig {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) destination: Destination,
     /// Of the legs to it.
     pub(crate) profile: Arc<Profile>,
     /// What the legs to it are protected by.
     pub(crate) tls: Option<Arc<Initiator>>,
     /// What the legs to it go over.
     pub(crate) transport: Transport,
-    /// The ports that those over UDT leave by.
-    pub(crate) departure: Departure,
     /// Ready connections that each worker keeps.
     pub(crate) pool: usize,
     /// After which time without use a ready connection is replaced.
     pub(crate) pool_age: Duration,
     /// Legs that carry one client's connection together; 1 is none but the first.
     pub(crate) streams: u8,
-    /// It is in the configuration. Another one, which only a request names, is not watched, and
-    /// nothing is said of it: whoever may ask would choose what.
-    pub(crate) is_configured: bool,
     /// Chains pass it and none begins with it: what relays before it say of it is its health.
     pub(crate) is_beyond: bool,
-    pub(crate) state: State,
 }
 
 /// Half of the time that a Convert listener waits for a request by default.
 pub(crate) const POOL_AGE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// The same relay by the same means; what is known of it does not count.
-impl PartialEq for Peer {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.place, &self.profile, self.pool)
-            == (&other.name, &other.place, &other.profile, other.pool)
-            && (self.pool_age, self.streams) == (other.pool_age, other.streams)
-            && self.is_beyond == other.is_beyond
-            && (&self.tls, self.transport) == (&other.tls, other.transport)
-    }
-}
-
-impl Eq for Peer {}
-
-impl Peer {
-    /// A peer that a request names, without TLS and without ready connections.
-    pub(crate) fn new(name: &str, place: Destination, profile: Arc<Profile>) -> Self {
+impl PeerConfig {
+    /// Without TLS and without ready connections.
+    pub(crate) fn new(name: &str, destination: Destination, profile: Arc<Profile>) -> Self {
         Self {
             name: name.to_owned(),
-            place: Place::new(place),
+            destination,
             profile,
             tls: None,
             transport: Transport::Tcp,
-            departure: Departure::default(),
             pool: 0,
             pool_age: POOL_AGE_DEFAULT,
-            is_configured: false,
             is_beyond: false,
             streams: 1,
-            state: State::default(),
         }
     }
 }
@@ -82,7 +56,7 @@ impl Peer {
 pub(crate) fn peers(
     settings: &Settings,
     profiles: &Profiles,
-) -> anyhow::Result<BTreeMap<String, Arc<Peer>>> {
+) -> anyhow::Result<BTreeMap<String, Arc<PeerConfig>>> {
     let chains = || settings.route.iter().flat_map(RouteSettings::chains);
     let peer = |(name, written): (&String, &PeerSettings)| {
         let begins = chains().any(|via| via.first() == Some(name));
@@ -91,8 +65,7 @@ pub(crate) fn peers(
         let profile = profile_named(profile, profiles, &user)?;
         check_transport(written.transport, written.tls.is_some(), &profile, &user)?;
         let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
-        let peer = Peer {
-            is_configured: true,
+        let peer = PeerConfig {
             is_beyond: !begins && chains().any(|via| via.contains(name)),
             tls: written.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(written, &user)?,
@@ -101,7 +74,7 @@ pub(crate) fn peers(
             pool_age: written
                 .pool_age
                 .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
-            ..Peer::new(name, written.address.0.clone(), profile)
+            ..PeerConfig::new(name, written.address.0.clone(), profile)
         };
         Ok((name.clone(), Arc::new(peer)))
     };

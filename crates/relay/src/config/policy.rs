@@ -4,7 +4,7 @@
 use crate::config::{
     location::{In as _, Table},
     networks::{Ports, Prefix, Target, embedded},
-    peer::Peer,
+    peer::PeerConfig,
     profile::{Profile, Profiles, profile_named},
     settings::{RouteSettings, Settings},
 };
@@ -26,10 +26,10 @@ pub(crate) struct Question<'a> {
 }
 
 /// Relays to pass, nearest first; none is straight to the destination.
-pub(crate) type Chain = Vec<Arc<Peer>>;
+pub(crate) type Chain = Vec<Arc<PeerConfig>>;
 
 /// Where connections may go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct WayOut {
     /// To be tried in order; never empty.
     pub(crate) chains: Vec<Chain>,
@@ -49,23 +49,6 @@ pub(crate) struct Rule {
     pub(crate) way: Option<WayOut>,
 }
 
-impl WayOut {
-    /// Whether a chain is left whose peers, if it has any, are up.
-    pub(crate) fn has_hope(&self) -> bool {
-        self.chains.iter().any(has_hope)
-    }
-}
-
-/// Whether its peers are up, as far as this relay knows: a further one that another chain begins with
-/// is known by connections from here, which say nothing of those from the relay before it.
-pub(crate) fn has_hope(chain: &Chain) -> bool {
-    let mut counted = chain
-        .iter()
-        .enumerate()
-        .filter(|(n, peer)| *n == 0 || peer.is_beyond);
-    counted.all(|(_, peer)| peer.state.health.is_up())
-}
-
 /// All rules, and what holds when none fits.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
@@ -83,10 +66,11 @@ impl Policy {
     }
 
     /// The relays that lead to `peer`, if this one never connects to it itself.
-    pub(crate) fn way_to(&self, peer: &Arc<Peer>) -> Chain {
+    pub(crate) fn way_to(&self, peer: &PeerConfig) -> Chain {
         let ways = self.rules.iter().filter_map(|rule| rule.way.as_ref());
         let mut chains = ways.flat_map(|way| &way.chains);
-        let before = |chain: &Chain| Some(chain[..chain.iter().position(|p| p == peer)?].to_vec());
+        let before =
+            |chain: &Chain| Some(chain[..chain.iter().position(|p| **p == *peer)?].to_vec());
         match peer.is_beyond {
             true => chains.find_map(before).unwrap_or_default(),
             false => Chain::new(),
@@ -176,7 +160,7 @@ pub(crate) fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
 
 pub(crate) fn policy(
     settings: &Settings,
-    peers: &BTreeMap<String, Arc<Peer>>,
+    peers: &BTreeMap<String, Arc<PeerConfig>>,
     profiles: &Profiles,
 ) -> anyhow::Result<Policy> {
     let rule = |(index, route): (usize, &RouteSettings)| {
@@ -194,7 +178,7 @@ pub(crate) fn policy(
 
 fn rule(
     route: &RouteSettings,
-    peers: &BTreeMap<String, Arc<Peer>>,
+    peers: &BTreeMap<String, Arc<PeerConfig>>,
     profiles: &Profiles,
     name: &str,
 ) -> anyhow::Result<Rule> {
@@ -220,7 +204,11 @@ fn rule(
     })
 }
 
-fn chain(via: &[String], peers: &BTreeMap<String, Arc<Peer>>, user: &str) -> anyhow::Result<Chain> {
+fn chain(
+    via: &[String],
+    peers: &BTreeMap<String, Arc<PeerConfig>>,
+    user: &str,
+) -> anyhow::Result<Chain> {
     if via.len() > convert::HOPS_MAX {
         let most = convert::HOPS_MAX;
         return Err(Refusal::usage(format!(

@@ -6,7 +6,7 @@ use crate::{
     config::listener::Kind,
     doors::{door::Door, flow::Flow},
     faults::fault::Fault,
-    peers::pool::Ready,
+    peers::{current::Setup, pool::Ready},
     relay::{Relay, drain::Phase},
     route::{
         Route,
@@ -238,7 +238,7 @@ async fn open(relay: Arc<Relay>, door: Arc<Door>, flow: Flow, tell: Sender<(Flow
 /// Opens the far leg as the client's session would.
 async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     relay.memory.room(flow.client().ip()).await;
-    let (config, listener) = (relay.config(), door.listener());
+    let (listener, Setup { config, peers }) = (door.listener(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
     if listener
         .deny_from
@@ -251,6 +251,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     let from_elsewhere = local::is_from_elsewhere(&listener, client);
     let route = Route {
         config: &config,
+        peers: &peers,
         // Those that stand ready belong to the workers.
         ready: &Ready::default(),
         listener: &listener.name,

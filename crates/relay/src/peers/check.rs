@@ -3,10 +3,13 @@
 
 use crate::{
     admission::shortage::within,
-    config::{Current, peer::Peer},
     faults::{disagreement::Obstacle, fault::Fault},
-    peer_state::health::jitter,
-    peers::connection::{answer, is_strange},
+    peers::{
+        connection::{answer, is_strange},
+        current::{Current, Setup},
+        health::jitter,
+        peer::Peer,
+    },
 };
 use longhaul_protocol::convert::{Answer, Request};
 use longhaul_transport::channel::write_all;
@@ -56,7 +59,7 @@ impl Peer {
         let Answer::Refused { code, detail } = answer else {
             return self.is_back();
         };
-        let fault = Fault::of_answer((code, detail), cause, &first.name);
+        let fault = Fault::of_answer((code, detail), cause, &first.config.name);
         match fault.hop() {
             hop if hop == hops.last().copied() => self.is_missed_beyond(&fault),
             // It was not asked.
@@ -109,10 +112,10 @@ const NAMES_PERIOD: Duration = Duration::from_secs(30);
 pub(crate) async fn watch(current: &Current) {
     let mut names_due = Instant::now();
     loop {
-        let config = current.get();
+        let Setup { config, peers } = current.get();
         if Instant::now() >= names_due {
             names_due = Instant::now() + NAMES_PERIOD;
-            for peer in config.peers.values().cloned() {
+            for peer in peers.all().cloned() {
                 tokio::spawn(async move { peer.place.resolve().await });
             }
         }
@@ -121,9 +124,9 @@ pub(crate) async fn watch(current: &Current) {
             let (health, now) = (&peer.state.health, Instant::now());
             health.claim_check(now, jitter()) || (is_shown && health.claim_look(now))
         };
-        for peer in config.peers.values().filter(due) {
+        for peer in peers.all().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
-            let way = config.policy.way_to(&peer);
+            let way = peers.of(&config.policy.way_to(&peer.config));
             tokio::spawn(async move { peer.check_over(&way, limit).await });
         }
         sleep(PERIOD).await;

@@ -3,14 +3,14 @@
 
 use crate::{
     admission::shortage::within,
-    config::{certificates::identity::Initiator, peer::Peer, settings::Transport},
+    config::{certificates::identity::Initiator, settings::Transport},
     faults::{disagreement::Obstacle, fault::Fault},
     leg::{
         candidates::Candidates,
         connect::{self, connect, race},
         udt,
     },
-    peer_state::{health::jitter, place::Place},
+    peers::{health::jitter, peer::Peer, place::Place},
 };
 use futures_util::future::BoxFuture;
 use longhaul_command::note;
@@ -52,7 +52,10 @@ impl Peer {
             && self.state.health.missed(Instant::now(), jitter())
             && self.is_configured
         {
-            note!("longhaul relay: peer {} is down: {obstacle}", self.name);
+            note!(
+                "longhaul relay: peer {} is down: {obstacle}",
+                self.config.name
+            );
         }
         failure
     }
@@ -64,7 +67,7 @@ impl Peer {
             // Until something is asked over it, a close leaves nothing unsaid.
             carrier.fin_on_close();
             self.place.was_reached(address);
-            let Some(initiator) = &self.tls else {
+            let Some(initiator) = &self.config.tls else {
                 return Ok(Leg::plain(carrier));
             };
             obstacle = Some(Obstacle::Silent(limit));
@@ -84,14 +87,14 @@ impl Peer {
 
     async fn connect(&self, limit: Duration) -> Result<(Carrier, SocketAddr), Failure> {
         let place = self.place.destination();
-        if self.transport == Transport::Udt {
+        if self.config.transport == Transport::Udt {
             let candidates = Candidates::of(place, None).await?;
             let attempt = |address| -> BoxFuture<'_, _> { Box::pin(self.connect_udt(address)) };
             return race(candidates, attempt).await;
         }
         let departure = connect::Departure {
             source: None,
-            profile: &self.profile,
+            profile: &self.config.profile,
             limit,
             asker: None,
         };
@@ -100,7 +103,7 @@ impl Peer {
     }
 
     async fn connect_udt(&self, address: SocketAddr) -> Result<(Carrier, SocketAddr), Failure> {
-        let stream = udt::connect(&self.departure, address, &self.profile).await?;
+        let stream = udt::connect(&self.departure, address, &self.config.profile).await?;
         Ok((Carrier::Udt(stream.into()), address))
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What befalls a peer, remembered and, where it is news, said.
 
-use crate::{config::peer::Peer, peer_state::health::Report};
+use crate::peers::{health::Report, peer::Peer};
 use longhaul_admin::relay_record::PeerCounts;
 use longhaul_command::note;
 use longhaul_protocol::{
@@ -13,15 +13,18 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 impl Peer {
     /// A new group, if one is wanted and the peer, for all that is known, would take it.
     pub(crate) fn new_stripes(&self) -> Option<Stripes> {
-        (self.streams > 1 && self.state.striping.may_be_asked())
-            .then(|| new_stripes(self.streams))
+        (self.config.streams > 1 && self.state.striping.may_be_asked())
+            .then(|| new_stripes(self.config.streams))
             .flatten()
     }
 
     /// The peer has said that it knows no groups.
     pub(crate) fn refuse_stripes(&self) {
         if self.state.striping.refuse() {
-            note!("longhaul relay: peer {} takes one stream only", self.name);
+            note!(
+                "longhaul relay: peer {} takes one stream only",
+                self.config.name
+            );
         }
     }
 
@@ -30,7 +33,7 @@ impl Peer {
         if !self.state.striping.note_missing(missing.len()) {
             return;
         }
-        let (name, streams) = (&self.name, self.streams);
+        let (name, streams) = (&self.config.name, self.config.streams);
         match missing {
             [] => note!("longhaul relay: peer {name}: all {streams} streams join again"),
             [why, ..] => note!(
@@ -44,7 +47,7 @@ impl Peer {
     /// Says once that a listener's clients go straight to their destinations without it.
     pub(crate) fn is_passed_by(&self, listener: &str) {
         if !self.state.passed_by.swap(true, Relaxed) {
-            let name = &self.name;
+            let name = &self.config.name;
             note!(
                 "longhaul relay: {listener}: clients go straight to their destinations while peer \
                  {name} is down"
@@ -56,7 +59,7 @@ impl Peer {
     pub(crate) fn is_back(&self) {
         self.state.passed_by.store(false, Relaxed);
         if self.state.health.reached(Instant::now()) && self.is_configured {
-            note!("longhaul relay: peer {} is back", self.name);
+            note!("longhaul relay: peer {} is back", self.config.name);
         }
     }
 
@@ -67,7 +70,7 @@ impl Peer {
             failures,
         } = self.state.health.report();
         PeerCounts {
-            name: self.name.clone(),
+            name: self.config.name.clone(),
             address: self.place.destination().to_string(),
             down_s: down_since.map(|since| since.elapsed().as_secs_f64()),
             failures,

@@ -5,9 +5,10 @@
 //! Each worker keeps its own. One costs a descriptor and about 4 KiB of kernel memory at each end
 //! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
 
-use crate::{
-    config::{Current, peer::Peer},
-    peer_state::health::{doubled, jitter, jittered},
+use crate::peers::{
+    current::{Current, Setup},
+    health::{doubled, jitter, jittered},
+    peer::Peer,
 };
 use longhaul_command::note;
 use longhaul_transport::leg::Leg;
@@ -52,10 +53,11 @@ const EXPLAINED_AT: u32 = 3;
 impl Ready {
     /// A leg that nothing has come over yet. `None`: connect.
     pub(crate) fn take(&self, peer: &Arc<Peer>) -> Option<Leg> {
-        if peer.pool == 0 {
+        if peer.config.pool == 0 {
             return None;
         }
-        let stock = self.stocks().get(&peer.name).map(|t| t.stock.clone());
+        let name = &peer.config.name;
+        let stock = self.stocks().get(name).map(|t| t.stock.clone());
         let stock = stock.filter(|stock| Arc::ptr_eq(&stock.peer, peer));
         let leg = stock.and_then(|stock| stock.take());
         peer.count_taken(leg.is_some());
@@ -65,10 +67,10 @@ impl Ready {
     /// Keeps what the configuration of the moment asks for, until the relay stops accepting.
     pub(crate) async fn keep(&self, current: &Current) {
         loop {
-            let config = current.get();
-            let wanted = config.peers.values().filter(|peer| peer.pool > 0);
+            let Setup { config, peers } = current.get();
+            let wanted = peers.all().filter(|peer| peer.config.pool > 0);
             self.follow(wanted.cloned().collect(), config.limits.connect_timeout);
-            drop(config);
+            drop((config, peers));
             sleep(PERIOD).await;
         }
     }
@@ -82,8 +84,9 @@ impl Ready {
         let mut stocks = self.stocks();
         stocks.retain(|_, tended| wanted.iter().any(|w| Arc::ptr_eq(w, &tended.stock.peer)));
         for peer in wanted {
-            let tended = || Tended::new(peer.clone(), limit);
-            stocks.entry(peer.name.clone()).or_insert_with(tended);
+            let name = peer.config.name.clone();
+            let tended = || Tended::new(peer, limit);
+            stocks.entry(name).or_insert_with(tended);
         }
     }
 
@@ -163,7 +166,7 @@ impl Stock {
         let mut ended = None;
         self.idle().retain(|idle| {
             let age = now.duration_since(idle.since);
-            let (young, quiet) = (age < self.peer.pool_age, idle.leg.is_quiet());
+            let (young, quiet) = (age < self.peer.config.pool_age, idle.leg.is_quiet());
             if young && !quiet {
                 ended = ended.max(Some(age));
             }
@@ -177,7 +180,8 @@ impl Stock {
     async fn explain(&self, pauses: &Pauses) {
         let down = self.peer.doubt(Instant::now(), self.limit).await;
         if !down && pauses.vain == EXPLAINED_AT {
-            let (name, age) = (&self.peer.name, longhaul_units::Time::from(pauses.age));
+            let name = &self.peer.config.name;
+            let age = longhaul_units::Time::from(pauses.age);
             note!(
                 "longhaul relay: peer {name} ends ready connections after {age}: make pool_age \
                  shorter than idle_timeout of its listener, or pool smaller than its limit on \
@@ -201,7 +205,7 @@ impl Stock {
     }
 
     fn missing(&self) -> usize {
-        self.peer.pool.saturating_sub(self.idle().len())
+        self.peer.config.pool.saturating_sub(self.idle().len())
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
@@ -218,7 +222,7 @@ async fn tend(stock: Arc<Stock>) {
     loop {
         let now = Instant::now();
         let ended = stock.sort_out(now);
-        if ended.is_some_and(|age| pauses.note(age, stock.peer.pool_age, now)) {
+        if ended.is_some_and(|age| pauses.note(age, stock.peer.config.pool_age, now)) {
             stock.explain(&pauses).await;
         }
         let may_open = stock.peer.state.health.is_up() && pauses.are_over(now);

@@ -11,7 +11,7 @@ use crate::{
     args::Args,
     authority,
     check::{findings, summary::Summary},
-    config::{Config, Current, reference},
+    config::{Config, reference},
     doors::{
         Doors,
         door::Door,
@@ -21,7 +21,7 @@ use crate::{
         keeper::{Gate, Keeper},
         verify::Verifier,
     },
-    peers,
+    peers::{self, current::Current},
     process::{
         supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
         workers::{
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         alarm: Alarm::new(),
         pulse: Pulse::new(config.limits.workers + verifiers.len()).into(),
         pseudonym: pseudonym(),
-        config: Current::new(config),
+        current: Current::new(config),
     });
     let opened = Opened {
         doors: opened,
@@ -323,7 +323,7 @@ async fn supervise(
             () = reloading => {}
             () = watch::memory(relay, registry) => {}
             () = watch::idle_tunnels(relay, registry) => {}
-            () = peers::check::watch(&relay.config) => {}
+            () = peers::check::watch(&relay.current) => {}
         }
         manager.stopping();
         if let Some(keeper) = keeper {

@@ -6,8 +6,9 @@ pub(crate) mod threads;
 
 use crate::{
     admission::{accounts::Accounts, budget::Budget, lookups::Lookups, memory::Memory},
-    config::{Config, Current},
+    config::Config,
     doors::Doors,
+    peers::current::{Current, Setup},
     records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
     relay::{
         drain::Drain,
@@ -23,7 +24,7 @@ use tokio::{sync::Semaphore, time::Instant};
 /// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    pub(crate) config: Current,
+    pub(crate) current: Current,
     pub(crate) doors: Doors,
     pub(crate) drain: Drain,
     pub(crate) journal: Journal,
@@ -53,7 +54,12 @@ pub(crate) struct Relay {
 impl Relay {
     /// The configuration for whatever begins now.
     pub(crate) fn config(&self) -> Arc<Config> {
-        self.config.get()
+        self.setup().config
+    }
+
+    /// The same with its peers.
+    pub(crate) fn setup(&self) -> Setup {
+        self.current.get()
     }
 
     /// All counters now.
@@ -67,12 +73,7 @@ impl Relay {
             records_lost: self.journal.lost(),
             memory_bytes,
             memory_budget_bytes,
-            peers: self
-                .config()
-                .peers
-                .values()
-                .map(|peer| peer.read())
-                .collect(),
+            peers: self.setup().peers.all().map(|peer| peer.read()).collect(),
         }
     }
 }

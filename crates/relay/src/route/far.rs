@@ -2,9 +2,9 @@
 //! An outgoing leg, and what a peer at its other end answers.
 
 use crate::{
-    config::{peer::Peer, profile::Profile, settings::Mode},
+    config::{profile::Profile, settings::Mode},
     faults::{disagreement::Obstacle, fault::Fault},
-    peers::connection,
+    peers::{connection, peer::Peer},
     stripe::group::Group,
 };
 use longhaul_protocol::{
@@ -137,7 +137,7 @@ impl Far {
             answer_due: AtomicBool::new(true),
             replaceable: stood && is_bare,
             is_bare,
-            ..Self::new((leg, address), &peer.profile, limit)
+            ..Self::new((leg, address), &peer.config.profile, limit)
         }
     }
 
@@ -259,5 +259,5 @@ impl Far {
 
 /// What other relays and clients know a peer by: the address that a request names it by, or its name.
 pub(super) fn relay_name(peer: &Peer, hop: Option<&SocketAddr>) -> String {
-    hop.map_or_else(|| peer.name.clone(), ToString::to_string)
+    hop.map_or_else(|| peer.config.name.clone(), ToString::to_string)
 }

@@ -10,13 +10,16 @@ use crate::{
     admission::{lookups::Asker, shortage::within},
     config::{
         Config,
-        peer::Peer,
-        policy::{Chain, Question, WayOut, has_hope},
+        policy::{Question, WayOut},
         profile::Profile,
     },
     faults::fault::Fault,
     leg::connect::{Departure, connect},
-    peers::pool::Ready,
+    peers::{
+        current::Peers,
+        peer::{Chain, Peer, has_hope},
+        pool::Ready,
+    },
     route::{
         far::{Beyond, Far, relay_name},
         local::{LocalAccess, led_to},
@@ -44,6 +47,8 @@ use std::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) config: &'a Config,
+    /// Those of this configuration.
+    pub(crate) peers: &'a Peers,
     /// Legs to peers that stand ready.
     pub(crate) ready: &'a Ready,
     /// The name of the listener that it came through.
@@ -57,8 +62,17 @@ pub(crate) struct Route<'a> {
     pub(crate) local: LocalAccess<'a>,
 }
 
+/// Where a request may go on.
+#[derive(Debug)]
+struct Ways {
+    /// To be tried in order; never empty.
+    chains: Vec<Chain>,
+    /// Of the leg straight to the destination.
+    profile: Arc<Profile>,
+}
+
 /// Where the outgoing leg goes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum NextLeg {
     Destination(Destination),
     Peer(Arc<Peer>, convert::Request),
@@ -69,9 +83,9 @@ impl Route<'_> {
     /// write with the preamble, and its answer is still to come: see [`Far::answer`]. A peer that
     /// can't be reached makes room for the next chain.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
-        let way = self.way_out(request)?;
+        let ways = self.ways(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
-        for chain in by_hope(&way.chains) {
+        for chain in by_hope(&ways.chains) {
             let hops = match hops(chain, self.limit(request)).await {
                 Ok(hops) => hops,
                 Err(fault) => {
@@ -82,10 +96,10 @@ impl Route<'_> {
             let beyond = beyond(chain, &hops);
             let missed = match next_leg(chain, hops, request)? {
                 NextLeg::Destination(to) => {
-                    if let Some(peer) = at_fault(&way.chains[0]) {
+                    if let Some(peer) = at_fault(&ways.chains[0]) {
                         peer.is_passed_by(self.listener);
                     }
-                    return Ok(self.go_straight(&to, &way.profile, request).await?);
+                    return Ok(self.go_straight(&to, &ways.profile, request).await?);
                 }
                 // In a box: TLS is large, and most legs have none.
                 NextLeg::Peer(peer, onward) => {
@@ -105,8 +119,8 @@ impl Route<'_> {
 
     /// Whether a way out is left whose peers, if it has any, are up.
     pub(crate) fn has_hope(&self, request: &Request) -> bool {
-        let way = self.way_out(request);
-        way.is_ok_and(|way| way.has_hope())
+        let ways = self.ways(request);
+        ways.is_ok_and(|ways| ways.chains.iter().any(has_hope))
     }
 
     /// The time for each step on the way.
@@ -118,23 +132,38 @@ impl Route<'_> {
 
     /// What the rules say; a request that names its own hops goes by those, and both its hop and
     /// its destination must be allowed.
-    fn way_out(&self, request: &Request) -> Result<WayOut, Fault> {
+    fn ways(&self, request: &Request) -> Result<Ways, Fault> {
         let allowed = self.decide(&request.destination)?;
-        if request.hops.is_empty() {
-            let mut way = allowed.clone();
-            if self.direct_fallback && !way.chains.iter().any(Vec::is_empty) {
-                way.chains.push(Chain::new());
-            }
-            return Ok(way);
-        }
-        let hop = request.hops[0];
-        let denied = |failure| Fault::at(failure, &hop.to_string());
-        self.decide_hop(hop).map_err(denied)?;
-        let peer = |hop: &SocketAddr| self.config.peer_at(*hop);
-        Ok(WayOut {
-            chains: vec![request.hops.iter().map(peer).collect()],
+        let chains = match request.hops.is_empty() {
+            true => self.chains(allowed),
+            false => vec![self.named_chain(&request.hops)?],
+        };
+        Ok(Ways {
+            chains,
             profile: allowed.profile.clone(),
         })
+    }
+
+    fn chains(&self, way: &WayOut) -> Vec<Chain> {
+        let chains = way.chains.iter().map(|chain| self.peers.of(chain));
+        let mut chains: Vec<_> = chains.collect();
+        if self.direct_fallback && !chains.iter().any(Vec::is_empty) {
+            chains.push(Chain::new());
+        }
+        chains
+    }
+
+    /// The relays that a request names itself.
+    fn named_chain(&self, hops: &[SocketAddr]) -> Result<Chain, Fault> {
+        let denied = |failure| Fault::at(failure, &hops[0].to_string());
+        self.decide_hop(hops[0]).map_err(denied)?;
+        Ok(hops.iter().map(|hop| self.peer_at(*hop)).collect())
+    }
+
+    /// The peer that listens on `address`, or one with default settings.
+    fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
+        let known = self.peers.known_at(address).cloned();
+        known.unwrap_or_else(|| Peer::named_by_request(address, self.config.far.clone()).into())
     }
 
     /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
@@ -157,7 +186,7 @@ impl Route<'_> {
 
     /// Where this host's own relays stand, the configuration may have named them as peers.
     fn decide_hop(&self, hop: SocketAddr) -> Result<&WayOut, Failure> {
-        match self.config.known_at(hop) {
+        match self.peers.known_at(hop) {
             Some(_) => self.ask(&Destination::Address(hop)),
             None => self.decide(&Destination::Address(hop)),
         }
@@ -277,7 +306,7 @@ fn early(request: &Request, striped: bool) -> Vec<u8> {
 /// that the request names them by.
 fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> Beyond {
     let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
-    others.filter(|(_, peer)| peer.is_beyond).collect()
+    others.filter(|(_, peer)| peer.config.is_beyond).collect()
 }
 
 /// The peer for which a chain is not used.
@@ -310,7 +339,7 @@ async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, F
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
         let found = Box::pin(within(limit, peer.place.resolve())).await;
-        hops.push(found.map_err(|failure| Fault::at(failure, &peer.name))?);
+        hops.push(found.map_err(|failure| Fault::at(failure, &peer.config.name))?);
     }
     Ok(hops)
 }
@@ -343,7 +372,7 @@ mod tests {
     use crate::route::local::ListenAddresses;
 
     fn chain(peers: &[&str]) -> Vec<Arc<Peer>> {
-        let peer = |text: &&str| Peer::new(text, text.parse().unwrap(), Arc::default());
+        let peer = |text: &&str| Peer::named_by_request(text.parse().unwrap(), Arc::default());
         peers.iter().map(peer).map(Arc::new).collect()
     }
 
@@ -359,10 +388,11 @@ mod tests {
         Config::new(&toml::from_str(&format!("{listener}{text}")).unwrap()).unwrap()
     }
 
-    fn way_out(config: &Config, hops: &[&str], destination: &str) -> Result<WayOut, Fault> {
+    fn ways(config: &Config, hops: &[&str], destination: &str) -> Result<Ways, Fault> {
         let addresses = ListenAddresses::default();
         let route = Route {
             config,
+            peers: &Peers::new(config, &Peers::default()),
             ready: &Ready::default(),
             listener: "l",
             client: [127, 0, 0, 1].into(),
@@ -370,7 +400,7 @@ mod tests {
             direct_fallback: false,
             local: LocalAccess::new(false, false, &addresses),
         };
-        route.way_out(&Request {
+        route.ways(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),
             ..Request::to(destination.parse().unwrap(), Vec::new())
         })
@@ -419,10 +449,10 @@ mod tests {
     #[test]
     fn the_request_s_hops_come_before_the_relay_s_own() {
         let config = config("[peer.p]\naddress = '10.0.0.1'\n[[route]]\nvia = ['p']");
-        let way = way_out(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
-        assert_eq!(way.chains[0][0].place.last().to_string(), "10.0.0.9:9");
-        let way = way_out(&config, &[], "host.test:80").unwrap();
-        assert_eq!(way.chains[0][0].name, "p");
+        let named = ways(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
+        assert_eq!(named.chains[0][0].place.last().to_string(), "10.0.0.9:9");
+        let ours = ways(&config, &[], "host.test:80").unwrap();
+        assert_eq!(ours.chains[0][0].config.name, "p");
     }
 
     #[test]
@@ -434,7 +464,7 @@ mod tests {
             (&["192.0.2.1:80"], "10.1.2.3:80", false),
             (&["192.0.2.1:80"], "host.test:80", true),
         ] {
-            let outcome = way_out(&config, hops, destination);
+            let outcome = ways(&config, hops, destination);
             assert_eq!(outcome.is_ok(), allowed, "{hops:?} {destination}");
         }
     }

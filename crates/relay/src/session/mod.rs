@@ -16,11 +16,14 @@ use crate::{
     config::{
         Config,
         listener::{Kind, Listener},
-        peer::Peer,
         settings::Mode,
     },
     doors::door::Door,
-    peers::pool::Ready,
+    peers::{
+        current::{Peers, Setup},
+        peer::Peer,
+        pool::Ready,
+    },
     records::{
         counters::{Direction, Pauses, Traffic},
         times::FirstByte,
@@ -59,6 +62,8 @@ pub(crate) struct Session {
     pub(crate) relay: Arc<Relay>,
     /// What held when it came: a reload is for later connections.
     pub(crate) config: Arc<Config>,
+    /// Those of this configuration.
+    pub(crate) peers: Arc<Peers>,
     pub(crate) listener: Arc<Listener>,
     pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
@@ -127,12 +132,14 @@ impl Session {
         (client, client_address): (Carrier, SocketAddr),
         number: u64,
     ) -> Self {
-        let (listener, config, now) = (door.listener(), relay.config(), Instant::now());
+        let (listener, now) = (door.listener(), Instant::now());
+        let Setup { config, peers } = relay.setup();
         let holder = Self::holder(&listener, client_address);
         Self {
             number,
             account: relay.accounts.of(holder, config.limits.lookups_per_client),
             config,
+            peers,
             limits: door.limits(&listener, client_address.ip()),
             relay,
             listener,

@@ -96,8 +96,8 @@ impl Session {
     /// The peer of the last outgoing leg. Labels are bounded by the configuration.
     pub(crate) fn peer_label(&self, way_out: &WayOut) -> Option<String> {
         let peer = way_out.peer.as_ref()?;
-        Some(match self.config.peers.contains_key(&peer.name) {
-            true => peer.name.clone(),
+        Some(match self.config.peers.contains_key(&peer.config.name) {
+            true => peer.config.name.clone(),
             false => NAMED_BY_OTHERS.to_owned(),
         })
     }

@@ -108,6 +108,7 @@ impl Session {
     fn route<'a>(&'a self, ready: &'a Ready) -> Route<'a> {
         Route {
             config: &self.config,
+            peers: &self.peers,
             ready,
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),

@@ -2,8 +2,7 @@
 //! The asking side: a request over one leg, and the legs that join it.
 
 use crate::{
-    config::peer::Peer,
-    peers::{connection::answer, pool::Ready},
+    peers::{connection::answer, peer::Peer, pool::Ready},
     stripe::{gatherer::Gatherer, trunk::Trunk},
 };
 use longhaul_protocol::{
@@ -59,7 +58,7 @@ impl Group {
             stripes,
             peer: peer.clone(),
             limit,
-            trunk: Trunk::new(first, legs_max, &peer.profile),
+            trunk: Trunk::new(first, legs_max, &peer.config.profile),
             receiving: Gatherer::new(Vec::new()).into(),
             ahead: ahead.into(),
             kept: Kept::default(),

@@ -168,8 +168,8 @@ impl Proxy {
             reason,
             error,
         } = declined;
-        let config = &self.session.config;
-        let fault = fault.renamed(|address| Some(config.known_at(address)?.name.clone()));
+        let peers = &self.session.peers;
+        let fault = fault.renamed(|address| Some(peers.known_at(address)?.config.name.clone()));
         let mut response = explanation(status, &reason.unwrap_or_else(|| fault.words(wanted)));
         let error = error.unwrap_or(fault.error_type());
         let field = fault.proxy_status(&self.session.relay.pseudonym, wanted, error);

@@ -2,7 +2,11 @@
 //! What the relay tells its admin endpoint.
 
 use crate::{
-    config::{Config, certificates::validity::Certificates, peer::Peer},
+    config::{Config, certificates::validity::Certificates},
+    peers::{
+        current::{Peers, Setup},
+        peer::Peer,
+    },
     relay::{Relay, drain::Phase},
 };
 use jiff::{Timestamp, ToSpan as _};
@@ -22,12 +26,12 @@ pub(crate) struct Overview(pub(crate) Arc<Relay>);
 impl Source for Overview {
     fn health(&self) -> Health {
         let is_steady = self.0.pulse.is_steady(std::time::Instant::now());
-        let config = self.0.config();
+        let Setup { config, peers } = self.0.setup();
         let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
-        let down = config.peers.values().filter(is_down);
+        let down = peers.all().filter(is_down);
         Health {
-            status: status(self.0.drain.phase(), is_steady, is_cut_off(&config)),
-            peers_down: down.map(|peer| peer.name.clone()).collect(),
+            status: status(self.0.drain.phase(), is_steady, is_cut_off(&config, &peers)),
+            peers_down: down.map(|peer| peer.config.name.clone()).collect(),
             memory_exhausted: self.0.memory.is_exhausted(),
         }
     }
@@ -128,11 +132,11 @@ fn status(phase: Phase, is_steady: bool, is_cut_off: bool) -> HealthStatus {
 
 /// Whether no listener has a way on that does not lead through a peer that is down. One that only
 /// refuses, as it was told to, does not count.
-fn is_cut_off(config: &Config) -> bool {
+fn is_cut_off(config: &Config, peers: &Peers) -> bool {
     let mut blocked = config.listeners.iter().filter_map(|listener| {
         let ways = config.policy.ways_of(&listener.name);
         let any = !ways.is_empty();
-        let open = listener.direct_fallback || ways.iter().any(|way| way.has_hope());
+        let open = listener.direct_fallback || ways.iter().any(|way| peers.have_hope(way));
         any.then_some(!open)
     });
     let first = blocked.next();
@@ -161,13 +165,14 @@ mod tests {
         let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
         let text = format!("{listeners}{peers}{text}");
         let config = Config::new(&toml::from_str(&text).unwrap()).unwrap();
-        for name in dead {
-            config.peers[*name]
-                .state
-                .health
-                .missed(std::time::Instant::now(), 0.5);
+        let peers = Peers::new(&config, &Peers::default());
+        for peer in peers
+            .all()
+            .filter(|peer| dead.contains(&peer.config.name.as_str()))
+        {
+            peer.state.health.missed(std::time::Instant::now(), 0.5);
         }
-        is_cut_off(&config)
+        is_cut_off(&config, &peers)
     }
 
     #[test]

@@ -182,7 +182,7 @@ pub(crate) fn reload(
     for key in fixed {
         note!("longhaul relay: {key} takes a restart to change");
     }
-    relay.config.set(config);
+    relay.current.set(config);
     let open = ready.iter().map(|(door, ..)| door.clone()).collect();
     let closed: Vec<_> = plan.close.iter().map(|n| doors[*n].clone()).collect();
     for (door, listener, sockets) in ready {

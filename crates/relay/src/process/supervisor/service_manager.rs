@@ -105,12 +105,11 @@ impl ServiceManager {
     fn status(&self) -> String {
         let listeners = self.relay.doors.open().len();
         let connections = self.registry.len();
-        let config = self.relay.config();
-        let down: Vec<_> = config
-            .peers
-            .values()
+        let peers = self.relay.setup().peers;
+        let down: Vec<_> = peers
+            .all()
             .filter(|peer| !peer.state.health.is_up())
-            .map(|peer| peer.name.as_str())
+            .map(|peer| peer.config.name.as_str())
             .collect();
         let down = match down.is_empty() {
             true => String::new(),

@@ -63,7 +63,7 @@ impl Worker {
         let (relay, ready) = (self.relay.clone(), shares.ready.clone());
         let kept = async {
             select! {
-                () = ready.keep(&relay.config) => {}
+                () = ready.keep(&relay.current) => {}
                 () = relay.drain.reached(Phase::Drain) => ready.clear(),
             }
             relay.drain.reached(Phase::Stop).await;

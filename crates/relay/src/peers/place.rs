@@ -14,13 +14,6 @@ pub(crate) struct Place {
     addresses: Mutex<Vec<SocketAddr>>,
 }
 
-/// The same place; what is known of it does not count.
-impl PartialEq for Place {
-    fn eq(&self, other: &Self) -> bool {
-        self.destination == other.destination
-    }
-}
-
 impl Place {
     pub(crate) fn new(destination: Destination) -> Self {
         let addresses = match &destination {
@@ -36,11 +29,6 @@ impl Place {
     /// As it is configured.
     pub(crate) fn destination(&self) -> &Destination {
         &self.destination
-    }
-
-    #[cfg(test)]
-    pub(crate) fn port(&self) -> u16 {
-        self.destination.port()
     }
 
     /// Whether it is at `address`, for all that is known.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All that is known of a peer beside its place.
 
-use crate::peer_state::health::Health;
+use crate::peers::health::Health;
 use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The configuration of the moment, and its peers.
+
+use crate::{
+    config::{Config, peer::PeerConfig, policy::WayOut},
+    peers::peer::{Chain, Peer, has_hope},
+};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// The peers of a configuration, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Peers(BTreeMap<String, Arc<Peer>>);
+
+impl Peers {
+    /// Those of `config`; what is known of one that `before` has, too, stays known.
+    pub(crate) fn new(config: &Config, before: &Self) -> Self {
+        let peer = |(name, config): (&String, &Arc<PeerConfig>)| {
+            let kept = before.kept(config).cloned();
+            let peer = kept.unwrap_or_else(|| Peer::configured(config.clone()).into());
+            (name.clone(), peer)
+        };
+        Self(config.peers.iter().map(peer).collect())
+    }
+
+    /// The one that stays the same. Certificates may have been renewed: peers with TLS begin anew.
+    fn kept(&self, config: &PeerConfig) -> Option<&Arc<Peer>> {
+        let old = self.0.get(&config.name)?;
+        (*old.config == *config && config.tls.is_none()).then_some(old)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Peer>> {
+        self.0.values()
+    }
+
+    /// The peer that listens on `address`.
+    pub(crate) fn known_at(&self, address: SocketAddr) -> Option<&Arc<Peer>> {
+        self.all().find(|peer| peer.place.is_at(address))
+    }
+
+    /// Those of a chain of the same configuration.
+    pub(crate) fn of(&self, chain: &[Arc<PeerConfig>]) -> Chain {
+        chain
+            .iter()
+            .map(|peer| self.0[&peer.name].clone())
+            .collect()
+    }
+
+    /// Whether a chain is left whose peers, if it has any, are up.
+    pub(crate) fn have_hope(&self, way: &WayOut) -> bool {
+        way.chains.iter().any(|chain| has_hope(&self.of(chain)))
+    }
+}
+
+/// A configuration and its peers.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) config: Arc<Config>,
+    pub(crate) peers: Arc<Peers>,
+}
+
+impl Setup {
+    fn new(config: Config, before: &Peers) -> Self {
+        Self {
+            peers: Peers::new(&config, before).into(),
+            config: config.into(),
+        }
+    }
+}
+
+/// The setup of the moment; a reload puts another in its place.
+#[derive(Debug)]
+pub(crate) struct Current(RwLock<Setup>);
+
+impl Current {
+    pub(crate) fn new(config: Config) -> Self {
+        Self(Setup::new(config, &Peers::default()).into())
+    }
+
+    /// For whatever begins now.
+    pub(crate) fn get(&self) -> Setup {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Peers that stay the same keep all that is known of them.
+    pub(crate) fn set(&self, config: Config) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Setup::new(config, &current.peers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn config(peers: &str) -> Config {
+        let text = format!(
+            "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\n{peers}[[route]]\nvia = ['x', 'y']\n"
+        );
+        Config::new(&toml::from_str(&text).unwrap()).unwrap()
+    }
+
+    fn is_up(setup: &Setup, name: &str) -> bool {
+        setup.peers.0[name].state.health.is_up()
+    }
+
+    #[test]
+    fn what_is_known_of_a_peer_outlives_a_reload_that_leaves_it_as_it_is() {
+        let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
+        let current = Current::new(config(peers));
+        let before = current.get();
+        for peer in before.peers.all() {
+            peer.state.health.missed(Instant::now(), 0.5);
+        }
+        current.set(config(&format!("{peers}streams = 2\n")));
+        let after = current.get();
+        assert!(!is_up(&after, "x"), "the same");
+        assert!(is_up(&after, "y"), "another");
+        assert!(!is_up(&before, "y"), "a session keeps what it came under");
+        let way = after.config.policy.rules[0].way.as_ref().unwrap();
+        assert!(!after.peers.have_hope(way), "x is in its chain");
+    }
+}
