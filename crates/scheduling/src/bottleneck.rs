@@ -8,7 +8,7 @@
 
 use super::{Measured, Network, Stage};
 use longhaul_linux::limiter::Limiter;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 
 /// Nothing is said of less than this, in microseconds.
@@ -35,8 +35,7 @@ const LOSS_MATTERS: f64 = 1e-5;
 const LOSS_MATTERS_TO_BBR: f64 = 0.15;
 
 /// One end of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// That which reads.
     Source,
@@ -45,7 +44,7 @@ pub enum End {
 }
 
 /// What keeps a copy from being faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
     /// Reading files.
@@ -121,7 +120,7 @@ impl Bottleneck {
 }
 
 /// A bottleneck, and why it is said to be one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// What it is.
     pub bottleneck: Bottleneck,

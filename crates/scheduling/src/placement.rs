@@ -4,7 +4,6 @@
 //!
 //! It follows from names and sizes alone: the same command again finds everything in its place, and no host has to ask another.
 
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The shortest stripe, 64 MiB: a disk reads and writes that much in one go.
@@ -18,7 +17,7 @@ pub const STRIPE_MAX: u64 = 64 << 30;
 const STRIPES_A_FILE: u64 = 1024;
 
 /// One of several hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// Which, from 0.
     pub host: u16,

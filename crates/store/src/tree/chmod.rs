@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes of permissions as chmod(1) and rsync's `--chmod` write them.
 
-use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 const SET_USER_ID: u32 = 0o4000;
@@ -14,31 +13,43 @@ const ALL: u32 = 0o7777;
 const CHANGES_MAX: usize = 64;
 
 /// Changes of permissions, made one after the other.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Chmod(Vec<Change>);
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chmod(pub Vec<Change>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Change {
-    what: What,
-    action: Action,
+/// One change of permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// What it is made to.
+    pub what: What,
+    /// What is done with `bits`.
+    pub action: Action,
     /// Bits of those that the change is about: `u` is 0o4700, and so on.
-    who: u32,
-    bits: u32,
+    pub who: u32,
+    /// Among these bits, those that are given or taken.
+    pub bits: u32,
     /// `X`: execution as well, for directories and for files that somebody may execute.
-    execute_if_any: bool,
+    pub execute_if_any: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum What {
+/// What a change is made to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Directories and all else.
     Everything,
+    /// Directories.
     Directories,
+    /// All else.
     Files,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Action {
+/// What a change does with its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Gives them.
     Add,
+    /// Takes them.
     Remove,
+    /// Gives them, and takes the others of those that the change is about.
     Set,
 }
 

@@ -12,11 +12,10 @@ use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// One pattern.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
     /// Copy what matches.
     Include(String),

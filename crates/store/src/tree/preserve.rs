@@ -6,10 +6,9 @@ use crate::{
     metadata::Metadata,
     tree::chmod::Chmod,
 };
-use serde::{Deserialize, Serialize};
 
 /// What a target takes over. A source that is not trusted must not choose owners, devices or privileges here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preserve {
     /// Owner and group, as far as the target may set them.
     pub owner: bool,

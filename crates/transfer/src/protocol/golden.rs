@@ -9,17 +9,14 @@ use super::{
     hello::{GREETING, Hello, PROTOCOL_VERSION},
     measured::{Limited, Measured, Network},
     message::{Answer, Need, Order, Outcome, Share, write},
-    options::{Options, Pace, Ports, Streams, Switch, Transport},
+    options::{Options, Pace, Ports, Rule, Streams, Switch, Transport},
     order::{Begin, Content, Extent, Meeting, Pass, Role, Task, Word},
     report::{Action, Found, Planned, Progress, Report, StreamFigures},
     sources::{Located, Made, Sources},
+    spread::{self, Placement},
     token::Token,
 };
-use longhaul_scheduling::placement::Placement;
-use longhaul_store::{
-    path::RelPath,
-    tree::{filter::Rule, preserve::Preserve, spread},
-};
+use longhaul_store::{path::RelPath, tree::preserve::Preserve};
 use serde::Serialize;
 use std::{fmt::Write as _, net::IpAddr};
 
@@ -203,7 +200,8 @@ fn options() -> Options {
         preserve: Preserve {
             chmod: "go-w".parse().unwrap(),
             ..Preserve::safe()
-        },
+        }
+        .into(),
         into_directory: true,
         origin: [8; 32],
     }

@@ -16,9 +16,11 @@ mod measured;
 pub mod message;
 pub(crate) mod options;
 pub(crate) mod order;
+pub(crate) mod preserve;
 pub(crate) mod report;
 mod same_fields;
 pub(crate) mod sources;
+pub(crate) mod spread;
 pub(crate) mod token;
 
 pub use hello::PROTOCOL_VERSION;

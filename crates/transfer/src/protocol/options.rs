@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a copy is to be made, as its driver tells both ends.
 
+use super::preserve::Preserve;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::tree::{
-    filter::{Filter, Rule},
+    filter::{self, Filter},
     origin::Origin,
-    preserve::Preserve,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -40,7 +40,8 @@ pub(crate) struct Options {
 impl Options {
     /// What is left out.
     pub(crate) fn filter(&self) -> Result<Filter> {
-        let filter = Filter::new(&self.rules).map_err(Refusal::usage)?;
+        let rules: Vec<_> = self.rules.iter().cloned().map(Into::into).collect();
+        let filter = Filter::new(&rules).map_err(Refusal::usage)?;
         Ok(filter.staying(self.one_file_system))
     }
 
@@ -54,6 +55,24 @@ impl Options {
         match self.streams {
             Streams::Exactly(count) => Some(count),
             Streams::Auto => None,
+        }
+    }
+}
+
+/// A pattern that says what is copied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Rule {
+    /// Copy what matches.
+    Include(String),
+    /// Leave out what matches.
+    Exclude(String),
+}
+
+impl From<Rule> for filter::Rule {
+    fn from(wire: Rule) -> Self {
+        match wire {
+            Rule::Include(pattern) => Self::Include(pattern),
+            Rule::Exclude(pattern) => Self::Exclude(pattern),
         }
     }
 }

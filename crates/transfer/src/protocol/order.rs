@@ -6,9 +6,9 @@ use super::{
     entry::Version,
     options::{Options, Ports},
     sources::Sources,
+    spread::{Placement, Share},
 };
-use longhaul_scheduling::placement::Placement;
-use longhaul_store::{path::RelPath, tree::spread::Share};
+use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -129,10 +129,10 @@ mod tests {
     use crate::protocol::{
         hello::Hello,
         message::{read, write},
-        options::{Pace, Streams, Switch, Transport},
+        options::{Pace, Rule, Streams, Switch, Transport},
         report::{Action, Planned, Progress, Report, StreamFigures},
     };
-    use longhaul_store::tree::{filter::Rule, preserve::Preserve};
+    use longhaul_store::tree::preserve::Preserve;
     use proptest::{collection::vec, prelude::*};
     use serde::de::DeserializeOwned;
     use std::{fmt::Debug, net::Ipv4Addr};
@@ -160,7 +160,7 @@ mod tests {
                     Rule::Exclude("*.tmp".to_owned()),
                     Rule::Include(String::new()),
                 ],
-                preserve: Preserve::safe(),
+                preserve: Preserve::safe().into(),
                 into_directory: true,
             },
             peer_certificate: vec![0x30; 300],

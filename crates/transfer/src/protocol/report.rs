@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end of a copy tells its driver.
 
-use super::{entry::Kind, measured::Measured, message::Outcome, sources::Sources};
+use super::{entry::Kind, measured::Measured, message::Outcome, sources::Sources, spread};
 use longhaul_command::console::escaped;
-use longhaul_store::{path::RelPath, tree::spread::Share};
+use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// Shares of trees that were spread, which the sources are.
-    Shares(Vec<Share>),
+    Shares(Vec<spread::Share>),
     /// Where the sources are, before it is ready or listens.
     Sources(Sources),
     /// Has what it needs, and waits to hear of the meeting.

@@ -17,13 +17,15 @@ use crate::{
         },
         progress::{hearing::Hearing, record::Record},
     },
-    protocol::order::{Pass, Task},
+    protocol::{
+        order::{Pass, Task},
+        spread::Placement,
+    },
     threads,
 };
 use anyhow::{Result, anyhow, bail};
 use listener::ShareListener;
 use longhaul_command::exit::Refusal;
-use longhaul_scheduling::placement::Placement;
 use shares::Shares;
 use std::{sync::mpsc::channel, thread};
 

@@ -17,11 +17,12 @@ use crate::{
         entry::Kind,
         order::{Role, Task},
         report::{Found, Report},
+        spread::Share,
     },
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_store::{blocks::Blocks, tree::spread::Share};
+use longhaul_store::blocks::Blocks;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,

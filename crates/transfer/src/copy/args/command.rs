@@ -279,7 +279,7 @@ impl Args {
             update: self.update,
             one_file_system: self.one_file_system,
             rules: self.patterns.rules.clone(),
-            preserve: self.preserved.preserve(of_site),
+            preserve: self.preserved.preserve(of_site).into(),
             into_directory: self.goes_into_directory(sources, target),
             origin: origin(sources),
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--exclude` and `--include`, in the order in which they were given: the last one that matches counts.
 
+use crate::protocol::options::Rule;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use longhaul_store::tree::filter::Rule;
 
 /// What makes a rule of a pattern.
 type Kind = fn(String) -> Rule;

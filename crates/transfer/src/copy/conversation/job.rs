@@ -10,10 +10,11 @@ use crate::{
     protocol::{
         options::Options,
         order::{Role, Task},
+        spread::Share,
     },
 };
 use anyhow::Result;
-use longhaul_store::tree::{scan::source_name, spread::Share};
+use longhaul_store::tree::scan::source_name;
 use std::{fmt, path::Path};
 
 /// What shall be copied where to, and what lets in there.

@@ -11,11 +11,11 @@ use crate::{
         order::{Begin, Meeting, Role, Task},
         report::Report,
         sources::Sources,
+        spread::Share,
     },
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_store::tree::spread::Share;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::unix::ffi::OsStrExt,

@@ -275,7 +275,7 @@ mod tests {
             update: false,
             one_file_system: false,
             rules: Vec::new(),
-            preserve: longhaul_store::tree::preserve::Preserve::default(),
+            preserve: longhaul_store::tree::preserve::Preserve::default().into(),
             into_directory,
             origin: [0; 32],
         }

@@ -3,16 +3,17 @@
 
 use crate::{
     copy::{config::Config, conversation::job::Job, place::Place},
-    protocol::order::{Content, Extent},
+    protocol::{
+        options::Rule,
+        order::{Content, Extent},
+        preserve::Preserve,
+    },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
 use longhaul_leases::{Board, Lease, NewExtent, Standing};
-use longhaul_store::{
-    path::RelPath,
-    tree::{filter::Rule, preserve::Preserve},
-};
+use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
@@ -122,7 +123,7 @@ impl Spec {
             update: false,
             one_file_system: false,
             extent: None,
-            preserve: Preserve::default(),
+            preserve: longhaul_store::tree::preserve::Preserve::default().into(),
         })
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn options() -> Options {
         update: false,
         one_file_system: false,
         rules: Vec::new(),
-        preserve: longhaul_store::tree::preserve::Preserve::default(),
+        preserve: longhaul_store::tree::preserve::Preserve::default().into(),
         into_directory: true,
         origin: [0; 32],
     }

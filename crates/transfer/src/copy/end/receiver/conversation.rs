@@ -53,6 +53,7 @@ pub(crate) fn serve(
         root: Arc::new(root),
         renamed,
         imagined,
+        preserve: Arc::new(begin.options.preserve.clone().into()),
         options: Arc::new(begin.options.clone()),
         task: begin.task,
         shared: Arc::default(),
@@ -62,7 +63,8 @@ pub(crate) fn serve(
         opener: Arc::default(),
     });
     target.shared.note(|state| state.room = room);
-    target.note_shares(&begin.shares)?;
+    let shares = begin.shares.iter().cloned().map(Into::into);
+    target.note_shares(&shares.collect::<Vec<_>>())?;
     let outcome = target.converse(begin, identity, sender);
     target.shared.change(|state| state.over = true);
     target.opener.conclude(outcome)?;

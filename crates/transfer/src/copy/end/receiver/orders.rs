@@ -101,7 +101,7 @@ impl Target {
                 }
                 Some(Order::Top(metadata)) => {
                     let mut metadata = metadata.into();
-                    self.options.preserve.reduce_metadata(&mut metadata, true);
+                    self.preserve.reduce_metadata(&mut metadata, true);
                     site.placer.top(metadata);
                     // In a directory that is not there, nothing is too much.
                     if self.imagined.is_none() {
@@ -229,7 +229,7 @@ impl Target {
     ) -> Result<()> {
         entry.path = self.here(entry.path)?;
         entry.kind = of_pieces(entry.kind, &share);
-        self.options.preserve.reduce(&mut entry);
+        self.preserve.reduce(&mut entry);
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.here(to.clone())?;
             entry.metadata = Metadata::default();
@@ -267,7 +267,7 @@ impl Target {
         if let Kind::HardLink { to } = &entry.kind {
             return site.untaken.is_empty() || !site.untaken.contains(&digest(to));
         }
-        let takes = self.options.preserve.takes(&entry.kind);
+        let takes = self.preserve.takes(&entry.kind);
         if !takes && site.untaken.len() < UNTAKEN_MAX {
             site.untaken.insert(digest(&entry.path));
         }
@@ -286,7 +286,7 @@ impl Target {
             Ok(path) if !path.is_own() => {
                 entry.path = path;
                 entry.kind = of_pieces(entry.kind, &share);
-                self.options.preserve.reduce(&mut entry);
+                self.preserve.reduce(&mut entry);
                 self.want(number, entry, share);
             }
             _ => {

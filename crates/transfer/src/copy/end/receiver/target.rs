@@ -14,7 +14,7 @@ use crate::{
     },
     transport::outbox::Outbox,
 };
-use longhaul_store::{path::RelPath, root::Root};
+use longhaul_store::{path::RelPath, root::Root, tree::preserve::Preserve};
 use std::sync::Arc;
 
 /// What all threads of a target have.
@@ -26,6 +26,8 @@ pub(super) struct Target {
     /// With a dry run: a directory that would have been made, and everything in it.
     pub(super) imagined: Option<RelPath>,
     pub(super) options: Arc<Options>,
+    /// What it takes over, by the options.
+    pub(super) preserve: Arc<Preserve>,
     pub(super) task: Task,
     pub(super) shared: Arc<Shared>,
     pub(super) answers: Outbox<Answer>,

@@ -11,11 +11,12 @@ use crate::{
         message::Share,
         order::{Begin, Task},
         sources::Sources,
+        spread::Share as SpreadShare,
     },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_scheduling::placement::Kept;
+use longhaul_scheduling::placement::{Kept, Placement};
 use longhaul_store::{
     blocks::BLOCK,
     entry::{Entry, Kind},
@@ -36,6 +37,7 @@ impl Source {
         let Task::Spread(placement) = self.task else {
             return Some(Share::Whole);
         };
+        let placement = Placement::from(placement);
         let whole = |path| placement.has(number(path)).then_some(Share::Whole);
         match &entry.kind {
             Kind::Directory => Some(Share::Whole),
@@ -99,7 +101,7 @@ pub(crate) fn located(begin: &Begin, reach: &Reach) -> Sources {
 }
 
 /// What is known of the shares that the sources are, each by its name in the copy.
-pub(crate) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Spread>> {
+pub(crate) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<SpreadShare>> {
     let mut all = Vec::new();
     for path in &begin.paths {
         let (Some(real), Some(top)) = (reach.real(path), reach.top()) else {
@@ -108,9 +110,12 @@ pub(crate) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Spread>> {
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
         let name = name.map_err(Refusal::usage)?;
         let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
-        all.extend(shares.into_iter().map(|share| Spread {
-            top: name.clone().or(share.top),
-            ..share
+        all.extend(shares.into_iter().map(|share| {
+            let share = SpreadShare::from(share);
+            SpreadShare {
+                top: name.clone().or(share.top),
+                ..share
+            }
         }));
     }
     Ok(all)

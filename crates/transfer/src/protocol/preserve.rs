@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a target takes over from a source besides data and names, as its driver tells it.
+
+use super::same_fields::same_fields;
+use longhaul_store::tree::{chmod, preserve};
+use serde::{Deserialize, Serialize};
+
+/// What a target takes over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Preserve {
+    /// Owner and group.
+    pub(crate) owner: bool,
+    /// Character and block devices.
+    pub(crate) devices: bool,
+    /// Fifos.
+    pub(crate) special: bool,
+    /// Set-id bits, capabilities and `trusted.*` attributes.
+    pub(crate) privileges: bool,
+    /// Changes of permissions.
+    pub(crate) chmod: Chmod,
+}
+
+same_fields!(
+    Preserve,
+    preserve::Preserve {
+        owner,
+        devices,
+        special,
+        privileges,
+        chmod
+    }
+);
+
+/// Changes of permissions, made one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Chmod(Vec<Change>);
+
+impl From<chmod::Chmod> for Chmod {
+    fn from(chmod::Chmod(own): chmod::Chmod) -> Self {
+        Self(own.into_iter().map(Into::into).collect())
+    }
+}
+
+impl From<Chmod> for chmod::Chmod {
+    fn from(Chmod(wire): Chmod) -> Self {
+        Self(wire.into_iter().map(Into::into).collect())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    what: What,
+    action: Action,
+    /// Bits of those that the change is about.
+    who: u32,
+    bits: u32,
+    /// Execution as well, for directories and for files that somebody may execute.
+    execute_if_any: bool,
+}
+
+same_fields!(
+    Change,
+    chmod::Change {
+        what,
+        action,
+        who,
+        bits,
+        execute_if_any
+    }
+);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    Everything,
+    Directories,
+    Files,
+}
+
+impl From<chmod::What> for What {
+    fn from(own: chmod::What) -> Self {
+        match own {
+            chmod::What::Everything => Self::Everything,
+            chmod::What::Directories => Self::Directories,
+            chmod::What::Files => Self::Files,
+        }
+    }
+}
+
+impl From<What> for chmod::What {
+    fn from(wire: What) -> Self {
+        match wire {
+            What::Everything => Self::Everything,
+            What::Directories => Self::Directories,
+            What::Files => Self::Files,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Action {
+    Add,
+    Remove,
+    Set,
+}
+
+impl From<chmod::Action> for Action {
+    fn from(own: chmod::Action) -> Self {
+        match own {
+            chmod::Action::Add => Self::Add,
+            chmod::Action::Remove => Self::Remove,
+            chmod::Action::Set => Self::Set,
+        }
+    }
+}
+
+impl From<Action> for chmod::Action {
+    fn from(wire: Action) -> Self {
+        match wire {
+            Action::Add => Self::Add,
+            Action::Remove => Self::Remove,
+            Action::Set => Self::Set,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_permissions_are_read_as_they_were_given() {
+        let own: chmod::Chmod = "D2755,F644,u+X,o-t,g=rx".parse().unwrap();
+        assert_eq!(chmod::Chmod::from(Chmod::from(own.clone())), own);
+    }
+}
