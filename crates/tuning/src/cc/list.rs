@@ -2,25 +2,15 @@
 //! `longhaul cc list`: what the kernel has and what longhaul can bring, with who uses it.
 
 use super::{
+    config::List,
     default_setting,
     output::{say, table},
-    place::Place,
 };
 use anyhow::Result;
 use longhaul_congestion::{Error, choice, loader, math, watch::Watch};
 use longhaul_linux::{sock_diag::SockDiag, sysctl};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Arguments of `longhaul cc list`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    place: Place,
-}
 
 /// A congestion control.
 #[derive(Debug, Serialize)]
@@ -40,18 +30,18 @@ struct Entry {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    let entries = entries(args)?;
-    match args.json {
+pub(super) fn run(config: &List) -> Result<()> {
+    let entries = entries(config)?;
+    match config.json {
         true => say(&format!("{}\n", serde_json::to_string_pretty(&entries)?)),
         false => say(&text(&entries)),
     }
 }
 
-fn entries(args: &Args) -> Result<Vec<Entry>> {
+fn entries(config: &List) -> Result<Vec<Entry>> {
     let allowed = sysctl::read_here("net.ipv4.tcp_allowed_congestion_control")?;
     let default = default_setting::here()?;
-    let users = users(args)?;
+    let users = users(config)?;
     let registered = choice::registered();
     let ours: Vec<String> = math::algorithms()
         .map(math::Algorithm::system_name)
@@ -74,13 +64,13 @@ fn entries(args: &Args) -> Result<Vec<Entry>> {
 }
 
 /// Connections by congestion control.
-fn users(args: &Args) -> Result<BTreeMap<String, usize>> {
+fn users(config: &List) -> Result<BTreeMap<String, usize>> {
     let mut users = BTreeMap::new();
     for connection in SockDiag::here()?.connections()? {
         *users.entry(connection.congestion).or_default() += 1;
     }
     // Without root what is pinned can't be seen, and this namespace has to do.
-    let Ok(loaded) = loader::all_loaded(&args.place.pins()) else {
+    let Ok(loaded) = loader::all_loaded(&config.pins) else {
         return Ok(users);
     };
     if let (false, Ok(watch)) = (loaded.is_empty(), Watch::new()) {

@@ -2,33 +2,21 @@
 //! `longhaul cc show`: all that can be set and seen of one congestion control.
 
 use super::{
+    config::Show,
     load::by_name,
     output::{say, table},
-    place::Place,
 };
 use anyhow::Result;
 use longhaul_congestion::{
     Error,
     loader::{self, Loaded, Program},
-    math::{Algorithm, Field, Parameter, parameters},
+    math::{Algorithm, Field, Parameter},
     own_parameters,
     watch::Watch,
 };
 use longhaul_report::count::counted;
 use serde_json::{Value, json};
 use std::time::SystemTime;
-
-/// Arguments of `longhaul cc show`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Congestion control, with or without lh_
-    name: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    place: Place,
-}
 
 /// What the kernel says of it.
 struct State {
@@ -39,22 +27,22 @@ struct State {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    let algorithm = parameters::named(&args.name).map_err(Error::refusal)?;
+pub(super) fn run(config: &Show) -> Result<()> {
+    let algorithm = config.algorithm;
     // Without root nothing is seen of what is loaded; the rest can be shown.
-    let state = state(args, algorithm);
+    let state = state(config);
     let state = match state {
         Err(error) if longhaul_linux::process::user() == 0 => return Err(error.refusal()),
         other => other.ok().flatten(),
     };
-    match args.json {
+    match config.json {
         true => say(&format!("{:#}\n", as_json(algorithm, state.as_ref()))),
         false => say(&text(algorithm, state.as_ref())),
     }
 }
 
-fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, Error> {
-    let Some(loaded) = loader::loaded(&args.place.pins(), algorithm)? else {
+fn state(config: &Show) -> Result<Option<State>, Error> {
+    let Some(loaded) = loader::loaded(&config.pins, config.algorithm)? else {
         return Ok(None);
     };
     Ok(Some(State {

@@ -1,77 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc unload`.
 
-use super::{default_setting, output::say, place::Place};
+use super::{config::Unload, default_setting, output::say};
 use anyhow::Result;
-use longhaul_congestion::{
-    Error, loader,
-    math::{Algorithm, parameters},
-    watch::Watch,
-};
+use longhaul_congestion::{Error, loader, math::Algorithm, watch::Watch};
 use longhaul_report::count::counted;
 use serde_json::json;
 
-const EXAMPLES: &str = "\
-Examples:
-  sudo longhaul cc unload bic
-  sudo longhaul cc unload --all
-
-Connections that use it keep its programs until they close; no other can choose it any more.
-What load --default set is put back.";
-
-/// Arguments of `longhaul cc unload`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Args {
-    /// Congestion control, with or without lh_; repeatable
-    #[arg(
-        value_name = "NAME",
-        required_unless_present = "all",
-        conflicts_with = "all"
-    )]
-    names: Vec<String>,
-    /// All that longhaul loaded
-    #[arg(long)]
-    all: bool,
-    /// Print JSON, one line a congestion control
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    place: Place,
-}
-
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    for algorithm in wanted(args)? {
-        unload(args, algorithm)?;
+pub(super) fn run(config: &Unload) -> Result<()> {
+    for algorithm in wanted(config)? {
+        unload(config, algorithm)?;
     }
     Ok(())
 }
 
-fn wanted(args: &Args) -> Result<Vec<Algorithm>> {
-    if args.all {
-        let pins = args.place.pins();
-        loader::clean(&pins).map_err(Error::refusal)?;
-        let loaded = loader::all_loaded(&pins).map_err(Error::refusal)?;
-        return Ok(loaded.iter().map(loader::Loaded::algorithm).collect());
+fn wanted(config: &Unload) -> Result<Vec<Algorithm>> {
+    if let Some(only) = &config.only {
+        return Ok(only.clone());
     }
-    let names = args.names.iter();
-    let named = names.map(|name| parameters::named(name).map_err(Error::refusal));
-    named.collect()
+    loader::clean(&config.pins).map_err(Error::refusal)?;
+    let loaded = loader::all_loaded(&config.pins).map_err(Error::refusal)?;
+    Ok(loaded.iter().map(loader::Loaded::algorithm).collect())
 }
 
-fn unload(args: &Args, algorithm: Algorithm) -> Result<()> {
-    let (pins, name) = (args.place.pins(), algorithm.system_name());
-    let loaded = loader::loaded(&pins, algorithm).map_err(Error::refusal)?;
+fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
+    let (pins, name) = (&config.pins, algorithm.system_name());
+    let loaded = loader::loaded(pins, algorithm).map_err(Error::refusal)?;
     let (mut users, mut default) = (0, None);
     if let Some(loaded) = &loaded {
         users = users_of(loaded)?;
         default = default_setting::restore(loaded)?;
     }
-    loader::unload(&pins, algorithm).map_err(Error::refusal)?;
+    loader::unload(pins, algorithm).map_err(Error::refusal)?;
     let keepers = default_setting::with_default(&name)?;
     let keepers: Vec<_> = keepers.into_iter().map(|(netns, _)| netns).collect();
-    if args.json {
+    if config.json {
         let line = json!({ "name": name, "connections": users, "default": default,
             "default_in": keepers });
         return say(&format!("{line}\n"));

@@ -2,17 +2,16 @@
 //! `longhaul cc watch`: the connections at work, as a table that renews itself or as JSON lines.
 
 use super::{
+    config,
     load::by_name,
     output::{say, table},
-    place::Place,
 };
 use crate::connection_filter::Filter;
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Error,
     loader::{self, Loaded},
-    math::{Algorithm, Field, parameters},
+    math::{Algorithm, Field},
     pins::Pins,
     watch::{Connection, Watch, ack_counts::AckCounts},
 };
@@ -24,51 +23,10 @@ use std::{
     io::{IsTerminal, stdout},
     os::unix::fs::MetadataExt,
     rc::Rc,
-    time::Duration,
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  sudo longhaul cc watch
-  sudo longhaul cc watch bic --match 'dport 5201 and dst 10.9.0.0/16'
-  sudo longhaul cc watch --once --json
-  sudo longhaul cc watch --every 100ms --json > windows.jsonl
-
-It reads what the kernel keeps of each connection, in every network namespace; connections pay
-nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
-
-A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
-not, ( ). dst and dport are the other end of the connection, as ss(8) has them.";
 
 /// Rows of a table on a terminal.
 const ROWS_MAX: usize = 40;
-
-/// Arguments of `longhaul cc watch`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Args {
-    /// Congestion control, with or without lh_ [default: all that are loaded]
-    name: Option<String>,
-    /// Only connections like this: 'dport 5201 and not dst 10.0.0.0/8' …
-    #[arg(long = "match", value_name = "FILTER")]
-    filter: Option<String>,
-    /// Time from one look to the next, at least 10ms
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "1s",
-        conflicts_with = "once"
-    )]
-    every: Time,
-    /// Look once
-    #[arg(long)]
-    once: bool,
-    /// Print JSON: a line a connection
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    place: Place,
-}
 
 /// A connection with the congestion control that it uses.
 struct Seen {
@@ -100,33 +58,19 @@ impl Of {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    let filter = args.filter.as_deref();
-    let filter = filter.map_or(Ok(Filter::EVERYTHING), Filter::of_flag)?;
-    if args.every < Time::from_millis(10) {
-        return Err(Refusal::usage(format!(
-            "--every {}: at least 10ms",
-            args.every.exact()
-        )));
-    }
-    let only = args
-        .name
-        .as_deref()
-        .map(parameters::named)
-        .transpose()
-        .map_err(Error::refusal)?;
+pub(super) fn run(config: &config::Watch) -> Result<()> {
     let watch = Watch::new().map_err(Error::refusal)?;
-    let pins = args.place.pins();
-    if let (Some(algorithm), true) = (only, wanted(&pins, only)?.is_empty()) {
+    let wanted = || wanted(&config.pins, config.only);
+    if let (Some(algorithm), true) = (config.only, wanted()?.is_empty()) {
         return Err(Error::NotLoaded(algorithm.system_name()).refusal());
     }
     loop {
-        let seen = look(&watch, &wanted(&pins, only)?, &filter)?;
-        show(args, &seen)?;
-        if args.once {
+        let seen = look(&watch, &wanted()?, &config.filter)?;
+        show(config, &seen)?;
+        let Some(every) = config.every else {
             return Ok(());
-        }
-        std::thread::sleep(Duration::from_nanos(args.every.as_nanos()));
+        };
+        std::thread::sleep(every.into());
     }
 }
 
@@ -163,13 +107,13 @@ fn look(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Seen>> 
     Ok(seen)
 }
 
-fn show(args: &Args, seen: &[Seen]) -> Result<()> {
-    if args.json {
+fn show(config: &config::Watch, seen: &[Seen]) -> Result<()> {
+    if config.json {
         let at = jiff::Timestamp::now().to_string();
         let lines = seen.iter().map(|seen| format!("{}\n", seen.json(&at)));
         return say(&lines.collect::<String>());
     }
-    let live = stdout().is_terminal() && !args.once;
+    let live = stdout().is_terminal() && config.every.is_some();
     let (clear, rows) = match live {
         true => ("\x1b[H\x1b[2J", ROWS_MAX),
         false => ("", usize::MAX),

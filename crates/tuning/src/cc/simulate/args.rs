@@ -5,7 +5,7 @@
     reason = "help texts are printed as they stand"
 )]
 
-use longhaul_units::{BitRate, Bytes, Time};
+use longhaul_units::{Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -98,27 +98,4 @@ pub(crate) struct Args {
     /// Write records as JSON lines to standard output, the summary last
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// What a `--flow` may say of itself; the rest is as the flags say.
-#[derive(Debug, Clone, Default)]
-pub(super) struct FlowArgs {
-    pub(super) cc: Option<String>,
-    pub(super) streams: Option<u32>,
-    pub(super) start: Option<Time>,
-    pub(super) extra_rtt: Option<Time>,
-    pub(super) bytes: Option<Bytes>,
-    pub(super) window: Option<Bytes>,
-    pub(super) pace: Option<String>,
-    pub(super) mss: Option<u32>,
-    pub(super) ack_ratio: Option<u32>,
-    pub(super) initial_window: Option<u32>,
-}
-
-/// `on`, or the highest rate.
-pub(super) fn pacing_rate(text: &str) -> Result<Option<BitRate>, String> {
-    match text {
-        "on" => Ok(None),
-        rate => rate.parse().map(Some).map_err(|error| format!("{error}")),
-    }
 }

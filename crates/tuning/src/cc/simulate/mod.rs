@@ -2,14 +2,13 @@
 //! `longhaul cc simulate`: TCP flows over a shared path under simulated time.
 
 mod args;
+mod check;
 mod config;
+mod flow;
 mod record;
 mod run;
 mod summary;
 
 pub(super) use args::Args;
-
-/// Runs the command.
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    run::run(config::Config::read(args)?, args.json)
-}
+pub(super) use config::Config;
+pub(super) use run::run;

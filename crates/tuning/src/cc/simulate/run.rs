@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Runs it to its end, or until all flows have sent what they had.
-pub(super) fn run(mut config: Config, json: bool) -> Result<()> {
+pub(in super::super) fn run(mut config: Config) -> Result<()> {
     let (settings, names): (Vec<_>, Vec<_>) = std::mem::take(&mut config.flows).into_iter().unzip();
     let mss = settings.iter().map(|flow| flow.sender.mss).collect();
     let mut run = Run {
@@ -30,7 +30,7 @@ pub(super) fn run(mut config: Config, json: bool) -> Result<()> {
     let begin = Instant::now();
     let progress = progress(&config);
     while run.simulation.now() < config.duration && !run.simulation.is_done() {
-        run.interval(|record| match json {
+        run.interval(|record| match config.json {
             true => Ok(writeln!(out, "{}", serde_json::to_string(&record)?)?),
             false => Ok(()),
         })?;
@@ -38,7 +38,7 @@ pub(super) fn run(mut config: Config, json: bool) -> Result<()> {
     }
     progress.finish_and_clear();
     let summary = run.summary(begin.elapsed().into());
-    match json {
+    match config.json {
         true => writeln!(out, "{}", serde_json::to_string(&summary)?)?,
         false => write!(out, "{summary}")?,
     }

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul cc`, and its check. `simulate` has its own.
+
+use super::{config, simulate};
+use crate::connection_filter::Filter;
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_congestion::{
+    Error,
+    math::{Algorithm, parameters},
+    pins::{self, Pins},
+};
+use longhaul_units::Time;
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul cc list
+      what this kernel has, what longhaul can bring
+  sudo longhaul cc load bic
+      every program may choose lh_bic now (TCP_CONGESTION, iperf3 -C lh_bic)
+  sudo longhaul cc load bic --param ack_shift=3
+      with a parameter; longhaul cc show bic names them all
+  sudo longhaul cc watch
+      window, rate and the algorithm's own state of each of its connections
+  sudo longhaul cc unload bic
+      connections that use it keep it until they close
+
+docs/cc.md is the manual, docs/congestion-controls.md explains each of them.";
+
+const LOAD_EXAMPLES: &str = "\
+Examples:
+  sudo longhaul cc load bic
+  sudo longhaul cc load bic --param ack_shift=3 --param beta=717
+  sudo longhaul cc load bic --param ack_shift=6 --replace
+      other parameters, for connections that begin from now on
+  sudo longhaul cc load bic --default
+      for all sockets of this network namespace that don't choose; unload puts the old one back
+  sudo longhaul cc load bic --per-socket /sys/fs/cgroup/system.slice
+      services may set parameters socket by socket: longhaul cc show names the options
+
+It stays until longhaul cc unload, or until the machine stops.
+Exit codes: 0 loaded, or was so already; 1 loaded otherwise; 2 no such name or parameter;
+3 not permitted, not supported by this kernel, or the name is taken.";
+
+const UNLOAD_EXAMPLES: &str = "\
+Examples:
+  sudo longhaul cc unload bic
+  sudo longhaul cc unload --all
+
+Connections that use it keep its programs until they close; no other can choose it any more.
+What load --default set is put back.";
+
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  sudo longhaul cc watch
+  sudo longhaul cc watch bic --match 'dport 5201 and dst 10.9.0.0/16'
+  sudo longhaul cc watch --once --json
+  sudo longhaul cc watch --every 100ms --json > windows.jsonl
+
+It reads what the kernel keeps of each connection, in every network namespace; connections pay
+nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
+
+A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
+not, ( ). dst and dport are the other end of the connection, as ss(8) has them.";
+
+/// Arguments of `longhaul cc`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List congestion controls: the kernel's and those of longhaul
+    List(List),
+    /// Bring a congestion control to this kernel, for all its programs and namespaces
+    Load(Load),
+    /// Take one away again; connections that use it go on with it
+    Unload(Unload),
+    /// Show one: its parameters, its state, its programs
+    Show(Show),
+    /// Watch the connections that use longhaul's congestion controls
+    Watch(Watch),
+    /// Simulate flows over a shared path: hours at 100 Gbit/s in minutes
+    Simulate(Box<simulate::Args>),
+}
+
+#[derive(clap::Args)]
+struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = LOAD_EXAMPLES)]
+struct Load {
+    /// Congestion control, with or without lh_; repeatable
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Parameter of its connections, NAME=VALUE; repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    param: Vec<String>,
+    /// Take the place of one that is loaded with other parameters or by another longhaul
+    #[arg(long)]
+    replace: bool,
+    /// Give programs of this cgroup (version 2) a socket option for parameters of single sockets
+    #[arg(long, value_name = "CGROUP")]
+    per_socket: Option<PathBuf>,
+    /// Count each connection's ACKs and by how much they move the acknowledgement number (AckDiff),
+    /// for longhaul cc watch; for connections that begin from now on
+    #[arg(long)]
+    count_acks: bool,
+    /// Make it the default of this network namespace
+    #[arg(long)]
+    default: bool,
+    /// Print JSON, one line a congestion control
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = UNLOAD_EXAMPLES)]
+struct Unload {
+    /// Congestion control, with or without lh_; repeatable
+    #[arg(
+        value_name = "NAME",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    names: Vec<String>,
+    /// All that longhaul loaded
+    #[arg(long)]
+    all: bool,
+    /// Print JSON, one line a congestion control
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(clap::Args)]
+struct Show {
+    /// Congestion control, with or without lh_
+    name: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = WATCH_EXAMPLES)]
+struct Watch {
+    /// Congestion control, with or without lh_ [default: all that are loaded]
+    name: Option<String>,
+    /// Only connections like this: 'dport 5201 and not dst 10.0.0.0/8' …
+    #[arg(long = "match", value_name = "FILTER")]
+    filter: Option<String>,
+    /// Time from one look to the next, at least 10ms
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        conflicts_with = "once"
+    )]
+    every: Time,
+    /// Look once
+    #[arg(long)]
+    once: bool,
+    /// Print JSON: a line a connection
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where loaded congestion controls are kept.
+#[derive(clap::Args)]
+struct Place {
+    /// BPF file system that keeps what is loaded; mounted if it is not
+    #[arg(long, value_name = "DIR", default_value = pins::DEFAULT)]
+    bpffs: PathBuf,
+}
+
+impl Args {
+    /// What stands after the check.
+    pub(super) fn check(&self) -> Result<config::Config> {
+        Ok(match &self.command {
+            Command::List(args) => config::Config::List(args.config()),
+            Command::Load(args) => config::Config::Load(args.check()?),
+            Command::Unload(args) => config::Config::Unload(args.check()?),
+            Command::Show(args) => config::Config::Show(args.check()?),
+            Command::Watch(args) => config::Config::Watch(args.check()?),
+            Command::Simulate(args) => config::Config::Simulate(Box::new(args.check()?)),
+        })
+    }
+}
+
+impl List {
+    fn config(&self) -> config::List {
+        config::List {
+            pins: self.place.pins(),
+            json: self.json,
+        }
+    }
+}
+
+impl Load {
+    fn check(&self) -> Result<config::Load> {
+        Ok(config::Load {
+            wanted: self.wanted()?,
+            replace: self.replace,
+            cgroup: self.per_socket.as_deref().map(open_cgroup).transpose()?,
+            count_acks: self.count_acks,
+            default: self.default,
+            pins: self.place.pins(),
+            json: self.json,
+        })
+    }
+
+    fn wanted(&self) -> Result<Vec<(Algorithm, Vec<u32>)>> {
+        let one = |what: &str| match self.names.len() {
+            1 => Ok(()),
+            _ => Err(Refusal::usage(format!(
+                "{what} is for one congestion control at a time"
+            ))),
+        };
+        if !self.param.is_empty() {
+            one("--param")?;
+        }
+        if self.default {
+            one("--default")?;
+        }
+        let names = self.names.iter();
+        names
+            .map(|name| {
+                let algorithm = named(name)?;
+                let values = parameters::values(algorithm, &self.param).map_err(Error::refusal)?;
+                Ok((algorithm, values))
+            })
+            .collect()
+    }
+}
+
+fn open_cgroup(path: &Path) -> Result<OwnedFd> {
+    let open = longhaul_linux::cgroup::at(path);
+    open.map_err(|error| {
+        Refusal::usage(format!(
+            "--per-socket {}: {error}; it wants the directory of a cgroup of version 2",
+            path.display()
+        ))
+    })
+}
+
+impl Unload {
+    fn check(&self) -> Result<config::Unload> {
+        let names = self.names.iter();
+        let only = (!self.all).then(|| names.map(|name| named(name)).collect());
+        Ok(config::Unload {
+            only: only.transpose()?,
+            pins: self.place.pins(),
+            json: self.json,
+        })
+    }
+}
+
+impl Show {
+    fn check(&self) -> Result<config::Show> {
+        Ok(config::Show {
+            algorithm: named(&self.name)?,
+            pins: self.place.pins(),
+            json: self.json,
+        })
+    }
+}
+
+impl Watch {
+    fn check(&self) -> Result<config::Watch> {
+        let filter = self.filter.as_deref();
+        let filter = filter.map_or(Ok(Filter::EVERYTHING), Filter::of_flag)?;
+        if self.every < Time::from_millis(10) {
+            let text = self.every.exact();
+            return Err(Refusal::usage(format!("--every {text}: at least 10ms")));
+        }
+        Ok(config::Watch {
+            only: self.name.as_deref().map(named).transpose()?,
+            filter,
+            every: (!self.once).then_some(self.every),
+            pins: self.place.pins(),
+            json: self.json,
+        })
+    }
+}
+
+impl Place {
+    fn pins(&self) -> Pins {
+        Pins::at(&self.bpffs)
+    }
+}
+
+fn named(name: &str) -> Result<Algorithm> {
+    parameters::named(name).map_err(Error::refusal)
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was asked for, checked.
+
+use super::simulate;
+use crate::connection_filter::Filter;
+use longhaul_congestion::{math::Algorithm, pins::Pins};
+use longhaul_units::Time;
+use std::os::fd::OwnedFd;
+
+/// One thing to do.
+pub(super) enum Config {
+    List(List),
+    Load(Load),
+    Unload(Unload),
+    Show(Show),
+    Watch(Watch),
+    Simulate(Box<simulate::Config>),
+}
+
+pub(super) struct List {
+    pub(super) pins: Pins,
+    pub(super) json: bool,
+}
+
+pub(super) struct Load {
+    /// With the values of their parameters.
+    pub(super) wanted: Vec<(Algorithm, Vec<u32>)>,
+    /// Whether to take the place of one that is loaded otherwise.
+    pub(super) replace: bool,
+    /// Whose programs get a socket option for parameters.
+    pub(super) cgroup: Option<OwnedFd>,
+    pub(super) count_acks: bool,
+    /// Whether to make it the default of this network namespace. Then there is one.
+    pub(super) default: bool,
+    pub(super) pins: Pins,
+    pub(super) json: bool,
+}
+
+pub(super) struct Unload {
+    /// None: all that are loaded.
+    pub(super) only: Option<Vec<Algorithm>>,
+    pub(super) pins: Pins,
+    pub(super) json: bool,
+}
+
+pub(super) struct Show {
+    pub(super) algorithm: Algorithm,
+    pub(super) pins: Pins,
+    pub(super) json: bool,
+}
+
+pub(super) struct Watch {
+    /// None: all that are loaded.
+    pub(super) only: Option<Algorithm>,
+    pub(super) filter: Filter,
+    /// From one look to the next. None: one look is enough.
+    pub(super) every: Option<Time>,
+    pub(super) pins: Pins,
+    pub(super) json: bool,
+}

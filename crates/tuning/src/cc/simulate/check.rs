@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The check: from flags to a path and flows that are known to be sound.
+
+use super::{args::Args, config::Config, flow::FlowArgs};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_congestion::math::simulated::algorithm;
+use longhaul_netem::{Rate, Schedule, Setting, Shape};
+use longhaul_tcpsim::{
+    receiver::AckPolicy,
+    sender::Settings,
+    simulation::{FlowSettings, Path},
+};
+use longhaul_units::{BitRate, Bytes, Time};
+use std::ops::RangeInclusive;
+
+/// More flows than this take more than a few hundred bytes each and mean little.
+const STREAMS: RangeInclusive<u32> = 1..=10_000;
+/// Packets in flight are counted in 32 bits, as the kernel does.
+const WINDOW_BYTES_MAX: u64 = 1 << 40;
+/// An hour at a millisecond: 3.6 million records a flow.
+const RECORDS_MAX: u64 = 10_000_000;
+
+impl Args {
+    /// What stands after the check.
+    pub(in super::super) fn check(&self) -> Result<Config> {
+        let (forth, back) = shapes(self)?;
+        let Rate::Constant(rate) = forth.rate else {
+            return Err(Refusal::usage(
+                "rate unlimited: a bottleneck has a rate, as in --rate 10gbit",
+            ));
+        };
+        within(
+            "interval",
+            self.interval,
+            Time::from_micros(1)..=self.duration,
+        )?;
+        if self.duration.as_nanos() / self.interval.as_nanos() > RECORDS_MAX {
+            return Err(Refusal::usage(format!(
+                "interval {}: more than {RECORDS_MAX} records; make it longer",
+                self.interval
+            )));
+        }
+        let changes = schedule(self, [&forth, &back])?;
+        Ok(Config {
+            path: Path {
+                forth,
+                back,
+                forth_changes: changes.clone(),
+                back_changes: changes,
+                seed: self.seed,
+                exact: self.exact,
+            },
+            flows: flows(self)?,
+            duration: self.duration,
+            interval: self.interval,
+            rate,
+            json: self.json,
+        })
+    }
+}
+
+/// Both directions of the path: data's, then ACKs'.
+fn shapes(args: &Args) -> Result<(Shape, Shape)> {
+    let (mut forth, mut back) = (Shape::default(), Shape::default());
+    let (there, home) = delays(args);
+    forth.apply(Setting::Delay(there));
+    back.apply(Setting::Delay(home));
+    set(&mut forth, "rate", &args.rate)?;
+    for (key, value) in [("queue", &args.queue), ("loss", &args.loss)] {
+        if let Some(value) = value {
+            set(&mut forth, key, value)?;
+        }
+    }
+    set_all(&mut forth, &args.forward)?;
+    set_all(&mut back, &args.backward)?;
+    for shape in [&forth, &back] {
+        shape.check().map_err(Refusal::usage)?;
+    }
+    Ok((forth, back))
+}
+
+fn delays(args: &Args) -> (Time, Time) {
+    let rtt = args.rtt.unwrap_or(Time::ZERO);
+    let half = Time::from_nanos(rtt.as_nanos() / 2);
+    match args.delay {
+        Some(delay) => (delay, delay),
+        None => (half, rtt - half),
+    }
+}
+
+fn set_all(shape: &mut Shape, settings: &[String]) -> Result<()> {
+    for setting in settings {
+        let (key, value) = setting.split_once('=').ok_or_else(|| {
+            Refusal::usage(format!(
+                "setting {setting:?} is not KEY=VALUE, as in loss=0.1%"
+            ))
+        })?;
+        set(shape, key, value)?;
+    }
+    Ok(())
+}
+
+fn set(shape: &mut Shape, key: &str, value: &str) -> Result<()> {
+    shape.apply(Setting::parse(key, value).map_err(Refusal::usage)?);
+    Ok(())
+}
+
+/// Changes, each of which leaves sound what it changes.
+fn schedule(args: &Args, shapes: [&Shape; 2]) -> Result<Schedule> {
+    let mut schedule = Schedule::default();
+    for change in &args.at {
+        schedule.add_text(change).map_err(Refusal::usage)?;
+    }
+    for shape in shapes {
+        let mut shape = shape.clone();
+        for (_, setting) in schedule.iter() {
+            shape.apply(setting.clone());
+            shape.check().map_err(Refusal::usage)?;
+        }
+    }
+    Ok(schedule)
+}
+
+fn flows(args: &Args) -> Result<Vec<(FlowSettings, String)>> {
+    let groups = match args.flow.is_empty() {
+        true => vec![FlowArgs {
+            streams: Some(args.streams),
+            ..FlowArgs::default()
+        }],
+        false => args
+            .flow
+            .iter()
+            .map(|text| FlowArgs::read(text))
+            .collect::<Result<_>>()?,
+    };
+    let streams = |group: &FlowArgs| group.streams.unwrap_or(1);
+    let total = groups.iter().map(streams).fold(0, u32::saturating_add);
+    within("streams", total, STREAMS)?;
+    groups
+        .iter()
+        .flat_map(|group| (0..streams(group)).map(|_| flow(args, group)))
+        .collect()
+}
+
+fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowSettings, String)> {
+    let name = own.cc.as_ref().unwrap_or(&args.cc);
+    let sender = sender(args, own)?;
+    let control = algorithm(name, sender.paced)
+        .map_err(|reason| Refusal::usage(format!("congestion control {name:?}: {reason}")))?;
+    let ratio = own.ack_ratio.unwrap_or(args.ack_ratio);
+    let settings = FlowSettings {
+        start: own.start.unwrap_or(Time::ZERO),
+        extra_rtt: own.extra_rtt.unwrap_or(Time::ZERO),
+        sender,
+        acks: AckPolicy {
+            packets: within("ack-ratio", ratio, 1..=1024)?,
+            aggregate: args.gro,
+            ..AckPolicy::default()
+        },
+        control,
+    };
+    Ok((settings, name.clone()))
+}
+
+fn sender(args: &Args, own: &FlowArgs) -> Result<Settings> {
+    let usual = Settings::default();
+    let mss = within("mss", own.mss.unwrap_or(args.mss), 536..=8948)?;
+    let pace = own.pace.as_ref().or(args.pace.as_ref());
+    let window = |name, given: Option<Bytes>, usual| {
+        let least = Bytes::new(u64::from(mss) * 2);
+        within(
+            name,
+            given.unwrap_or(usual),
+            least..=Bytes::new(WINDOW_BYTES_MAX),
+        )
+    };
+    let initial_window = own.initial_window.unwrap_or(args.initial_window);
+    Ok(Settings {
+        mss,
+        initial_window: within("initial-window", initial_window, 1..=1_000)?,
+        receive_window: window("window", own.window.or(args.window), usual.receive_window)?,
+        send_buffer: window("send-buffer", args.send_buffer, usual.send_buffer)?,
+        paced: pace.is_some(),
+        pacing_rate_max: match pace {
+            Some(pace) => {
+                pacing_rate(pace).map_err(|error| Refusal::usage(format!("pace {error}, or on")))?
+            }
+            None => None,
+        },
+        packets: own
+            .bytes
+            .map(|bytes| bytes.get().div_ceil(u64::from(mss)).max(1)),
+    })
+}
+
+fn within<T: PartialOrd + std::fmt::Display + Copy>(
+    name: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<T> {
+    match range.contains(&value) {
+        true => Ok(value),
+        false => Err(Refusal::usage(format!(
+            "{name} {value} is not between {} and {}",
+            range.start(),
+            range.end()
+        ))),
+    }
+}
+
+/// `on`, or the highest rate.
+fn pacing_rate(text: &str) -> Result<Option<BitRate>, String> {
+    match text {
+        "on" => Ok(None),
+        rate => rate.parse().map(Some).map_err(|error| format!("{error}")),
+    }
+}
