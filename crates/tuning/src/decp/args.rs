@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul decp` is told on the command line.
+//! What `longhaul decp` is told on the command line, and its check.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
 )]
 
+use super::config::Config;
+use crate::{connection_filter::Filter, decp::model::Settings};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_linux::{
+    cgroup,
+    netns::{self, Netns},
+};
 use longhaul_units::{Ratio, Time};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,40 +40,95 @@ It caps the windows of this host's own sockets, so it belongs on the sending hos
 pub struct Args {
     /// Which connections belong together: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
     #[arg(long = "match", value_name = "FILTER")]
-    pub(super) filter: String,
+    filter: String,
     /// Only connections of this cgroup (a directory of a cgroup2 file system) and of those below it
     #[arg(long, value_name = "DIRECTORY")]
-    pub(super) cgroup: Option<PathBuf>,
+    cgroup: Option<PathBuf>,
     /// Network namespace that the connections are in [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
-    pub(super) netns: Option<String>,
+    netns: Option<String>,
     /// From one look at the windows to the next, 20ms to 10s; an eighth of a round trip is best
     #[arg(long, value_name = "TIME", default_value = "50ms")]
-    pub(super) interval: Time,
+    interval: Time,
     /// The queue that capped connections leave standing, as a share of what the wire holds, 2% to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%")]
-    pub(super) headroom: Ratio,
+    headroom: Ratio,
     /// No cap goes below so many segments, 2 to 100000
     #[arg(long, value_name = "SEGMENTS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(2..=100_000))]
-    pub(super) floor: u32,
+    floor: u32,
     /// Keep caps also when all connections are even
     #[arg(long)]
-    pub(super) hold: bool,
+    hold: bool,
     /// Fill windows that losses have made small by slow start, up to the equal share. Only for links
     /// that nobody else uses
     #[arg(long)]
-    pub(super) refill: bool,
+    refill: bool,
     /// Only look, and say what would be capped
     #[arg(long)]
-    pub(super) dry_run: bool,
+    dry_run: bool,
     /// Lift what caps the connections have, whoever set them, and end
     #[arg(long, conflicts_with_all = ["dry_run", "hold", "refill", "duration", "json"])]
-    pub(super) lift: bool,
+    lift: bool,
     /// End after so long [default: when told to]
     #[arg(long, value_name = "TIME")]
-    pub(super) duration: Option<Time>,
+    duration: Option<Time>,
     /// Print every look and the summary as JSON lines
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+}
+
+impl Args {
+    /// What stands after the check.
+    pub(super) fn check(&self) -> Result<Config> {
+        let filter = Filter::of_flag(&self.filter);
+        let headroom = self.headroom.get();
+        if !(0.02..=1.0).contains(&headroom) {
+            let text = self.headroom.exact();
+            return Err(Refusal::usage(format!(
+                "--headroom {text} is not 2% to 100%"
+            )));
+        }
+        if !(Time::from_millis(20)..=Time::from_secs(10)).contains(&self.interval) {
+            let text = self.interval.exact();
+            return Err(Refusal::usage(format!(
+                "--interval {text} is not 20ms to 10s"
+            )));
+        }
+        self.cgroup.as_deref().map_or(Ok(()), is_cgroup)?;
+        Ok(Config {
+            filter: filter?,
+            cgroup: self.cgroup.clone(),
+            netns: self.netns.as_deref().map(open).transpose()?,
+            interval: self.interval,
+            settings: Settings {
+                headroom: self.headroom,
+                floor_segments: self.floor,
+                hold: self.hold,
+                refill: self.refill,
+            },
+            dry_run: self.dry_run,
+            lift: self.lift,
+            duration: self.duration,
+            json: self.json,
+        })
+    }
+}
+
+fn is_cgroup(path: &Path) -> Result<()> {
+    cgroup::identifiers(path).map(drop).map_err(|error| {
+        Refusal::usage(format!(
+            "--cgroup {}: {error}; name a directory below a cgroup2 mount, as /sys/fs/cgroup/user.slice",
+            path.display()
+        ))
+    })
+}
+
+fn open(name: &str) -> Result<Netns> {
+    Netns::named(name).map_err(|error| {
+        Refusal::usage(format!(
+            "--netns {name:?} in {}: {error}; ip netns list shows what there is",
+            netns::DIRECTORY
+        ))
+    })
 }

@@ -29,12 +29,12 @@ use watch::Watch;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let config = Config::check(args)?;
+    let config = args.check()?;
     if let Some(netns) = &config.netns {
         netns.enter().context("cannot enter the namespace")?;
     }
     let mut watch = Watch::new(&config)?;
-    if args.lift {
+    if config.lift {
         return enforcer::lift(&watch.connections()?);
     }
     let enforcer = (!config.dry_run)
@@ -69,7 +69,7 @@ pub fn check(flags: &[String]) -> Result<()> {
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
     let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
-    Config::check(&args).map(drop)
+    args.check().map(drop)
 }
 
 /// Look after look.
