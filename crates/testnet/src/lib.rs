@@ -11,5 +11,6 @@
 
 pub mod link_process;
 pub mod name_server;
+mod patience;
 pub mod relay_process;
 pub mod relay_testbed;

@@ -3,12 +3,17 @@
 pub mod tap_file;
 pub mod traffic;
 
+use crate::patience::await_readable;
 use longhaul_linux::netns::Netns;
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::Read,
     net::IpAddr,
+    os::fd::AsFd,
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
 };
+
+/// More bytes than a link says to anybody.
+const SAID_MAX: usize = 1 << 16;
 
 /// Two namespaces and the link between them; all gone on drop.
 pub struct Testbed {
@@ -19,7 +24,7 @@ pub struct Testbed {
     addresses: [IpAddr; 2],
     link: String,
     child: Child,
-    output: BufReader<ChildStderr>,
+    output: ChildStderr,
     directory: tempfile::TempDir,
     _names: Names,
 }
@@ -53,7 +58,7 @@ impl Testbed {
             right,
             addresses,
             link,
-            output: BufReader::new(child.stderr.take().unwrap()),
+            output: child.stderr.take().unwrap(),
             child,
             directory,
             _names: names,
@@ -136,8 +141,7 @@ impl Testbed {
     }
 
     fn wait(&mut self) -> (ExitStatus, String) {
-        let mut said = String::new();
-        self.output.read_to_string(&mut said).unwrap();
+        let said = hear(&mut self.output, |_| false);
         (self.child.wait().unwrap(), said)
     }
 
@@ -172,12 +176,24 @@ fn interval(flags: &[&str]) -> &'static [&'static str] {
     }
 }
 
-fn wait_until_ready(output: &mut BufReader<ChildStderr>) {
-    let mut said = String::new();
-    while !said.ends_with("ready\n") {
-        let read = output.read_line(&mut said).unwrap();
-        assert!(read > 0, "longhaul link ended: {said}");
+fn wait_until_ready(output: &mut ChildStderr) {
+    let is_ready = |said: &[u8]| said.ends_with(b"ready\n");
+    let said = hear(output, is_ready);
+    assert!(is_ready(said.as_bytes()), "longhaul link ended: {said}");
+}
+
+/// What a link says until it is enough, or to its end. Byte by byte: what comes after is for who asks next.
+fn hear(output: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool) -> String {
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    while !is_enough(&said) {
+        await_readable(output, "a link's words");
+        if output.read(&mut byte).unwrap() == 0 {
+            break;
+        }
+        said.extend(byte);
+        assert!(said.len() < SAID_MAX, "a link says too much");
     }
+    String::from_utf8(said).unwrap()
 }
 
 /// Whether this process may make namespaces and TUN devices. If not, the test fails, or says so and
@@ -198,6 +214,12 @@ pub fn may_use_namespaces() -> bool {
 mod tests {
     use super::*;
     use longhaul_linux::netns::DIRECTORY;
+
+    #[test]
+    #[should_panic(expected = "a link says too much")]
+    fn a_link_that_speaks_without_end_is_not_heard_out() {
+        hear(&mut std::fs::File::open("/dev/zero").unwrap(), |_| false);
+    }
 
     #[test]
     fn a_link_that_cannot_start_leaves_no_namespace() {

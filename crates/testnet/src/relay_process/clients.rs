@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clients of a relay, with their handshakes, and origins.
 
-use super::patience::{await_readable, patient};
+use crate::patience::{await_readable, patient};
 use longhaul_protocol::{
     convert::{Answer, Request},
     destination::Destination,

@@ -2,15 +2,14 @@
 //! A real `longhaul relay`, and clients and origins on real sockets to test it with.
 
 mod clients;
-mod patience;
 mod payload;
 mod process;
 
+pub use crate::patience::{PATIENCE, patient};
 pub use clients::{
     accept, assert_reset, assert_turned_away, connect, convert_answer, dial, http_head,
     http_status, origin, read_array, refusing,
 };
-pub use patience::{PATIENCE, patient};
 pub use payload::{exchange, half_close, receive, send};
 pub use process::Relay;
 

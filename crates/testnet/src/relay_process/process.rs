@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A real `longhaul relay`.
 
-use super::patience::{PATIENCE, await_readable};
+use crate::patience::{PATIENCE, await_readable};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::{
     ffi::OsStr,

@@ -15,7 +15,7 @@ pub fn patient(stream: &TcpStream) {
 }
 
 /// Waits until this is readable: a listener somebody connects to, a process that has ended.
-pub(super) fn await_readable(descriptor: &impl AsFd, what: &str) {
+pub(crate) fn await_readable(descriptor: &impl AsFd, what: &str) {
     let timeout = PATIENCE.try_into().unwrap();
     let mut descriptors = [PollFd::new(descriptor, PollFlags::IN)];
     let readable = poll(&mut descriptors, Some(&timeout)).unwrap();
