@@ -34,7 +34,6 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
 };
 use tempfile::TempDir;
