@@ -10,8 +10,8 @@ use super::{
     registration::{Value, family, flag, gauge, moment},
 };
 use crate::relay_record::ListenerCounts;
-use longhaul_linux::limiter::Limiter;
 use longhaul_protocol::failure::Failure;
+use longhaul_tcpsim::limiter::Limiter;
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, info::Info},

@@ -26,6 +26,6 @@ pub use processes::{
     process_usage, sandbox, transient_cgroup,
 };
 pub use sockets::{
-    activation, limiter, packet_ring, process_sockets, single_segments, sock_diag, socket,
-    tcp_info, timestamps,
+    activation, packet_ring, process_sockets, single_segments, sock_diag, socket, tcp_info,
+    timestamps,
 };

@@ -7,7 +7,7 @@
 //! from theirs, which their time shows, or the network is between them, and the sockets say what of it.
 
 use super::{Measured, Network, Stage};
-use longhaul_linux::limiter::Limiter;
+use longhaul_tcpsim::limiter::Limiter;
 use serde::Serialize;
 use std::fmt;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end of a copy has measured of itself: where its threads' time went, and what its sockets say.
 
-use longhaul_linux::limiter::Limiter;
+use longhaul_tcpsim::limiter::Limiter;
 use std::ops::{Index, IndexMut};
 
 /// What a thread of a copy does at a time. The first five are the source's streams', the next two the target's; the

@@ -3,7 +3,8 @@
 //! control.
 //!
 //! A [`simulation::Simulation`] has flows on one path of two emulated lines; a [`chain::Chain`] joins
-//! several by relays. [`formulas`] says how fast TCP can be without simulating it.
+//! several by relays. [`formulas`] says how fast TCP can be without simulating it,
+//! [`limiter`] what keeps a real sender from being faster.
 //!
 //! ```
 //! use longhaul_netem::Setting;
@@ -36,6 +37,7 @@
 pub mod chain;
 pub mod congestion_control;
 pub mod formulas;
+pub mod limiter;
 mod ranges;
 pub mod receiver;
 pub mod sender;

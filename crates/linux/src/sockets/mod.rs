@@ -3,7 +3,6 @@
 //! packets as an interface sees them.
 
 pub mod activation;
-pub mod limiter;
 mod option;
 pub mod packet_ring;
 pub mod process_sockets;

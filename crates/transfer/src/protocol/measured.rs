@@ -2,8 +2,8 @@
 //! What an end has measured of itself, as it tells its driver.
 
 use super::same_fields::same_fields;
-use longhaul_linux::limiter::Limiter;
 use longhaul_scheduling::{self as scheduling, Stage};
+use longhaul_tcpsim::limiter::Limiter;
 use serde::{Deserialize, Serialize};
 
 /// All that an end has measured since it began.
@@ -192,6 +192,11 @@ mod tests {
         let wire = Measured::from(own);
         assert_eq!(wire.stages.reading.ran_us, 11);
         assert_eq!(wire.network.limited_us.pacing, 34);
+        // In the order of the protocol.
+        let ran = (10..20).flat_map(|us| [us, 0]).collect::<Vec<u8>>();
+        assert_eq!(postcard::to_stdvec(&wire.stages).unwrap(), ran);
+        let limited = postcard::to_stdvec(&wire.network.limited_us).unwrap();
+        assert_eq!(limited, [30, 31, 32, 33, 34]);
         assert_eq!(scheduling::Measured::from(wire), own);
     }
 }

@@ -4,7 +4,7 @@
 //! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and
 //! origins of Internet flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server
 //! side: measurement and mitigation", 2015), with the ACK stream as one of its own. What the sender's
-//! kernel would say (`longhaul_linux::limiter`) needs `tcp_info`; a tap has packets only. The rules are
+//! kernel would say (`longhaul_tcpsim::limiter`) needs `tcp_info`; a tap has packets only. The rules are
 //! asked in this order, for steps of one round trip or more (`course/rounds.rs`):
 //!
 //! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent although

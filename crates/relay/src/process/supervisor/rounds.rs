@@ -16,7 +16,8 @@ use longhaul_admin::{
     record::{Connection, Group, LegGauges, LegGroup, LegState, LegSums, Snapshot},
     relay_record::Counts,
 };
-use longhaul_linux::{limiter::Limiter, tcp_info::TcpInfo};
+use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_tcpsim::limiter::Limiter;
 use std::{
     collections::BTreeMap,
     sync::Arc,

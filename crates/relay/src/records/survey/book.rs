@@ -3,10 +3,8 @@
 //! since the one before, so that sums never shrink and nothing is counted twice.
 
 use longhaul_admin::record::{Group, LegSums};
-use longhaul_linux::{
-    limiter::{Limiter, Look, limiter},
-    tcp_info::TcpInfo,
-};
+use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_tcpsim::limiter::{Limiter, Look, limiter};
 use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},

@@ -3,11 +3,9 @@
 
 use super::stopwatch::{Course, Seen, Stopwatch};
 use crate::{threads::lock, transport::connection::Handle};
-use longhaul_linux::{
-    limiter::{Limiter, Look, limiter},
-    tcp_info::TcpInfo,
-};
+use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::{Measured, Network, Stage};
+use longhaul_tcpsim::limiter::{Limiter, Look, limiter};
 use rustix::net::sockopt::tcp_congestion;
 use std::{
     collections::BTreeMap,
