@@ -8,7 +8,6 @@
 
 use super::{Measured, Network, Stage};
 use longhaul_tcpsim::limiter::Limiter;
-use serde::Serialize;
 use std::fmt;
 
 /// Nothing is said of less than this, in microseconds.
@@ -44,8 +43,7 @@ pub enum End {
 }
 
 /// What keeps a copy from being faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Reading files.
     SourceDisk,
@@ -120,7 +118,7 @@ impl Bottleneck {
 }
 
 /// A bottleneck, and why it is said to be one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// What it is.
     pub bottleneck: Bottleneck,

@@ -355,7 +355,6 @@ fn reports() -> Vec<Report> {
             failed: Some("a".to_owned()),
         },
         Report::Streams(vec![StreamFigures {
-            began: None,
             lasted_s: 1.5,
             acked_bytes: 2,
             sent_again_bytes: 3,
@@ -526,6 +525,20 @@ fn messages_have_the_bytes_of_their_protocol() {
         lines.bytes(name, &header.encode());
     }
     insta::assert_snapshot!(lines.0);
+}
+
+/// The store's entries have all that entries of the wire have.
+#[test]
+fn entries_of_all_kinds_come_from_the_store_as_they_went_into_it() {
+    let mut kinds = 0;
+    for order in orders() {
+        if let Order::Entry { entry, .. } = order {
+            let stored = longhaul_store::entry::Entry::from(entry.clone());
+            assert_eq!(Entry::from(stored), entry);
+            kinds += 1;
+        }
+    }
+    assert_eq!(kinds, 6);
 }
 
 #[test]

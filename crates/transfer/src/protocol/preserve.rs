@@ -133,4 +133,12 @@ mod tests {
         let own: chmod::Chmod = "D2755,F644,u+X,o-t,g=rx".parse().unwrap();
         assert_eq!(chmod::Chmod::from(Chmod::from(own.clone())), own);
     }
+
+    #[test]
+    fn each_change_of_permissions_has_its_bytes() {
+        let own: chmod::Chmod = "Do-x,Fo=w,o+X".parse().unwrap();
+        let bytes = postcard::to_stdvec(&Chmod::from(own)).unwrap();
+        let changes = [[1, 1, 7, 1, 0], [2, 2, 7, 2, 0], [0, 0, 7, 0, 1]];
+        assert_eq!(bytes, [&[3], changes.as_flattened()].concat());
+    }
 }

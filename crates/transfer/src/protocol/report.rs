@@ -73,10 +73,7 @@ pub(crate) enum Action {
 /// What a stream has carried, as its sender's TCP sees it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct StreamFigures {
-    /// When it was first seen, in nanoseconds of the source's clock.
-    #[serde(skip)]
-    pub(crate) began: Option<u64>,
-    /// Seconds from then to when it was last seen.
+    /// Seconds from when it was first seen to when it was last seen.
     pub(crate) lasted_s: f64,
     pub(crate) acked_bytes: u64,
     pub(crate) sent_again_bytes: u64,

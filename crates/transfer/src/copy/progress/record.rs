@@ -5,7 +5,7 @@ use super::plan::Plan;
 use crate::protocol::report::StreamFigures;
 use longhaul_scheduling::Verdict;
 use longhaul_units::{BitRate, Bytes, Time};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// What is said of a copy, as JSON and in words.
@@ -40,6 +40,7 @@ pub(crate) struct Record {
     pub(super) rtt_us: u32,
     pub(super) retransmitted_segments: u64,
     pub(super) retransmitted_bytes: u64,
+    #[serde(serialize_with = "limited_by")]
     pub(super) limited_by: Option<Verdict>,
     /// With a dry run, what would be done.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,10 +49,50 @@ pub(crate) struct Record {
     pub(super) brought: Option<Brought>,
     /// What each stream carried; only at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) streams: Option<Vec<StreamFigures>>,
+    pub(super) streams: Option<Vec<Stream>>,
     /// Bytes of all that are at the target.
     #[serde(skip)]
     pub(super) at: u64,
+}
+
+/// What a stream carried.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Stream {
+    lasted_s: f64,
+    acked_bytes: u64,
+    sent_again_bytes: u64,
+    rtt_us: u32,
+}
+
+impl From<StreamFigures> for Stream {
+    fn from(told: StreamFigures) -> Self {
+        let StreamFigures {
+            lasted_s,
+            acked_bytes,
+            sent_again_bytes,
+            rtt_us,
+        } = told;
+        Self {
+            lasted_s,
+            acked_bytes,
+            sent_again_bytes,
+            rtt_us,
+        }
+    }
+}
+
+#[allow(clippy::ref_option, reason = "as serde calls it")]
+fn limited_by<S: Serializer>(verdict: &Option<Verdict>, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct LimitedBy<'a> {
+        bottleneck: &'a str,
+        evidence: &'a str,
+    }
+    let limited_by = verdict.as_ref().map(|verdict| LimitedBy {
+        bottleneck: verdict.bottleneck.name(),
+        evidence: &verdict.evidence,
+    });
+    limited_by.serialize(to)
 }
 
 /// What movers brought before the first conversation.
@@ -234,5 +275,34 @@ fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
         _ => format!("{number} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_scheduling::End;
+
+    #[test]
+    fn json_says_what_limits_a_copy_and_what_its_streams_carried() {
+        let stream = StreamFigures {
+            lasted_s: 1.5,
+            acked_bytes: 2,
+            sent_again_bytes: 3,
+            rtt_us: 4,
+        };
+        let record = Record {
+            limited_by: Some(Verdict::silent(End::Target, 7)),
+            streams: Some(vec![stream.into()]),
+            ..Record::default()
+        };
+        let json = serde_json::to_string(&record).unwrap();
+        let limited_by = r#""limited_by":{"bottleneck":"peer","evidence":"#;
+        assert!(json.contains(limited_by), "{json}");
+        let streams =
+            r#""streams":[{"lasted_s":1.5,"acked_bytes":2,"sent_again_bytes":3,"rtt_us":4}]"#;
+        assert!(json.contains(streams), "{json}");
+        let unknown = serde_json::to_string(&Record::default()).unwrap();
+        assert!(unknown.contains(r#""limited_by":null"#), "{unknown}");
     }
 }

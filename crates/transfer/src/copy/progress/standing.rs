@@ -125,7 +125,7 @@ impl Standing {
     pub(crate) fn over(&self, now: Instant, streams: Vec<StreamFigures>) -> Record {
         let mut record = self.record(now);
         record.open_streams = self.streams_max;
-        record.streams = Some(streams);
+        record.streams = Some(streams.into_iter().map(Into::into).collect());
         let measured = |heard: &Heard| heard.last().measured.into();
         record.limited_by = Verdict::of(&measured(&self.source), &measured(&self.target));
         record

@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// What was seen of streams.
 #[derive(Debug, Default)]
 struct Seen {
-    figures: BTreeMap<u64, StreamFigures>,
+    watched: BTreeMap<u64, Watched>,
     /// How many there were at the last look.
     there: usize,
     deciding: Option<Streams>,
@@ -45,8 +45,8 @@ impl Source {
             }
             self.repeat(&infos);
         }
-        let figures = seen.figures.into_values().collect();
-        self.reporter.say(&Report::Streams(figures));
+        let figures = seen.watched.into_values().map(|one| one.figures);
+        self.reporter.say(&Report::Streams(figures.collect()));
     }
 
     /// Those that the far end closed, or that broke, while nothing was written to them. The target tells what arrived by
@@ -72,8 +72,8 @@ impl Source {
             let Some(info) = stream.carrier().tcp_info() else {
                 continue;
             };
-            let figures = seen.figures.entry(*number).or_default();
-            figures.enter(now, &info);
+            let watched = seen.watched.entry(*number);
+            watched.or_insert_with(|| Watched::new(now)).see(now, &info);
             self.tuning
                 .keep_short(stream, info.delivery_rate_bytes_per_s);
             infos.insert(*number, info);
@@ -97,7 +97,11 @@ impl Source {
             infos.iter().filter(|info| which(info)).count() as f64 / infos.len() as f64
         };
         let look = Look {
-            acked_bytes: seen.figures.values().map(|one| one.acked_bytes).sum(),
+            acked_bytes: seen
+                .watched
+                .values()
+                .map(|one| one.figures.acked_bytes)
+                .sum(),
             rtt: micros(rtt),
             waiting: share(|info| info.notsent_bytes > 0),
             queued: share(|info| sees_queue(micros(info.rtt_us), micros(info.rtt_min_us))),
@@ -139,12 +143,27 @@ fn micros(count: u32) -> Time {
     Time::from_micros(count.into())
 }
 
-impl StreamFigures {
-    fn enter(&mut self, now: Time, info: &TcpInfo) {
-        let began = *self.began.get_or_insert(now.as_nanos());
-        self.lasted_s = Time::from_nanos(now.as_nanos() - began).as_secs_f64();
-        self.acked_bytes = info.acked_bytes;
-        self.sent_again_bytes = info.retransmitted_bytes;
-        self.rtt_us = info.rtt_us;
+/// A stream since it was first seen.
+#[derive(Debug)]
+struct Watched {
+    began: Time,
+    figures: StreamFigures,
+}
+
+impl Watched {
+    fn new(now: Time) -> Self {
+        Self {
+            began: now,
+            figures: StreamFigures::default(),
+        }
+    }
+
+    fn see(&mut self, now: Time, info: &TcpInfo) {
+        self.figures = StreamFigures {
+            lasted_s: now.since(self.began).as_secs_f64(),
+            acked_bytes: info.acked_bytes,
+            sent_again_bytes: info.retransmitted_bytes,
+            rtt_us: info.rtt_us,
+        };
     }
 }
