@@ -4,6 +4,9 @@
 //! A driver tells an end what to do (`order`) and hears from it (`report`); the two ends of a copy exchange messages
 //! ([`message`]) and blocks ([`block`]). Who comes to a site by its `address` shows a `token` before that
 //! (`admission`).
+//!
+//! What is said has types of its own here, and becomes those of other crates where an end hears it: a change there does not
+//! change the protocol. Only a path is the store's: bytes, which are checked whenever one is read.
 
 pub(crate) mod address;
 pub(crate) mod admission;
