@@ -67,7 +67,7 @@ pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
     let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
-    let config = args.configuration()?;
+    let config = process::configuration::configuration(&args)?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
     let places = over_tcp.map(|listener| listener.address);

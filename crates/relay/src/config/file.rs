@@ -44,6 +44,13 @@ impl File {
     }
 }
 
+/// The error with its place in the file in front, if it has one there.
+pub(crate) fn locate(error: anyhow::Error, file: Option<&File>) -> anyhow::Error {
+    location::locate(error, |table, text| {
+        file.map_or_else(String::new, |file| file.place(table, text))
+    })
+}
+
 fn parse(text: &str) -> Result<Settings, String> {
     toml::from_str(text).map_err(|error| {
         let (line, column) = position(text, error.span().map_or(0, |span| span.start));

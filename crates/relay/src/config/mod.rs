@@ -43,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// Clients from elsewhere may reach this host's own addresses.
     pub(crate) allow_local: bool,
+    /// All of them, by name.
+    pub(crate) profiles: Profiles,
     /// Of legs towards relays that a request names and `peers` does not have.
     pub(crate) far: Arc<Profile>,
     /// Each worker's store of pipes or buffers.
@@ -63,10 +65,7 @@ impl Config {
 
     /// Checks settings, which `file` holds but for what flags say.
     pub(crate) fn checked(settings: &Settings, file: Option<&File>) -> anyhow::Result<Self> {
-        let place = |table: &Table, text: &str| {
-            file.map_or_else(String::new, |file| file.place(table, text))
-        };
-        Self::check(settings).map_err(|error| location::locate(error, place))
+        Self::check(settings).map_err(|error| file::locate(error, file))
     }
 
     /// Checks the settings; the first thing that is wrong ends the command with exit code 2 or 3.
@@ -81,6 +80,7 @@ impl Config {
             pool: pool(settings).in_table(Table::Limits)?,
             limits: limits(settings).in_table(Table::Limits)?,
             peers,
+            profiles,
             far,
             counters: settings.counters.file.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,

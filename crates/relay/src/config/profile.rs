@@ -8,13 +8,10 @@ use crate::config::{
 };
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
-use longhaul_linux::socket::{self, Options};
+use longhaul_linux::socket::Options;
 use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};
-use std::{
-    collections::BTreeMap, error::Error as _, io, net::SocketAddr, os::fd::AsFd, sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A leg's transport settings. The default leaves everything to the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,61 +27,16 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Checks the settings, the last of them by trying them on a socket that is thrown away.
+    /// Checks the settings. Whether this system takes them, `leg::profile` tries out.
     pub(crate) fn new(name: &str, settings: &ProfileSettings) -> anyhow::Result<Self> {
         check_ranges(settings)
             .map_err(|problem| Refusal::usage(format!("profile {name}: {problem}")))?;
-        let profile = Self {
+        Ok(Self {
             name: name.to_owned(),
             options: options(settings),
             initial_window: settings.initial_window,
             mode: settings.mode,
             udt_control: settings.udt_control,
-        };
-        profile.try_out()?;
-        Ok(profile)
-    }
-
-    fn try_out(&self) -> anyhow::Result<()> {
-        if self.initial_window.is_some() {
-            initial_window::attach().map_err(|error| self.without_window(&error))?;
-        }
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
-        match socket::outgoing(anywhere, None, &self.options) {
-            Ok(_) => Ok(()),
-            Err(error) => self.explain(&error),
-        }
-    }
-
-    /// Gives a socket its initial window: before connect(2), or for all that a listener accepts.
-    pub(crate) fn set_initial_window(&self, socket: &impl AsFd) -> io::Result<()> {
-        match self.initial_window {
-            Some(segments) => initial_window::set(socket, segments),
-            None => Ok(()),
-        }
-    }
-
-    fn without_window(&self, error: &initial_window::Error) -> anyhow::Error {
-        let why = error.source().map(ToString::to_string).unwrap_or_default();
-        Refusal::unsupported(format!(
-            "profile {}: initial_window: {error} ({why})",
-            self.name
-        ))
-    }
-
-    fn explain(&self, error: &io::Error) -> anyhow::Result<()> {
-        let profile = &self.name;
-        let cc = self.options.congestion_control.as_deref().unwrap_or("");
-        Err(match error.kind() {
-            io::ErrorKind::NotFound => Refusal::usage(format!(
-                "profile {profile}: {cc}: no such congestion control here; there are: {}",
-                socket::congestion_controls()?.join(", ")
-            )),
-            io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
-                "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
-                 net.ipv4.tcp_allowed_congestion_control"
-            )),
-            kind => anyhow::Error::new(io::Error::from(kind)).context(format!("profile {profile}")),
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         settings::Transport,
     },
     doors::door::Door,
-    leg::udt,
+    leg::{profile::set_initial_window, udt},
 };
 use longhaul_command::{exit::Refusal, note};
 use longhaul_linux::{activation, socket};
@@ -164,7 +164,7 @@ pub(crate) fn with_initial_window(
     let profile = &listener.profile;
     sockets
         .iter()
-        .try_for_each(|socket| profile.set_initial_window(socket))?;
+        .try_for_each(|socket| set_initial_window(profile, socket))?;
     Ok(sockets)
 }
 

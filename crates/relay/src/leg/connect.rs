@@ -7,7 +7,7 @@ use crate::{
         shortage::{patiently, within},
     },
     config::profile::Profile,
-    leg::candidates::Candidates,
+    leg::{candidates::Candidates, profile::set_initial_window},
 };
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use longhaul_linux::socket::{self, Options};
@@ -123,6 +123,6 @@ async fn attempt(
     profile: &Profile,
 ) -> io::Result<TcpStream> {
     let socket = patiently(async || socket::outgoing(address, source, options)).await?;
-    profile.set_initial_window(&socket)?;
+    set_initial_window(profile, &socket)?;
     TcpSocket::from_std_stream(socket).connect(address).await
 }

@@ -23,6 +23,7 @@ use crate::{
     },
     peers::{self, current::Current},
     process::{
+        configuration,
         supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
         workers::{
             crew::{Crew, Newcomer},
@@ -70,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return check_config(args);
     }
     let mut passed = PassedSockets::take()?;
-    let mut config = args.configuration()?;
+    let mut config = configuration::configuration(args)?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
@@ -125,7 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Says what the configuration comes to, or what is wrong with it.
 fn check_config(args: &Args) -> anyhow::Result<()> {
-    let (config, settings, file) = args.read()?;
+    let (config, settings, file) = configuration::read(args)?;
     let mut summary = Summary::new(&config);
     for finding in findings::find(&settings, &config) {
         summary.warn_of(&finding, file.as_ref());
@@ -352,8 +353,7 @@ fn reload_at_sighup(
             manager.reloading();
             // Whether the configuration is taken or not: the file may have been moved.
             relay.journal.reopen();
-            let problem = args
-                .configuration()
+            let problem = configuration::configuration(args)
                 .and_then(|config| reload::reload(relay, config, workers));
             let problem = problem.err();
             let problem = problem.map(|error| format!("{error:#}"));

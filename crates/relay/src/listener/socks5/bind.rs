@@ -5,6 +5,7 @@
 use crate::{
     admission::shortage::{patiently, within},
     config::profile::Profile,
+    leg::profile::set_initial_window,
     listener::language::{Rejection, reject},
     records::counters::Direction,
     route::far::Far,
@@ -106,7 +107,7 @@ async fn listen(
             None => session.client.local_addr()?.ip(),
         };
         let listener = socket::listen((ip, 0).into(), 1, &profile.options)?.remove(0);
-        profile.set_initial_window(&listener)?;
+        set_initial_window(profile, &listener)?;
         TcpListener::from_std(listener)
     });
     listener

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What profiles ask of sockets.
+
+use crate::config::{
+    location::{In as _, Table},
+    profile::{Profile, Profiles},
+};
+use longhaul_command::exit::Refusal;
+use longhaul_congestion::sockets::initial_window;
+use longhaul_linux::socket::{self, Options};
+use std::{error::Error as _, io, net::SocketAddr, os::fd::AsFd};
+
+/// Whether this system takes what profiles ask for, found out on sockets that are thrown away.
+pub(crate) fn try_out(profiles: &Profiles) -> anyhow::Result<()> {
+    profiles.iter().try_for_each(|(name, profile)| {
+        let table = Table::Profile(name.clone());
+        try_one(profile).in_table(table)
+    })
+}
+
+fn try_one(profile: &Profile) -> anyhow::Result<()> {
+    if profile.initial_window.is_some() {
+        initial_window::attach().map_err(|error| without_window(profile, &error))?;
+    }
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    // The mark goes with interception, which says by itself what it needs.
+    let options = Options {
+        mark: None,
+        ..profile.options.clone()
+    };
+    match socket::outgoing(anywhere, None, &options) {
+        Ok(_) => Ok(()),
+        Err(error) => explain(profile, &error),
+    }
+}
+
+/// Gives a socket its initial window: before connect(2), or for all that a listener accepts.
+pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::Result<()> {
+    match profile.initial_window {
+        Some(segments) => initial_window::set(socket, segments),
+        None => Ok(()),
+    }
+}
+
+fn without_window(profile: &Profile, error: &initial_window::Error) -> anyhow::Error {
+    let why = error.source().map(ToString::to_string).unwrap_or_default();
+    Refusal::unsupported(format!(
+        "profile {}: initial_window: {error} ({why})",
+        profile.name
+    ))
+}
+
+fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
+    let cc = profile.options.congestion_control.as_deref().unwrap_or("");
+    let profile = &profile.name;
+    Err(match error.kind() {
+        io::ErrorKind::NotFound => Refusal::usage(format!(
+            "profile {profile}: {cc}: no such congestion control here; there are: {}",
+            socket::congestion_controls()?.join(", ")
+        )),
+        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
+            "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
+             net.ipv4.tcp_allowed_congestion_control"
+        )),
+        kind => anyhow::Error::new(io::Error::from(kind)).context(format!("profile {profile}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn tried_out(profile: &str) -> Result<(), String> {
+        let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\n";
+        let settings = toml::from_str(&format!("{listener}[profile.long]\n{profile}")).unwrap();
+        let config = Config::new(&settings).unwrap();
+        try_out(&config.profiles).map_err(|error| format!("{:#}", error.root_cause()))
+    }
+
+    #[test]
+    fn a_profile_that_nothing_uses_is_tried_out_too() {
+        assert_eq!(tried_out("mss = 1000"), Ok(()));
+        let problem = tried_out("congestion_control = 'no-such'").unwrap_err();
+        let begin = "profile long: no-such: no such congestion control here; there are: ";
+        assert!(problem.starts_with(begin), "{problem}");
+    }
+}
