@@ -5,7 +5,7 @@
 //! The input is a script of pairs: what happens (low four bits; the fifth says at which end) and how much.
 
 use longhaul_udt::{
-    Config, Counts, End, Endpoint, Event, Mode, Seq,
+    Config, Counts, End, Endpoint, Event, Seq,
     congestion::{Bbr, Control, Native},
 };
 use longhaul_units::Time;
@@ -70,7 +70,6 @@ fn bbr(first: Seq, window: u32) -> Box<dyn Control> {
 
 fn port(control: fn(Seq, u32) -> Box<dyn Control>, seed: u32) -> Port {
     let config = Config {
-        mode: Mode::Stream,
         mss: 576,
         send_packets: WINDOW,
         receive_packets: WINDOW,

@@ -18,30 +18,12 @@ const MSS_MIN: u32 = 576;
 /// The longest: UDP's own limit.
 const MSS_MAX: u32 = 65_507 + IP_AND_UDP;
 
-/// What a connection carries; both ends must say the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Bytes (`SOCK_STREAM` of libudt).
-    Stream,
-    /// Messages, whole or not at all (`SOCK_DGRAM`).
-    Message,
-}
-
-impl Mode {
-    /// As in a handshake.
-    pub(crate) fn word(self) -> u32 {
-        match self {
-            Self::Stream => 1,
-            Self::Message => 2,
-        }
-    }
-}
+/// What a connection carries, as handshakes say it: bytes (`SOCK_STREAM` of libudt). Messages (`SOCK_DGRAM`) are 2, and refused.
+pub(crate) const STREAM: u32 = 1;
 
 /// What an end brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// What is carried.
-    pub mode: Mode,
     /// Bytes of the longest packet, with the headers of IP and UDP; the smaller of both ends' counts. 1500
     /// suits Ethernet.
     pub mss: u32,
@@ -75,7 +57,6 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            mode: Mode::Stream,
             mss: 1500,
             send_packets: 32_768,
             receive_packets: 32_768,
@@ -104,7 +85,7 @@ impl Agreed {
     pub(crate) fn with(config: &Config, own: u32, first: Seq, theirs: &Handshake) -> Option<Self> {
         let mss = config.mss.min(theirs.mss);
         let takes = theirs.version == Handshake::VERSION
-            && theirs.mode == config.mode.word()
+            && theirs.mode == STREAM
             && (MSS_MIN..=MSS_MAX).contains(&mss)
             && theirs.flight_max >= 2;
         takes.then_some(Self {

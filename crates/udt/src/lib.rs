@@ -6,6 +6,8 @@
 //! ([`Connection::handle`]), takes what is to be sent ([`Connection::transmit`], again and again until there is nothing),
 //! and comes back at its [deadline](Connection::deadline). How fast it sends a [`congestion::Control`] decides.
 //!
+//! A connection carries bytes (`SOCK_STREAM` of libudt); one for messages (`SOCK_DGRAM`) is refused.
+//!
 //! Nothing that a peer says is believed beyond what was sent or announced: a packet that says more is passed over,
 //! where libudt would break the connection, and with that anybody could who guesses its number.
 //!
@@ -50,7 +52,7 @@ mod halves;
 pub mod packet;
 pub mod socket;
 
-pub use config::{Config, Mode};
+pub use config::Config;
 pub use connection::{
     Connection, End, Report,
     listening::{Heard, Listener},

@@ -5,7 +5,7 @@ use crate::config::profile::Profile;
 use longhaul_protocol::failure::Failure;
 use longhaul_transport::port::{self, Departure};
 use longhaul_udt::{
-    Config, Mode,
+    Config,
     socket::{Socket, Stream},
 };
 use std::{io, net::SocketAddr};
@@ -35,7 +35,6 @@ fn config(profile: &Profile) -> Config {
     let usual = Config::default();
     let silence = options.user_timeout.map(longhaul_units::Time::from);
     Config {
-        mode: Mode::Stream,
         mss,
         send_packets: packets(options.send_buffer),
         receive_packets: packets(options.receive_buffer),

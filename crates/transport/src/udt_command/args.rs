@@ -3,7 +3,6 @@
 
 use super::config;
 use crate::port::Control;
-use longhaul_udt::Mode;
 use longhaul_units::{Bytes, Time};
 use std::{
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
@@ -175,7 +174,6 @@ impl Port {
     fn config(self) -> config::Port {
         config::Port {
             udt: longhaul_udt::Config {
-                mode: Mode::Stream,
                 mss: self.mss,
                 send_packets: self.window,
                 receive_packets: self.window,

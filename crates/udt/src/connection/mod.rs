@@ -9,12 +9,12 @@ mod path_mtu;
 mod transmit;
 
 use crate::{
-    config::{Agreed, Config, IP_AND_UDP, Mode},
+    config::{Agreed, Config, IP_AND_UDP},
     congestion::Control,
     halves::{
         receive_buffer::ReceiveBuffer,
         receiving::Receiver,
-        send_buffer::{Expiring, SendBuffer},
+        send_buffer::SendBuffer,
         sending::{Counts, Sender},
     },
     packet::{
@@ -27,7 +27,6 @@ use ack_request::AckRequest;
 use expiry::Expiry;
 use longhaul_units::Time;
 use path_mtu::PathMtu;
-use std::collections::VecDeque;
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +51,6 @@ pub struct Connection {
     expiry: Expiry,
     /// To be said next.
     ack2: Option<u32>,
-    dropped: VecDeque<Expiring>,
     /// What this end says of itself, to whom it says that, and with which cookie next.
     answer: Handshake,
     answers_to: AnswersTo,
@@ -134,7 +132,6 @@ impl Connection {
         let payload_max = agreed.payload_max();
         let sending = SendBuffer::new(agreed.first, config.send_packets, payload_max);
         let receiving = ReceiveBuffer::new(agreed.peer_first, config.receive_packets, payload_max);
-        let is_stream = config.mode == Mode::Stream;
         let probed_from = match answer.step {
             Step::Agreement => now + RENDEZVOUS_ANSWERS,
             _ => now,
@@ -145,10 +142,9 @@ impl Connection {
             began: now,
             payload_max,
             sender: Sender::new(sending, agreed.flight, agreed.mss, control),
-            receiver: Receiver::new(agreed.peer_first, receiving, (is_stream, payload_max), now),
+            receiver: Receiver::new(agreed.peer_first, receiving, payload_max, now),
             expiry: Expiry::new(config.silence, now),
             ack2: None,
-            dropped: VecDeque::new(),
             answer,
             answers_to,
             answers: None,
@@ -233,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes of a stream, as many as there is room for; how many. None after [`Self::close`].
+    /// Takes bytes, as many as there is room for; how many. None after [`Self::close`].
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         match self.is_open() {
             true => self.sender.buffer.write(bytes),
@@ -241,34 +237,17 @@ impl Connection {
         }
     }
 
-    /// Takes a message, or nothing if there is no room for all of it; it is given up if it has not arrived by `until`.
-    /// The receiver gets it before all later ones that are in order, if it is.
-    pub fn write_message(&mut self, bytes: &[u8], in_order: bool, until: Time) -> bool {
-        self.is_open() && self.sender.buffer.write_message(bytes, in_order, until)
-    }
-
-    /// Reads bytes of a stream; how many there were.
+    /// Reads bytes; how many there were.
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         let read = self.receiver.buffer.read(to);
         self.read_bytes += read as u64;
         read
     }
 
-    /// Reads a message into `to`, which it replaces; whether there was one.
-    pub fn read_message(&mut self, to: &mut Vec<u8>) -> bool {
-        self.receiver.buffer.read_message(to)
-    }
-
-    /// Whether a stream has something to read.
+    /// Whether there is something to read.
     #[must_use]
     pub fn can_read(&self) -> bool {
         self.receiver.buffer.can_read()
-    }
-
-    /// Whether a message may be read.
-    #[must_use]
-    pub fn has_message(&self) -> bool {
-        self.receiver.buffer.has_message()
     }
 
     /// Packets that may be written.
@@ -291,7 +270,7 @@ impl Connection {
 
     /// Whether who waits for something to read finds it, or that there will be nothing.
     pub(crate) fn is_worth_reading(&self) -> bool {
-        self.end.is_some() || self.can_read() || self.has_message()
+        self.end.is_some() || self.can_read()
     }
 
     /// Whether who waits for room finds enough of it, or that none is needed any more.
@@ -343,11 +322,8 @@ impl Connection {
                 self.receiver.on_ack2(number, now);
                 true
             }
-            Body::Drop {
-                message,
-                first,
-                last,
-            } => self.receiver.give_up(message, first, last),
+            // Of a stream no sender says so: it would have a hole.
+            Body::Drop { .. } => false,
             Body::Shutdown(arrived) => {
                 self.hear_farewell(arrived);
                 true
@@ -413,10 +389,6 @@ impl Connection {
 
     /// Time went by: what was to happen until `now` does.
     fn look(&mut self, now: Time) {
-        while let Some(gone) = self.sender.buffer.expired(now) {
-            self.sender.forget(gone.first, gone.last);
-            self.dropped.push_back(gone);
-        }
         if self.end.is_none() && self.expiry.due(self.sender.rtt().long()) <= now {
             self.expire(now);
         }

@@ -2,7 +2,7 @@
 //! The end that connects, and both ends of a rendezvous (draft-gg-udt-03 §5).
 
 use crate::{
-    config::{Agreed, Config},
+    config::{Agreed, Config, STREAM},
     congestion::Control,
     connection::{AnswersTo, Connection},
     packet::{
@@ -127,7 +127,7 @@ impl Opening {
     fn offer(&self, step: Step) -> Handshake {
         Handshake {
             version: Handshake::VERSION,
-            mode: self.config.mode.word(),
+            mode: STREAM,
             first: self.first,
             mss: self.config.mss,
             flight_max: self.config.receive_packets,

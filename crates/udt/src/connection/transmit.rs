@@ -3,9 +3,9 @@
 
 use super::{Connection, End};
 use crate::{
-    halves::{receiving::Acking, send_buffer::Expiring},
+    halves::receiving::Acking,
     packet::{
-        Body, Data, Losses, Packet,
+        Body, Data, Losses, Message, Packet,
         handshake::{Handshake, Step},
     },
 };
@@ -55,19 +55,6 @@ impl Connection {
             self.report.clear();
             Losses::encode(runs, self.payload_max, &mut self.report);
             packet(Body::Nak(Losses::of(&self.report))).write(to);
-        } else if let Some(gone) = self.dropped.pop_front() {
-            let Expiring {
-                message,
-                first,
-                last,
-                ..
-            } = gone;
-            let body = Body::Drop {
-                message,
-                first,
-                last,
-            };
-            packet(body).write(to);
         } else if std::mem::take(&mut self.keep_alive) || self.asks_for_ack(now) {
             packet(Body::KeepAlive).write(to);
         } else if self.is_over() {
@@ -145,11 +132,10 @@ impl Connection {
             return false;
         };
         self.ack_request.sent(now);
-        let (message, payload) = self.sender.buffer.packet(seq);
         let data = Data {
             seq,
-            message,
-            payload,
+            message: Message::alone(seq),
+            payload: self.sender.buffer.packet(seq),
         };
         let packet = Packet {
             timestamp_us: self.timestamp(now),
@@ -166,10 +152,7 @@ impl Connection {
         if self.end.is_some() {
             return self.tells.then_some(Time::ZERO);
         }
-        let at_once = self.ack2.is_some()
-            || self.answers.is_some()
-            || self.keep_alive
-            || !self.dropped.is_empty();
+        let at_once = self.ack2.is_some() || self.answers.is_some() || self.keep_alive;
         let farewell = self.farewells.map_or(Time::ZERO, |(_, again_at)| again_at);
         let ack_request = self.ack_request.due();
         let expiry = self.expiry.due(self.sender.rtt().long());
@@ -180,7 +163,6 @@ impl Connection {
             self.sender.due().filter(|_| !self.aborted),
             self.probe_due(),
             ack_request.filter(|_| self.sender.is_waiting()),
-            self.sender.buffer.next_expiry(),
             Some(expiry),
         ]
         .into_iter()

@@ -9,10 +9,7 @@ use crate::{
         loss::LossList,
         receive_buffer::{ReceiveBuffer, Taken},
     },
-    packet::{
-        Ack, Data, Rates,
-        number::{MessageNumber, Seq},
-    },
+    packet::{Ack, Data, Rates, number::Seq},
 };
 use longhaul_units::Time;
 use std::collections::VecDeque;
@@ -29,7 +26,6 @@ const FRESH_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) buffer: ReceiveBuffer,
-    is_stream: bool,
     payload_max: usize,
     lost: LossList,
     /// Found missing a moment ago, or again.
@@ -69,17 +65,11 @@ pub(crate) enum Acking {
 }
 
 impl Receiver {
-    pub(crate) fn new(
-        first: Seq,
-        buffer: ReceiveBuffer,
-        (is_stream, payload_max): (bool, usize),
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(first: Seq, buffer: ReceiveBuffer, payload_max: usize, now: Time) -> Self {
         Self {
             payload_max,
             lost: LossList::new(first, buffer.room()),
             buffer,
-            is_stream,
             fresh: VecDeque::new(),
             end: first,
             reported: first,
@@ -102,18 +92,11 @@ impl Receiver {
 
     /// A packet came, sent at `sent_us` as its sender counts; whether it was new.
     pub(crate) fn on_data(&mut self, data: &Data<'_>, sent_us: u32, now: Time) -> bool {
-        let Data {
-            seq,
-            message,
-            payload,
-        } = *data;
+        let Data { seq, payload, .. } = *data;
         if payload.len() > self.payload_max {
             return false;
         }
-        let taken = match self.is_stream {
-            true => self.buffer.take(seq, message, payload),
-            false => self.buffer.take_of_message(seq, message, payload),
-        };
+        let taken = self.buffer.take(seq, payload);
         if taken == Taken::Beyond {
             return false;
         }
@@ -144,20 +127,6 @@ impl Receiver {
             }
         }
         self.end = seq.plus(1);
-    }
-
-    /// The sender will not send these any more; whether that is believed. Of a stream no sender says so: it would have a hole.
-    pub(crate) fn give_up(&mut self, message: MessageNumber, first: Seq, last: Seq) -> bool {
-        if self.is_stream {
-            return false;
-        }
-        self.buffer.give_up(message, first, last);
-        self.lost.remove(first, last);
-        if self.end.is_before(self.buffer.next()) {
-            self.end = self.buffer.next();
-        }
-        self.lost.advance(self.buffer.next());
-        true
     }
 
     /// An ACK of ours has come.

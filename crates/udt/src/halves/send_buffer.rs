@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was written and is not acknowledged, cut into packets.
 
-use crate::{
-    halves::slots::Slots,
-    packet::{
-        Message,
-        number::{MessageNumber, Seq},
-    },
-};
-use longhaul_units::Time;
-use std::collections::VecDeque;
+use crate::{halves::slots::Slots, packet::number::Seq};
 
 /// Packets from the first that is not acknowledged to the last that was written.
 #[derive(Debug)]
@@ -24,20 +16,6 @@ pub(crate) struct SendBuffer {
     /// Packets that may wait unsent.
     unsent_max: u32,
     acked_bytes: u64,
-    message: MessageNumber,
-    /// It is no stream.
-    has_messages: bool,
-    /// Messages that are worth nothing after a moment.
-    expiring: VecDeque<Expiring>,
-}
-
-/// A message that is not to be sent after a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Expiring {
-    pub(crate) message: MessageNumber,
-    pub(crate) first: Seq,
-    pub(crate) last: Seq,
-    after: Time,
 }
 
 impl SendBuffer {
@@ -51,9 +29,6 @@ impl SendBuffer {
             end: first,
             unsent_max: u32::MAX,
             acked_bytes: 0,
-            message: MessageNumber::new(1),
-            has_messages: false,
-            expiring: VecDeque::new(),
         }
     }
 
@@ -114,11 +89,11 @@ impl SendBuffer {
         room > much || (room > 0 && self.unsent_packets() <= much)
     }
 
-    /// Packets have so many bytes from now on, and those of a stream that were never sent as many if that is more. What
+    /// Packets have so many bytes from now on, and those that were never sent as many if that is more. What
     /// was sent stays as it was.
     pub(crate) fn cut(&mut self, payload: usize) {
         let longer = std::mem::replace(&mut self.payload_max, payload) < payload;
-        if longer && !self.has_messages {
+        if longer {
             self.join_unsent();
         }
     }
@@ -143,47 +118,11 @@ impl SendBuffer {
         };
         while taken < bytes.len() && self.room() > 0 {
             let length = (bytes.len() - taken).min(self.payload_max);
-            self.push(&bytes[taken..taken + length], (true, true), false);
-            self.message = self.message.plus(1);
+            self.slots.put(self.end, &bytes[taken..taken + length]);
+            self.end = self.end.plus(1);
             taken += length;
         }
         taken
-    }
-
-    /// Takes a whole message, or nothing if there is no room; `after` that it need not be sent.
-    pub(crate) fn write_message(&mut self, bytes: &[u8], in_order: bool, after: Time) -> bool {
-        let packets = bytes.len().div_ceil(self.payload_max).max(1);
-        if packets > self.room() as usize {
-            return false;
-        }
-        self.has_messages = true;
-        let first = self.end;
-        for packet in 0..packets {
-            let begin = packet * self.payload_max;
-            let payload = &bytes[begin..bytes.len().min(begin + self.payload_max)];
-            self.push(payload, (packet == 0, packet + 1 == packets), in_order);
-        }
-        if after != Time::MAX {
-            self.expiring.push_back(Expiring {
-                message: self.message,
-                first,
-                last: self.end.minus(1),
-                after,
-            });
-        }
-        self.message = self.message.plus(1);
-        true
-    }
-
-    fn push(&mut self, payload: &[u8], (is_first, is_last): (bool, bool), in_order: bool) {
-        let message = Message {
-            number: self.message,
-            is_first,
-            is_last,
-            in_order,
-        };
-        self.slots.put(self.end, message, payload);
-        self.end = self.end.plus(1);
     }
 
     /// The next that was never sent.
@@ -194,8 +133,8 @@ impl SendBuffer {
     }
 
     /// A packet that was written.
-    pub(crate) fn packet(&self, seq: Seq) -> (Message, &[u8]) {
-        (self.slots.message(seq), self.slots.payload(seq))
+    pub(crate) fn packet(&self, seq: Seq) -> &[u8] {
+        self.slots.payload(seq)
     }
 
     /// All before `next` have arrived; how many are new. More than was sent is believed by nobody:
@@ -210,36 +149,7 @@ impl SendBuffer {
         let bytes = |n| self.slots.payload(self.acked.plus(n)).len() as u64;
         self.acked_bytes += (0..new).map(bytes).sum::<u64>();
         self.acked = self.acked.plus(new);
-        while let Some(oldest) = self.expiring.front()
-            && oldest.last.is_before(self.acked)
-        {
-            self.expiring.pop_front();
-        }
         Some(new)
-    }
-
-    /// The next message that need not be sent any more, if it is under way or next. It counts as sent.
-    pub(crate) fn expired(&mut self, now: Time) -> Option<Expiring> {
-        let unsent = self.unsent;
-        let is_due = |one: &Expiring| one.after <= now && !unsent.is_before(one.first);
-        let at = self.expiring.iter().position(is_due)?;
-        let mut gone = self.expiring.remove(at)?;
-        if gone.first.is_before(self.acked) {
-            gone.first = self.acked;
-        }
-        if !gone.last.is_before(self.unsent) {
-            self.unsent = gone.last.plus(1);
-        }
-        Some(gone)
-    }
-
-    /// When the next message that is under way need not be sent any more.
-    pub(crate) fn next_expiry(&self) -> Option<Time> {
-        let begun = self
-            .expiring
-            .iter()
-            .filter(|one| !self.unsent.is_before(one.first));
-        begun.map(|one| one.after).min()
     }
 }
 
@@ -254,14 +164,14 @@ mod tests {
     fn small_writes_fill_a_packet_until_it_is_sent() {
         let mut buffer = SendBuffer::new(FIRST, 4, 10);
         assert_eq!(buffer.write(b"abc") + buffer.write(b"defghijkl"), 12);
-        assert_eq!(buffer.packet(FIRST).1, b"abcdefghij");
+        assert_eq!(buffer.packet(FIRST), b"abcdefghij");
         assert_eq!(
             (buffer.take_unsent(), buffer.take_unsent()),
             (Some(FIRST), Some(FIRST.plus(1)))
         );
         buffer.write(b"m");
-        assert_eq!(buffer.packet(FIRST.plus(1)).1, b"kl");
-        assert_eq!(buffer.packet(FIRST.plus(2)).1, b"m");
+        assert_eq!(buffer.packet(FIRST.plus(1)), b"kl");
+        assert_eq!(buffer.packet(FIRST.plus(2)), b"m");
         assert_eq!(buffer.write(&[0; 100]), 9 + 10);
         assert_eq!(buffer.write(b"x"), 0);
         assert_eq!(buffer.acknowledge(FIRST.plus(2)), Some(2));
@@ -276,12 +186,9 @@ mod tests {
         buffer.take_unsent();
         buffer.cut(10);
         let payloads: Vec<_> = std::iter::from_fn(|| buffer.take_unsent()).collect();
-        let payloads: Vec<_> = payloads
-            .into_iter()
-            .map(|seq| buffer.packet(seq).1)
-            .collect();
+        let payloads: Vec<_> = payloads.into_iter().map(|seq| buffer.packet(seq)).collect();
         assert_eq!(payloads, [&b"efghijklmn"[..]]);
-        assert_eq!(buffer.packet(FIRST).1, b"abcd");
+        assert_eq!(buffer.packet(FIRST), b"abcd");
         buffer.cut(3);
         assert_eq!((buffer.write(b"opqr"), buffer.room()), (4, 4));
     }
@@ -326,42 +233,6 @@ mod tests {
         assert!(buffer.is_worth_writing());
     }
 
-    #[test]
-    fn a_message_is_taken_whole_or_not() {
-        let mut buffer = SendBuffer::new(FIRST, 4, 10);
-        assert!(buffer.write_message(&[1; 25], true, Time::MAX));
-        assert!(!buffer.write_message(&[2; 11], true, Time::MAX));
-        assert!(buffer.write_message(&[2; 10], false, Time::MAX));
-        let ends = (0..4).map(|n| buffer.packet(FIRST.plus(n)).0);
-        let ends: Vec<_> = ends
-            .map(|m| (m.number.get(), m.is_first, m.is_last, m.in_order))
-            .collect();
-        let expected = [
-            (1, true, false, true),
-            (1, false, false, true),
-            (1, false, true, true),
-            (2, true, true, false),
-        ];
-        assert_eq!(ends, expected);
-    }
-
-    #[test]
-    fn a_message_that_is_too_old_is_passed_over() {
-        let mut buffer = SendBuffer::new(FIRST, 8, 10);
-        let soon = Time::from_millis(5);
-        buffer.write_message(&[1; 20], true, soon);
-        buffer.write_message(&[2; 10], true, Time::MAX);
-        buffer.take_unsent();
-        assert_eq!(
-            (buffer.next_expiry(), buffer.expired(Time::ZERO)),
-            (Some(soon), None)
-        );
-        let gone = buffer.expired(soon).unwrap();
-        assert_eq!((gone.first, gone.last), (FIRST, FIRST.plus(1)));
-        assert_eq!(buffer.take_unsent(), Some(FIRST.plus(2)));
-        assert_eq!(buffer.expired(soon), None);
-    }
-
     proptest! {
         #[test]
         fn a_stream_is_what_was_written(writes in vec(vec(any::<u8>(), 0..50), 0..20)) {
@@ -371,7 +242,7 @@ mod tests {
             prop_assert_eq!(taken, written.len());
             let mut sent = Vec::new();
             while let Some(seq) = buffer.take_unsent() {
-                sent.extend_from_slice(buffer.packet(seq).1);
+                sent.extend_from_slice(buffer.packet(seq));
             }
             prop_assert_eq!(sent, written);
         }

@@ -262,11 +262,6 @@ impl Sender {
         self.lost.insert(last, last);
     }
 
-    /// These need not be sent again.
-    pub(crate) fn forget(&mut self, first: Seq, last: Seq) {
-        self.lost.remove(first, last);
-    }
-
     /// Whether something was sent that is not acknowledged.
     pub(crate) fn is_waiting(&self) -> bool {
         self.buffer.acked() != self.buffer.unsent()

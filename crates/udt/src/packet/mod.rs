@@ -211,6 +211,16 @@ fn control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
 }
 
 impl Message {
+    /// Of a packet of a stream, which is a message of its own; nobody looks at its number.
+    pub(crate) fn alone(seq: Seq) -> Self {
+        Self {
+            number: MessageNumber::new(seq.get()),
+            is_first: true,
+            is_last: true,
+            in_order: false,
+        }
+    }
+
     fn from_word(word: u32) -> Self {
         Self {
             number: MessageNumber::new(word),

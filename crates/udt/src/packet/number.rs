@@ -9,7 +9,7 @@ pub struct Number<const MASK: u32>(u32);
 /// packet that is sent again keeps its number.
 pub type Seq = Number<0x7fff_ffff>;
 
-/// The number of a message, modulo 2²⁹ (§4.1): message mode's only; in stream mode it says nothing.
+/// The number of a message, modulo 2²⁹ (§4.1): of a stream it says nothing.
 pub type MessageNumber = Number<0x1fff_ffff>;
 
 impl<const MASK: u32> Number<MASK> {

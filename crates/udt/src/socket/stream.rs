@@ -3,7 +3,6 @@
 
 use super::state::{Shared, State, Waiting, Wakers};
 use crate::connection::{Connection, End, Report};
-use longhaul_units::Time;
 use std::{
     io,
     net::SocketAddr,
@@ -13,7 +12,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// An end of a connection: bytes by [`AsyncRead`] and [`AsyncWrite`], or messages. Dropped, what was written still goes, and
+/// An end of a connection: bytes by [`AsyncRead`] and [`AsyncWrite`]. Dropped, what was written still goes, and
 /// then the connection is closed.
 #[derive(Debug)]
 pub struct Stream {
@@ -181,40 +180,6 @@ impl Stream {
             None => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
         Poll::Pending
-    }
-
-    /// Sends a message, once there is room for all of it; it is given up if it has not arrived after `within`.
-    pub async fn send(
-        &self,
-        message: &[u8],
-        in_order: bool,
-        within: Option<Time>,
-    ) -> io::Result<()> {
-        std::future::poll_fn(|context| {
-            let until = within.map_or(Time::MAX, |within| self.shared.now() + within);
-            self.poll(context, WRITER, |connection| match connection.end() {
-                Some(end) => Err(ended(end)),
-                None => Ok(connection
-                    .write_message(message, in_order, until)
-                    .then_some(())),
-            })
-        })
-        .await
-    }
-
-    /// Receives a message into `to`, which it replaces; `false` after the other end has closed the connection.
-    pub async fn receive(&self, to: &mut Vec<u8>) -> io::Result<bool> {
-        std::future::poll_fn(|context| {
-            self.poll(context, READER, |connection| {
-                match (connection.read_message(to), connection.end()) {
-                    (true, _) => Ok(Some(true)),
-                    (false, Some(End::Silence)) => Err(ended(End::Silence)),
-                    (false, Some(_)) => Ok(Some(false)),
-                    (false, None) => Ok(None),
-                }
-            })
-        })
-        .await
     }
 }
 

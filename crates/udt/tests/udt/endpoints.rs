@@ -2,7 +2,7 @@
 //! Many connections over one port at either end, rendezvous, strangers, and what nobody answers.
 
 use crate::testbed::{address, config, native};
-use longhaul_udt::{Config, End, Endpoint, Event, Mode, Seq, congestion::Control};
+use longhaul_udt::{Config, End, Endpoint, Event, Seq, congestion::Control};
 use longhaul_units::Time;
 
 type Port = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
@@ -17,23 +17,31 @@ fn port(config: Config, seed: u32) -> Port {
 }
 
 /// Two ports with a path between them that delays by 5 ms and loses one of `lost` datagrams.
+/// Where a handshake says what the connection is to carry, and what it says.
+const MODE: std::ops::Range<usize> = 20..24;
+const STREAM: u32 = 1;
+const MESSAGES: u32 = 2;
+
 struct Between {
     now: Time,
     ports: [Port; 2],
     under_way: Vec<(Time, usize, Vec<u8>)>,
     count: u64,
     lost: u64,
+    /// What the first end asks for, as a handshake says it.
+    mode: u32,
     events: [Vec<Event>; 2],
 }
 
 impl Between {
-    fn new(mode: Mode, lost: u64) -> Self {
+    fn new(lost: u64) -> Self {
         Self {
             now: Time::ZERO,
-            ports: [port(config(mode), 1), port(config(mode), 2)],
+            ports: [port(config(), 1), port(config(), 2)],
             under_way: Vec::new(),
             count: 0,
             lost,
+            mode: STREAM,
             events: [Vec::new(), Vec::new()],
         }
     }
@@ -49,6 +57,9 @@ impl Between {
                 };
                 assert_eq!(to, address(2 - from as u8), "it goes to the other");
                 self.count += 1;
+                if from == 0 && datagram.starts_with(&[0x80, 0]) {
+                    datagram[MODE].copy_from_slice(&self.mode.to_be_bytes());
+                }
                 if !self.loses() {
                     let at = self.now + Time::from_millis(5);
                     self.under_way.push((at, 1 - from, datagram));
@@ -82,7 +93,7 @@ impl Between {
 
 #[test]
 fn many_connections_share_two_ports() {
-    let mut between = Between::new(Mode::Stream, 7);
+    let mut between = Between::new(7);
     between.ports[1].listen();
     let ids: Vec<u32> = (0..20)
         .map(|_| between.ports[0].connect(address(2), between.now).unwrap())
@@ -131,7 +142,7 @@ fn many_connections_share_two_ports() {
 #[test]
 fn two_ends_meet_though_neither_listens() {
     for lost in [1000, 2, 3] {
-        let mut between = Between::new(Mode::Message, lost);
+        let mut between = Between::new(lost);
         let ids = [0, 1].map(|end| {
             let peer = address(2 - end as u8);
             between.ports[end].rendezvous(peer, between.now).unwrap()
@@ -140,23 +151,23 @@ fn two_ends_meet_though_neither_listens() {
         for (end, id) in ids.into_iter().enumerate() {
             assert_eq!(between.events[end], [Event::Opened(id)], "{lost}");
             let connection = between.ports[end].connection(id).unwrap();
-            assert!(connection.write_message(&[end as u8; 3000], true, Time::MAX));
+            assert_eq!(connection.write(&[end as u8; 3000]), 3000);
             between.ports[end].wake(id);
         }
         between.ticks(20_000);
         for (end, id) in ids.into_iter().enumerate() {
             let connection = between.ports[end].connection(id).unwrap();
-            let mut message = Vec::new();
-            assert!(connection.read_message(&mut message), "{lost}");
-            assert_eq!(message, [1 - end as u8; 3000]);
+            let mut read = [0; 4000];
+            assert_eq!(connection.read(&mut read), 3000, "{lost}");
+            assert_eq!(read[..3000], [1 - end as u8; 3000]);
         }
     }
 }
 
 #[test]
 fn another_mode_is_refused_and_silence_is_said() {
-    let mut between = Between::new(Mode::Stream, 1000);
-    between.ports[0] = port(config(Mode::Message), 3);
+    let mut between = Between::new(1000);
+    between.mode = MESSAGES;
     let unheard = between.ports[0].connect(address(2), between.now).unwrap();
     between.ticks(10_001);
     assert_eq!(between.events[0], [Event::Unanswered(unheard)]);
@@ -172,9 +183,9 @@ fn another_mode_is_refused_and_silence_is_said() {
 /// Who does not bring the cookie back leaves nothing behind, and gets no more bytes than it sent.
 #[test]
 fn strangers_cost_nothing() {
-    let mut listening = port(config(Mode::Stream), 5);
+    let mut listening = port(config(), 5);
     listening.listen();
-    let mut asking = port(config(Mode::Stream), 6);
+    let mut asking = port(config(), 6);
     asking.connect(address(2), Time::ZERO).unwrap();
     let mut asked = Vec::new();
     asking.transmit(Time::ZERO, &mut asked).unwrap();
@@ -194,7 +205,7 @@ fn strangers_cost_nothing() {
 
 #[test]
 fn a_packet_from_elsewhere_is_nobody_s() {
-    let mut between = Between::new(Mode::Stream, 1000);
+    let mut between = Between::new(1000);
     between.ports[1].listen();
     let id = between.ports[0].connect(address(2), between.now).unwrap();
     between.ticks(100);

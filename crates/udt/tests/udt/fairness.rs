@@ -4,7 +4,7 @@
 use crate::testbed::{Wire, config, open_as};
 use longhaul_stats::fairness::jain;
 use longhaul_udt::{
-    Connection, Mode, Seq,
+    Connection, Seq,
     congestion::{Bbr, Control, Native},
     packet::Packet,
 };
@@ -47,7 +47,7 @@ impl Crowd {
         let names = [2 * number + 2, 2 * number + 3];
         let first = Seq::new(5000 * number);
         self.flows.push(Flow {
-            ends: open_as(config(Mode::Stream), first, &control, names, self.now),
+            ends: open_as(config(), first, &control, names, self.now),
             received: 0,
         });
     }

@@ -4,7 +4,7 @@
 
 use crate::testbed::{assert_bytes, bytes_up_to, config, native, open};
 use longhaul_udt::{
-    Mode, Seq,
+    Seq,
     packet::{Ack, Body, Data, Losses, Message, Packet, Rates},
 };
 use longhaul_units::Time;
@@ -116,7 +116,7 @@ fn drops() -> impl Strategy<Value = Vec<(Vec<u32>, Seq, Seq)>> {
 proptest! {
     #[test]
     fn nothing_of_a_stream_can_be_given_up(all in drops()) {
-        let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config(Mode::Stream) };
+        let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config() };
         let [mut end, _] = open(small, Seq::new(FIRST), &native);
         let (mut read, mut to) = (0, [0; 4096]);
         let mut hear = |datagram: &[u8]| {
@@ -137,18 +137,14 @@ proptest! {
     }
 
     #[test]
-    fn anything_may_come(mode in prop_oneof![Just(Mode::Stream), Just(Mode::Message)], all in vec((said(), 0_u64..400), 0..60)) {
-        let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config(mode) };
+    fn anything_may_come(all in vec((said(), 0_u64..400), 0..60)) {
+        let small = longhaul_udt::Config { send_packets: 64, receive_packets: 64, ..config() };
         let [mut end, _] = open(small, Seq::new(FIRST), &native);
         let mut now = Time::ZERO;
         let mut buffer = vec![0; 4096];
-        let mut message = Vec::new();
         for (said, millis) in all {
             bytes_up_to(u64::MAX)(0, &mut buffer);
-            match mode {
-                Mode::Stream => { end.write(&buffer); }
-                Mode::Message => { end.write_message(&buffer, true, now + Time::from_millis(50)); }
-            }
+            end.write(&buffer);
             let datagram = datagram(&said);
             if let Some(packet) = Packet::read(&datagram) {
                 end.handle(&packet, now);
@@ -165,15 +161,13 @@ proptest! {
             // Who drives it would come back at once, again and again.
             prop_assert!(end.deadline().is_none_or(|deadline| deadline > now), "{end:?}");
             end.read(&mut buffer);
-            end.read_message(&mut message);
-            prop_assert!(message.len() <= 64 * 1456);
             now += Time::from_millis(millis);
         }
     }
 
     #[test]
     fn what_was_not_sent_is_not_acknowledged_or_lost(ahead in 1_u32..1 << 30) {
-        let [mut end, _] = open(config(Mode::Stream), Seq::new(FIRST), &native);
+        let [mut end, _] = open(config(), Seq::new(FIRST), &native);
         end.write(&[1; 100]);
         let now = Time::from_millis(1);
         prop_assert!(end.transmit(now, &mut Vec::new()));

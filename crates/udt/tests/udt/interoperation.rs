@@ -3,10 +3,7 @@
 //! packets that come twice, and some that come late.
 
 use crate::testbed::{bbr, byte, config, native};
-use longhaul_udt::{
-    Mode,
-    socket::{MakeControl, Socket, Stream},
-};
+use longhaul_udt::socket::{MakeControl, Socket, Stream};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
@@ -29,7 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 /// What goes one way.
 const BYTES: u64 = 2_000_000;
-const MESSAGES: u32 = 150;
 
 /// The program, or nothing if libudt is not here.
 fn peer() -> Option<&'static PathBuf> {
@@ -137,12 +133,12 @@ fn started(mut command: Command) -> Child {
     child
 }
 
-fn bind(mode: Mode) -> Socket {
-    controlled(mode, Box::new(native))
+fn bind() -> Socket {
+    controlled(Box::new(native))
 }
 
-fn controlled(mode: Mode, control: MakeControl) -> Socket {
-    Socket::bind("127.0.0.1:0".parse().unwrap(), config(mode), control).unwrap()
+fn controlled(control: MakeControl) -> Socket {
+    Socket::bind("127.0.0.1:0".parse().unwrap(), config(), control).unwrap()
 }
 
 /// Both rate controls.
@@ -159,85 +155,29 @@ fn stream() -> Vec<u8> {
     (0..BYTES).map(byte).collect()
 }
 
-fn message(number: u32) -> Vec<u8> {
-    let length = 1 + number as usize * 37 % 20_000;
-    (0..length as u64)
-        .map(|at| byte(at + u64::from(number)))
-        .collect()
-}
-
-fn messages() -> Vec<u8> {
-    let framed = |number| {
-        let message = message(number);
-        [&(message.len() as u32).to_be_bytes(), message.as_slice()].concat()
-    };
-    (0..MESSAGES).flat_map(framed).collect()
-}
-
-fn kind(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Stream => "stream",
-        Mode::Message => "message",
-    }
-}
-
-async fn we_send(mut to: Stream, mode: Mode) {
-    match mode {
-        Mode::Stream => to.write_all(&stream()).await.unwrap(),
-        Mode::Message => {
-            for number in 0..MESSAGES {
-                to.send(&message(number), true, None).await.unwrap();
-            }
-        }
-    }
+async fn we_send(mut to: Stream) {
+    to.write_all(&stream()).await.unwrap();
     to.shutdown().await.unwrap();
 }
 
-async fn we_receive(mut from: Stream, mode: Mode) {
-    match mode {
-        Mode::Stream => {
-            let mut all = Vec::new();
-            from.read_to_end(&mut all).await.unwrap();
-            assert!(all == stream(), "{} bytes came", all.len());
-        }
-        Mode::Message => {
-            let mut came = Vec::new();
-            for number in 0..MESSAGES {
-                assert!(from.receive(&mut came).await.unwrap());
-                assert!(came == message(number), "{number}");
-            }
-            assert!(!from.receive(&mut came).await.unwrap());
-        }
-    }
+async fn we_receive(mut from: Stream) {
+    let mut all = Vec::new();
+    from.read_to_end(&mut all).await.unwrap();
+    assert!(all == stream(), "{} bytes came", all.len());
 }
 
 /// What libudt received.
-fn they_received(mut child: Child, mode: Mode) {
+fn they_received(mut child: Child) {
     let mut all = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
-    let expected = match mode {
-        Mode::Stream => stream(),
-        Mode::Message => messages(),
-    };
-    assert!(
-        all == expected,
-        "{} bytes came of {}",
-        all.len(),
-        expected.len()
-    );
+    assert!(all == stream(), "{} bytes came", all.len());
     assert!(child.wait().unwrap().success());
 }
 
 /// What libudt sends, from a thread of its own.
-fn they_send(child: &mut Child, mode: Mode) {
+fn they_send(child: &mut Child) {
     let mut to = child.stdin.take().unwrap();
-    thread::spawn(move || {
-        let all = match mode {
-            Mode::Stream => stream(),
-            Mode::Message => messages(),
-        };
-        to.write_all(&all).unwrap();
-    });
+    thread::spawn(move || to.write_all(&stream()).unwrap());
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -250,19 +190,17 @@ fn run(test: impl Future<Output = ()>) {
 
 #[test]
 fn libudt_receives_what_we_send_to_its_listener() {
-    for (seed, mode) in [(1, Mode::Stream), (2, Mode::Message)] {
-        for control in controls() {
-            let port = free_port();
-            let Some(child) = start("receive", kind(mode), "listen", [port, 0]) else {
-                return;
-            };
-            let between = Between::to(([127, 0, 0, 1], port).into(), seed);
-            run(async {
-                let ours = controlled(mode, control).connect(between.address()).await;
-                we_send(ours.unwrap(), mode).await;
-            });
-            they_received(child, mode);
-        }
+    for control in controls() {
+        let port = free_port();
+        let Some(child) = start("receive", "stream", "listen", [port, 0]) else {
+            return;
+        };
+        let between = Between::to(([127, 0, 0, 1], port).into(), 1);
+        run(async {
+            let ours = controlled(control).connect(between.address()).await;
+            we_send(ours.unwrap()).await;
+        });
+        they_received(child);
     }
 }
 
@@ -312,7 +250,7 @@ fn libudt_receives_whole_files_over_loopback_however_it_reads() {
             let mut child = started(command);
             run(async {
                 let at = ([127, 0, 0, 1], port).into();
-                let mut ours = controlled(Mode::Stream, control).connect(at).await.unwrap();
+                let mut ours = controlled(control).connect(at).await.unwrap();
                 ours.write_all(&bytes(length)).await.unwrap();
                 // Who receives a file by its length closes when it has that.
                 assert!(ours.shutdown().await.is_ok() || kind == "file");
@@ -327,7 +265,7 @@ fn libudt_receives_whole_files_over_loopback_however_it_reads() {
 fn we_receive_whole_files_over_loopback_however_libudt_writes() {
     for (kind, call, pause, length) in CALLS {
         run(async {
-            let listener = bind(Mode::Stream);
+            let listener = bind();
             listener.listen();
             let ports = [free_port(), listener.local_addr().port()];
             let Some(mut command) = theirs(["send", kind, "connect"], ports) else {
@@ -350,22 +288,6 @@ fn we_receive_whole_files_over_loopback_however_libudt_writes() {
     }
 }
 
-#[test]
-fn libudt_receives_messages_over_loopback_from_both_controls() {
-    for control in controls() {
-        let port = free_port();
-        let Some(child) = start("receive", "message", "listen", [port, 0]) else {
-            return;
-        };
-        run(async {
-            let at = ([127, 0, 0, 1], port).into();
-            let ours = controlled(Mode::Message, control).connect(at).await;
-            we_send(ours.unwrap(), Mode::Message).await;
-        });
-        they_received(child, Mode::Message);
-    }
-}
-
 /// Its answer to a request of an open connection is all that says which packets pass.
 #[test]
 fn libudt_answers_what_probes_the_path() {
@@ -375,59 +297,66 @@ fn libudt_answers_what_probes_the_path() {
     };
     run(async {
         let at = ([127, 0, 0, 1], port).into();
-        let mut to = bind(Mode::Stream).connect(at).await.unwrap();
+        let mut to = bind().connect(at).await.unwrap();
         to.write_all(&stream()).await.unwrap();
         to.flush().await.unwrap();
         assert_eq!(to.packet_len(), Some(1500));
         to.shutdown().await.unwrap();
     });
-    they_received(child, Mode::Stream);
+    they_received(child);
 }
 
 #[test]
 fn we_receive_what_libudt_sends_to_our_listener() {
-    for (seed, mode) in [(3, Mode::Stream), (4, Mode::Message)] {
-        run(async {
-            let listener = bind(mode);
-            listener.listen();
-            let between = Between::to(listener.local_addr(), seed);
-            let started = start("send", kind(mode), "connect", [free_port(), between.port]);
-            let Some(mut child) = started else { return };
-            they_send(&mut child, mode);
-            we_receive(listener.accept().await.unwrap(), mode).await;
-            assert!(child.wait().unwrap().success());
-        });
-    }
+    run(async {
+        let listener = bind();
+        listener.listen();
+        let between = Between::to(listener.local_addr(), 3);
+        let started = start("send", "stream", "connect", [free_port(), between.port]);
+        let Some(mut child) = started else { return };
+        they_send(&mut child);
+        we_receive(listener.accept().await.unwrap()).await;
+        assert!(child.wait().unwrap().success());
+    });
+}
+
+/// A stream is all that there is here.
+#[test]
+fn libudt_is_refused_a_connection_for_messages() {
+    let listener = bind();
+    listener.listen();
+    let ports = [free_port(), listener.local_addr().port()];
+    let Some(mut asks) = theirs(["send", "message", "connect"], ports) else {
+        return;
+    };
+    let said = String::from_utf8(asks.output().unwrap().stderr).unwrap();
+    assert!(said.contains("connection rejected"), "{said}");
 }
 
 #[test]
 fn we_receive_what_libudt_s_listener_sends() {
-    for (seed, mode) in [(5, Mode::Stream), (6, Mode::Message)] {
-        let port = free_port();
-        let Some(mut child) = start("send", kind(mode), "listen", [port, 0]) else {
-            return;
-        };
-        they_send(&mut child, mode);
-        let between = Between::to(([127, 0, 0, 1], port).into(), seed);
-        run(async { we_receive(bind(mode).connect(between.address()).await.unwrap(), mode).await });
-        assert!(child.wait().unwrap().success());
-    }
+    let port = free_port();
+    let Some(mut child) = start("send", "stream", "listen", [port, 0]) else {
+        return;
+    };
+    they_send(&mut child);
+    let between = Between::to(([127, 0, 0, 1], port).into(), 5);
+    run(async { we_receive(bind().connect(between.address()).await.unwrap()).await });
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
 fn both_meet_though_neither_listens() {
-    for mode in [Mode::Stream, Mode::Message] {
-        run(async {
-            let ours = bind(mode);
-            let port = free_port();
-            let ports = [port, ours.local_addr().port()];
-            let Some(mut child) = start("send", kind(mode), "rendezvous", ports) else {
-                return;
-            };
-            they_send(&mut child, mode);
-            let theirs = ([127, 0, 0, 1], port).into();
-            we_receive(ours.rendezvous(theirs).await.unwrap(), mode).await;
-            assert!(child.wait().unwrap().success());
-        });
-    }
+    run(async {
+        let ours = bind();
+        let port = free_port();
+        let ports = [port, ours.local_addr().port()];
+        let Some(mut child) = start("send", "stream", "rendezvous", ports) else {
+            return;
+        };
+        they_send(&mut child);
+        let theirs = ([127, 0, 0, 1], port).into();
+        we_receive(ours.rendezvous(theirs).await.unwrap()).await;
+        assert!(child.wait().unwrap().success());
+    });
 }

@@ -4,10 +4,7 @@
 
 use crate::testbed::{byte, config, native};
 use longhaul_linux::{netns::Netns, process::inside};
-use longhaul_udt::{
-    Mode,
-    socket::{Socket, Stream},
-};
+use longhaul_udt::socket::{Socket, Stream};
 use std::{
     net::{IpAddr, SocketAddr},
     process::Command,
@@ -86,7 +83,7 @@ impl Path {
         let [left, right] = ends.map(|end| SocketAddr::new(end.parse::<IpAddr>().unwrap(), 0));
         let bind = |netns: usize, at| {
             let control = Box::new(native);
-            let bind = || Socket::bind(at, config(Mode::Stream), control);
+            let bind = || Socket::bind(at, config(), control);
             self.0[netns].run(bind).unwrap()
         };
         let (left, right) = (bind(0, left), bind(2, right));

@@ -3,13 +3,18 @@
 
 use crate::testbed::{bbr, byte, config, native};
 use longhaul_udt::{
-    Config, Endpoint, Mode,
+    Config, Endpoint,
+    packet::{
+        Body, Packet,
+        handshake::{Handshake, Step},
+    },
     socket::{Socket, Stream},
 };
 use longhaul_units::Time;
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::UdpSocket,
     time::timeout,
 };
 
@@ -60,7 +65,7 @@ async fn receive_all(mut stream: Stream) -> u64 {
 async fn a_stream_goes_through_both_families() {
     for at in ["127.0.0.1:0", "[::1]:0"] {
         let transfer = async {
-            let (accepted, connected) = pair(at, config(Mode::Stream)).await;
+            let (accepted, connected) = pair(at, config()).await;
             let bytes = 30_000_000;
             let ((), received) = tokio::join!(send_all(connected, bytes), receive_all(accepted));
             assert_eq!(received, bytes);
@@ -74,7 +79,7 @@ async fn bbr_goes_as_well() {
     let transfer = async {
         let bind = || {
             let at = "127.0.0.1:0".parse().unwrap();
-            Socket::bind(at, config(Mode::Stream), Box::new(bbr)).unwrap()
+            Socket::bind(at, config(), Box::new(bbr)).unwrap()
         };
         let (listener, other) = (bind(), bind());
         listener.listen();
@@ -91,7 +96,7 @@ async fn bbr_goes_as_well() {
 #[tokio::test]
 async fn what_was_written_goes_though_all_handles_are_dropped() {
     let transfer = async {
-        let (accepted, mut connected) = pair("127.0.0.1:0", config(Mode::Stream)).await;
+        let (accepted, mut connected) = pair("127.0.0.1:0", config()).await;
         let bytes: Vec<u8> = (0..2_000_000).map(byte).collect();
         connected.write_all(&bytes).await.unwrap();
         drop(connected);
@@ -101,35 +106,9 @@ async fn what_was_written_goes_though_all_handles_are_dropped() {
 }
 
 #[tokio::test]
-async fn messages_go_both_ways() {
-    let transfer = async {
-        let (one, other) = pair("127.0.0.1:0", config(Mode::Message)).await;
-        let talk = async |stream: &Stream, seed: u8| {
-            let mut message = Vec::new();
-            for number in 0..200_u32 {
-                let sent = vec![seed ^ number as u8; 1 + number as usize * 50];
-                stream.send(&sent, true, None).await.unwrap();
-                assert!(stream.receive(&mut message).await.unwrap());
-                let expected = vec![!seed ^ number as u8; 1 + number as usize * 50];
-                assert!(message == expected, "{number}");
-            }
-        };
-        tokio::join!(talk(&one, 0), talk(&other, 0xff));
-        assert!(!other.has_ended());
-        drop(one);
-        assert!(!other.receive(&mut Vec::new()).await.unwrap());
-        assert!(other.has_ended());
-    };
-    timeout(PATIENCE, transfer).await.unwrap();
-}
-
-#[tokio::test]
 async fn many_connections_share_a_port() {
     let transfer = async {
-        let (listener, other) = (
-            bind("127.0.0.1:0", config(Mode::Stream)),
-            bind("127.0.0.1:0", config(Mode::Stream)),
-        );
+        let (listener, other) = (bind("127.0.0.1:0", config()), bind("127.0.0.1:0", config()));
         listener.listen();
         let to = listener.local_addr();
         let mut receiving = Vec::new();
@@ -148,7 +127,7 @@ async fn many_connections_share_a_port() {
 
 #[tokio::test]
 async fn who_came_and_was_not_taken_hears_that_it_is_over() {
-    let config = config(Mode::Stream);
+    let config = config();
     let (listener, other) = (bind("127.0.0.1:0", config), bind("127.0.0.1:0", config));
     listener.listen();
     let mut stream = other.connect(listener.local_addr()).await.unwrap();
@@ -159,7 +138,7 @@ async fn who_came_and_was_not_taken_hears_that_it_is_over() {
 
 /// Takes a connection, and says nothing more.
 async fn falls_silent(at: tokio::net::UdpSocket) {
-    let mut endpoint = Endpoint::new(config(Mode::Stream), native, || 7);
+    let mut endpoint = Endpoint::new(config(), native, || 7);
     endpoint.listen();
     let mut datagram = [0; 2000];
     while endpoint.event().is_none() {
@@ -178,7 +157,7 @@ async fn what_goes_makes_room_where_what_waits_is_bounded() {
     let at = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let to = at.local_addr().unwrap();
     let writing = async {
-        let socket = bind("127.0.0.1:0", config(Mode::Stream));
+        let socket = bind("127.0.0.1:0", config());
         let mut stream = socket.connect(to).await.unwrap();
         stream.limit_unsent(4);
         // UDT begins with 16 packets under way.
@@ -194,10 +173,7 @@ async fn what_goes_makes_room_where_what_waits_is_bounded() {
 #[tokio::test]
 async fn two_sockets_meet() {
     let meeting = async {
-        let (one, other) = (
-            bind("127.0.0.1:0", config(Mode::Stream)),
-            bind("127.0.0.1:0", config(Mode::Stream)),
-        );
+        let (one, other) = (bind("127.0.0.1:0", config()), bind("127.0.0.1:0", config()));
         let addresses: [SocketAddr; 2] = [one.local_addr(), other.local_addr()];
         let (one, other) =
             tokio::join!(one.rendezvous(addresses[1]), other.rendezvous(addresses[0]));
@@ -210,20 +186,40 @@ async fn two_sockets_meet() {
     timeout(PATIENCE, meeting).await.unwrap();
 }
 
+/// Refuses the first that asks for a connection.
+async fn refuse(socket: &UdpSocket) {
+    let mut datagram = [0; 2000];
+    let (length, from) = socket.recv_from(&mut datagram).await.unwrap();
+    let asked = Packet::read(&datagram[..length]).unwrap();
+    let Body::Handshake(handshake) = asked.body else {
+        panic!("{asked:?}");
+    };
+    let refusal = Handshake {
+        step: Step::Refusal(1002),
+        ..handshake
+    };
+    let answer = Packet {
+        destination: handshake.socket,
+        body: Body::Handshake(refusal),
+        ..asked
+    };
+    let mut datagram = Vec::new();
+    answer.write(&mut datagram);
+    socket.send_to(&datagram, from).await.unwrap();
+}
+
 #[tokio::test]
 async fn who_is_refused_or_not_answered_hears_so() {
     let asking = async {
-        let (listener, other) = (
-            bind("127.0.0.1:0", config(Mode::Stream)),
-            bind("127.0.0.1:0", config(Mode::Message)),
-        );
-        listener.listen();
-        let refused = other.connect(listener.local_addr()).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        let nobody = bind("127.0.0.1:0", config(Mode::Stream)).local_addr();
+        let refusing = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let other = bind("127.0.0.1:0", config());
+        let asks = other.connect(refusing.local_addr().unwrap());
+        let (refused, ()) = tokio::join!(asks, refuse(&refusing));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let nobody = bind("127.0.0.1:0", config()).local_addr();
         let hasty = Config {
             patience: Time::from_millis(600),
-            ..config(Mode::Stream)
+            ..config()
         };
         let unanswered = bind("127.0.0.1:0", hasty)
             .connect(nobody)

@@ -4,7 +4,7 @@
 
 use longhaul_netem::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
 use longhaul_udt::{
-    Config, Connection, Controls, Heard, Listener, Mode, Opened, Opening, Seq,
+    Config, Connection, Controls, Heard, Listener, Opened, Opening, Seq,
     congestion::{Bbr, Control, Native},
     packet::{Body, Packet, handshake::Handshake},
 };
@@ -165,11 +165,8 @@ pub(crate) fn bbr(first: Seq, window: u32) -> Box<dyn Control> {
     Box::new(Bbr::new(first, window, 1))
 }
 
-pub(crate) fn config(mode: Mode) -> Config {
-    Config {
-        mode,
-        ..Config::default()
-    }
+pub(crate) fn config() -> Config {
+    Config::default()
 }
 
 /// A connection that one end asks the other for, at the first of its packets.
@@ -220,8 +217,8 @@ impl Bed {
         changes: &[&str],
     ) -> Self {
         Self {
-            ends: open(config(Mode::Stream), Seq::new(1000), control),
-            ..Self::new(config(Mode::Stream), settings, changes)
+            ends: open(config(), Seq::new(1000), control),
+            ..Self::new(config(), settings, changes)
         }
     }
 

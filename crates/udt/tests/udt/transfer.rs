@@ -2,7 +2,7 @@
 //! What arrives is what was sent, whatever the path does to packets.
 
 use crate::testbed::{Bed, Wire, assert_bytes, bbr, bytes_up_to, config, native, open};
-use longhaul_udt::{Controls, End, Mode, Seq, packet::Packet};
+use longhaul_udt::{Controls, End, Seq, packet::Packet};
 use longhaul_units::Time;
 
 const MB: u64 = 1_000_000;
@@ -23,7 +23,7 @@ fn a_stream_arrives_over_a_path_without_losses() {
     // No more than the path and its queue hold.
     let small = longhaul_udt::Config {
         receive_packets: 1024,
-        ..config(Mode::Stream)
+        ..config()
     };
     let mut bed = Bed::new(small, &path, &[]);
     transfer(&mut bed, 20 * MB, Time::from_secs(4));
@@ -41,7 +41,7 @@ fn a_stream_arrives_over_a_path_that_loses_doubles_and_reorders() {
         ("corrupt", "0.1%"),
         ("reorder", "5%:3ms"),
     ];
-    let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+    let mut bed = Bed::new(config(), &path, &[]);
     transfer(&mut bed, 10 * MB, Time::from_secs(60));
     assert!(bed.wires[0].lost > 100);
 }
@@ -56,7 +56,7 @@ fn a_loss_among_the_first_packets_costs_no_seconds() {
         ("queue", "200p"),
     ];
     for seed in 0..40 {
-        let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+        let mut bed = Bed::new(config(), &path, &[]);
         bed.wires = [seed, seed + 1000].map(|seed| Wire::new(&path, &[], seed));
         transfer(&mut bed, MB, Time::from_secs(1));
     }
@@ -99,7 +99,7 @@ fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_
 fn who_closes_says_what_has_arrived() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
     for bytes in [1, 1000, 2000, 20_000] {
-        let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+        let mut bed = Bed::new(config(), &path, &[]);
         let mut read = 0;
         bed.ends[0].write(&vec![1; bytes]);
         while read < bytes {
@@ -119,59 +119,8 @@ fn who_closes_says_what_has_arrived() {
 fn numbers_begin_anew_in_the_middle_of_a_transfer() {
     let path = [("rate", "100mbit"), ("delay", "10ms"), ("loss", "1%")];
     let first = Seq::new(0x7fff_ff00);
-    let mut bed = Bed::beginning(config(Mode::Stream), first, &path, &[]);
+    let mut bed = Bed::beginning(config(), first, &path, &[]);
     transfer(&mut bed, 10 * MB, Time::from_secs(60));
-}
-
-#[test]
-fn messages_arrive_whole_once_and_in_order() {
-    let path = [
-        ("rate", "50mbit"),
-        ("delay", "10ms"),
-        ("loss", "1%"),
-        ("reorder", "2%:3ms"),
-    ];
-    let mut bed = Bed::new(config(Mode::Message), &path, &[]);
-    let (mut written, mut read) = (0_u32, 0_u32);
-    let mut message = Vec::new();
-    let until = Time::from_secs(60);
-    while read < 1000 && bed.now < until {
-        while written < 1000 && {
-            let text = vec![written as u8; 1 + written as usize * 7 % 9000];
-            bed.ends[0].write_message(&text, true, Time::MAX)
-        } {
-            written += 1;
-        }
-        bed.step(until);
-        while bed.ends[1].read_message(&mut message) {
-            assert_eq!(message, vec![read as u8; 1 + read as usize * 7 % 9000]);
-            read += 1;
-        }
-    }
-    assert_eq!(read, 1000);
-}
-
-#[test]
-fn a_message_that_is_too_late_is_given_up_and_others_come() {
-    let path = [("rate", "10mbit"), ("delay", "10ms"), ("loss", "5%")];
-    let mut bed = Bed::new(config(Mode::Message), &path, &[]);
-    let (mut written, mut read) = (0_u32, Vec::new());
-    let mut message = Vec::new();
-    let until = Time::from_secs(60);
-    while bed.now < until && !(written == 500 && bed.ends[0].is_flushed()) {
-        while written < 500 && bed.ends[0].room() > 32_760 {
-            let soon = bed.now + Time::from_millis(60);
-            bed.ends[0].write_message(&written.to_be_bytes(), true, soon);
-            written += 1;
-        }
-        bed.step(until);
-        while bed.ends[1].read_message(&mut message) {
-            read.push(u32::from_be_bytes(message[..].try_into().unwrap()));
-        }
-    }
-    assert!(read.is_sorted() && read.len() > 250, "{}", read.len());
-    assert!(read.len() < 500);
-    assert!(bed.ends[0].is_flushed());
 }
 
 #[test]
@@ -179,7 +128,7 @@ fn a_reader_that_rests_holds_the_sender_and_nothing_is_lost_by_that() {
     let path = [("rate", "100mbit"), ("delay", "5ms")];
     let small = longhaul_udt::Config {
         receive_packets: 256,
-        ..config(Mode::Stream)
+        ..config()
     };
     let mut bed = Bed::new(small, &path, &[]);
     let mut source = bytes_up_to(5 * MB);
@@ -204,7 +153,7 @@ fn a_reader_that_rests_holds_the_sender_and_nothing_is_lost_by_that() {
 #[test]
 fn a_close_is_heard_after_all_has_arrived() {
     let path = [("rate", "100mbit"), ("delay", "10ms"), ("loss", "2%")];
-    let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+    let mut bed = Bed::new(config(), &path, &[]);
     let mut buffer = vec![0; 1 << 20];
     assert_eq!(bytes_up_to(MB)(0, &mut buffer), MB as usize);
     assert_eq!(bed.ends[0].write(&buffer[..MB as usize]), MB as usize);
@@ -226,7 +175,7 @@ fn a_close_is_heard_after_all_has_arrived() {
 #[test]
 fn silence_breaks_a_connection_and_an_idle_one_stays() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
-    let mut bed = Bed::new(config(Mode::Stream), &path, &["100s: loss 100%"]);
+    let mut bed = Bed::new(config(), &path, &["100s: loss 100%"]);
     let idle = Time::from_secs(100);
     while bed.now < idle {
         bed.step(idle);
@@ -250,7 +199,7 @@ fn silence_breaks_a_connection_and_an_idle_one_stays() {
 /// Keep-alives pass, and so does all that is short.
 #[test]
 fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
-    let [mut end, mut other] = open(config(Mode::Stream), Seq::new(5), &native);
+    let [mut end, mut other] = open(config(), Seq::new(5), &native);
     end.write(&[7; 20_000]);
     let mut now = Time::ZERO;
     while end.end().is_none() && now < Time::from_secs(100) {
@@ -278,6 +227,6 @@ fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
 fn a_path_that_is_gone_for_seconds_is_no_end() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
     let changes = ["1s: loss 100%", "6s: loss 0%"];
-    let mut bed = Bed::new(config(Mode::Stream), &path, &changes);
+    let mut bed = Bed::new(config(), &path, &changes);
     transfer(&mut bed, 30 * MB, Time::from_secs(20));
 }

@@ -4,10 +4,9 @@
 //
 //   peer send|receive stream|message|file listen|connect|rendezvous LOCAL_PORT REMOTE_ADDRESS REMOTE_PORT [BUFFER PAUSE]
 //
-// Addresses are IPv4's. Messages have their length in four bytes, big-endian, before them on the standard streams.
-// A stream is written or read BUFFER bytes at a time (100000), with PAUSE microseconds (0) after each call. A message is
-// received into BUFFER bytes (1 MiB). A file is a stream by UDT::sendfile or UDT::recvfile, BUFFER bytes long, which must be
-// given: a regular file on the standard stream.
+// Addresses are IPv4's. A stream is written or read BUFFER bytes at a time (100000), with PAUSE microseconds (0) after each
+// call. A file is a stream by UDT::sendfile or UDT::recvfile, BUFFER bytes long, which must be given: a regular file on the
+// standard stream. Messages are only asked for, to be refused.
 
 #include <arpa/inet.h>
 #include <cstdint>
@@ -61,8 +60,6 @@ UDTSOCKET open(const std::string& kind, const std::string& how, const char* loca
     return end;
 }
 
-bool read_all(char* to, std::size_t length) { return std::fread(to, 1, length, stdin) == length; }
-
 void pause(const Calls& calls) {
     if (calls.pause_us > 0) usleep(calls.pause_us);
 }
@@ -75,17 +72,6 @@ void send_stream(UDTSOCKET to, const Calls& calls) {
             if (more == UDT::ERROR) give_up("send");
             sent += static_cast<std::size_t>(more);
         }
-        pause(calls);
-    }
-}
-
-void send_messages(UDTSOCKET to, const Calls& calls) {
-    std::vector<char> message(calls.bytes);
-    std::uint32_t length = 0;
-    while (read_all(reinterpret_cast<char*>(&length), sizeof length)) {
-        length = ntohl(length);
-        if (length > message.size() || !read_all(message.data(), length)) return;
-        if (UDT::sendmsg(to, message.data(), static_cast<int>(length), -1, true) == UDT::ERROR) give_up("sendmsg");
         pause(calls);
     }
 }
@@ -107,25 +93,13 @@ void receive_stream(UDTSOCKET from, const Calls& calls) {
     }
 }
 
-void receive_messages(UDTSOCKET from, const Calls& calls) {
-    std::vector<char> message(calls.bytes);
-    for (;;) {
-        int length = UDT::recvmsg(from, message.data(), static_cast<int>(message.size()));
-        if (length == UDT::ERROR) return;
-        std::uint32_t framed = htonl(static_cast<std::uint32_t>(length));
-        std::fwrite(&framed, 1, sizeof framed, stdout);
-        std::fwrite(message.data(), 1, static_cast<std::size_t>(length), stdout);
-        pause(calls);
-    }
-}
-
 void receive_file(UDTSOCKET from, const Calls& calls) {
     std::fstream file("/dev/stdout", std::ios::out | std::ios::binary | std::ios::trunc);
     std::int64_t offset = 0;
     if (UDT::recvfile(from, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) give_up("recvfile");
 }
 
-std::size_t default_bytes(const std::string& kind) { return kind == "stream" ? 100000 : kind == "message" ? 1 << 20 : 0; }
+std::size_t default_bytes(const std::string& kind) { return kind == "file" ? 0 : 100000; }
 
 }  // namespace
 
@@ -138,11 +112,9 @@ int main(int count, char** words) {
     UDT::startup();
     UDTSOCKET end = open(kind, words[3], words[4], at(words[5], words[6]));
     if (task == "send") {
-        kind == "stream" ? send_stream(end, calls) : kind == "message" ? send_messages(end, calls) : send_file(end, calls);
+        kind == "file" ? send_file(end, calls) : send_stream(end, calls);
     } else {
-        kind == "stream"    ? receive_stream(end, calls)
-        : kind == "message" ? receive_messages(end, calls)
-                            : receive_file(end, calls);
+        kind == "file" ? receive_file(end, calls) : receive_stream(end, calls);
     }
     std::fflush(stdout);
     // It waits until all was acknowledged.
