@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => longhaul_probe::run(&args),
         Command::Decp(args) => longhaul_tuning::decp::run(&args),
         Command::Doctor(args) => longhaul_tuning::doctor::run(&args),
-        Command::Plan(args) => longhaul_planner::run(&args),
+        Command::Plan(args) => longhaul_planner::run(args),
         Command::Run(args) => match longhaul_tuning::run::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),

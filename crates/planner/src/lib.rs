@@ -15,7 +15,7 @@
 //! }
 //!
 //! let cli = Cli::parse_from(["plan", "path", "--rate", "1gbit", "--rtt", "100ms"]);
-//! longhaul_planner::run(&cli.plan).unwrap();
+//! longhaul_planner::run(cli.plan).unwrap();
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
@@ -36,11 +36,11 @@ use anyhow::Result;
 use args::Command;
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
-    match &args.command {
-        Command::Path(args) => path::run(args),
-        Command::Split(args) => split::run(args),
-        Command::Probe(args) => probe::run(args),
-        Command::Check(args) => check::run(args),
+pub fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Path(args) => path::run(&args.config()?),
+        Command::Split(args) => split::run(&args.config()?),
+        Command::Probe(args) => probe::run(args.task()?),
+        Command::Check(args) => check::run(&args.config()?),
     }
 }

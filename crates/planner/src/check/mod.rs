@@ -1,50 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul plan check`: predictions beside what the lab measured.
 
+mod args;
+mod config;
 mod forecast;
 mod report;
 
+pub(super) use args::Args;
+
 use anyhow::Result;
-use longhaul_command::{exit::Refusal, say};
+use config::Config;
+use longhaul_command::say;
 use longhaul_lab::paths;
 use longhaul_results::result::{LabResult, LinkAccount};
 use report::{Checked, LateLink, Row};
-use std::path::{Path, PathBuf};
-
-const EXAMPLES: &str = "\
-Examples:
-  longhaul plan check out/relay-efficiency
-      predicted and measured goodput of every flow in every cell
-  longhaul plan check --scenario mine.toml --set edge=50mbit out/mine
-      of a scenario that is not built in, run with another parameter";
-
-/// Arguments of `longhaul plan check`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// Directory that longhaul lab run wrote, or its result.json
-    #[arg(value_name = "RESULT", required = true)]
-    results: Vec<PathBuf>,
-    /// The scenario that was run [default: the built-in one of the result's name]
-    #[arg(long, value_name = "SCENARIO")]
-    scenario: Option<String>,
-    /// A parameter that lab run was given; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+use std::path::Path;
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
+pub(super) fn run(config: &Config) -> Result<()> {
     let mut checked = Checked::default();
-    for file in &args.results {
+    for file in &config.results {
         let result = read(file)?;
-        checked.rows.extend(check(&result, args)?);
+        checked.rows.extend(check(&result, config)?);
         checked.links.extend(late_links(&result));
     }
-    match args.json {
+    match config.json {
         true => say!("{}", report::json(&checked)),
         false => say!("{}", report::text(&checked)),
     }
@@ -68,8 +48,8 @@ fn late_links(result: &LabResult) -> Vec<LateLink> {
 }
 
 /// A row for each flow with a measured goodput.
-fn check(result: &LabResult, args: &Args) -> Result<Vec<Row>> {
-    let flows = paths::of(result, args.scenario.as_deref(), settings(&args.set)?)?;
+fn check(result: &LabResult, config: &Config) -> Result<Vec<Row>> {
+    let flows = paths::of(result, config.scenario.as_deref(), config.settings.clone())?;
     let mut rows = Vec::new();
     for flow in flows {
         let cell = &result.cells[flow.cell];
@@ -96,13 +76,4 @@ fn read(path: &Path) -> Result<LabResult> {
         true => LabResult::read(&path.join("result.json")),
         false => LabResult::read(path),
     }
-}
-
-fn settings(set: &[String]) -> Result<Vec<(String, String)>> {
-    let pair = |text: &String| {
-        let pair = text.split_once('=');
-        let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        pair.ok_or_else(|| Refusal::usage(format!("--set {text:?} is not NAME=VALUE")))
-    };
-    set.iter().map(pair).collect()
 }

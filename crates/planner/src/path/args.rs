@@ -5,7 +5,16 @@
     reason = "help texts are printed as they stand"
 )]
 
-use super::super::estimate::Method;
+use super::{
+    super::{estimate::Method, simulated::Span},
+    config::{Config, controls, loss, round_trip},
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_netem::{Rate, Setting, Shape};
+use longhaul_tcpsim::formulas::{
+    HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit,
+};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 
 const EXAMPLES: &str = "\
@@ -29,48 +38,131 @@ The line is the slowest link; loss is in the direction of the data, each packet 
 pub(crate) struct Args {
     /// Bottleneck in bits a second of IP bytes
     #[arg(long)]
-    pub(super) rate: BitRate,
+    rate: BitRate,
     /// Round trip without queues, 1us to 100s
     #[arg(long, value_name = "TIME")]
-    pub(super) rtt: Time,
+    rtt: Time,
     /// Share of data packets that are lost: 0.01% or 1e-4
     #[arg(long, default_value = "0")]
-    pub(super) loss: Ratio,
+    loss: Ratio,
     /// What may wait for the bottleneck: 64KB, 1000p or 1bdp
     #[arg(long, value_name = "LIMIT", default_value = "1bdp")]
-    pub(super) queue: String,
+    queue: String,
     /// Window of the receiver, or of the send buffer [default: TCP's largest, 1 GiB]
     #[arg(long, value_name = "SIZE")]
-    pub(super) window: Option<Bytes>,
+    window: Option<Bytes>,
     /// The receiver's largest tcp_rmem, of which some 58% are window
     #[arg(long, value_name = "SIZE")]
-    pub(super) rmem: Option<Bytes>,
+    rmem: Option<Bytes>,
     /// The sender's largest tcp_wmem, of which half is payload
     #[arg(long, value_name = "SIZE")]
-    pub(super) wmem: Option<Bytes>,
+    wmem: Option<Bytes>,
     /// Congestion controls, with commas between, or all
     #[arg(long, value_name = "NAMES", default_value = "all")]
-    pub(super) cc: String,
+    cc: String,
     /// Connections that share the job; auto is as many as nine tenths of the line want
     #[arg(long, value_name = "N", default_value = "auto")]
-    pub(super) streams: String,
+    streams: String,
     /// Say how long so much takes, on a fresh connection
     #[arg(long)]
-    pub(super) size: Option<Bytes>,
+    size: Option<Bytes>,
     /// Packets of the first round trip
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(super) initial_window: u32,
+    initial_window: u32,
     /// Bytes of a full packet from its IP header on
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(588..=9000))]
-    pub(super) mtu: u32,
+    mtu: u32,
     /// Where figures come from
     #[arg(long, value_enum, default_value_t)]
-    pub(super) method: Method,
+    method: Method,
     /// Mean of so much from the start, simulated, instead of the steady state
     #[arg(long, value_name = "TIME", conflicts_with = "method")]
-    pub(super) duration: Option<Time>,
+    duration: Option<Time>,
     /// Print the result as one JSON object
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+}
+
+/// Simulated time that a user may ask for.
+const DURATION_MAX: Time = Time::from_secs(3600);
+
+impl Args {
+    /// What stands after the check.
+    pub(crate) fn config(&self) -> Result<Config> {
+        round_trip("--rtt", self.rtt)?;
+        let path = Path {
+            rate: self.rate,
+            rtt: self.rtt,
+            loss: loss("--loss", self.loss.get())?,
+            mss: self.mtu - HEADERS,
+            queue: self.queue()?,
+            window: self.window()?,
+        };
+        Ok(Config {
+            path,
+            controls: controls(&self.cc)?,
+            streams: streams(&self.streams)?,
+            size: self.size,
+            initial_window: self.initial_window,
+            method: match self.duration {
+                Some(_) => Method::Simulate,
+                None => self.method,
+            },
+            span: self.duration.map(span).transpose()?,
+            json: self.json,
+        })
+    }
+
+    fn queue(&self) -> Result<Bytes> {
+        let mut shape = Shape {
+            rate: Rate::Constant(self.rate),
+            delay: Time::from_nanos(self.rtt.as_nanos() / 2),
+            ..Shape::default()
+        };
+        shape.apply(Setting::parse("queue", &self.queue).map_err(Refusal::usage)?);
+        let limit = shape.limit();
+        let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
+        Ok(Bytes::new(limit.bytes.min(packets)))
+    }
+
+    fn window(&self) -> Result<Bytes> {
+        let bounds = [
+            self.window,
+            self.rmem.map(receive_buffer::receive_window),
+            self.wmem.map(receive_buffer::send_window),
+        ];
+        let least = bounds.into_iter().flatten().min();
+        let window = least.unwrap_or(Bytes::new(window_limit::LARGEST_BYTES));
+        match window.get() >= 2 * u64::from(self.mtu) {
+            true => Ok(window),
+            false => Err(Refusal::usage(format!(
+                "a window of {window} is less than two packets: see --window, --rmem and --wmem"
+            ))),
+        }
+    }
+}
+
+fn streams(text: &str) -> Result<Option<u32>> {
+    let number = || text.parse().ok().filter(|n| (1..=STREAMS_MAX).contains(n));
+    match text {
+        "auto" => Ok(None),
+        _ => number().map(Some).ok_or_else(|| {
+            Refusal::usage(format!(
+                "--streams {text:?} is not auto or a number from 1 to {STREAMS_MAX}"
+            ))
+        }),
+    }
+}
+
+fn span(duration: Time) -> Result<Span> {
+    match (Time::from_millis(100)..=DURATION_MAX).contains(&duration) {
+        true => Ok(Span {
+            omit: Time::ZERO,
+            duration,
+        }),
+        false => Err(Refusal::usage(format!(
+            "--duration {duration} is not within 100ms and {DURATION_MAX}"
+        ))),
+    }
 }

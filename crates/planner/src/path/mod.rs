@@ -15,16 +15,15 @@ use longhaul_command::say;
 use report::Row;
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    let config = Config::read(args)?;
+pub(super) fn run(config: &Config) -> Result<()> {
     let mut rows = Vec::with_capacity(config.controls.len());
     for &control in &config.controls {
         let found = estimate(control, &config.path, config.method, config.span)?;
-        rows.push(Row::new(control, found, &config));
+        rows.push(Row::new(control, found, config));
     }
-    match args.json {
-        true => say!("{}", report::json(&config, &rows)),
-        false => say!("{}", report::text(&config, &rows)),
+    match config.json {
+        true => say!("{}", report::json(config, &rows)),
+        false => say!("{}", report::text(config, &rows)),
     }
     Ok(())
 }

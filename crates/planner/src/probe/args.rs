@@ -5,8 +5,13 @@
     reason = "help texts are printed as they stand"
 )]
 
-use super::target::Method;
+use super::{
+    config::{Config, Service, Task},
+    target::{Method, Target},
+};
+use anyhow::Result;
 use clap::{ValueEnum, builder::PossibleValue};
+use longhaul_command::exit::Refusal;
 use longhaul_units::{BitRate, Time};
 use std::net::SocketAddr;
 
@@ -35,10 +40,10 @@ pub(crate) struct Args {
         required_unless_present = "serve",
         conflicts_with = "serve"
     )]
-    pub(super) hosts: Vec<String>,
+    hosts: Vec<String>,
     /// Answer others' probes at this address instead
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:5990")]
-    pub(super) serve: Option<SocketAddr>,
+    serve: Option<SocketAddr>,
     /// With --serve: the most that all answers together come to, IP bytes
     #[arg(
         long,
@@ -46,31 +51,79 @@ pub(crate) struct Args {
         default_value = "50mbit",
         requires = "serve"
     )]
-    pub(super) limit: BitRate,
+    limit: BitRate,
     /// With --serve: end after so long
     #[arg(long = "for", value_name = "TIME", requires = "serve")]
-    pub(super) span: Option<Time>,
+    span: Option<Time>,
     /// Name of this site [default: its host name]
     #[arg(long, value_name = "SITE")]
-    pub(super) here: Option<String>,
+    here: Option<String>,
     /// How to ask: udp and tcp need a PORT; auto is udp then tcp with a port, else icmp
     #[arg(long, value_enum, default_value_t)]
-    pub(super) method: Method,
+    method: Method,
     /// Packets for round trip and loss
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(super) count: u32,
+    count: u32,
     /// Between two of them, 1ms to 1s
     #[arg(long, value_name = "TIME", default_value = "20ms")]
-    pub(super) interval: Time,
+    interval: Time,
     /// Trains of packets for the capacity; 0 measures none
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=20))]
-    pub(super) trains: u32,
+    trains: u32,
     /// Packets of a train; 2 is a packet pair
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub(super) train: u32,
+    train: u32,
     /// Print what longhaul plan split reads
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+}
+
+/// Hosts of one command.
+const HOSTS_MAX: usize = 100;
+
+impl Args {
+    /// What stands after the check.
+    pub(crate) fn task(self) -> Result<Task> {
+        match self.serve {
+            Some(address) => Ok(Task::Serve(Service {
+                address,
+                limit: self.limit,
+                span: self.span,
+            })),
+            None => self.config().map(Task::Measure),
+        }
+    }
+
+    fn config(self) -> Result<Config> {
+        if self.hosts.len() > HOSTS_MAX {
+            return Err(Refusal::usage(format!("more than {HOSTS_MAX} hosts")));
+        }
+        if !(Time::from_millis(1)..=Time::from_secs(1)).contains(&self.interval) {
+            return Err(Refusal::usage(format!(
+                "--interval {} is not within 1ms and 1s",
+                self.interval
+            )));
+        }
+        let targets = self
+            .hosts
+            .iter()
+            .map(|text| Target::read(text, self.method));
+        Ok(Config {
+            targets: targets.collect::<Result<_>>()?,
+            here: self.here.unwrap_or_else(host_name),
+            method: self.method,
+            count: self.count,
+            interval: self.interval,
+            trains: self.trains,
+            train: self.train,
+            json: self.json,
+        })
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
 }
 
 impl ValueEnum for Method {

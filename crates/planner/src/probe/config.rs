@@ -1,55 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From flags to hosts and a way to ask them.
+//! Hosts and a way to ask them, or where others' probes are answered.
 
-use super::{
-    args::Args,
-    target::{Method, Target},
-};
-use anyhow::Result;
-use longhaul_command::exit::Refusal;
-use longhaul_units::Time;
+use super::target::{Method, Target};
+use longhaul_units::{BitRate, Time};
+use std::net::SocketAddr;
 
-/// The flags, checked.
+/// What to do, checked.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(crate) enum Task {
+    Measure(Config),
+    Serve(Service),
+}
+
+/// A responder for others' probes.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(super) address: SocketAddr,
+    /// The most that all answers together come to, IP bytes.
+    pub(super) limit: BitRate,
+    /// After which time it ends.
+    pub(super) span: Option<Time>,
+}
+
+/// Hosts to measure the paths to.
+#[derive(Debug)]
+pub(crate) struct Config {
     pub(super) targets: Vec<Target>,
     pub(super) here: String,
-    method: Method,
+    pub(super) method: Method,
     pub(super) count: u32,
     pub(super) interval: Time,
     pub(super) trains: u32,
     pub(super) train: u32,
+    pub(super) json: bool,
 }
 
-/// Hosts of one command.
-const HOSTS_MAX: usize = 100;
-
 impl Config {
-    pub(super) fn read(args: &Args) -> Result<Self> {
-        if args.hosts.len() > HOSTS_MAX {
-            return Err(Refusal::usage(format!("more than {HOSTS_MAX} hosts")));
-        }
-        if !(Time::from_millis(1)..=Time::from_secs(1)).contains(&args.interval) {
-            return Err(Refusal::usage(format!(
-                "--interval {} is not within 1ms and 1s",
-                args.interval
-            )));
-        }
-        let targets = args
-            .hosts
-            .iter()
-            .map(|text| Target::read(text, args.method));
-        Ok(Self {
-            targets: targets.collect::<Result<_>>()?,
-            here: args.here.clone().unwrap_or_else(host_name),
-            method: args.method,
-            count: args.count,
-            interval: args.interval,
-            trains: args.trains,
-            train: args.train,
-        })
-    }
-
     /// `auto` without a port is ICMP.
     pub(super) fn method(&self, target: &Target) -> Method {
         match (self.method, target.port) {
@@ -57,9 +43,4 @@ impl Config {
             (method, _) => method,
         }
     }
-}
-
-fn host_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
 }

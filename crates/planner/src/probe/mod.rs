@@ -18,27 +18,34 @@ mod udp;
 pub(super) use args::Args;
 
 use anyhow::Result;
-use config::Config;
+use config::{Config, Service, Task};
 use longhaul_command::say;
 use report::Measured;
 use target::{Method, Target};
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    if let Some(address) = args.serve {
-        return serve::run(address, args.limit, args.span, &mut |text| say!("{text}"));
+pub(super) fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Measure(config) => measure_all(&config),
+        Task::Serve(Service {
+            address,
+            limit,
+            span,
+        }) => serve::run(address, limit, span, &mut |text| say!("{text}")),
     }
-    let config = Config::read(args)?;
+}
+
+fn measure_all(config: &Config) -> Result<()> {
     let mut all = Vec::with_capacity(config.targets.len());
     for target in &config.targets {
-        let found = measure(target, &config)?;
-        if !args.json {
+        let found = measure(target, config)?;
+        if !config.json {
             say!("{}", report::text(&config.here, &found));
         }
         all.push(found);
     }
-    if args.json {
-        say!("{}", report::json(&config, &all)?);
+    if config.json {
+        say!("{}", report::json(config, &all)?);
     }
     Ok(())
 }

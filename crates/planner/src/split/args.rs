@@ -5,8 +5,14 @@
     reason = "help texts are printed as they stand"
 )]
 
-use super::super::estimate::Method;
-use longhaul_units::Bytes;
+use super::{
+    super::{estimate::Method, path},
+    config::Config,
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_tcpsim::formulas::{chain::RELAYS_MAX, relays::Overhead};
+use longhaul_units::{BitRate, Bytes, Ratio};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -36,38 +42,96 @@ sites.toml (JSON with the same keys does as well):
 pub(crate) struct Args {
     /// Sites and legs, TOML or JSON; several are read as one
     #[arg(long, value_name = "FILE", required = true)]
-    pub(super) sites: Vec<PathBuf>,
+    sites: Vec<PathBuf>,
     /// The site that sends
     #[arg(long, value_name = "SITE")]
-    pub(super) from: String,
+    from: String,
     /// The site that receives
     #[arg(long, value_name = "SITE")]
-    pub(super) to: String,
+    to: String,
     /// Relays in the chain at most
     #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(super) relays: usize,
+    relays: usize,
     /// What a relay costs: a share such as 9%, or a rate such as 3MB/s (the paper's f)
     #[arg(long, value_name = "COST", default_value = "0%")]
-    pub(super) overhead: String,
+    overhead: String,
     /// Congestion controls that a leg may have: the fastest is taken
     #[arg(long, value_name = "NAMES", default_value = "cubic,bbr")]
-    pub(super) cc: String,
+    cc: String,
     /// Connections that share each leg
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) streams: u32,
+    streams: u32,
     /// Window of every connection [default: TCP's largest]
     #[arg(long, value_name = "SIZE")]
-    pub(super) window: Option<Bytes>,
+    window: Option<Bytes>,
     /// Relayed connections at once, for the memory of relays
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub(super) connections: u64,
+    connections: u64,
     /// Say how long so much takes, on fresh connections
     #[arg(long)]
-    pub(super) size: Option<Bytes>,
+    size: Option<Bytes>,
     /// Where figures come from
     #[arg(long, value_enum, default_value_t)]
-    pub(super) method: Method,
+    method: Method,
     /// Print the result as one JSON object
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+}
+
+impl Args {
+    /// What stands after the check.
+    pub(crate) fn config(self) -> Result<Config> {
+        if self.relays > RELAYS_MAX {
+            return Err(Refusal::usage(format!(
+                "--relays {}: a chain has {RELAYS_MAX} relays at most",
+                self.relays
+            )));
+        }
+        Ok(Config {
+            sites: self.sites,
+            from: self.from,
+            to: self.to,
+            relays_max: self.relays,
+            overhead: overhead(&self.overhead)?,
+            controls: path::controls(&self.cc)?,
+            streams: self.streams,
+            window: self.window,
+            connections: self.connections,
+            size: self.size,
+            method: self.method,
+            json: self.json,
+        })
+    }
+}
+
+/// A share or a rate.
+fn overhead(text: &str) -> Result<Overhead> {
+    let share = text.parse::<Ratio>().ok().filter(|share| share.get() < 1.0);
+    match (share, text.parse::<BitRate>()) {
+        (Some(share), _) => Ok(Overhead {
+            share: share.get(),
+            ..Overhead::default()
+        }),
+        (None, Ok(rate)) => Ok(Overhead {
+            per_relay_bps: rate.bits() as f64,
+            ..Overhead::default()
+        }),
+        (None, Err(error)) => Err(Refusal::usage(format!(
+            "--overhead {text:?} is neither a share below 100% (9%) nor a rate (3MB/s): {error}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_is_a_share_or_a_rate() {
+        assert_eq!(overhead("9%").unwrap().share, 0.09);
+        assert_eq!(overhead("3MB/s").unwrap().per_relay_bps, 24e6);
+        for wrong in ["100%", "much", "-3%"] {
+            assert!(overhead(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -17,14 +17,13 @@ use longhaul_tcpsim::formulas::chain;
 use sites::Sites;
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<()> {
-    let sites = Sites::read(&args.sites)?;
+pub(super) fn run(config: &Config) -> Result<()> {
+    let sites = Sites::read(&config.sites)?;
     let ends = [
-        site(&sites, "--from", &args.from)?,
-        site(&sites, "--to", &args.to)?,
+        site(&sites, "--from", &config.from)?,
+        site(&sites, "--to", &config.to)?,
     ];
-    let config = Config::read(args)?;
-    let legs = Legs::of(&sites, &config)?;
+    let legs = Legs::of(&sites, config)?;
     let [from, to] = ends;
     let network = legs.network(&sites);
     let by_relays = chain::by_relays(&network, from, to, config.relays_max, config.overhead);
@@ -32,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let best = best.ok_or_else(|| {
         Refusal::usage(format!(
             "no way from {} to {} with at most {} relays: --sites has no legs for it",
-            args.from, args.to, config.relays_max
+            config.from, config.to, config.relays_max
         ))
     })?;
     let plan = Plan {
@@ -41,9 +40,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
         by_relays,
         best,
     };
-    match args.json {
-        true => say!("{}", report::json(&plan, &config)),
-        false => say!("{}", report::text(&plan, &config)),
+    match config.json {
+        true => say!("{}", report::json(&plan, config)),
+        false => say!("{}", report::text(&plan, config)),
     }
     Ok(())
 }
