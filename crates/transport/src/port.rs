@@ -6,10 +6,11 @@ use longhaul_udt::{
     congestion::{self, Bbr, Native},
     socket::{Socket, Stream},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 /// Binds a UDP port for UDT with this congestion control.
@@ -31,7 +32,7 @@ pub fn any_towards(to: SocketAddr) -> SocketAddr {
 }
 
 /// Who decides how fast an end sends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
     /// UDT's own.
@@ -102,6 +103,6 @@ impl Port {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Socket>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -3,6 +3,7 @@
 
 use super::config;
 use crate::port::Control;
+use clap::{ValueEnum, builder::PossibleValue};
 use longhaul_units::{Bytes, Time};
 use std::{
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
@@ -182,6 +183,23 @@ impl Port {
             },
             control: self.control,
         }
+    }
+}
+
+impl ValueEnum for Control {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Native, Self::Bbr]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::Native => ("native", "UDT's own"),
+            Self::Bbr => (
+                "bbr",
+                "After BBR: for every path, and those most that lose packets without a queue",
+            ),
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
