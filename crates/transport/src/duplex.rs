@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A TLS connection that one thread reads while another writes: nobody holds the lock while it waits for bytes.
 
+use parking_lot::{Mutex, MutexGuard};
 use rustls::ClientConnection;
 use std::{
     io::{self, Read, Write},
     net::{IpAddr, Shutdown, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 /// What rustls takes at once.
@@ -47,7 +48,7 @@ impl Duplex {
     }
 
     fn tls(&self) -> MutexGuard<'_, ClientConnection> {
-        self.0.tls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.tls.lock()
     }
 
     /// Takes bytes as they come from the socket; none are its end.

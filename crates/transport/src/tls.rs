@@ -3,11 +3,11 @@
 //! a shared reference and says `WouldBlock` for the rest.
 
 use crate::{carrier::Carrier, channel::Channel as _};
+use parking_lot::{Mutex, MutexGuard};
 use rustls::Connection;
 use std::{
     collections::VecDeque,
     io::{self, IoSlice, Read, Write},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// One end of a TLS connection. The lock is for soundness only: each connection belongs to one
@@ -128,7 +128,7 @@ impl Tls {
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,12 +3,13 @@
 //! connection of its client does.
 
 use crate::config::networks::network;
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     fmt,
     net::IpAddr,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -80,7 +81,7 @@ impl Accounts {
     /// The account of `holder`, shared by all its connections. A new one may have `lookups` under
     /// way; a relay's has no such bound.
     pub(crate) fn of(&self, holder: Holder, lookups: usize) -> Arc<Account> {
-        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.0.lock();
         if let Some(account) = accounts.get(&holder).and_then(Weak::upgrade) {
             return account;
         }
@@ -149,6 +150,6 @@ mod tests {
         for n in 0..100_000 {
             accounts.of(holder(n), 5);
         }
-        assert!(accounts.0.lock().unwrap().len() < 1000);
+        assert!(accounts.0.lock().len() < 1000);
     }
 }

@@ -6,10 +6,8 @@
 
 use crate::admission::accounts::{Account, Holder};
 use longhaul_protocol::failure::Failure;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::HashMap, sync::Arc};
 use tokio::{
     select,
     sync::{Notify, SemaphorePermit},
@@ -65,7 +63,7 @@ impl Lookups {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
 

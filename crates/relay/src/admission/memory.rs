@@ -7,14 +7,12 @@ use crate::{
     config::networks::network,
 };
 use longhaul_command::note;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use std::{
     collections::HashSet,
     net::IpAddr,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use tokio::{sync::watch, time::timeout};
@@ -107,20 +105,19 @@ impl Memory {
     }
 
     pub(crate) fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// How long somebody has waited without a break, if somebody `waits` now.
     pub(crate) fn have_waited(&self, waits: bool) -> Duration {
-        let since = self.waited_since.lock();
-        let mut since = since.unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.waited_since.lock();
         let begun = since.unwrap_or_else(Instant::now);
         *since = waits.then_some(begun);
         begun.elapsed()
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     /// Bytes held at the last sum, and the budget.

@@ -2,11 +2,11 @@
 //! Wrong passwords of a listener's clients: after each, an address waits longer before its next one is
 //! looked at, however many connections it has.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
     net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -91,7 +91,7 @@ impl Penalties {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<IpAddr, Penalty>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

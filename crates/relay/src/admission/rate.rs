@@ -3,10 +3,11 @@
 
 use crate::records::counters::Direction;
 use longhaul_units::BitRate;
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -34,10 +35,7 @@ impl Bucket {
     /// Takes `bytes` at `now`, and says when the next may be taken.
     fn spend(&self, bytes: usize, now: Instant) -> Instant {
         let time = Duration::from(self.rate.time_for(bytes as u64));
-        let mut paid_until = self
-            .paid_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut paid_until = self.paid_until.lock();
         *paid_until = (*paid_until).max(now) + time;
         paid_until.checked_sub(BURST).unwrap_or(now)
     }
@@ -114,7 +112,7 @@ const FORGET_FROM: usize = 64;
 impl Clients {
     /// The buckets that all connections of `client` share.
     pub(crate) fn pair(&self, client: IpAddr, rate: BitRate, now: Instant) -> Arc<Pair> {
-        let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pairs = self.0.lock();
         if let Some(pair) = pairs.get(&client).and_then(Weak::upgrade)
             && pair.up.rate == rate
         {
@@ -185,7 +183,7 @@ mod tests {
         for n in 0..100_000u32 {
             clients.pair(IpAddr::V4(n.into()), RATE, now);
         }
-        assert!(clients.0.lock().unwrap().len() < 1000);
+        assert!(clients.0.lock().len() < 1000);
     }
 
     #[test]

@@ -12,9 +12,10 @@ use crate::{
     records::counters::Counters,
 };
 use longhaul_admin::relay_record::ListenerCounts;
+use parking_lot::RwLock;
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::Instant,
 };
 use tokio::sync::watch;
@@ -72,9 +73,7 @@ impl Door {
 
     /// The settings that a new connection is served by.
     pub(crate) fn listener(&self) -> Arc<Listener> {
-        let settings = self.settings.read();
-        let settings = settings.unwrap_or_else(PoisonError::into_inner);
-        settings.listener.clone()
+        self.settings.read().listener.clone()
     }
 
     /// Its name; where the kernel chose the port and nobody a name, the address tells it from
@@ -99,10 +98,7 @@ impl Door {
 
     /// New connections are served by `listener` from now on.
     pub(crate) fn change(&self, listener: Listener) {
-        let mut settings = self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut settings = self.settings.write();
         match settings.listener.rate == listener.rate {
             // The limit is over all connections, the open ones included.
             true => settings.listener = listener.into(),
@@ -131,11 +127,7 @@ impl Door {
 
     /// The rate limits that a new connection from `client` is under.
     pub(crate) fn limits(&self, listener: &Listener, client: IpAddr) -> Limits {
-        let settings = self.settings.read();
-        let all = settings
-            .unwrap_or_else(PoisonError::into_inner)
-            .rate
-            .clone();
+        let all = self.settings.read().rate.clone();
         let pair = |rate| {
             let client = client.to_canonical();
             self.clients.pair(client, rate, Instant::now())

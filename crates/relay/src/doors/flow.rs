@@ -3,10 +3,10 @@
 
 use crate::route::far::Far;
 use longhaul_packet::{ip, tcp};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -103,7 +103,7 @@ impl Ready {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Flow, (Instant, Far)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -11,10 +11,8 @@ use longhaul_admin::{
     record::ListenerTimes,
     relay_record::{Counts, ListenerCounts},
 };
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, PoisonError, RwLock},
-};
+use parking_lot::RwLock;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The listeners; a reload replaces them.
 #[derive(Debug, Default)]
@@ -41,7 +39,7 @@ impl Doors {
 
     /// Those that accept.
     pub(crate) fn open(&self) -> Vec<Arc<Door>> {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read();
         list.open.clone()
     }
 
@@ -51,7 +49,7 @@ impl Doors {
         open: Vec<Arc<Door>>,
         closed: impl IntoIterator<Item = Arc<Door>>,
     ) {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.write();
         self.addresses.set(open.iter().map(|door| door.address));
         list.open = open;
         list.closing.extend(closed);
@@ -65,7 +63,7 @@ impl Doors {
 
     /// The counters of each, and the total since the start.
     pub(crate) fn counts(&self) -> (Vec<ListenerCounts>, Counts) {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read();
         let doors = list.open.iter().chain(&list.closing);
         let each: Vec<_> = doors.map(|door| door.counts()).collect();
         let total = counters::total(&list.past, &each);
@@ -76,7 +74,7 @@ impl Doors {
 impl Doors {
     /// How long the connections of each took. Two of one name, of which one is closing, are one.
     pub(crate) fn times(&self) -> Vec<ListenerTimes> {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read();
         let mut names = BTreeSet::new();
         let doors = list.open.iter().chain(&list.closing);
         let doors = doors.filter(|door| names.insert(door.name()));

@@ -4,10 +4,10 @@
 
 use crate::{config::networks::network, faults::disagreement::Stranger};
 use longhaul_command::note;
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -54,7 +54,7 @@ impl Warnings {
     }
 
     fn line(&self, key: (IpAddr, u8), now: Instant) -> Line {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let fresh = |at: Instant| now.duration_since(at) < PAUSE;
         state.said.retain(|_, at| fresh(*at));
         if state.said.contains_key(&key) {

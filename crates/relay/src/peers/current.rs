@@ -5,11 +5,8 @@ use crate::{
     config::{Config, peer::PeerConfig, policy::WayOut},
     peers::peer::{Chain, Peer, has_hope},
 };
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, PoisonError, RwLock},
-};
+use parking_lot::RwLock;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 /// The peers of a configuration, by name.
 #[derive(Debug, Default)]
@@ -82,15 +79,12 @@ impl Current {
 
     /// For whatever begins now.
     pub(crate) fn get(&self) -> Setup {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
 
     /// Peers that stay the same keep all that is known of them.
     pub(crate) fn set(&self, config: Config) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.write();
         *current = Setup::new(config, &current.peers);
     }
 }

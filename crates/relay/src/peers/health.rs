@@ -2,9 +2,9 @@
 //! Whether a peer can be used, judged by connections to it and by checks. A peer that failed is left
 //! alone until a check, made after a pause that doubles each time, finds that it serves this relay.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -107,7 +107,7 @@ impl Health {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

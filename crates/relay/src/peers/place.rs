@@ -2,10 +2,8 @@
 //! Where a peer is, for all that is known.
 
 use longhaul_protocol::destination::Destination;
-use std::{
-    net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::net::SocketAddr;
 
 /// A peer's place, and the addresses that its name had last.
 #[derive(Debug)]
@@ -62,9 +60,7 @@ impl Place {
     }
 
     fn addresses(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.addresses.lock()
     }
 }
 

@@ -12,10 +12,11 @@ use crate::peers::{
 };
 use longhaul_command::note;
 use longhaul_transport::leg::Leg;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::Poll,
     time::{Duration, Instant},
 };
@@ -91,7 +92,7 @@ impl Ready {
     }
 
     fn stocks(&self) -> MutexGuard<'_, HashMap<String, Tended>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -209,7 +210,7 @@ impl Stock {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

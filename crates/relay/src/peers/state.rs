@@ -2,11 +2,9 @@
 //! All that is known of a peer beside its place.
 
 use crate::peers::health::Health;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use tokio::sync::Mutex as AsyncMutex;
@@ -65,7 +63,7 @@ impl Striping {
     }
 
     fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused.lock()
     }
 }
 

@@ -4,11 +4,8 @@
 use jiff::Timestamp;
 use longhaul_admin::record::{Point, Throughput};
 use longhaul_admin::relay_record::Counts;
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::VecDeque, time::Duration};
 
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// Five minutes: 5 KiB.
@@ -36,7 +33,7 @@ impl History {
     }
 
     fn points(&self) -> MutexGuard<'_, VecDeque<Point>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

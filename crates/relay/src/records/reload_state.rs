@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use longhaul_admin::record::Reload;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The last attempt to take a configuration; the first is the start.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl ReloadState {
     }
 
     fn reload(&self) -> MutexGuard<'_, Reload> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,10 +9,10 @@ use crate::config::{
 };
 use longhaul_linux::socket::is_local_address;
 use longhaul_protocol::destination::{Destination, HostName};
+use parking_lot::RwLock;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{PoisonError, RwLock},
 };
 
 /// What a client may reach of the relay's own host.
@@ -31,12 +31,12 @@ pub(crate) struct ListenAddresses(RwLock<Vec<SocketAddr>>);
 impl ListenAddresses {
     /// These, and no others any more.
     pub(crate) fn set(&self, all: impl Iterator<Item = SocketAddr>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = all.collect();
+        *self.0.write() = all.collect();
     }
 
     /// Whether a connection from this host to `address` reaches one of them.
     fn has(&self, address: SocketAddr) -> bool {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.read();
         // In doubt, it does.
         all.iter()
             .any(|own| is_reached(*own, address).unwrap_or(true))

@@ -44,10 +44,11 @@ use longhaul_protocol::{
     failure::Failure,
 };
 use longhaul_transport::{carrier::Carrier, leg::Leg, tls::Tls};
+use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Instant,
@@ -267,8 +268,8 @@ impl Session {
         self.way_out().clone()
     }
 
-    fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {
-        self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
+    fn way_out(&self) -> parking_lot::MutexGuard<'_, WayOut> {
+        self.way_out.lock()
     }
 }
 

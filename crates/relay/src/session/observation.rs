@@ -15,7 +15,7 @@ use longhaul_admin::record::{Group, Leg};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_transport::carrier::Carrier;
 use std::{
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -146,9 +146,8 @@ impl Session {
         far_still.look(&far.unwrap_or_default(), now);
     }
 
-    fn standstills(&self) -> std::sync::MutexGuard<'_, [Standstill; 2]> {
-        let standstills = self.standstills.lock();
-        standstills.unwrap_or_else(PoisonError::into_inner)
+    fn standstills(&self) -> parking_lot::MutexGuard<'_, [Standstill; 2]> {
+        self.standstills.lock()
     }
 
     /// Kernel memory that both legs hold for data, in bytes.

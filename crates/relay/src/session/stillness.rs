@@ -4,10 +4,8 @@
 //! have carried nothing, both ends of which may be alive and the tunnel forgotten.
 
 use longhaul_linux::tcp_info::TcpInfo;
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// What is known of the neighbour at one end of a connection.
 #[derive(Debug, Default)]
@@ -79,7 +77,7 @@ impl Idleness {
     }
 
     fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

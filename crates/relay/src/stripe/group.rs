@@ -11,11 +11,12 @@ use longhaul_protocol::{
     stripe::{Frame, PIECE_LEN},
 };
 use longhaul_transport::{channel::write_all, leg::Leg};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     future::pending,
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
@@ -216,6 +217,6 @@ impl Kept {
     }
 
     fn state(&self) -> MutexGuard<'_, KeptState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

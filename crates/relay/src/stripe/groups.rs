@@ -7,11 +7,12 @@
 use crate::stripe::{gatherer::Gatherer, trunk::Trunk};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
 use longhaul_transport::{channel::write_all, leg::Leg};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     future::pending,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tokio::sync::{
     Mutex as AsyncMutex,
@@ -145,6 +146,6 @@ impl Groups {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, Group>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -4,12 +4,13 @@
 use crate::config::profile::Profile;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_transport::leg::Leg;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     future::poll_fn,
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
@@ -229,7 +230,7 @@ impl Trunk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

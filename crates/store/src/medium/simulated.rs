@@ -7,12 +7,8 @@
 //! survives all of them.
 
 use super::{Directory, How, Medium, OpenError};
-use std::{
-    collections::BTreeMap,
-    io,
-    ops::Range,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, io, ops::Range, sync::Arc};
 
 const SECTOR: usize = 512;
 
@@ -145,7 +141,7 @@ impl Disk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 }
 

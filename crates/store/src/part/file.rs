@@ -20,11 +20,8 @@ use crate::{
         label::{self, BadLabel},
     },
 };
-use std::{
-    fmt, io,
-    ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{fmt, io, ops::Range};
 
 /// A file on its way.
 pub struct Part<D: Directory = Dir> {
@@ -154,7 +151,7 @@ impl<D: Directory> Part<D> {
     /// write meanwhile. After an error nothing more can be done with this part; what was durable
     /// before is there when it is opened again.
     pub fn commit(&self) -> Result<Vec<u64>, PartError> {
-        let mut journal = lock(&self.journal);
+        let mut journal = self.journal.lock();
         self.sound()?;
         let batch = self.state().take_written();
         if !batch.is_empty() {
@@ -204,7 +201,7 @@ impl<D: Directory> Part<D> {
         Ok(Finished {
             site: self.site,
             hash: got,
-            journal: lock_owned(self.journal).into_file(),
+            journal: self.journal.into_inner().into_file(),
         })
     }
 
@@ -270,7 +267,7 @@ impl<D: Directory> Part<D> {
         if self.shared {
             return Err(BadLabel::Slice);
         }
-        if entry.path.name() != self.site.name || !lock(&self.journal).is_of(&header) {
+        if entry.path.name() != self.site.name || !self.journal.lock().is_of(&header) {
             return Err(BadLabel::Other);
         }
         label::encode(entry)
@@ -363,7 +360,7 @@ impl<D: Directory> Part<D> {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 
@@ -371,12 +368,4 @@ impl<D: Directory> fmt::Debug for Part<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Part({})", self.site.shown())
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn lock_owned<T>(mutex: Mutex<T>) -> T {
-    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

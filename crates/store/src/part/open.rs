@@ -14,7 +14,8 @@ use crate::{
     medium::{Dir, Directory, How, Medium, direct::Direct},
     part::journal::{self, Header, Journal, Record},
 };
-use std::{io, ops::Range, sync::Mutex};
+use parking_lot::Mutex;
+use std::{io, ops::Range};
 
 /// What [`Part::open`] found.
 pub enum Opened<D: Directory = Dir> {

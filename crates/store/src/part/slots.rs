@@ -21,7 +21,8 @@ use crate::{
     medium::{Directory, How, Medium, OpenError, direct::Direct},
     part::journal::{self, Header, Journal, Record},
 };
-use std::{collections::HashSet, ops::Range, sync::Mutex};
+use parking_lot::Mutex;
+use std::{collections::HashSet, ops::Range};
 
 /// A slice of a file that was begun, in this version; `None` if it was not.
 pub(super) fn join<D: Directory>(

@@ -2,6 +2,7 @@
 //! How directories below a root are found, and which of them are held open for the next name in them.
 
 use crate::path::RelPath;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags},
@@ -10,7 +11,7 @@ use rustix::{
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -83,7 +84,7 @@ impl Directories {
     }
 
     pub(super) fn open(&self) -> MutexGuard<'_, VecDeque<(RelPath, Arc<OwnedFd>)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     pub(super) fn resolve(&self, path: &RelPath, at_once: Resolver) -> Result<OwnedFd, Errno> {

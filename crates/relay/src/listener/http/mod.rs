@@ -38,11 +38,8 @@ use longhaul_protocol::{
     proxy_headers::{credentials, destination, has_passed, is_ftp, max_forwards, traced},
 };
 use longhaul_transport::leg::Leg;
-use std::{
-    convert::Infallible,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{convert::Infallible, io, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
@@ -67,11 +64,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
     if let Some(end) = Box::pin(exchange_until_broken(&proxy, head)).await {
         return end;
     }
-    let tunnel = proxy
-        .tunnel
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
+    let tunnel = proxy.tunnel.lock().take();
     match tunnel {
         Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
         None => End::Finished,
@@ -314,7 +307,7 @@ impl Proxy {
             return idle.far.stream.carrier().reset_on_close();
         }
         // It owes an answer, or the rest of one: HTTP would end that cleanly.
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         if let Some(far) = asked.upgrade() {
             far.stream.carrier().reset();
         }

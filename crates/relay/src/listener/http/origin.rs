@@ -22,7 +22,7 @@ use longhaul_protocol::{
     proxy_headers::{onward_request, onward_response, upgrade},
 };
 use longhaul_units::Time;
-use std::sync::{Arc, OnceLock, PoisonError, atomic::AtomicBool};
+use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 use tokio::select;
 
 impl Proxy {
@@ -121,7 +121,7 @@ impl Proxy {
         mut origin: Origin,
         (request, unasked): (OnwardRequest, &Arc<AtomicBool>),
     ) -> Result<Response<Download>, Unsent> {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&origin.far);
+        *self.asked.lock() = Arc::downgrade(&origin.far);
         let limit = self.session.config.limits.response_timeout;
         let mut silence = Silence::new(&origin.far, unasked, limit);
         let sent = select! {

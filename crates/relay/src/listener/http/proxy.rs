@@ -18,7 +18,8 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 use longhaul_protocol::{destination::Destination, failure::Failure};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock, Weak};
 
 pub(crate) type ClientRequest = hyper::Request<Incoming>;
 /// The client's request as it goes on; one that is made again has no body.
@@ -108,7 +109,7 @@ impl From<Fault> for Declined {
 
 impl Proxy {
     pub(super) fn leave_http(&self, tunnel: Tunnel) {
-        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+        *self.tunnel.lock() = Some(tunnel);
     }
 }
 

@@ -18,10 +18,11 @@ use longhaul_transport::{
     carrier::Carrier,
     channel::{read_some, write_all},
 };
+use parking_lot::Mutex;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 use tokio::{net::UdpSocket, select, sync::OwnedSemaphorePermit, time::timeout};
@@ -182,7 +183,7 @@ impl<'a> Association<'a> {
     }
 
     fn remember(&self, host: IpAddr) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.hosts.lock();
         if hosts.len() >= HOSTS_MAX && !hosts.contains(&host) {
             hosts.shift_remove_index(0);
         }
@@ -190,7 +191,7 @@ impl<'a> Association<'a> {
     }
 
     fn is_awaited(&self, host: IpAddr) -> bool {
-        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = self.hosts.lock();
         hosts.contains(&host)
     }
 

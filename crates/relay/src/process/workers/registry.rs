@@ -3,10 +3,8 @@
 //! status page, and for the one who cuts them.
 
 use crate::session::{Session, WhyCut};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::HashMap, sync::Arc};
 use tokio::task::AbortHandle;
 
 /// Open connections by number; a number is never used again.
@@ -88,7 +86,7 @@ impl Registry {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

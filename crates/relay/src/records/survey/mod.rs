@@ -9,10 +9,11 @@ pub(crate) mod book;
 
 use crate::records::survey::book::{Book, Glimpse, Verdict};
 use longhaul_admin::record::{Group, LegSums, Snapshot};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -110,7 +111,7 @@ impl Survey {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 }
 

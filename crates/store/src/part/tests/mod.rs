@@ -4,7 +4,6 @@
 mod slices;
 
 use super::{
-    file::{lock, lock_owned},
     *,
 };
 use crate::{
@@ -17,6 +16,7 @@ use crate::{
     path::own_name,
     tests::{as_ordinary_user, is_root},
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     fs::{self, File},
@@ -30,7 +30,6 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
 const LEN: u64 = 64 << 10;
@@ -133,7 +132,7 @@ fn blocks_come_from_many_threads_while_another_commits() {
                     let index = (at * 3 + thread) % 10;
                     let (bytes, hash) = place.block(part, index);
                     if part.write(index, bytes, Some(hash)).unwrap() {
-                        lock(taken).push(index);
+                        taken.lock().push(index);
                     }
                 }
             });
@@ -144,7 +143,7 @@ fn blocks_come_from_many_threads_while_another_commits() {
     let durable: &mut Vec<u64> = &mut durable;
     durable.extend(part.commit().unwrap());
     durable.sort_unstable();
-    let mut taken = lock_owned(taken);
+    let mut taken = taken.into_inner();
     taken.sort_unstable();
     assert_eq!(taken, (0..10).collect::<Vec<_>>(), "each once");
     assert_eq!(*durable, taken, "each once");
