@@ -62,3 +62,30 @@ pub fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line)
 }
+
+/// Kinds of whole numbers, as serde calls them, and what they are to a person.
+const NUMBERS: [(&str, &str); 5] = [
+    ("u8", "0 to 255"),
+    ("u16", "0 to 65535"),
+    ("u32", "0 to 4294967295"),
+    ("u64", "a whole number"),
+    ("usize", "a whole number"),
+];
+
+/// What serde says about a bad value, with the range that it wants instead of the name of a type.
+///
+/// ```
+/// use longhaul_command::exit::with_range;
+///
+/// assert_eq!(with_range("integer `70000`, expected u16"), "integer `70000`, expected 0 to 65535");
+/// ```
+pub fn with_range(message: &str) -> String {
+    let range = |(kind, range): (&str, &str)| {
+        let before = message.strip_suffix(kind)?;
+        before
+            .ends_with("expected ")
+            .then(|| format!("{before}{range}"))
+    };
+    let found = NUMBERS.into_iter().find_map(range);
+    found.unwrap_or_else(|| message.to_owned())
+}

@@ -6,7 +6,7 @@ use crate::{
     network::Topology,
     scenario::{
         MeasurePlan, Scenario,
-        fault::{Checked, at, each, ensure},
+        fault::{Checked, at, each, ensure, there_are},
         measure::{Level, Quantity, Stat, level},
     },
 };
@@ -138,8 +138,8 @@ pub(crate) fn named_flow(
         .collect();
     ensure(transfers.contains(&wanted.as_str()), || {
         format!(
-            "no flow that moves bytes is called {wanted:?} (there are: {})",
-            transfers.join(", ")
+            "no flow that moves bytes is called {wanted:?} ({})",
+            there_are(&transfers)
         )
     })?;
     let end = |number| match quantity.of_senders() {

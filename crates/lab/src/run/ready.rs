@@ -172,6 +172,12 @@ const HIDDEN: [&str; 3] = ["/run", "/proc", "/dev/shm"];
 
 /// Makes the directory, and says where it really is.
 fn output_directory(out: &Path) -> Result<PathBuf> {
+    if out.is_file() {
+        return Err(Refusal::usage(format!(
+            "--out {}: it is a file; name a folder",
+            out.display()
+        )));
+    }
     let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
     let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
     match HIDDEN.iter().any(|hidden| out.starts_with(hidden)) {
@@ -236,6 +242,14 @@ fn identity(book: &Book, kernel: &str, cpus: usize) -> Result<Identity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_no_folder_for_results() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = output_directory(file.path()).unwrap_err().to_string();
+        let named = format!("--out {}: it is a file", file.path().display());
+        assert!(error.starts_with(&named), "{error}");
+    }
 
     #[test]
     fn two_labs_do_not_work_in_one_folder() {

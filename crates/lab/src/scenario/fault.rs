@@ -45,6 +45,14 @@ impl From<usize> for Step {
     }
 }
 
+/// The names that there are, for who gave another.
+pub(crate) fn there_are(names: &[&str]) -> String {
+    match names.is_empty() {
+        true => "there are none".to_owned(),
+        false => format!("there are: {}", names.join(", ")),
+    }
+}
+
 /// Whether something keeps what it must.
 pub(crate) type Checked = Result<(), Fault>;
 
@@ -198,6 +206,12 @@ mod tests {
             .lines()
             .next()
             .unwrap()
+    }
+
+    #[test]
+    fn names_are_listed_where_there_are_any() {
+        assert_eq!(there_are(&["a", "b"]), "there are: a, b");
+        assert_eq!(there_are(&[]), "there are none");
     }
 
     #[test]

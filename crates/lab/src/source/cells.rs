@@ -4,7 +4,7 @@
 use super::{Choices, inherit::Family};
 use crate::scenario::{
     CellPlan,
-    fault::{Checked, Fault, at, each, ensure},
+    fault::{Checked, Fault, at, each, ensure, there_are},
     value::{self, plain},
 };
 use anyhow::Result;
@@ -185,13 +185,13 @@ fn shorten(values: &mut Table, name: &str, value: &Value) -> Checked {
 
 fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
     for (name, text) in set {
-        let known: Vec<_> = values.keys().cloned().collect();
-        let value = values.get_mut(name).ok_or_else(|| {
-            let known = known.join(", ");
-            Refusal::usage(format!(
-                "--set {name}: no parameter has that name (there are: {known})"
-            ))
-        })?;
+        let Some(value) = values.get_mut(name) else {
+            let known: Vec<&str> = values.keys().map(String::as_str).collect();
+            return Err(Refusal::usage(format!(
+                "--set {name}: no parameter has that name ({})",
+                there_are(&known)
+            )));
+        };
         *value = value::typed(text);
     }
     Ok(values)

@@ -9,7 +9,7 @@
 use super::{Source, library, parameters::Parameters};
 use crate::scenario::fault::Fault;
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
+use longhaul_command::exit::{Refusal, with_range};
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use toml::{
@@ -154,7 +154,7 @@ impl Family {
 
     fn misread(&self, error: &toml::de::Error) -> anyhow::Error {
         let at = error.span().map_or(0, |span| span.start);
-        self.refusal(at, &error.message().replace('\n', " "))
+        self.refusal(at, &with_range(error.message()).replace('\n', " "))
     }
 
     /// Refuses the scenario for what is wrong with it, at its place: what parameters put in is where they stand.

@@ -5,6 +5,7 @@
 //! itself, with its type; inside a longer string the value's text is put in. What is put in stands
 //! where the string stood, so an error in it points into the file.
 
+use crate::scenario::fault::there_are;
 use indexmap::IndexMap;
 use std::ops::Range;
 use toml::{
@@ -84,8 +85,7 @@ impl Parameters {
     fn value(&self, name: &str) -> Result<(&str, DeValue<'_>), String> {
         let toml = self.0.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
-            let known = known.join(", ");
-            format!("no parameter is called {name:?} (there are: {known})")
+            format!("no parameter is called {name:?} ({})", there_are(&known))
         })?;
         let value = DeValue::parse(toml).map_err(|error| error.message().to_owned())?;
         Ok((toml, value.into_inner()))
