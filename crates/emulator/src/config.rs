@@ -341,6 +341,7 @@ fn trace(path: &Path) -> Result<Setting> {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
     links: Vec<LinkTable>,
 }
 

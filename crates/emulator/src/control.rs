@@ -15,6 +15,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_command::say;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeSet,
     io::{self, BufRead, BufReader, Read, Write},
     os::{
         linux::net::SocketAddrExt,
@@ -56,8 +57,32 @@ const REQUEST_MAX: u64 = 4_096;
 /// A client that says nothing for so long is let go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Names of the sockets begin so.
+const PREFIX: &str = "longhaul/link/";
+
+/// Links that are named to who asks for another.
+const SHOWN_MAX: usize = 50;
+
 fn address(link: &str) -> std::io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("longhaul/link/{link}"))
+    SocketAddr::from_abstract_name(format!("{PREFIX}{link}"))
+}
+
+/// Names of the links that run in this network namespace.
+fn running() -> BTreeSet<String> {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+    let ours = sockets.lines().filter_map(|line| line.split_once(PREFIX));
+    ours.map(|(_, link)| link.to_owned()).collect()
+}
+
+fn unknown(link: &str) -> anyhow::Error {
+    let known: Vec<_> = running().into_iter().take(SHOWN_MAX).collect();
+    let advice = match known.is_empty() {
+        true => "ask from the namespace in which `longhaul link` was started".to_owned(),
+        false => format!("there are: {}", known.join(", ")),
+    };
+    Refusal::usage(format!(
+        "no link named {link:?} runs in this network namespace; {advice}"
+    ))
 }
 
 /// Takes the link's name. A name that is taken means that such a link runs already.
@@ -161,12 +186,8 @@ fn exchange(stream: &mut UnixStream, request: &Request) -> io::Result<String> {
 }
 
 fn ask(link: &str, request: &Request) -> Result<Answer> {
-    let mut stream = UnixStream::connect_addr(&address(link)?).map_err(|_| {
-        Refusal::usage(format!(
-            "no link named {link:?} runs in this network namespace; \
-             ask from the namespace in which `longhaul link` was started"
-        ))
-    })?;
+    let stream = UnixStream::connect_addr(&address(link)?);
+    let mut stream = stream.map_err(|_| unknown(link))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let line = exchange(&mut stream, request).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::unsupported(

@@ -22,6 +22,11 @@ impl RuleError {
             reason,
         }
     }
+
+    /// What is wrong, for who names the rule and the text.
+    pub(super) fn into_reason(self) -> String {
+        self.reason
+    }
 }
 
 /// Splits `name:rest` at the first colon; `rest` is empty without one.

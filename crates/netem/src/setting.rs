@@ -4,7 +4,7 @@
 
 pub use super::queue::limit::{Limit, QueueLimit};
 use super::{
-    grammar::{Share, text, whole},
+    grammar::{RuleError, Share, text, whole},
     jitter::Jitter,
     loss::Loss,
     queue::discipline::Discipline,
@@ -128,7 +128,7 @@ impl Setting {
     fn parse_known(key: &str, value: &str) -> Result<Self, String> {
         match key {
             "delay" => text(value).map(Self::Delay),
-            "jitter" => text(value).map(Self::Jitter),
+            "jitter" => rule(value).map(Self::Jitter),
             "order" => text(value).map(Self::Order),
             "rate" => unless("unlimited", value, text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
@@ -136,8 +136,8 @@ impl Setting {
             "trace" => Err("not none".to_owned()),
             "overhead" => whole(value, 0, 1_000).map(Self::Overhead),
             "queue" => unless("default", value, text).map(Self::Queue),
-            "rule" => text(value).map(Self::Rule),
-            "loss" => text(value).map(Self::Loss),
+            "rule" => rule(value).map(Self::Rule),
+            "loss" => rule(value).map(Self::Loss),
             "duplicate" => text(value).map(|share: Share| Self::Duplicate(share.0)),
             "corrupt" => text(value).map(|share: Share| Self::Corrupt(share.0)),
             "reorder" => text(value).map(Self::Reorder),
@@ -149,6 +149,11 @@ impl Setting {
             _ => whole(value, 1, 1_000_000).map(Self::AckBuffer),
         }
     }
+}
+
+/// What is wrong with a rule: key and value are named already.
+fn rule<T: FromStr<Err = RuleError>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(RuleError::into_reason)
 }
 
 fn unless<T>(

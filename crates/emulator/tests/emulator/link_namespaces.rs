@@ -7,6 +7,7 @@ use longhaul_testnet::link_process::{
 };
 use std::{
     net::UdpSocket,
+    process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -46,6 +47,26 @@ fn every_byte_survives_every_trouble() {
             assert!(end.contains("segments delivered"), "{end}");
         }
     }
+}
+
+#[test]
+fn who_asks_for_another_link_hears_which_there_are() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::start("a-named", ["10.66.9.1/30", "10.66.9.2/30"], &[]);
+    let asked = Command::new(longhaul_testbed::longhaul())
+        .args(["link", "show", "no-such-link"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(asked.stderr).unwrap();
+    let name = format!("a-named-{}", std::process::id());
+    assert_eq!(asked.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("there are: ") && said.contains(&name),
+        "{said}"
+    );
+    bed.stop();
 }
 
 #[test]

@@ -55,6 +55,20 @@ fn values_out_of_range_are_named() {
 }
 
 #[test]
+fn what_is_wrong_with_a_setting_is_named_once() {
+    for (flag, value) in [
+        ("--loss", "5"),
+        ("--rule", "red:p=5"),
+        ("--jitter", "normal"),
+    ] {
+        let args = [&ENDS, [flag, value].as_slice()].concat();
+        let said = String::from_utf8(link(&args).stderr).unwrap();
+        assert!(!said.contains("is refused"), "{said}");
+        assert!(said.contains(value), "{said}");
+    }
+}
+
+#[test]
 fn settings_that_can_not_stand_together_are_named() {
     refused_setting("--queue", "64KB", &["needs a rate"]);
     refused(
@@ -136,6 +150,7 @@ fn files_are_refused_with_their_name_and_the_key() {
         ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
+        ("", vec!["path.toml", "no links", "[[links]]"]),
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ntap = \"t\"\n\
              [[links]]\nname = \"b\"\nleft = \"w2:10.0.1.1/30\"\nright = \"w3:10.0.1.2/30\"\ntap = \"t\"",
