@@ -2,8 +2,8 @@
 //! Threads where there may not be enough of them: one that cannot be started is an error, and no panic. And what they wait for.
 
 use anyhow::{Context as _, Result};
+use parking_lot::{Condvar, Mutex};
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle, Scope, ScopedJoinHandle},
     time::Duration,
 };
@@ -36,11 +36,6 @@ pub(crate) fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() ->
     Ok(())
 }
 
-/// What a mutex holds, whatever befell a thread that had it.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A state that comes to an end, for which nobody waits beyond it.
 pub(crate) trait Ends {
     fn is_over(&self) -> bool;
@@ -56,7 +51,7 @@ pub(crate) struct Monitor<S> {
 impl<S> Monitor<S> {
     /// Does something with the state, and wakes whoever waits for a change.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
-        let done = act(&mut self.lock());
+        let done = act(&mut self.state.lock());
         self.changed.notify_all();
         done
     }
@@ -68,7 +63,7 @@ impl<S> Monitor<S> {
         act: impl FnOnce(&mut S) -> T,
         matters: impl FnOnce(&S) -> bool,
     ) -> T {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let done = act(&mut state);
         if matters(&state) {
             self.changed.notify_all();
@@ -78,34 +73,30 @@ impl<S> Monitor<S> {
 
     /// Does something with the state that nobody waits for.
     pub(crate) fn note<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
-        act(&mut self.lock())
+        act(&mut self.state.lock())
     }
 
     /// Looks something up.
     pub(crate) fn look<T>(&self, act: impl FnOnce(&S) -> T) -> T {
-        act(&self.lock())
+        act(&self.state.lock())
     }
 
     /// Waits until there is something to take, and takes it.
     pub(crate) fn wait_for<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> T {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(taken) = take(&mut state) {
                 return taken;
             }
-            let waited = self.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
     /// Waits until something holds, but no longer than so.
     pub(crate) fn wait_some_time(&self, time: Duration, held: impl Fn(&S) -> bool) {
         let waits = |state: &mut S| !held(state);
-        drop(self.changed.wait_timeout_while(self.lock(), time, waits));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, S> {
-        lock(&self.state)
+        self.changed
+            .wait_while_for(&mut self.state.lock(), waits, time);
     }
 }
 

@@ -3,12 +3,10 @@
 //! client's connection. It ends with it.
 
 use super::{account::Account, config::SELF, listener::accept::Stopped};
-use crate::{
-    protocol::{admission::Confinement, message},
-    threads::lock,
-};
+use crate::protocol::{admission::Confinement, message};
 use anyhow::{Context as _, Result};
-use std::{io, process::Stdio, sync::Mutex};
+use parking_lot::Mutex;
+use std::{io, process::Stdio};
 use tokio::net::TcpStream;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
@@ -44,8 +42,8 @@ pub(super) async fn bridge(
     to_end.write_all(&bytes).await?;
     let (mut from_client, mut to_client) = split(tls);
     tokio::select! {
-        _ = pass(&mut from_client, &mut to_end, |bytes| lock(account).take_from_driver(bytes)) => {}
-        _ = pass(&mut from_end, &mut to_client, |bytes| lock(account).take_from_end(bytes)) => {
+        _ = pass(&mut from_client, &mut to_end, |bytes| account.lock().take_from_driver(bytes)) => {}
+        _ = pass(&mut from_end, &mut to_client, |bytes| account.lock().take_from_end(bytes)) => {
             // It may be gone already.
             let _ = to_client.shutdown().await;
         }

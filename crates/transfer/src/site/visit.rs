@@ -20,15 +20,15 @@ use crate::{
         admission::{ASK_LEN_MAX, Answer, Ask, Confinement, PATIENCE, PROTOCOL},
         message,
     },
-    threads::lock,
     transport::connection::{SILENCE, end_when_silent},
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::note;
+use parking_lot::Mutex;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -163,7 +163,7 @@ pub(super) async fn visit(
     if admission.confinement.writable {
         site.news.came(&admission.confinement.export);
     }
-    site.records.say(&lock(&account).ended(copy));
+    site.records.say(&account.lock().ended(copy));
 }
 
 /// From TCP to an answer. None: the client is refused, and it is said.

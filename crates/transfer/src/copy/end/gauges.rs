@@ -2,14 +2,15 @@
 //! What an end measures of itself: the time of its threads, and the sockets of its streams.
 
 use super::stopwatch::{Course, Seen, Stopwatch};
-use crate::{threads::lock, transport::connection::Handle};
+use crate::transport::connection::Handle;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::{Measured, Network, Stage};
 use longhaul_tcpsim::limiter::{Limiter, Look, limiter};
+use parking_lot::Mutex;
 use rustix::net::sockopt::tcp_congestion;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -77,7 +78,7 @@ impl Gauges {
         });
         let tcp = socket.as_ref().and_then(|it| it.handle.carrier().tcp());
         let control = tcp.map(tcp_congestion);
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if let Some(Ok(control)) = control {
             state.past.network.shrugs_off_losses = control.starts_with("bbr");
         }
@@ -94,7 +95,7 @@ impl Gauges {
 
     /// All so far.
     pub(super) fn read(&self) -> Measured {
-        lock(&self.0).read()
+        self.0.lock().read()
     }
 }
 
@@ -108,7 +109,7 @@ impl Gauge {
 impl Drop for Gauge {
     fn drop(&mut self) {
         let course = self.watch.stop();
-        let mut state = lock(&self.of.0);
+        let mut state = self.of.0.lock();
         if let Some(Thread { socket, .. }) = state.threads.remove(&self.number)
             && let Some(mut socket) = socket
         {
@@ -125,7 +126,7 @@ impl State {
             let Some(course) = thread.seen.upgrade() else {
                 continue;
             };
-            let course = lock(&course).now();
+            let course = course.lock().now();
             add(&mut threads, &course);
             if let Some(socket) = &mut thread.socket {
                 socket.look(&course, &mut self.past.network);
@@ -232,7 +233,7 @@ mod tests {
         assert!(waited(&gauges) >= 5_000, "under way");
         drop(gauge);
         assert!(waited(&gauges) >= 4_000, "ended");
-        assert!(lock(&gauges.0).threads.is_empty());
+        assert!(gauges.0.lock().threads.is_empty());
         assert!(gauges.read().elapsed_us >= 5_000);
     }
 

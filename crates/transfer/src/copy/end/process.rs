@@ -15,10 +15,11 @@ use crate::protocol::{
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_transport::identity::Identity;
+use parking_lot::Mutex;
 use std::{
     io::{self, Write},
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 /// `confined`: a site has started this end, and says before all else what it may touch.

@@ -8,13 +8,14 @@ use crate::{
         order::{Begin, Meeting},
         report::{Progress, Report},
     },
-    threads::{self, lock},
+    threads,
 };
 use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::{
     io::{self, Write},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,7 +35,7 @@ impl Reporter {
 
     /// A report, or the greeting before all of them.
     pub(super) fn write(&self, what: &impl Serialize) {
-        let mut to = lock(&self.0);
+        let mut to = self.0.lock();
         let said = message::write(&mut *to, what).and_then(|()| Ok(to.flush()?));
         if said.is_err() {
             // Nobody is left to hear it.
@@ -54,13 +55,13 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn add(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut lock(&self.numbers));
+        change(&mut self.numbers.lock());
     }
 
     pub(super) fn now(&self) -> Progress {
         Progress {
             measured: self.gauges.read().into(),
-            ..*lock(&self.numbers)
+            ..*self.numbers.lock()
         }
     }
 

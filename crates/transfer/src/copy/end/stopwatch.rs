@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a thread's time goes. Two clocks are read when it begins something else, some 0.5 µs: once or twice a block.
 
-use crate::threads::lock;
 use longhaul_scheduling::{Stage, Stages};
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     fs::File,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -68,7 +68,7 @@ impl Stopwatch {
     pub(super) fn begin(&mut self, stage: Stage) {
         let (now, ran) = (Instant::now(), thread_time());
         let crowded = self.crowded.look(now);
-        let mut course = lock(&self.course);
+        let mut course = self.course.lock();
         let ran_us = micros(ran.saturating_sub(self.ran));
         let took_us = micros(now.duration_since(course.since));
         let before = course.stage;
@@ -86,7 +86,7 @@ impl Stopwatch {
     /// All of it, when the thread is done.
     pub(super) fn stop(&mut self) -> Course {
         self.begin(Stage::Resting);
-        *lock(&self.course)
+        *self.course.lock()
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     fn what_is_under_way_counts_as_waited() {
         let watch = Stopwatch::start(Stage::Sending);
         std::thread::sleep(Duration::from_millis(2));
-        let course = lock(&watch.course).now();
+        let course = watch.course.lock().now();
         assert!(course.is_in(Stage::Sending));
         assert!(course.stages[Stage::Sending].waited_us >= 2_000);
         let seen = watch.seen();

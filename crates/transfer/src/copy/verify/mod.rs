@@ -11,20 +11,16 @@ use files::Files;
 use findings::Findings;
 use kept::Kept;
 use longhaul_command::exit::Refusal;
+use parking_lot::Mutex;
 use readers::Readers;
-use std::{
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::path::Path;
 
 pub(super) fn run(dir: &Path, json: bool) -> Result<()> {
     let kept = Kept::of(dir)?;
     let findings = Mutex::new(Findings::new(json, kept.bytes()));
     let files = Files::open(dir, &kept).map_err(Refusal::usage)?;
     Readers::new(files, &findings).work();
-    let findings = findings
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let findings = findings.into_inner();
     match findings.conclude()? {
         0 => Ok(()),
         1 => bail!("{}: 1 file is not as it was copied", dir.display()),

@@ -5,14 +5,15 @@ use super::{
     files::{Files, Found, Next, ToRead, What},
     findings::Findings,
 };
-use crate::{copy::open_file::OpenFile, threads::lock};
+use crate::copy::open_file::OpenFile;
 use longhaul_store::blocks::BlockHash;
+use parking_lot::Mutex;
 use std::{
     io,
     iter::{Flatten, Peekable},
     ops::Range,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex},
+    sync::Arc,
     vec,
 };
 
@@ -67,7 +68,7 @@ impl<'a> Readers<'a> {
         while let Some((reading, index)) = self.next() {
             let hash = reading.hash(index, &mut buffer);
             let bytes = buffer.len() as u64;
-            lock(self.findings).read(bytes);
+            self.findings.lock().read(bytes);
             if let Some(found) = reading.enter(index, hash) {
                 self.finish(&reading, found);
             }
@@ -75,7 +76,7 @@ impl<'a> Readers<'a> {
     }
 
     fn finish(&self, reading: &Reading, found: Result<(), What>) {
-        let mut findings = lock(self.findings);
+        let mut findings = self.findings.lock();
         match found {
             Ok(()) => findings.same(),
             Err(what) => findings.say(&Found {
@@ -87,14 +88,14 @@ impl<'a> Readers<'a> {
 
     /// The next block that is to be read.
     fn next(&self) -> Option<(Arc<Reading>, u64)> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         loop {
             if let Some(block) = queue.block() {
                 return Some(block);
             }
             match queue.files.next()? {
                 Next::File(file) => self.begin(&mut queue, file),
-                Next::Said(found) => lock(self.findings).say(&found),
+                Next::Said(found) => self.findings.lock().say(&found),
                 Next::Nothing => {}
             }
         }
@@ -109,7 +110,7 @@ impl<'a> Readers<'a> {
                     Some(_) => queue.current = Some((Arc::new(reading), ahead)),
                 }
             }
-            Err(found) => lock(self.findings).say(&found),
+            Err(found) => self.findings.lock().say(&found),
         }
     }
 }
@@ -153,7 +154,7 @@ impl Reading {
 
     /// Takes a block's hash; with the last one, or the first that can't be had, what is found of the file.
     fn enter(&self, index: u64, hash: io::Result<BlockHash>) -> Option<Result<(), What>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.left -= 1;
         let wrong = match hash {
             Ok(hash) if self.from.agrees(index, hash) => {

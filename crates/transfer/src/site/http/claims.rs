@@ -2,8 +2,8 @@
 //! Requests that change names do it one after the other where they meet: of two in the same tree one would take away what the
 //! other is at, and leave it nowhere.
 
-use crate::threads::lock;
-use std::{path::PathBuf, sync::Mutex, time::Duration};
+use parking_lot::Mutex;
+use std::{path::PathBuf, time::Duration};
 use tokio::{sync::Notify, time::timeout};
 
 /// How long a request waits for others.
@@ -55,7 +55,7 @@ impl Claim {
 }
 
 fn take(places: &[Place]) -> bool {
-    let mut held = lock(&HELD);
+    let mut held = HELD.lock();
     let free = !held
         .iter()
         .any(|one| places.iter().any(|place| place.meets(one)));
@@ -67,7 +67,7 @@ fn take(places: &[Place]) -> bool {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut held = lock(&HELD);
+        let mut held = HELD.lock();
         for place in &self.0 {
             let at = held.iter().position(|one| one == place);
             at.map(|at| held.swap_remove(at));

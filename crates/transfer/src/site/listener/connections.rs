@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many connections there are, and from where: bounded, and no address may have all of them.
 
-use crate::threads::lock;
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 /// Connections at once, at most.
@@ -39,7 +39,7 @@ impl Connections {
     /// `None`: there is no room for one more from there.
     pub(crate) fn enter(&self, from: IpAddr) -> Option<Connection> {
         let from = network(from);
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         let all: usize = counts.values().sum();
         let of_one = counts.get(&from).copied().unwrap_or_default();
         if all >= self.room.all || of_one >= self.room.of_one {
@@ -53,7 +53,7 @@ impl Connections {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut counts = lock(&self.connections.counts);
+        let mut counts = self.connections.counts.lock();
         match counts.get_mut(&self.from) {
             Some(of_one) if *of_one > 1 => *of_one -= 1,
             _ => drop(counts.remove(&self.from)),
@@ -100,7 +100,7 @@ mod tests {
         assert!(enter("192.0.2.1").is_some());
         drop(others);
         assert!(
-            lock(&connections.counts).is_empty(),
+            connections.counts.lock().is_empty(),
             "who went is forgotten"
         );
     }

@@ -4,14 +4,11 @@
 //! Strangers choose neither how often something is printed nor how much is kept.
 
 use super::connections::network;
-use crate::{
-    site::{lines::Records, record::Record},
-    threads::lock,
-};
+use crate::site::{lines::Records, record::Record};
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -101,7 +98,7 @@ impl Refusals {
     }
 
     fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
-        lock(&self.0).refuse(network(from), cause, now)
+        self.0.lock().refuse(network(from), cause, now)
     }
 }
 
@@ -221,7 +218,7 @@ mod tests {
             .filter_map(|number| refusals.refuse(address(number), WrongToken, begin).line)
             .count();
         assert_eq!(lines, LINES_MAX as usize);
-        assert_eq!(refusals.0.lock().unwrap().addresses.len(), ADDRESSES_MAX);
+        assert_eq!(refusals.0.lock().addresses.len(), ADDRESSES_MAX);
         let later = begin + 2 * LINE_EVERY;
         let lines = (0..100)
             .filter_map(|number| refusals.refuse(address(number), WrongToken, later).line)

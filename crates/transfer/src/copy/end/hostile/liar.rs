@@ -25,6 +25,7 @@ use longhaul_store::{
     entry::Kind,
 };
 use longhaul_transport::identity::{Identity, Responder};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use std::{
     fs,
@@ -32,7 +33,7 @@ use std::{
     net::TcpListener,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 

@@ -2,12 +2,9 @@
 //! A file of several blocks on its way.
 
 use super::block_set::BlockSet;
-use crate::{
-    protocol::{
-        block::Content,
-        message::{Outcome, Share},
-    },
-    threads::lock,
+use crate::protocol::{
+    block::Content,
+    message::{Outcome, Share},
 };
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
@@ -18,14 +15,8 @@ use longhaul_store::{
     path::RelPath,
     root::Root,
 };
-use std::{
-    fs::File,
-    io,
-    ops::Range,
-    os::fd::AsFd,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
-};
+use parking_lot::{Mutex, RwLock};
+use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
 
 /// Threads write it at the same time; one finishes it.
 #[derive(Debug)]
@@ -122,7 +113,7 @@ impl Large {
         bytes: &[u8],
         hash: Option<BlockHash>,
     ) -> Result<(), String> {
-        let part = self.part.read().unwrap_or_else(PoisonError::into_inner);
+        let part = self.part.read();
         let Some(part) = part.as_ref() else {
             return Ok(());
         };
@@ -144,12 +135,12 @@ impl Large {
 
     pub(super) fn seal(&self, hash: Option<[u8; 32]>) {
         let sealed = Sealed(hash.map(FileHash));
-        *lock(&self.sealed) = Some(sealed);
+        *self.sealed.lock() = Some(sealed);
     }
 
     /// Whether all of it is durable, and the source has said that it did not change.
     pub(super) fn is_complete(&self) -> bool {
-        let sealed = lock(&self.sealed);
+        let sealed = self.sealed.lock();
         let durable = self.with(|part| Ok(part.durable()));
         let wanted = |durable: Vec<Record>| {
             let indices = durable.iter().map(|(index, _)| *index);
@@ -168,7 +159,7 @@ impl Large {
     }
 
     fn expected(&self) -> Option<FileHash> {
-        lock(&self.sealed).and_then(|Sealed(hash)| hash)
+        self.sealed.lock().and_then(|Sealed(hash)| hash)
     }
 
     /// Reads a block again that was there already; whether there are more. What goes wrong with it comes up at the end.
@@ -207,13 +198,13 @@ impl Large {
             // Each block was looked at by who brought it.
             whole.trust();
         }
-        *self.part.write().unwrap_or_else(PoisonError::into_inner) = whole;
+        *self.part.write() = whole;
         Ok(())
     }
 
     /// Gives it its name and metadata, if it gets them here and now.
     pub(super) fn finish(&self) -> Result<Option<Named>, String> {
-        let mut part = self.part.write().unwrap_or_else(PoisonError::into_inner);
+        let mut part = self.part.write();
         let part = match (&self.share, part.take()) {
             (Share::Blocks(_), Some(_)) | (Share::Piece(_), None) => return Ok(None),
             (Share::Kept(_), Some(part)) => {
@@ -254,12 +245,12 @@ impl Large {
     }
 
     fn take(&self) -> Result<Part, String> {
-        let mut part = self.part.write().unwrap_or_else(PoisonError::into_inner);
+        let mut part = self.part.write();
         part.take().ok_or_else(|| self.gone())
     }
 
     fn with<T>(&self, act: impl FnOnce(&Part) -> Result<T, PartError>) -> Result<T, String> {
-        let part = self.part.read().unwrap_or_else(PoisonError::into_inner);
+        let part = self.part.read();
         let part = part.as_ref().ok_or_else(|| self.gone())?;
         act(part).map_err(|error| in_its_place(&self.entry, &error))
     }

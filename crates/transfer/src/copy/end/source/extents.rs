@@ -12,7 +12,7 @@ use crate::{
         order::{Content, Extent, Word},
         report::Report,
     },
-    threads::{self, lock},
+    threads,
 };
 use longhaul_store::{
     entry::{Entry, Kind, Version},
@@ -21,12 +21,13 @@ use longhaul_store::{
     root::Failure,
     tree::scan::Source as Place,
 };
+use parking_lot::Mutex;
 use std::{
     collections::HashSet,
     io,
     ops::Range,
     sync::{
-        Arc, Mutex,
+        Arc,
         mpsc::{Receiver, channel},
     },
     thread,
@@ -63,7 +64,7 @@ pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
                 }
                 Word::Until(millis) => {
                     let end = Instant::now() + Duration::from_millis(millis.into());
-                    *lock(&until) = Some(end);
+                    *until.lock() = Some(end);
                 }
                 Word::Enough => to = None,
             }
@@ -76,7 +77,7 @@ pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
 fn guard(until: &Mutex<Option<Instant>>) {
     loop {
         thread::sleep(GUARD);
-        if lock(until).is_some_and(|until| until < Instant::now()) {
+        if until.lock().is_some_and(|until| until < Instant::now()) {
             std::process::exit(1);
         }
     }

@@ -2,19 +2,18 @@
 //! `--limit`: what all copies of a user from this host send together. They share a file of eight bytes, which says when the
 //! line is free again; whoever wants to send takes it under a lock. A process that is killed leaves nothing that hurts.
 
-use crate::threads::lock;
 use anyhow::{Result, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_scheduling::limit;
 use longhaul_units::{BitRate, Time};
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Mutex,
     thread::sleep,
 };
 
@@ -54,7 +53,7 @@ impl Limit {
 
     /// When so many bytes may be sent. The lock of the file keeps other processes out, the mutex other threads.
     fn take(&self, now: Time, bytes: u64) -> io::Result<Time> {
-        let file = lock(&self.file);
+        let file = self.file.lock();
         flock(&*file, FlockOperation::LockExclusive)?;
         let taken = take(&file, now, self.rate, bytes);
         flock(&*file, FlockOperation::Unlock)?;

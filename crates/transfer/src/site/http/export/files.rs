@@ -8,12 +8,9 @@ use super::{
     tree,
     upload::Upload,
 };
-use crate::{
-    site::{
-        exports::lies_in,
-        http::{access::Access, audit::Changes},
-    },
-    threads::lock,
+use crate::site::{
+    exports::lies_in,
+    http::{access::Access, audit::Changes},
 };
 use dav_server::{
     davpath::DavPath,
@@ -27,13 +24,9 @@ use longhaul_store::{
     path::{OWN_PREFIX, RelPath},
     root::Root,
 };
+use parking_lot::Mutex;
 use rustix::{fs::Mode, io::Errno};
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 /// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
 const ENTRIES_MAX: usize = 100_000;
@@ -261,7 +254,7 @@ impl DavFileSystem for Files {
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
         let path = self.inside(path);
         let all = matches!(meta, ReadDirMeta::DataSymlink);
-        let listed = lock(&self.listed).take();
+        let listed = self.listed.lock().take();
         self.act(move |root| {
             let found = match listed {
                 Some(Entries(found)) => found,
