@@ -5,7 +5,7 @@ use crate::config::{
     location::{self, Table},
     settings::Settings,
 };
-use longhaul_command::exit::Refusal;
+use longhaul_command::exit::{Refusal, with_range};
 use std::path::{Path, PathBuf};
 
 /// A file that was read.
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Settings, String> {
     toml::from_str(text).map_err(|error| {
         let (line, column) = position(text, error.span().map_or(0, |span| span.start));
         let message = error.message().lines().next().unwrap_or_default();
-        format!("{line}:{column}: {message}")
+        format!("{line}:{column}: {}", with_range(message))
     })
 }
 
