@@ -21,6 +21,9 @@ use std::{
 /// Parentheses and `not` within one another.
 const DEPTH_MAX: usize = 32;
 
+/// Characters that are said again to who gave them.
+const SHOWN_MAX: usize = 100;
+
 /// What a filter is made of, for those who gave something else.
 const GRAMMAR: &str = "say 'sport N', 'dport N', 'port N' (or N-M), 'src ADDRESS[/LENGTH]', 'dst …' or 'host …', \
                        with and, or, not, ( )";
@@ -52,7 +55,7 @@ impl Filter {
     /// What `--match` was given.
     pub(crate) fn of_flag(text: &str) -> anyhow::Result<Self> {
         text.parse()
-            .map_err(|why: String| Refusal::usage(format!("--match {text:?}: {why}")))
+            .map_err(|why: String| Refusal::usage(format!("--match {:?}: {why}", begin(text))))
     }
 
     /// Whether the connection between these ends is meant.
@@ -76,7 +79,15 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        read(text).map_err(|why| format!("{why}; {GRAMMAR}"))
+        read(text).map_err(|why| format!("{}; {GRAMMAR}", begin(&why)))
+    }
+}
+
+/// As much of it as a line is to hold.
+fn begin(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -238,6 +249,17 @@ mod tests {
         ] {
             let error = bad.parse::<Filter>().unwrap_err();
             assert!(error.contains(says), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_long_is_not_said_again() {
+        for bad in [
+            format!("dport {}", "5".repeat(100_000)),
+            "port 1 or ".repeat(10_000),
+        ] {
+            let error = Filter::of_flag(&bad).unwrap_err().to_string();
+            assert!(error.len() < 600 && error.contains('…'), "{error}");
         }
     }
 
