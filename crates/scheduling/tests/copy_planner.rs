@@ -255,6 +255,6 @@ proptest! {
         let arrived: BTreeSet<_> = world.arrivals.keys().copied().collect();
         prop_assert_eq!(arrived, wanted(&files));
         prop_assert!(world.arrivals.iter().all(|(block, times)| *times <= world.times(*block)));
-        prop_assert!(world.ledger.is_settled());
+        prop_assert!(world.ledger.under_way().next().is_none());
     }
 }

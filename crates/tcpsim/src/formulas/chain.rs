@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where relays belong: the chain of sites whose slowest leg is fastest.
 
-use super::relays::{self, Overhead};
+use super::relays::Overhead;
 
 /// A leg between two sites.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -173,31 +173,4 @@ fn walk_back(reached: &[Vec<Option<usize>>], from: usize, to: usize) -> Option<V
     }
     sites.reverse();
     (here == from && sites.len() > 1).then_some(sites)
-}
-
-/// `T_n` of a chain that is given: `None` if a leg is missing.
-#[must_use]
-pub fn of_sites(network: &Network, sites: &[usize], overhead: Overhead) -> Option<Chain> {
-    let legs: Option<Vec<Leg>> = sites
-        .windows(2)
-        .map(|two| network.legs[two[0]][two[1]])
-        .collect();
-    let legs = legs?;
-    let relays = sites.get(1..sites.len().checked_sub(1)?)?;
-    let passes = relays
-        .iter()
-        .map(|&site| network.forwards[site].unwrap_or(0.0));
-    let rates: Vec<f64> = legs.iter().map(|leg| leg.bps).collect();
-    let bottleneck_bps = rates
-        .iter()
-        .copied()
-        .chain(passes)
-        .fold(f64::INFINITY, f64::min);
-    let limited: Vec<f64> = rates.iter().map(|bps| bps.min(bottleneck_bps)).collect();
-    Some(Chain {
-        sites: sites.to_vec(),
-        bottleneck_bps,
-        throughput_bps: relays::throughput_bps(&limited, overhead),
-        rtt_s: legs.iter().map(|leg| leg.rtt_s).sum(),
-    })
 }
