@@ -18,7 +18,8 @@ const MSS_MIN: u32 = 576;
 /// The longest: UDP's own limit.
 const MSS_MAX: u32 = 65_507 + IP_AND_UDP;
 
-/// What a connection carries, as handshakes say it: bytes (`SOCK_STREAM` of libudt). Messages (`SOCK_DGRAM`) are 2, and refused.
+/// What a connection carries, as handshakes say it: bytes (`SOCK_STREAM` of libudt). Messages (`SOCK_DGRAM`) are 2, and
+/// refused.
 pub(crate) const STREAM: u32 = 1;
 
 /// What an end brings.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hours at the rate of packets that 10 Gbit/s have, in the shortest packets that there are, so that a simulation lasts no longer
-//! than it must. Of 1500 bytes, numbers begin anew every 43 minutes; of 9000 bytes, every 4 hours. Timestamps do every 72 minutes.
+//! Hours at the rate of packets that 10 Gbit/s have, in the shortest packets that there are, so that a simulation lasts no
+//! longer than it must. Of 1500 bytes, numbers begin anew every 43 minutes; of 9000 bytes, every 4 hours. Timestamps do
+//! every 72 minutes.
 
 use crate::testbed::{Bed, bbr, config, open};
 use longhaul_udt::{Config, Seq};

@@ -48,7 +48,8 @@ impl FlowArgs {
             "ack-ratio" => put(&mut self.ack_ratio, value),
             "initial-window" => put(&mut self.initial_window, value),
             _ => Err(format!(
-                "unknown key {key:?}; known are cc, streams, start, extra-rtt, bytes, window, pace, mss, ack-ratio, initial-window"
+                "unknown key {key:?}; known are cc, streams, start, extra-rtt, bytes, window, pace, mss, ack-ratio, \
+                 initial-window"
             )),
         }
     }
