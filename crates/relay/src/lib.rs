@@ -43,15 +43,11 @@ pub use args::Args;
 pub use process::run::run;
 
 use crate::config::settings::Transport;
-use clap::{Args as _, FromArgMatches as _};
-use longhaul_command::exit::{self, Refusal};
 use std::net::SocketAddr;
 
 /// The names of all options, as typed behind `--`.
 pub fn options() -> Vec<String> {
-    let command = Args::augment_args(clap::Command::new("relay"));
-    let names = command.get_arguments().filter_map(clap::Arg::get_long);
-    names.map(str::to_owned).collect()
+    Args::options()
 }
 
 /// An authority in `directory`, unless it is there, and a certificate for each name.
@@ -62,12 +58,7 @@ pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyho
 /// Where a relay of these flags would listen for TCP, without making it: for those who write such flags for others,
 /// as `lab` does.
 pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
-    let command = Args::augment_args(clap::Command::new("relay").no_binary_name(true));
-    let args = command
-        .try_get_matches_from(flags)
-        .and_then(|found| Args::from_arg_matches(&found));
-    let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
-    let config = process::configuration::configuration(&args)?;
+    let config = process::configuration::configuration(&Args::read_flags(flags)?)?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
     let places = over_tcp.map(|listener| listener.address);

@@ -8,7 +8,8 @@ use crate::config::{
     networks::Prefix,
     settings::{Mode, PeerAddress, SendProxy, socket_address},
 };
-use clap::{ValueEnum, builder::PossibleValue};
+use clap::{Args as _, Command, FromArgMatches as _, ValueEnum, builder::PossibleValue};
+use longhaul_command::exit::{self, Refusal};
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{Bytes, Time};
 use std::{
@@ -250,6 +251,23 @@ Examples:
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";
+
+impl Args {
+    /// The names of all options.
+    pub(crate) fn options() -> Vec<String> {
+        let command = Self::augment_args(Command::new("relay"));
+        let names = command.get_arguments().filter_map(clap::Arg::get_long);
+        names.map(str::to_owned).collect()
+    }
+
+    /// Of flags that another part of this program has.
+    pub(crate) fn read_flags(flags: &[String]) -> anyhow::Result<Self> {
+        let command = Self::augment_args(Command::new("relay").no_binary_name(true));
+        let found = command.try_get_matches_from(flags);
+        let args = found.and_then(|found| Self::from_arg_matches(&found));
+        args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
+    }
+}
 
 /// `LISTEN=DESTINATION`.
 #[derive(Debug, Clone)]
