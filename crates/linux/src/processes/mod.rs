@@ -7,11 +7,10 @@ pub mod attended;
 pub mod cgroup;
 pub mod contained;
 pub mod executor;
-mod limits;
 pub mod memory;
 pub mod process;
 pub mod process_usage;
 pub mod sandbox;
 pub mod transient_cgroup;
 
-pub use limits::{descriptors, file_size};
+pub use process::{descriptors, file_size};
