@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One thing of a copied tree as the two ends tell it each other, whatever the store keeps of it.
 
-use super::same_fields::same_fields;
 use longhaul_store::{entry, metadata, path::RelPath};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end has measured of itself, as it tells its driver.
 
-use super::same_fields::same_fields;
 use longhaul_scheduling::{self as scheduling, Stage};
 use longhaul_tcpsim::limiter::Limiter;
 use serde::{Deserialize, Serialize};

@@ -8,6 +8,26 @@
 //! What is said has types of its own here, and becomes those of other crates where an end hears it: a change there does not
 //! change the protocol. Only a path is the store's: bytes, which are checked whenever one is read.
 
+/// Converts two structs into each other, which have these fields. Does not compile once one of them has another field:
+/// what that is to be on the wire, the protocol decides. Modules below it see it.
+macro_rules! same_fields {
+    ($wire:path, $own:path { $($field:ident),+ }) => {
+        impl From<$own> for $wire {
+            fn from(own: $own) -> Self {
+                let $own { $($field),+ } = own;
+                Self { $($field: $field.into()),+ }
+            }
+        }
+
+        impl From<$wire> for $own {
+            fn from(wire: $wire) -> Self {
+                let $wire { $($field),+ } = wire;
+                Self { $($field: $field.into()),+ }
+            }
+        }
+    };
+}
+
 pub(crate) mod address;
 pub(crate) mod admission;
 pub mod block;
@@ -21,7 +41,6 @@ pub(crate) mod options;
 pub(crate) mod order;
 pub(crate) mod preserve;
 pub(crate) mod report;
-mod same_fields;
 pub(crate) mod sources;
 pub(crate) mod spread;
 pub(crate) mod token;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a target takes over from a source besides data and names, as its driver tells it.
 
-use super::same_fields::same_fields;
 use longhaul_store::tree::{chmod, preserve};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Trees that are spread over several hosts, and what of them one host has.
 
-use super::same_fields::same_fields;
 use longhaul_scheduling::placement;
 use longhaul_store::{
     path::RelPath,

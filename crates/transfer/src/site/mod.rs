@@ -18,9 +18,38 @@ mod lines;
 mod listener;
 mod mirror;
 mod record;
-mod run;
 mod visit;
 
 pub use args::Args;
 pub use http::request::xml;
-pub use run::run;
+
+use anyhow::Result;
+use args::{Command, TokenCommand};
+use keys::{state::State, tokens};
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Some(Command::Token(token)) => {
+            let state = State::find(args.state.as_deref())?;
+            match token {
+                TokenCommand::New {
+                    name,
+                    export,
+                    read_only,
+                } => tokens::make(&state, name, export, *read_only),
+                TokenCommand::List => tokens::list(&state),
+                TokenCommand::Remove { name } => tokens::remove(&state, name),
+            }
+        }
+        None => {
+            let config = args.config()?;
+            let outcome = match args.serve() {
+                Some(scheme) => http::process::run(config, scheme),
+                None => daemon::run(config),
+            };
+            lines::flush();
+            outcome
+        }
+    }
+}

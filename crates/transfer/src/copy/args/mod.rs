@@ -5,5 +5,4 @@ pub(super) mod command;
 
 mod patterns;
 mod preserved;
-mod subcommands;
 mod values;
