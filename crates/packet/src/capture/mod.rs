@@ -24,8 +24,6 @@
 //! }
 //! ```
 
-mod damage;
-mod frame;
 mod framing;
 mod interface;
 mod link_type;
@@ -33,13 +31,13 @@ mod order;
 mod pcap;
 mod pcapng;
 mod reader;
+mod record;
 mod run;
 pub mod writer;
 
-pub use damage::{Damage, Fault};
-pub use frame::{Fate, Frame, Record, Truth};
 pub use framing::RECORD_MAX;
 pub use interface::{INTERFACES_MAX, Interface, NAME_MAX, Statistics};
 pub use link_type::{LinkType, NoIp};
 pub use reader::{BUFFER_MAX, NotACapture, Reader, Step};
+pub use record::{Damage, Fate, Fault, Frame, Record, Truth};
 pub use run::{Records, Run};
