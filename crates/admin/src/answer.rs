@@ -4,7 +4,7 @@
 use super::{
     Source,
     format::Format,
-    guard, metrics, page,
+    guard, metrics,
     query::Query,
     record::{Health, HealthStatus, Status},
     release::Release,
@@ -15,10 +15,26 @@ use hyper::{
     Request, Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
+use longhaul_report::page;
 use serde::Serialize;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+
+/// The status page: plain files that are part of the program. What they show comes from the JSON
+/// interface, and none of it is ever taken for HTML.
+const FILES: [(&str, &str, &str); 7] = [
+    ("/", HTML, include_str!("../web/admin.html")),
+    ("/web/admin.css", CSS, include_str!("../web/admin.css")),
+    ("/web/admin.js", JS, include_str!("../web/admin.js")),
+    ("/web/chart.js", JS, page::CHART),
+    ("/web/longhaul.css", CSS, page::STYLE),
+    ("/web/uPlot.js", JS, page::UPLOT),
+    ("/web/uPlot.css", CSS, page::UPLOT_STYLE),
+];
 
 /// On every answer: nothing is kept, framed, sniffed or loaded from elsewhere, and nobody else's
 /// page may read it. There is no CORS header, on purpose.
@@ -70,7 +86,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
             Ok(query) => json(StatusCode::OK, &query.answer(&*source.connections().await)),
             Err(problem) => text(StatusCode::BAD_REQUEST, &problem),
         },
-        _ => match page::file(path) {
+        _ => match page_file(path) {
             Some((kind, bytes)) => content(kind, bytes),
             None => text(
                 StatusCode::NOT_FOUND,
@@ -78,6 +94,12 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
             ),
         },
     }
+}
+
+/// Content type and content.
+fn page_file(path: &str) -> Option<(&'static str, &'static str)> {
+    let found = FILES.iter().find(|(name, ..)| *name == path);
+    found.map(|(_, kind, content)| (*kind, *content))
 }
 
 fn accepted<B>(request: &Request<B>) -> Format {

@@ -15,17 +15,11 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod answer;
-mod classic;
-mod condition_metrics;
 mod format;
 mod guard;
-mod histograms;
 mod metrics;
-mod page;
-mod process_metrics;
 mod query;
 pub mod record;
-mod registration;
 pub mod relay_record;
 mod release;
 

@@ -3,19 +3,20 @@
 //! client's, so that the number of series is bounded by the configuration.
 
 use super::{
-    classic, condition_metrics,
-    format::Format,
-    histograms, process_metrics,
-    record::{HealthStatus, LegGroup, PeerState, Status},
-    registration::{Value, family, flag, gauge, moment},
+    format::{Format, classic_from_openmetrics},
+    record::{
+        Certificate, Distribution, HealthStatus, Leg, LegGroup, ListenerTimes, PeerState, Process,
+        Reload, Status,
+    },
 };
 use crate::relay_record::ListenerCounts;
+use jiff::Timestamp;
 use longhaul_protocol::failure::Failure;
 use longhaul_tcpsim::limiter::Limiter;
 use prometheus_client::{
-    encoding::text,
-    metrics::{counter::Counter, family::Family, info::Info},
-    registry::{Registry, Unit},
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet, text},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry::{Metric, Registry, Unit},
 };
 use std::{fmt, sync::atomic::AtomicU64};
 
@@ -24,24 +25,27 @@ type Counts = Family<Labels, Counter>;
 type Times = Family<Labels, Counter<f64, AtomicU64>>;
 type Values = Family<Labels, Value>;
 
+/// A value of now.
+type Value = Gauge<f64, AtomicU64>;
+
 /// The exposition.
 pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
     let mut all = Registry::default();
     let registry = all.sub_registry_with_prefix("longhaul");
     relay(status, registry);
-    condition_metrics::register_reload(&status.reload, registry);
-    condition_metrics::register_certificates(&status.certificates, registry);
+    reload(&status.reload, registry);
+    certificates(&status.certificates, registry);
     listeners(status, registry);
     peers(&status.peers, registry);
     legs(&status.legs, registry);
     if let Some(process) = &status.process {
-        process_metrics::register(process, &mut all);
+        process_use(process, &mut all);
     }
     let mut text = String::new();
     text::encode(&mut text, &all)?;
     Ok(match format {
         Format::OpenMetrics => text,
-        Format::Classic => classic::from_openmetrics(&text),
+        Format::Classic => classic_from_openmetrics(&text),
     })
 }
 
@@ -99,10 +103,101 @@ fn relay(status: &Status, registry: &mut Registry) {
     lost.inc_by(status.relay.records_lost);
 }
 
+/// The outcome of the last reload: an operator must act in time on a configuration that was not taken.
+fn reload(reload: &Reload, registry: &mut Registry) {
+    let registry = registry.sub_registry_with_prefix("config");
+    gauge(
+        registry,
+        "last_reload_successful",
+        "1: the last configuration that was read was taken",
+        None,
+        flag(reload.successful),
+    );
+    gauge(
+        registry,
+        "last_reload_timestamp",
+        "When a configuration was read last, since 1970",
+        Some(Unit::Seconds),
+        moment(reload.time),
+    );
+    gauge(
+        registry,
+        "last_reload_success_timestamp",
+        "When a configuration was taken last, since 1970",
+        Some(Unit::Seconds),
+        moment(reload.success_time),
+    );
+}
+
+/// The end of each certificate, before which an operator must act.
+fn certificates(certificates: &[Certificate], registry: &mut Registry) {
+    let ends: Values = family(
+        registry,
+        "certificate_expiry_timestamp",
+        "When the certificate ends, since 1970",
+        Some(Unit::Seconds),
+    );
+    for certificate in certificates {
+        let labels = vec![
+            ("user", certificate.user.clone()),
+            ("name", certificate.name.clone()),
+            ("role", certificate.role.clone()),
+        ];
+        let end = moment(certificate.not_after);
+        ends.get_or_create(&labels).set(end);
+    }
+}
+
 fn listeners(status: &Status, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("listener");
-    histograms::register(&status.times, registry);
+    listener_times(&status.times, registry);
     listener_counts(&status.relay.listeners, registry);
+}
+
+/// Connect, first byte and duration of each listener, as histograms.
+fn listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
+    let mut add = |name: &str, help: &str, of: fn(&ListenerTimes) -> &Distribution| {
+        let each = listeners.iter();
+        let each = each.map(|l| (vec![("listener", l.listener.clone())], of(l).clone()));
+        registry.register_with_unit(name, help, Unit::Seconds, Histograms(each.collect()));
+    };
+    add(
+        "connect",
+        "From a request until its outgoing leg stood; a ready connection takes no time",
+        |times| &times.connect,
+    );
+    add(
+        "first_byte",
+        "From a request until the first byte of the answer",
+        |times| &times.first_byte,
+    );
+    add(
+        "connection_duration",
+        "From accept to end, of connections that have ended",
+        |times| &times.duration,
+    );
+}
+
+/// Distributions with their labels.
+#[derive(Debug)]
+struct Histograms(Vec<(Labels, Distribution)>);
+
+impl EncodeMetric for Histograms {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (labels, found) in &self.0 {
+            let bounds = found.bounds_s.iter().copied().chain([f64::INFINITY]);
+            let buckets: Vec<_> = bounds.zip(found.counts.iter().copied()).collect();
+            let count = found.counts.iter().sum();
+            encoder
+                .encode_family(labels)?
+                .encode_histogram::<NoLabelSet>(found.sum_s, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }
 
 /// A cause in a label: `connection_refused`.
@@ -364,8 +459,8 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
 
 fn labels(leg: &LegGroup) -> Labels {
     let side = match leg.group.leg {
-        super::record::Leg::Near => "near",
-        super::record::Leg::Far => "far",
+        Leg::Near => "near",
+        Leg::Far => "far",
     };
     vec![
         ("listener", leg.group.listener.clone()),
@@ -380,4 +475,61 @@ fn with_limiter(of: &Labels, limiter: &str) -> Labels {
 
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
+}
+
+/// What the relay uses of the machine, under the names that every exporter has: a registry without a prefix.
+fn process_use(process: &Process, registry: &mut Registry) {
+    let registry = registry.sub_registry_with_prefix("process");
+    let help = "Time on a processor, user's and kernel's";
+    let cpu: Counter<f64, AtomicU64> = family(registry, "cpu", help, Some(Unit::Seconds));
+    cpu.inc_by(process.cpu_s);
+    let [resident, whole] = [process.resident_bytes, process.virtual_bytes].map(|n| n as f64);
+    let [threads, open] = [process.threads, process.open_fds].map(|n| n as f64);
+    let (s, bytes) = (|| Some(Unit::Seconds), || Some(Unit::Bytes));
+    let mut add = |name, help, unit, now| gauge(registry, name, help, unit, now);
+    let started = moment(process.started);
+    add(
+        "start_time",
+        "When the process started, since 1970",
+        s(),
+        started,
+    );
+    add("resident_memory", "Memory in RAM", bytes(), resident);
+    add("virtual_memory", "Address space", bytes(), whole);
+    add("threads", "Threads", None, threads);
+    add("open_fds", "Open descriptors", None, open);
+    if let Some(most) = process.max_fds {
+        let help = "Descriptors that may be open (RLIMIT_NOFILE)";
+        add("max_fds", help, None, most as f64);
+    }
+}
+
+/// Adds a value of now. A unit becomes the end of the name.
+fn gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, now: f64) {
+    family::<Value>(registry, name, help, unit).set(now);
+}
+
+/// Adds a metric and returns it, to be filled.
+fn family<M: Metric + Clone + Default>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+) -> M {
+    let metric = M::default();
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, metric.clone()),
+        None => registry.register(name, help, metric.clone()),
+    }
+    metric
+}
+
+/// Of a switch.
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// Of a moment: seconds since 1970.
+fn moment(time: Timestamp) -> f64 {
+    time.as_millisecond() as f64 / 1000.0
 }
