@@ -4,7 +4,7 @@
 
 use super::{
     arrival::Arrivals,
-    lull, path,
+    lull,
     state::{Shared, State},
     train::Train,
 };
@@ -14,6 +14,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover},
 };
 use std::{
     io::{self, IoSliceMut},
@@ -48,7 +49,7 @@ struct Driver {
 pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let udp = UdpSocketState::new(UdpSockRef::from(&socket))?;
-    path::cuts(&socket, true);
+    let_routers_cut(&socket, true);
     // With less it is slower, and works.
     let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
     let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
@@ -191,7 +192,7 @@ impl Driver {
         };
         // Only probes want to know what is too long for the path: a packet that became too long is cut on the way.
         if self.train.probes() {
-            path::cuts(&self.socket, false);
+            let_routers_cut(&self.socket, false);
         }
         let is_train = bytes.len() > packet_len;
         if self.send_to(to, bytes, packet_len)? == Sent::Refused && is_train {
@@ -201,7 +202,7 @@ impl Driver {
             self.train.break_up();
         }
         if self.train.probes() {
-            path::cuts(&self.socket, true);
+            let_routers_cut(&self.socket, true);
         }
         self.train.leave();
         Ok(())
@@ -242,6 +243,18 @@ fn is_of_length(error: &io::Error) -> bool {
     refusals
         .iter()
         .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
+}
+
+/// Lets packets of IPv4 be cut on the way, or not. Where they may be, what the kernel has heard of the path, maybe from
+/// a stranger, counts for nothing (ip(7), `IP_PMTUDISC_OMIT`). Of IPv6 routers cut nothing, and quinn-udp forbids the
+/// kernel to.
+fn let_routers_cut(socket: &UdpSocket, may: bool) {
+    let how = match may {
+        true => Ipv4PathMtuDiscovery::OMIT,
+        false => Ipv4PathMtuDiscovery::PROBE,
+    };
+    // Sockets of IPv6 alone have no such option, and need none.
+    let _none = set_ip_mtu_discover(socket, how);
 }
 
 fn timespec(time: Time) -> Timespec {

@@ -8,18 +8,16 @@
 mod arrival;
 mod driver;
 mod lull;
-mod path;
 mod state;
 mod stream;
 mod train;
-mod wakeup;
 
 pub use state::MakeControl;
 pub use stream::Stream;
 
 use crate::{config::Config, endpoint::Endpoint};
 use longhaul_units::Time;
-use state::{Random, Shared, State, Waiting};
+use state::{Random, Shared, State, Waiting, Wakeup};
 use std::{
     io,
     net::SocketAddr,
@@ -27,7 +25,6 @@ use std::{
     task::Poll,
     time::Instant,
 };
-use wakeup::Wakeup;
 
 /// A UDP port and all its connections. Dropped, it takes no more, and those that are open go on.
 #[derive(Debug)]

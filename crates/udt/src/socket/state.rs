@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the thread of a socket and all who use it share: connections, and who waits for what of them.
 
-use super::wakeup::Wakeup;
 use crate::{
     congestion::Control,
     endpoint::{Endpoint, Event},
     packet::number::Seq,
 };
 use longhaul_units::Time;
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::{read, write},
+};
 use std::{
     collections::{HashMap, VecDeque},
     io,
     net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     task::Waker,
     time::Instant,
 };
@@ -89,6 +96,45 @@ impl Shared {
 
     pub(super) fn now(&self) -> Time {
         Time::from_nanos(self.began.elapsed().as_nanos() as u64)
+    }
+}
+
+/// By which other threads wake the one that waits for packets: eventfd(2), with a system call only for the first of
+/// several who call.
+#[derive(Debug)]
+pub(super) struct Wakeup {
+    event: OwnedFd,
+    called: AtomicBool,
+}
+
+impl Wakeup {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        Ok(Self {
+            event: eventfd(0, flags)?,
+            called: AtomicBool::new(false),
+        })
+    }
+
+    /// Whoever waits looks again.
+    pub(super) fn call(&self) {
+        if !self.called.swap(true, SeqCst) {
+            // Full it would have been called, too.
+            let _called_already = write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Whoever waits was woken: calls from now on are new ones. In this order, for who calls in between finds that it
+    /// was called, and what he wants done is seen after this.
+    pub(super) fn answer(&self) {
+        let _one_at_least = read(&self.event, &mut [0; 8]);
+        self.called.store(false, SeqCst);
+    }
+}
+
+impl AsFd for Wakeup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 }
 
