@@ -13,7 +13,6 @@
 
 pub mod compare;
 pub mod identity;
-mod ranged;
 pub mod report;
 pub mod result;
 mod series;

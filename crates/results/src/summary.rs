@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What repeated runs of one cell say together.
+//! What repeated runs of one cell say together, and the same in words.
 
+use longhaul_report::metric::Metric;
 use longhaul_stats::sample;
+use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 /// Median and range of one metric over the runs of a cell, in the metric's own unit.
@@ -25,6 +27,28 @@ impl Summary {
             min: *sorted.first()?,
             max: *sorted.last()?,
         })
+    }
+
+    /// "937 Mbit/s [900 Mbit/s – 940 Mbit/s]"; no range if all runs gave the same.
+    pub(crate) fn text(&self, metric: &Metric) -> String {
+        let median = metric.print(self.median);
+        match self.range(metric) {
+            Some(range) => format!("{median} {range}"),
+            None => median,
+        }
+    }
+
+    /// The same for a place of a table, one below the other.
+    pub(crate) fn markup(&self, metric: &Metric) -> Markup {
+        html! {
+            strong { (metric.print(self.median)) }
+            @if let Some(range) = self.range(metric) { small { (range) } }
+        }
+    }
+
+    fn range(&self, metric: &Metric) -> Option<String> {
+        let [least, most] = [self.min, self.max].map(|end| metric.print(end));
+        (self.min < self.max).then(|| format!("[{least} – {most}]"))
     }
 }
 

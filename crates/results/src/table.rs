@@ -3,7 +3,6 @@
 //! as the last line.
 
 use super::{
-    ranged,
     report::answer,
     result::{Cell, Check, LabResult},
 };
@@ -74,7 +73,7 @@ fn has_paper(result: &LabResult, name: &str) -> bool {
 fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
     let metric = Metric::of(name);
     let ours = match cell.metrics.get(name) {
-        Some(found) if ranges => ranged::text(&metric, found),
+        Some(found) if ranges => found.text(&metric),
         Some(found) => metric.print(found.median),
         None => "–".to_owned(),
     };

@@ -6,7 +6,6 @@ use super::{
     comparison::{Checked, Comparison, Figures, Pair, Setting, Side},
     rule::{Change, rule_of_noise},
 };
-use crate::ranged;
 use indexmap::IndexMap;
 use longhaul_report::metric::{Metric, times};
 use longhaul_report::{
@@ -234,7 +233,7 @@ fn of_metric(metric: &Metric, places: &[&Place<'_>]) -> Markup {
     let row = |place: &&Place<'_>| {
         markup! { tr {
             th scope="row" { (place.cell) }
-            @for found in [&place.figures.a, &place.figures.b] { td { (ranged::markup(metric, found)) } }
+            @for found in [&place.figures.a, &place.figures.b] { td { (found.markup(metric)) } }
             td { (place.figures.ratio.map_or("–".to_owned(), times)) }
             td { (verdict(place.change)) }
         } }

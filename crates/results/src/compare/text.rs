@@ -5,7 +5,6 @@ use super::{
     comparison::{Comparison, Figures, Pair},
     rule::{Change, Verdict},
 };
-use crate::ranged;
 use longhaul_report::columns::{self, aligned};
 use longhaul_report::{
     metric::{Metric, times},
@@ -70,8 +69,8 @@ fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
         vec![
             pair.name.clone(),
             metric.label.clone(),
-            ranged::text(&metric, &figures.a),
-            ranged::text(&metric, &figures.b),
+            figures.a.text(&metric),
+            figures.b.text(&metric),
             figures.ratio.map(times).unwrap_or_default(),
             mark(figures.verdict, metric.better).to_owned(),
         ]

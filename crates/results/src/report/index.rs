@@ -4,7 +4,6 @@
 use super::{
     document::{rebuild, rebuild_result},
     experiment::{Experiment, Ratio},
-    href::relative,
 };
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
@@ -13,7 +12,9 @@ use longhaul_report::{metric::times, page::Page, table::Table};
 use longhaul_units::Time;
 use maud::{Markup, html as markup};
 use std::{
+    fmt::Write as _,
     fs,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -101,6 +102,37 @@ fn row(directory: &Path, from: &Path) -> Result<Experiment> {
     let (result, page) = rebuild_result(directory)?;
     let page = fs::canonicalize(page)?;
     Ok(Experiment::of(&result, relative(from, &page)))
+}
+
+/// The relative URL of `file` for a page in the directory `from`; both are canonical.
+fn relative(from: &Path, file: &Path) -> String {
+    let shared = from
+        .components()
+        .zip(file.components())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let up = "../".repeat(from.components().count() - shared);
+    let down: PathBuf = file.components().skip(shared).collect();
+    match up.is_empty() {
+        true => format!("./{}", encoded(&down)),
+        false => up + &encoded(&down),
+    }
+}
+
+/// A path as part of a URL (RFC 3986, 2.3): all but unreserved bytes and `/` by their number.
+fn encoded(path: &Path) -> String {
+    let mut url = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                url.push(char::from(*byte));
+            }
+            other => {
+                let _ = write!(url, "%{other:02X}");
+            }
+        }
+    }
+    url
 }
 
 /// The canonical directory of a file that need not exist.
@@ -327,5 +359,12 @@ mod tests {
             ..row(Some("A, 1"))
         };
         longhaul_testbed::browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
+    }
+    #[test]
+    fn links_go_down_or_up_and_down() {
+        let link = |from, file| relative(Path::new(from), Path::new(file));
+        assert_eq!(link("/a", "/a/b/report.html"), "./b/report.html");
+        assert_eq!(link("/a/c", "/a/b/report.html"), "../b/report.html");
+        assert_eq!(link("/", "/x?/50%.html"), "./x%3F/50%25.html");
     }
 }

@@ -10,7 +10,6 @@ mod document;
 mod downloads;
 pub mod experiment;
 mod figure;
-mod href;
 #[cfg(test)]
 mod in_browser;
 mod index;

@@ -7,7 +7,6 @@ use super::figure::{
     heat::ratio,
 };
 use crate::{
-    ranged,
     result::{Cell, LabResult},
     view::Table,
 };
@@ -82,7 +81,7 @@ fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
         div.figure {
             @if named { small { (metric.label) } }
             @match cell.metrics.get(name) {
-                Some(ours) => { (ranged::markup(&metric, ours)) }
+                Some(ours) => { (ours.markup(&metric)) }
                 None => { "–" }
             }
             @if let Some(value) = cell.paper.get(name).filter(|_| paper) {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of all cells and metrics: median, range, the paper's figure.
 
-use crate::{
-    ranged,
-    result::{Cell, LabResult, Run},
-};
+use crate::result::{Cell, LabResult, Run};
 use indexmap::IndexSet;
 use longhaul_report::{
     metric::Metric,
@@ -67,7 +64,7 @@ fn value(cell: &Cell, name: &str) -> Markup {
     html! {
         td {
             @match cell.metrics.get(name) {
-                Some(ours) => { (ranged::markup(&metric, ours)) }
+                Some(ours) => { (ours.markup(&metric)) }
                 None => { "–" }
             }
             @if let Some(paper) = cell.paper.get(name) {

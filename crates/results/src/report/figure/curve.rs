@@ -7,7 +7,6 @@ use super::{
     grouped::said,
 };
 use crate::{
-    ranged,
     result::{Cell, LabResult},
     view::{self, Figure},
 };
@@ -159,7 +158,7 @@ fn measured(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
         y: y.at(found.median),
         low: y.at(found.min),
         high: y.at(found.max),
-        text: ranged::text(&metric, found),
+        text: found.text(&metric),
         ..Point::default()
     })
     .filter(|point| point.y.is_finite())
