@@ -2,9 +2,9 @@
 //! A congestion control that stays for as long as somebody needs it.
 
 use super::{
-    leftovers::{clean, sweep},
     loaded::{Loaded, TRANSIENT, loaded},
     register::fresh,
+    withdraw::{clean, sweep},
 };
 use crate::{Error, kernel, math::Algorithm, pins::Pins};
 use std::fs::File;

@@ -2,11 +2,10 @@
 //! Loads a congestion control that stays until it is unloaded.
 
 use super::{
-    leftovers::sweep,
     loaded::{Loaded, Request, TRANSIENT, loaded},
     register::fresh,
     replace::take_over,
-    withdraw::{forgotten, withdraw},
+    withdraw::{forgotten, sweep, withdraw},
 };
 use crate::{
     Error, kernel,

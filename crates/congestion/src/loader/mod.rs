@@ -3,11 +3,10 @@
 //!
 //! A load is built in a directory of its own (`new-NAME`, `register.rs`) and gets its name when it is
 //! complete, so that one that was cut short is known as such and is taken away by the next that comes
-//! along (`leftovers.rs`). Sockets that use a congestion control hold its programs: taking it away
-//! (`withdraw.rs`) only keeps new ones from choosing it. What is `tied.rs` to a process is pinned nowhere.
+//! along. Sockets that use a congestion control hold its programs: taking it away (`withdraw.rs`) only
+//! keeps new ones from choosing it. What is `tied.rs` to a process is pinned nowhere.
 
 mod hold;
-mod leftovers;
 mod load;
 mod loaded;
 #[cfg(test)]
@@ -19,7 +18,7 @@ mod tied;
 mod withdraw;
 
 pub use hold::{Hold, hold};
-pub use leftovers::clean;
 pub use load::{Outcome, load, permitted, unload};
 pub use loaded::{Loaded, Program, Request, all_loaded, loaded};
 pub use tied::{Tied, tie};
+pub use withdraw::clean;

@@ -132,7 +132,7 @@ pub(super) fn write_down(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{leftovers::sweep, load, loaded, place::place, unload};
+    use super::super::{load, loaded, place::place, unload, withdraw::sweep};
     use super::*;
 
     /// Before Linux 6.4.

@@ -108,7 +108,7 @@ fn update(link: &Link, object: &mut Object) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{leftovers::sweep, load, loaded, place::place, unload};
+    use super::super::{load, loaded, place::place, unload, withdraw::sweep};
     use super::*;
 
     #[test]

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a congestion control is taken from the kernel.
+//! How a congestion control is taken from the kernel, and what a kill left of one, at whatever point it came.
 
-use super::loaded::{LINK, OPERATIONS};
+use super::{
+    loaded::{LINK, MAP, OPERATIONS, loaded},
+    register::in_the_making,
+    replace::open_link,
+};
 use crate::{
     Error, kernel,
+    math::{Algorithm, algorithms},
     pins::{self, Pins},
 };
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::{MapCore, MapHandle, query::LinkTypeInfo};
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -42,4 +47,63 @@ pub(super) fn forgotten(name: &str) -> Result<(), Error> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Puts right what a kill left of a load, a replacement or an unload. Whether there was anything.
+pub(super) fn sweep(pins: &Pins, algorithm: Algorithm) -> Result<bool, Error> {
+    let (new, old) = (in_the_making(pins, algorithm), pins.of(algorithm.name()));
+    let mut found = false;
+    if new.exists() {
+        found = true;
+        if is_the_one_at_work(&new) && old.exists() {
+            let exchanged = pins::exchange(&new, &old);
+            exchanged.map_err(|source| pins.error(&new, source))?;
+        }
+        let replacing = old.join(LINK).exists();
+        withdraw(pins, &new)?;
+        if !replacing {
+            forgotten(&algorithm.system_name())?;
+        }
+    }
+    if old.exists() && loaded(pins, algorithm)?.is_none() {
+        found = true;
+        withdraw(pins, &old)?;
+        forgotten(&algorithm.system_name())?;
+    }
+    Ok(found)
+}
+
+/// Whether the link runs the operations that stand beside it, and not those of another directory.
+fn is_the_one_at_work(directory: &Path) -> bool {
+    let link = kernel::quietly(|| open_link(directory));
+    let info = link.ok().and_then(|link| link.info().ok());
+    let at_work = info.and_then(|info| match info.info {
+        LinkTypeInfo::StructOps(operations) => Some(operations.map_id.to_string()),
+        _ => None,
+    });
+    at_work.is_some() && at_work == pins::noted(directory, MAP)
+}
+
+/// Takes away what killed programs left: loads that were cut short, and what nobody [`hold`](super::hold())s any
+/// more. Names of what it took.
+pub fn clean(pins: &Pins) -> Result<Vec<String>, Error> {
+    if !pins.is_mounted() {
+        return Ok(Vec::new());
+    }
+    let lock = pins.lock()?;
+    let mut gone = Vec::new();
+    for algorithm in algorithms() {
+        let mut went = sweep(pins, algorithm)?;
+        let found = loaded(pins, algorithm)?;
+        if let Some(it) = found.filter(|it| it.is_transient() && !it.is_held()) {
+            withdraw(pins, &it.directory)?;
+            forgotten(&algorithm.system_name())?;
+            went = true;
+        }
+        if went {
+            gone.push(algorithm.system_name());
+        }
+    }
+    pins.tidy(lock);
+    Ok(gone)
 }
