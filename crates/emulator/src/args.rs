@@ -5,7 +5,14 @@
     reason = "help texts are printed as they stand"
 )]
 
-use super::counters::Direction;
+use crate::{
+    config::{self, Config, Endpoint, Link, file},
+    counters::Direction,
+    tap,
+};
+use anyhow::Result;
+use clap::{Args as _, FromArgMatches};
+use longhaul_command::exit::{self, Refusal};
 use longhaul_netem::Delivery;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
@@ -225,4 +232,91 @@ impl ShapeArgs {
         .into_iter()
         .filter_map(|(key, value)| Some((key, value.as_deref()?)))
     }
+}
+
+impl Args {
+    /// The names of all options, as typed behind `--`.
+    pub(super) fn options() -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new("link"));
+        let names = command.get_arguments().filter_map(clap::Arg::get_long);
+        names.map(str::to_owned).collect()
+    }
+
+    /// Reads flags as a shell would give them.
+    pub(super) fn parse(flags: &[String]) -> Result<Self> {
+        let command = Self::augment_args(clap::Command::new("link").no_binary_name(true));
+        let args = command
+            .try_get_matches_from(flags)
+            .and_then(|found| Self::from_arg_matches(&found));
+        args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
+    }
+}
+
+impl Start {
+    /// One link from flags, or all links of a file.
+    pub(super) fn check(&self) -> Result<Config> {
+        let config = Config {
+            links: match &self.config {
+                Some(path) => file::read(path)?,
+                None => vec![self.link()?],
+            },
+            threads: self.threads,
+            realtime: self.realtime,
+            counters: self.counters.clone(),
+            interval: self.interval,
+            duration: self.duration,
+        };
+        config.check()
+    }
+
+    fn link(&self) -> Result<Link> {
+        let end = |text: &Option<String>| Endpoint::parse(text.as_deref().unwrap_or_default());
+        let both = self.both_ways()?;
+        Ok(Link {
+            name: self.name.clone(),
+            left: end(&self.left)?,
+            right: end(&self.right)?,
+            forward: overridden(&both, &self.shape.forward)?,
+            backward: overridden(&both, &self.shape.backward)?,
+            mtu: self.mtu,
+            delivery: self.delivery,
+            offload: !self.no_offload,
+            seed: self.seed,
+            tap: self.tap.clone().map(|path| tap::Plan {
+                path,
+                snap: self.tap_snap,
+                memory: self.tap_memory,
+            }),
+        })
+    }
+
+    fn both_ways(&self) -> Result<config::Way> {
+        let mut both = config::Way {
+            memory: self.memory,
+            ..config::Way::default()
+        };
+        both.shape.mtu = self.mtu;
+        for (key, value) in self.shape.settings() {
+            both.shape.apply(config::setting(key, value)?);
+        }
+        if let Some(path) = self.shape.trace.as_deref()
+            && !path.to_str().is_some_and(config::is_no_trace)
+        {
+            both.shape.apply(config::trace(path)?);
+        }
+        for change in &self.shape.at {
+            both.schedule.add_text(change).map_err(Refusal::usage)?;
+        }
+        Ok(both)
+    }
+}
+
+fn overridden(both: &config::Way, changes: &[String]) -> Result<config::Way> {
+    let mut way = both.clone();
+    for change in changes {
+        let form = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
+        let (key, value) = change.split_once('=').ok_or_else(form)?;
+        way.shape.apply(config::setting(key.trim(), value)?);
+    }
+    Ok(way)
 }

@@ -22,15 +22,12 @@ mod tap;
 
 pub use args::Args;
 use args::{Command, Way};
-use clap::{Args as _, FromArgMatches};
-use config::Config;
-use longhaul_command::exit::{self, Refusal};
 use longhaul_netem::{Schedule, Shape};
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
-        None => run::run(&Config::read(&args.start)?),
+        None => run::run(&args.start.check()?),
         Some(Command::Set {
             name,
             key,
@@ -43,9 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 /// The names of all options, as typed behind `--`.
 pub fn options() -> Vec<String> {
-    let command = Args::augment_args(clap::Command::new("link"));
-    let names = command.get_arguments().filter_map(clap::Arg::get_long);
-    names.map(str::to_owned).collect()
+    Args::options()
 }
 
 /// What these flags would make, from left to right and from right to left. Nothing is made: for
@@ -56,14 +51,7 @@ pub fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
 
 /// Likewise, with what changes later.
 pub fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
-    let command = Args::augment_args(clap::Command::new("link").no_binary_name(true));
-    let args = command
-        .try_get_matches_from(flags)
-        .and_then(|found| Args::from_arg_matches(&found));
-    let start = args
-        .map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?
-        .start;
-    let link = Config::read(&start)?.links.remove(0);
+    let link = Args::parse(flags)?.start.check()?.links.remove(0);
     link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
     Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
 }

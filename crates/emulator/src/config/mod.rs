@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From flags or a file to links that are known to be sound. Nothing is touched here but the files
-//! that are named.
+//! Links that are known to be sound. Nothing is touched here but the files that are named.
 
-use super::{
-    args::{ShapeArgs, Start},
-    tap,
-};
+pub(super) mod file;
+
+use super::tap;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::netns::{self, Netns};
-use longhaul_netem::{
-    Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, transmitter::trace::Trace,
-};
+use longhaul_netem::{Delivery, Rate, Schedule, Setting, Shape, transmitter::trace::Trace};
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -70,7 +66,7 @@ pub(super) struct Way {
     /// What changes later.
     pub(super) schedule: Schedule,
     /// Bytes that it may hold, if that was said.
-    memory: Option<Bytes>,
+    pub(super) memory: Option<Bytes>,
 }
 
 /// One end: an interface to make, where, and its addresses.
@@ -162,7 +158,7 @@ fn need(shape: &Shape) -> u64 {
 
 impl Endpoint {
     /// Reads `[NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]`.
-    fn parse(text: &str) -> Result<Self> {
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let bad = |why: &str| {
             Refusal::usage(format!(
                 "end {text:?}: {why}; write client:wan0:10.9.0.1/30"
@@ -209,33 +205,21 @@ fn address(text: &str) -> Option<(IpAddr, u8)> {
 }
 
 impl Config {
-    /// One link from flags, or all links of a file.
-    pub(super) fn read(start: &Start) -> Result<Self> {
-        Ok(Self {
-            links: links(start)?,
-            threads: start.threads,
-            realtime: start.realtime,
-            counters: start.counters.clone(),
-            interval: start.interval,
-            duration: start.duration,
-        })
+    /// Refuses what can't work.
+    ///
+    /// # Errors
+    /// Exit code 2: what is wrong, and of which link.
+    pub(super) fn check(self) -> Result<Self> {
+        if self.interval < INTERVAL_LEAST {
+            return Err(Refusal::usage(format!(
+                "--interval {}: want 1ms or more",
+                self.interval
+            )));
+        }
+        self.links.iter().try_for_each(check)?;
+        check_taps(&self.links)?;
+        Ok(self)
     }
-}
-
-fn links(start: &Start) -> Result<Vec<Link>> {
-    if start.interval < INTERVAL_LEAST {
-        return Err(Refusal::usage(format!(
-            "--interval {}: want 1ms or more",
-            start.interval
-        )));
-    }
-    let links = match &start.config {
-        Some(path) => from_file(path)?,
-        None => vec![from_flags(start)?],
-    };
-    links.iter().try_for_each(check)?;
-    check_taps(&links)?;
-    Ok(links)
 }
 
 fn check(link: &Link) -> Result<()> {
@@ -269,65 +253,13 @@ fn check_taps(links: &[Link]) -> Result<()> {
     }
 }
 
-fn from_flags(start: &Start) -> Result<Link> {
-    let end = |text: &Option<String>| Endpoint::parse(text.as_deref().unwrap_or_default());
-    let (forward, backward) = ways(&start.shape, start.mtu, start.memory)?;
-    Ok(Link {
-        name: start.name.clone(),
-        left: end(&start.left)?,
-        right: end(&start.right)?,
-        forward,
-        backward,
-        mtu: start.mtu,
-        delivery: start.delivery,
-        offload: !start.no_offload,
-        seed: start.seed,
-        tap: start.tap.clone().map(|path| tap::Plan {
-            path,
-            snap: start.tap_snap,
-            memory: start.tap_memory,
-        }),
-    })
-}
-
-fn ways(args: &ShapeArgs, mtu: u32, memory: Option<Bytes>) -> Result<(Way, Way)> {
-    let mut both = Way {
-        memory,
-        ..Way::default()
-    };
-    both.shape.mtu = mtu;
-    for (key, value) in args.settings() {
-        both.shape.apply(setting(key, value)?);
-    }
-    if let Some(path) = args.trace.as_deref()
-        && !path.to_str().is_some_and(is_no_trace)
-    {
-        both.shape.apply(trace(path)?);
-    }
-    for change in &args.at {
-        both.schedule.add_text(change).map_err(Refusal::usage)?;
-    }
-    Ok((
-        overridden(&both, &args.forward)?,
-        overridden(&both, &args.backward)?,
-    ))
-}
-
-fn overridden(both: &Way, changes: &[String]) -> Result<Way> {
-    let mut way = both.clone();
-    for change in changes {
-        let form = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
-        let (key, value) = change.split_once('=').ok_or_else(form)?;
-        way.shape.apply(setting(key.trim(), value)?);
-    }
-    Ok(way)
-}
-
-fn setting(key: &str, value: &str) -> Result<Setting> {
+/// Reads a setting by the key and the grammar of its flag.
+pub(super) fn setting(key: &str, value: &str) -> Result<Setting> {
     Setting::parse(key, value).map_err(Refusal::usage)
 }
 
-fn trace(path: &Path) -> Result<Setting> {
+/// Reads a packet-delivery trace in Mahimahi's format.
+pub(super) fn trace(path: &Path) -> Result<Setting> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Refusal::usage(format!("trace {}: {error}", path.display())))?;
     let trace: Trace = text
@@ -336,138 +268,8 @@ fn trace(path: &Path) -> Result<Setting> {
     Ok(Setting::Rate(Rate::Trace(Arc::new(trace))))
 }
 
-/// A file with links: `[[links]]`, each with its ends, its settings by the names of the flags, and
-/// what differs in `[links.forward]` and `[links.backward]`.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    links: Vec<LinkTable>,
-}
-
-#[derive(serde::Deserialize)]
-struct LinkTable {
-    name: String,
-    left: String,
-    right: String,
-    mtu: Option<u32>,
-    delivery: Option<String>,
-    offload: Option<bool>,
-    seed: Option<u64>,
-    memory: Option<Bytes>,
-    tap: Option<PathBuf>,
-    #[serde(rename = "tap-snap", default = "default_snap")]
-    tap_snap: u32,
-    #[serde(rename = "tap-memory", default = "default_tap_memory")]
-    tap_memory: Bytes,
-    #[serde(default)]
-    forward: BTreeMap<String, toml::Value>,
-    #[serde(default)]
-    backward: BTreeMap<String, toml::Value>,
-    /// Everything else is a setting; an unknown one is refused by name.
-    #[serde(flatten)]
-    both: BTreeMap<String, toml::Value>,
-}
-
-const fn default_snap() -> u32 {
-    128
-}
-
-const fn default_tap_memory() -> Bytes {
-    Bytes::new(256_000_000)
-}
-
-fn from_file(path: &Path) -> Result<Vec<Link>> {
-    let named =
-        |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    let file: File = toml::from_str(&text).map_err(|error| named(&error))?;
-    if file.links.is_empty() {
-        return Err(named(&"no links; give at least one [[links]]"));
-    }
-    let base = path.parent().unwrap_or(Path::new("."));
-    let mut links = Vec::new();
-    for table in file.links {
-        let name = table.name.clone();
-        if links.iter().any(|link: &Link| link.name == name) {
-            return Err(named(&format!("two links are named {name:?}")));
-        }
-        let link = table.link(base);
-        links.push(link.map_err(|error| named(&format!("link {name:?}: {error}")))?);
-    }
-    Ok(links)
-}
-
-impl LinkTable {
-    fn link(self, base: &Path) -> Result<Link> {
-        let mtu = self.mtu.unwrap_or(1_500);
-        let mut both = Way {
-            memory: self.memory,
-            ..Way::default()
-        };
-        both.shape.mtu = mtu;
-        apply(&mut both, &self.both, base)?;
-        let (mut forward, mut backward) = (both.clone(), both);
-        apply(&mut forward, &self.forward, base)?;
-        apply(&mut backward, &self.backward, base)?;
-        let delivery = self.delivery.as_deref().unwrap_or("bulk");
-        Ok(Link {
-            name: self.name,
-            left: Endpoint::parse(&self.left)?,
-            right: Endpoint::parse(&self.right)?,
-            forward,
-            backward,
-            mtu,
-            delivery: delivery
-                .parse()
-                .map_err(|error: String| Refusal::usage(error))?,
-            offload: self.offload.unwrap_or(true),
-            seed: self.seed.unwrap_or(1),
-            tap: self.tap.map(|path| tap::Plan {
-                path: base.join(path),
-                snap: self.tap_snap,
-                memory: self.tap_memory,
-            }),
-        })
-    }
-}
-
-fn apply(way: &mut Way, table: &BTreeMap<String, toml::Value>, base: &Path) -> Result<()> {
-    for (key, value) in table {
-        match (key.as_str(), value) {
-            ("at", toml::Value::Array(changes)) => {
-                for change in changes {
-                    way.schedule
-                        .add_text(&text_of(change))
-                        .map_err(Refusal::usage)?;
-                }
-            }
-            ("trace", toml::Value::String(path)) if !is_no_trace(path) => {
-                way.shape.apply(trace(&base.join(path))?);
-            }
-            _ => way.shape.apply(setting(key, &value_of(key, value))?),
-        }
-    }
-    Ok(())
-}
-
-fn text_of(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// A value of a file as its flag would say it: a share may be the number `0.001` as well as `"0.1%"`.
-fn value_of(key: &str, value: &toml::Value) -> String {
-    match value {
-        toml::Value::Float(number) => number_text(key, *number),
-        other => text_of(other),
-    }
-}
-
 /// A trace that is set back.
-fn is_no_trace(value: &str) -> bool {
+pub(super) fn is_no_trace(value: &str) -> bool {
     ["none", "default"].contains(&value)
 }
 

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links that a file describes.
+
+use super::{Endpoint, Link, Way, is_no_trace, setting, trace};
+use crate::tap;
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_netem::grammar::number_text;
+use longhaul_units::Bytes;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// A file with links: `[[links]]`, each with its ends, its settings by the names of the flags, and
+/// what differs in `[links.forward]` and `[links.backward]`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    links: Vec<LinkTable>,
+}
+
+#[derive(serde::Deserialize)]
+struct LinkTable {
+    name: String,
+    left: String,
+    right: String,
+    mtu: Option<u32>,
+    delivery: Option<String>,
+    offload: Option<bool>,
+    seed: Option<u64>,
+    memory: Option<Bytes>,
+    tap: Option<PathBuf>,
+    #[serde(rename = "tap-snap", default = "default_snap")]
+    tap_snap: u32,
+    #[serde(rename = "tap-memory", default = "default_tap_memory")]
+    tap_memory: Bytes,
+    #[serde(default)]
+    forward: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    backward: BTreeMap<String, toml::Value>,
+    /// Everything else is a setting; an unknown one is refused by name.
+    #[serde(flatten)]
+    both: BTreeMap<String, toml::Value>,
+}
+
+const fn default_snap() -> u32 {
+    128
+}
+
+const fn default_tap_memory() -> Bytes {
+    Bytes::new(256_000_000)
+}
+
+/// Reads all links of a file.
+///
+/// # Errors
+/// Exit code 2: a file that can't be read, what is wrong in it, and of which link.
+pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
+    let named =
+        |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let file: File = toml::from_str(&text).map_err(|error| named(&error))?;
+    if file.links.is_empty() {
+        return Err(named(&"no links; give at least one [[links]]"));
+    }
+    let base = path.parent().unwrap_or(Path::new("."));
+    let mut links = Vec::new();
+    for table in file.links {
+        let name = table.name.clone();
+        if links.iter().any(|link: &Link| link.name == name) {
+            return Err(named(&format!("two links are named {name:?}")));
+        }
+        let link = table.link(base);
+        links.push(link.map_err(|error| named(&format!("link {name:?}: {error}")))?);
+    }
+    Ok(links)
+}
+
+impl LinkTable {
+    fn link(self, base: &Path) -> Result<Link> {
+        let mtu = self.mtu.unwrap_or(1_500);
+        let mut both = Way {
+            memory: self.memory,
+            ..Way::default()
+        };
+        both.shape.mtu = mtu;
+        apply(&mut both, &self.both, base)?;
+        let (mut forward, mut backward) = (both.clone(), both);
+        apply(&mut forward, &self.forward, base)?;
+        apply(&mut backward, &self.backward, base)?;
+        let delivery = self.delivery.as_deref().unwrap_or("bulk");
+        Ok(Link {
+            name: self.name,
+            left: Endpoint::parse(&self.left)?,
+            right: Endpoint::parse(&self.right)?,
+            forward,
+            backward,
+            mtu,
+            delivery: delivery
+                .parse()
+                .map_err(|error: String| Refusal::usage(error))?,
+            offload: self.offload.unwrap_or(true),
+            seed: self.seed.unwrap_or(1),
+            tap: self.tap.map(|path| tap::Plan {
+                path: base.join(path),
+                snap: self.tap_snap,
+                memory: self.tap_memory,
+            }),
+        })
+    }
+}
+
+fn apply(way: &mut Way, table: &BTreeMap<String, toml::Value>, base: &Path) -> Result<()> {
+    for (key, value) in table {
+        match (key.as_str(), value) {
+            ("at", toml::Value::Array(changes)) => {
+                for change in changes {
+                    way.schedule
+                        .add_text(&text_of(change))
+                        .map_err(Refusal::usage)?;
+                }
+            }
+            ("trace", toml::Value::String(path)) if !is_no_trace(path) => {
+                way.shape.apply(trace(&base.join(path))?);
+            }
+            _ => way.shape.apply(setting(key, &value_of(key, value))?),
+        }
+    }
+    Ok(())
+}
+
+fn text_of(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A value of a file as its flag would say it: a share may be the number `0.001` as well as `"0.1%"`.
+fn value_of(key: &str, value: &toml::Value) -> String {
+    match value {
+        toml::Value::Float(number) => number_text(key, *number),
+        other => text_of(other),
+    }
+}
