@@ -26,7 +26,6 @@
 
 mod account;
 mod place;
-mod programs;
 mod server;
 mod setup;
 
