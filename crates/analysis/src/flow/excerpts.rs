@@ -7,7 +7,7 @@
 //! evenly spread.
 
 use super::record::{Excerpt, Mark, MarkKind, Occasion};
-use super::{Settings, segment::unwrap};
+use super::{Settings, segment::unwrap_near};
 use std::mem::{size_of, take};
 
 /// Excerpts of losses, and as many samples, a direction.
@@ -298,7 +298,7 @@ impl Way {
 
 /// What a packet in flight covers, from a number on the wire near `near`.
 pub(super) fn numbers_of(near: u64, start: u32, length: u32) -> (u64, u64) {
-    let low = unwrap::near(near, start);
+    let low = unwrap_near(near, start);
     (low, low + u64::from(length))
 }
 

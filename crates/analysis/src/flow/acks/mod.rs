@@ -9,7 +9,7 @@ use crate::flow::bounds::Bounds;
 use crate::flow::course::series::Bin;
 use crate::flow::distribution::Histogram;
 use crate::flow::record::Acks;
-use crate::flow::segment::{SACK_BLOCKS_MAX, Segment, unwrap};
+use crate::flow::segment::{SACK_BLOCKS_MAX, Segment, WINDOW_MAX, unwrap_near};
 use ack_way::AckWay;
 use scoreboard::Scoreboard;
 
@@ -202,7 +202,7 @@ impl Acking {
         let mut end = 0;
         for &(left, right) in &blocks[usize::from(first_is_dsack)..] {
             let left = left.max(self.acked);
-            if left < right && right < next.saturating_add(unwrap::WINDOW_MAX) {
+            if left < right && right < next.saturating_add(WINDOW_MAX) {
                 self.scoreboard.insert(left, right, bounds);
                 end = end.max(right);
             }
@@ -230,8 +230,8 @@ impl Acking {
 /// SACK blocks as numbers near `next`; the first [`block_count`] count.
 pub(super) fn blocks_of(segment: &Segment, next: u64) -> [(u64, u64); SACK_BLOCKS_MAX] {
     segment.sack.map(|(left, right)| {
-        let left = unwrap::near(next, left);
-        (left, unwrap::near(left, right))
+        let left = unwrap_near(next, left);
+        (left, unwrap_near(left, right))
     })
 }
 

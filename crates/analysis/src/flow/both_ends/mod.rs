@@ -26,7 +26,7 @@ mod unmatched;
 
 use super::{
     record::{BothEnds, Clocks, Flow, Way},
-    segment::{Segment, unwrap},
+    segment::{Segment, unwrap_first, unwrap_near},
 };
 use ack_spacing::AckSpacing;
 pub use delays::Bounds;
@@ -311,8 +311,8 @@ fn in_order(place: usize, here: u64, there: u64) -> [u64; 2] {
 /// `number` without wrap-around.
 fn near(highest: &mut Option<u64>, number: u32) -> u64 {
     let place = match *highest {
-        Some(highest) => unwrap::near(highest, number),
-        None => unwrap::first(number),
+        Some(highest) => unwrap_near(highest, number),
+        None => unwrap_first(number),
     };
     *highest = (*highest).max(Some(place));
     place

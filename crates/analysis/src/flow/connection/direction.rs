@@ -11,7 +11,7 @@ use crate::flow::data::{Numbers, Sending};
 use crate::flow::excerpts::{BEFORE_A_LOSS, Eye, numbers_of};
 use crate::flow::record::{self, Excerpt, MarkKind, Occasion, Offer};
 use crate::flow::round_trips::{RoundTrips, round_trip::RoundTrip};
-use crate::flow::segment::{Segment, unwrap};
+use crate::flow::segment::{Segment, WINDOW_MAX, unwrap_near};
 use longhaul_packet::tcp::{FIN, RST, SYN};
 use std::cmp::Ordering;
 
@@ -90,7 +90,7 @@ impl Direction {
     #[inline]
     fn sent_nothing(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
         let ahead = numbers.start.saturating_sub(self.sending.next);
-        if (1..=unwrap::WINDOW_MAX).contains(&ahead) {
+        if (1..=WINDOW_MAX).contains(&ahead) {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
             self.pass_over(numbers.start, segment.at_ns, tsval, bounds);
         } else if numbers.start + 1 == self.sending.next && self.is_all_acknowledged() {
@@ -314,7 +314,7 @@ impl Direction {
         if self.sending.next == 0 {
             self.sending.begin(segment.ack);
         }
-        let ack = unwrap::near(self.sending.next, segment.ack);
+        let ack = unwrap_near(self.sending.next, segment.ack);
         if ack > self.sending.next {
             self.catch_up(ack, segment.at_ns, bounds)?;
         }
@@ -324,7 +324,7 @@ impl Direction {
     /// The receiver has data up to `to`, which is more than the tap has seen.
     #[cold]
     fn catch_up(&mut self, to: u64, at_ns: u64, bounds: &mut Bounds) -> Option<()> {
-        if to - self.sending.next > unwrap::WINDOW_MAX {
+        if to - self.sending.next > WINDOW_MAX {
             return None;
         }
         if self.sending.data.packets > 0 {

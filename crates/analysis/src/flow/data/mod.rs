@@ -8,7 +8,7 @@ pub(super) mod retransmission;
 use crate::flow::acks::Marks;
 use crate::flow::course::series::Bin;
 use crate::flow::record::Data;
-use crate::flow::segment::{Segment, unwrap};
+use crate::flow::segment::{Segment, unwrap_first, unwrap_near};
 use gaps::Gaps;
 use holes::Holes;
 use longhaul_packet::tcp::{FIN, SYN};
@@ -66,7 +66,7 @@ impl Sending {
         if self.next == 0 {
             self.begin(segment.seq);
         }
-        let start = unwrap::near(self.next, segment.seq);
+        let start = unwrap_near(self.next, segment.seq);
         let marks = (segment.flags & (SYN | FIN)).count_ones();
         let end = start + u64::from(segment.payload) + u64::from(marks);
         if marks > 0 {
@@ -78,7 +78,7 @@ impl Sending {
     /// The first number that is known.
     #[cold]
     pub(super) fn begin(&mut self, number: u32) {
-        self.next = unwrap::first(number);
+        self.next = unwrap_first(number);
         self.origin = self.next;
     }
 
