@@ -58,7 +58,7 @@ pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyho
 /// Where a relay of these flags would listen for TCP, without making it: for those who write such flags for others,
 /// as `lab` does.
 pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
-    let config = process::configuration::configuration(&Args::read_flags(flags)?)?;
+    let config = process::run::configuration(&Args::read_flags(flags)?)?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
     let places = over_tcp.map(|listener| listener.address);

@@ -5,11 +5,8 @@
 
 use crate::{
     config::intercept::Intercept,
-    intercept::{
-        claim::{Claim, is_claimed},
-        rules::{self, HOLD},
-    },
-    relay::threads::{Alarm, Pulse, STALLED_AFTER},
+    intercept::rules::{self, HOLD},
+    relay::{Alarm, Pulse, STALLED_AFTER},
 };
 use longhaul_command::{exit::Refusal, note};
 use longhaul_linux::{
@@ -27,6 +24,10 @@ use std::{
     cell::Cell,
     io,
     net::SocketAddr,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr as UnixAddress, UnixDatagram},
+    },
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -156,6 +157,36 @@ fn remove_leftovers() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The sign that a process needs a table's rules: an abstract UNIX socket of the network namespace, which the kernel
+/// removes with the process. A relay that drains listens no more, and its connections still need the rules. It costs a
+/// descriptor.
+struct Claim(#[expect(dead_code, reason = "only its life counts")] UnixDatagram);
+
+impl Claim {
+    /// On the table of a listener on `port`. Several processes may have one.
+    fn new(family: Family, port: u16) -> io::Result<Self> {
+        let name = format!("{}{}", prefix(family, port), std::process::id());
+        let address = UnixAddress::from_abstract_name(name)?;
+        UnixDatagram::bind_addr(&address).map(Self)
+    }
+}
+
+/// Whether some process has a claim on the table of a listener on `port`.
+fn is_claimed(family: Family, port: u16) -> io::Result<bool> {
+    let sockets = std::fs::read("/proc/thread-self/net/unix")?;
+    let name = format!("@{}", prefix(family, port));
+    // proc(5): the path is the last field, and an abstract one begins with `@`. Others' paths may be no UTF-8.
+    let mut lines = sockets.split(|byte| *byte == b'\n');
+    Ok(lines.any(|line| {
+        let path = line.rsplit(|byte| *byte == b' ').next();
+        path.is_some_and(|path| path.starts_with(name.as_bytes()))
+    }))
+}
+
+fn prefix(family: Family, port: u16) -> String {
+    format!("longhaul-intercept-{}-{port}-", family.name())
 }
 
 /// Interception at work. Dropping it takes everything down.
@@ -293,5 +324,22 @@ fn report(was_steady: bool, is_steady: bool) {
         (true, false) => note!("longhaul relay: a thread stalls: new connections pass by"),
         (false, true) => note!("longhaul relay: intercepting again"),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_ends_with_its_owner() {
+        // A port of our own: other tests run beside this one.
+        let port = 1 + (std::process::id() % 60_000) as u16;
+        let claimed = |family| is_claimed(family, port).unwrap();
+        let claim = Claim::new(Family::Ip, port).unwrap();
+        assert!(claimed(Family::Ip));
+        assert!(!claimed(Family::Ip6));
+        drop(claim);
+        assert!(!claimed(Family::Ip));
     }
 }

@@ -2,7 +2,6 @@
 //! Taking connections in that were never meant for the relay: what is intercepted, the rules for
 //! it, and the lease on which they hold.
 
-mod claim;
 pub(crate) mod keeper;
 mod rules;
 pub(crate) mod verify;

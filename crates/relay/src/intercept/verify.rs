@@ -7,7 +7,7 @@ use crate::{
     doors::{door::Door, flow::Flow},
     faults::fault::Fault,
     peers::{current::Setup, pool::Ready},
-    relay::{Relay, drain::Phase},
+    relay::{Phase, Relay},
     route::{
         Route,
         far::Far,
@@ -84,7 +84,7 @@ impl Verifier {
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
-            tokio::spawn(crate::relay::threads::beat(relay.pulse.clone(), thread));
+            tokio::spawn(crate::relay::beat(relay.pulse.clone(), thread));
             let stop = relay.drain.reached(Phase::Stop);
             select! {
                 outcome = self.serve(relay) => outcome,

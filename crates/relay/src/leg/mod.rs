@@ -3,7 +3,6 @@
 
 pub(crate) mod candidates;
 pub(crate) mod connect;
-pub(crate) mod inbox;
 pub(crate) mod profile;
 pub(crate) mod resolver;
 pub(crate) mod stream;

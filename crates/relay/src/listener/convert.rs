@@ -3,9 +3,8 @@
 
 use crate::{
     faults::{disagreement::Stranger, fault::Fault},
-    leg::inbox::{Inbox, Unread},
-    listener::language::{Asked, FAREWELL_TIME, Heard, Language, Rejection},
-    relay::drain::Phase,
+    listener::language::{Asked, FAREWELL_TIME, Heard, Inbox, Language, Rejection, Unread},
+    relay::Phase,
     session::Session,
     transfer::End,
 };

@@ -11,7 +11,12 @@ use crate::{
     args::Args,
     authority,
     check::{findings, summary::Summary},
-    config::{Config, reference},
+    config::{
+        Config,
+        file::{self, File},
+        reference,
+        settings::Settings,
+    },
     doors::{
         Doors,
         door::Door,
@@ -21,9 +26,9 @@ use crate::{
         keeper::{Gate, Keeper},
         verify::Verifier,
     },
+    leg::profile,
     peers::{self, current::Current},
     process::{
-        configuration,
         supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
         workers::{
             crew::{Crew, Newcomer},
@@ -32,11 +37,7 @@ use crate::{
         },
     },
     records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
-    relay::{
-        Relay,
-        drain::{Drain, Phase},
-        threads::{Alarm, Pulse},
-    },
+    relay::{Alarm, Drain, Phase, Pulse, Relay},
 };
 use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
@@ -71,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return check_config(args);
     }
     let mut passed = PassedSockets::take()?;
-    let mut config = configuration::configuration(args)?;
+    let mut config = configuration(args)?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
@@ -124,9 +125,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The configuration that the file, if one is named, and the flags come to: read, checked, and tried out on this system.
+pub(crate) fn configuration(args: &Args) -> anyhow::Result<Config> {
+    read(args).map(|(config, ..)| config)
+}
+
+/// The same, with what it was made of.
+fn read(args: &Args) -> anyhow::Result<(Config, Settings, Option<File>)> {
+    let (config, settings, file) = args.read()?;
+    profile::try_out(&config.profiles).map_err(|error| file::locate(error, file.as_ref()))?;
+    Ok((config, settings, file))
+}
+
 /// Says what the configuration comes to, or what is wrong with it.
 fn check_config(args: &Args) -> anyhow::Result<()> {
-    let (config, settings, file) = configuration::read(args)?;
+    let (config, settings, file) = read(args)?;
     let mut summary = Summary::new(&config);
     for finding in findings::find(&settings, &config) {
         summary.warn_of(&finding, file.as_ref());
@@ -353,8 +366,8 @@ fn reload_at_sighup(
             manager.reloading();
             // Whether the configuration is taken or not: the file may have been moved.
             relay.journal.reopen();
-            let problem = configuration::configuration(args)
-                .and_then(|config| reload::reload(relay, config, workers));
+            let problem =
+                configuration(args).and_then(|config| reload::reload(relay, config, workers));
             let problem = problem.err();
             let problem = problem.map(|error| format!("{error:#}"));
             match &problem {
@@ -403,4 +416,14 @@ async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Ou
 
 fn counters_record(relay: &Relay) -> Record {
     Record::Relay(relay.counters())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_this_system_lacks_is_refused() {
+        let flags = ["--socks5", "127.0.0.1:0", "--cc-far", "no-such"].map(str::to_owned);
+        let refusal = crate::check(&flags).unwrap_err().to_string();
+        assert!(refusal.contains("there are: "), "{refusal}");
+    }
 }

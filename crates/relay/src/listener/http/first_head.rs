@@ -4,7 +4,7 @@
 
 use crate::{
     records::counters::Direction,
-    relay::drain::Phase,
+    relay::Phase,
     session::{Session, http_memory::HEAD_LEN_MAX},
     transfer::{End, Side},
 };

@@ -20,7 +20,7 @@ use crate::{
         },
     },
     records::counters::Direction,
-    relay::drain::Phase,
+    relay::Phase,
     route::request::Request,
     session::{Session, client::Verdict, http_memory::HEAD_LEN_MAX},
     transfer::{End, Side},

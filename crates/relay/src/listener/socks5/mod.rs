@@ -6,9 +6,8 @@ mod udp;
 
 use crate::{
     config::users::Users,
-    leg::inbox::Inbox,
     listener::{
-        language::{Asked, Language, Rejection, hear, reject},
+        language::{Asked, Inbox, Language, Rejection, hear, reject},
         tunnel::connect,
     },
     session::{Session, client::Verdict},

@@ -7,7 +7,7 @@ use crate::{
         current::{Peers, Setup},
         peer::Peer,
     },
-    relay::{Relay, drain::Phase},
+    relay::{Phase, Relay},
 };
 use jiff::{Timestamp, ToSpan as _};
 use longhaul_admin::{

@@ -4,7 +4,7 @@
 
 use crate::{
     process::workers::registry::Registry,
-    relay::{Relay, drain::Phase},
+    relay::{Phase, Relay},
 };
 use longhaul_command::note;
 use sd_notify::NotifyState;

@@ -13,7 +13,7 @@ use crate::{
         crew::{Crew, Newcomer},
         registry::Registry,
     },
-    relay::{Relay, drain::Phase, threads::beat},
+    relay::{Phase, Relay, beat},
     session::Shares,
 };
 use longhaul_command::note;

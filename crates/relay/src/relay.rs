@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all workers share: what is counted and kept, how far the relay is on its way to its end, and whether the threads
+//! that serve are there and alive.
+
+use crate::{
+    admission::{accounts::Accounts, budget::Budget, lookups::Lookups, memory::Memory},
+    config::Config,
+    doors::Doors,
+    peers::current::{Current, Setup},
+    records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
+    stripe::groups::Groups,
+};
+use jiff::Timestamp;
+use longhaul_admin::relay_record::RelayRecord;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{MissedTickBehavior, interval},
+};
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pub(crate) current: Current,
+    pub(crate) doors: Doors,
+    pub(crate) drain: Drain,
+    pub(crate) journal: Journal,
+    /// Connections that other relays carry by several legs.
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) accounts: Accounts,
+    pub(crate) lookups: Lookups,
+    pub(crate) memory: Memory,
+    pub(crate) survey: Survey,
+    pub(crate) history: History,
+    pub(crate) started: tokio::time::Instant,
+    pub(crate) reloads: ReloadState,
+    /// A permit for each connection that may be open.
+    pub(crate) places: Arc<Semaphore>,
+    /// All of them, taken or not; a reload may change it.
+    pub(crate) places_all: AtomicU32,
+    /// How the descriptors were shared out at the start.
+    pub(crate) budget: Budget,
+    /// Raised when a thread that serves is gone.
+    pub(crate) alarm: Alarm,
+    /// Signs of life of all threads that serve.
+    pub(crate) pulse: Arc<Pulse>,
+    /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
+    pub(crate) pseudonym: String,
+}
+
+impl Relay {
+    /// The configuration for whatever begins now.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.setup().config
+    }
+
+    /// The same with its peers.
+    pub(crate) fn setup(&self) -> Setup {
+        self.current.get()
+    }
+
+    /// All counters now.
+    pub(crate) fn counters(&self) -> RelayRecord {
+        let (listeners, total) = self.doors.counts();
+        let (memory_bytes, memory_budget_bytes) = self.memory.read();
+        RelayRecord {
+            time: Timestamp::now(),
+            total,
+            listeners,
+            records_lost: self.journal.lost(),
+            memory_bytes,
+            memory_budget_bytes,
+            peers: self.setup().peers.all().map(|peer| peer.read()).collect(),
+        }
+    }
+}
+
+/// Where the relay is on its way from start to exit; it only moves forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Serving.
+    Run,
+    /// No new connections; the open ones go on.
+    Drain,
+    /// Open connections are reset.
+    Cut,
+    /// Workers leave.
+    Stop,
+}
+
+/// The phase, told to everyone: the relay stops accepting, waits, cuts, stops.
+#[derive(Debug)]
+pub(crate) struct Drain(watch::Sender<Phase>);
+
+impl Drain {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(Phase::Run))
+    }
+
+    /// Moves on to `phase`.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.0.send_if_modified(|now| {
+            let later = phase > *now;
+            *now = phase.max(*now);
+            later
+        });
+    }
+
+    /// Where the relay is now.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.0.borrow()
+    }
+
+    /// Returns as soon as `phase` or a later one is reached.
+    pub(crate) async fn reached(&self, phase: Phase) {
+        // An error would mean that the sender is gone, but `self` is the sender.
+        let _ = self.0.subscribe().wait_for(|now| *now >= phase).await;
+    }
+}
+
+/// Raised as soon as a thread that serves has ended, by an error, a panic or in its time: a relay that has lost one must
+/// not go on as if nothing had happened.
+#[derive(Debug)]
+pub(crate) struct Alarm(watch::Sender<bool>);
+
+impl Alarm {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    /// Does `work`, after which the alarm is raised, however it ends.
+    pub(crate) fn over<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _raised = Raise(&self.0);
+        work()
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns once it is raised.
+    pub(crate) async fn raised(&self) {
+        // An error would mean that the sender is gone, but `self` is the sender.
+        let _ = self.0.subscribe().wait_for(|raised| *raised).await;
+    }
+}
+
+struct Raise<'a>(&'a watch::Sender<bool>);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// How often a thread says that it is alive.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Silence after which it counts as stalled.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_millis(600);
+
+/// The latest sign of life of each thread.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    /// Milliseconds after `start`; 0 is never.
+    latest: Vec<AtomicU64>,
+}
+
+impl Pulse {
+    /// Of `threads` threads, none of which has been heard yet.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            start: Instant::now(),
+            latest: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn sign(&self, thread: usize, now: Instant) {
+        if let Some(latest) = self.latest.get(thread) {
+            latest.store(self.milliseconds(now).max(1), Relaxed);
+        }
+    }
+
+    /// Whether all have been heard of late.
+    pub(crate) fn is_steady(&self, now: Instant) -> bool {
+        let now = self.milliseconds(now);
+        let limit = STALLED_AFTER.as_millis() as u64;
+        self.latest.iter().all(|latest| match latest.load(Relaxed) {
+            0 => false,
+            latest => now.saturating_sub(latest) <= limit,
+        })
+    }
+
+    fn milliseconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_millis() as u64
+    }
+}
+
+/// Signs for `thread`, one of the relay's event loops, as long as that loop runs.
+pub(crate) async fn beat(pulse: Arc<Pulse>, thread: usize) {
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        pulse.sign(thread, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn an_end_is_heard_of_whatever_it_was() {
+        let failed = Alarm::new();
+        assert!(!failed.is_raised());
+        assert_eq!(
+            failed.over(|| Err::<(), _>("no descriptors")),
+            Err("no descriptors")
+        );
+        assert!(failed.is_raised());
+        let panicked = Alarm::new();
+        let work = || panicked.over(|| panic!("a bug"));
+        assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+        assert!(panicked.is_raised());
+    }
+
+    #[test]
+    fn steady_means_every_one_and_of_late() {
+        let pulse = Pulse::new(2);
+        let start = pulse.start;
+        let at = |ms| start + Duration::from_millis(ms);
+        pulse.sign(0, at(10));
+        assert!(!pulse.is_steady(at(10)), "one was never heard");
+        pulse.sign(1, at(500));
+        assert!(pulse.is_steady(at(610)));
+        assert!(!pulse.is_steady(at(611)), "the first is silent");
+        pulse.sign(0, at(611));
+        assert!(pulse.is_steady(at(611)), "it came back");
+    }
+}
