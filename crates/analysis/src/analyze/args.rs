@@ -5,12 +5,11 @@
     reason = "help texts are printed as they stand"
 )]
 
-use clap::{Args as _, FromArgMatches};
+use super::config::{self, Config};
+use crate::series::Format;
+use anyhow::Result;
 use longhaul_units::{Bytes, Time};
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,41 +31,69 @@ in time) are one capture; those that overlap are seen from different places.";
 pub(crate) struct Args {
     /// Captures: pcap or pcapng, plain or gzip, files or FIFOs; - is standard input
     #[arg(required = true, value_name = "FILE")]
-    pub(super) files: Vec<PathBuf>,
+    files: Vec<PathBuf>,
     /// Write result.json, report.html and series there; made if it is not there
     #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
-    pub(super) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Width of the fine bins of every series, 10us to 1s; there are bins of 1 s beside them
-    #[arg(long, value_name = "TIME", default_value = "1ms")]
-    pub(super) bin: Time,
+    #[arg(long, value_name = "TIME", default_value_t = config::BIN)]
+    bin: Time,
     /// Print the result as JSON on standard output
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     /// Threads that work [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(super) threads: Option<u16>,
+    threads: Option<u16>,
     /// How many of the largest flows are drawn in the report and named on the terminal
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(super) flows: u16,
+    #[arg(long, value_name = "N", default_value_t = config::DRAWN, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    flows: u16,
     /// Write every flow's series as CSV
     #[arg(long, requires = "out")]
-    pub(super) csv: bool,
+    csv: bool,
     /// Write every flow's series as Parquet
     #[arg(long, requires = "out")]
-    pub(super) parquet: bool,
+    parquet: bool,
     /// What flows may take, 16MB or more: half for what is in flight and for their courses, a quarter for
     /// flows under way, 16 KB each; of more at once, those that were silent longest are cut in two
-    #[arg(long, value_name = "SIZE", default_value = "1GB")]
-    pub(super) memory: Bytes,
+    #[arg(long, value_name = "SIZE", default_value_t = config::MEMORY)]
+    memory: Bytes,
 }
 
 impl Args {
-    /// One capture, and all flags as they are if not given.
-    pub(super) fn of(file: &Path) -> Self {
-        let command = Self::augment_args(clap::Command::new("analyze").no_binary_name(true));
-        let given = [OsStr::new("--json"), OsStr::new("--"), file.as_os_str()];
-        let parsed = command.try_get_matches_from(given);
-        let args = parsed.and_then(|matches| Self::from_arg_matches(&matches));
-        args.expect("a file is all that is required")
+    /// What the flags ask for.
+    ///
+    /// # Errors
+    /// A refusal that names the flag.
+    pub(super) fn check(&self) -> Result<Config> {
+        let formats = [(self.csv, Format::Csv), (self.parquet, Format::Parquet)];
+        let asked = formats.into_iter().filter(|(asked, _)| *asked);
+        let usual = Config::new(self.files.clone(), self.bin, self.memory)?;
+        Ok(Config {
+            out: self.out.clone(),
+            json: self.json,
+            threads: self.threads.map_or(usual.threads, usize::from),
+            formats: asked.map(|(_, format)| format).collect(),
+            ranks: config::ranks(self.flows.into()),
+            ..usual
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, FromArgMatches};
+
+    #[test]
+    fn without_flags_the_configuration_is_the_usual_one() {
+        let command = Args::augment_args(clap::Command::new("analyze").no_binary_name(true));
+        let parsed = command.try_get_matches_from(["a.pcap", "--json"]).unwrap();
+        let args = Args::from_arg_matches(&parsed).unwrap();
+        let usual = Config::new(vec!["a.pcap".into()], config::BIN, config::MEMORY).unwrap();
+        let usual = Config {
+            json: true,
+            ..usual
+        };
+        assert_eq!(format!("{:?}", args.check().unwrap()), format!("{usual:?}"));
     }
 }

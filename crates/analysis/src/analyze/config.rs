@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checked flags, and how memory is shared out.
+//! What an analysis is asked for, checked, and how memory is shared out.
 //!
 //! Half of `--memory` is for tables (what is in flight, courses), which all flows of a shard share, a
 //! quarter for all the rest of flows that are under way; what is left is for loads and for the flows that
 //! the result tells. Series and all other flows are written as the analysis goes, so none of this grows
 //! with the capture.
 
-use super::{args::Args, crew::SHARDS};
+use super::crew::SHARDS;
 use crate::flow::Settings;
 use crate::{report::Ranks, series::Format};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time};
+use std::path::PathBuf;
 
+/// Width of the fine bins, if no other is asked for.
+pub(super) const BIN: Time = Time::from_millis(1);
+/// Memory, if no other is asked for.
+pub(super) const MEMORY: Bytes = Bytes::new(1_000_000_000);
+/// Flows that are drawn, if no other number is asked for.
+pub(super) const DRAWN: u16 = 20;
 /// Width of the coarse bins.
 const COARSE: Time = Time::from_secs(1);
 /// Widths that the fine bins may have.
@@ -27,8 +34,16 @@ const TOLD: usize = 1000;
 /// What shall be done.
 #[derive(Debug)]
 pub(super) struct Config {
+    /// Captures.
+    pub(super) files: Vec<PathBuf>,
+    /// Where all is written, if anywhere.
+    pub(super) out: Option<PathBuf>,
+    /// Whether the result goes to standard output as JSON.
+    pub(super) json: bool,
     pub(super) threads: usize,
+    /// Of bins, fine ones first.
     pub(super) widths: Vec<Time>,
+    /// Of series.
     pub(super) formats: Vec<Format>,
     pub(super) ranks: Ranks,
     /// Of one shard.
@@ -36,41 +51,43 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Refuses what cannot be meant.
+    /// An analysis of these files that writes nothing, with a thread a core.
     ///
     /// # Errors
     /// A refusal that names the flag.
-    pub(super) fn check(args: &Args) -> Result<Self> {
-        if !(BIN_MIN..=COARSE).contains(&args.bin) {
+    pub(super) fn new(files: Vec<PathBuf>, bin: Time, memory: Bytes) -> Result<Self> {
+        if !(BIN_MIN..=COARSE).contains(&bin) {
             return Err(Refusal::usage(format!(
                 "--bin is {}, but must be {BIN_MIN} to {COARSE}",
-                args.bin.exact()
+                bin.exact()
             )));
         }
-        if args.memory < MEMORY_MIN {
+        if memory < MEMORY_MIN {
             return Err(Refusal::usage(format!(
                 "--memory is {}, but must be {MEMORY_MIN} at least",
-                args.memory.exact()
+                memory.exact()
             )));
         }
-        let mut widths = vec![args.bin, COARSE];
+        let mut widths = vec![bin, COARSE];
         widths.dedup();
-        let formats = [(args.csv, Format::Csv), (args.parquet, Format::Parquet)];
-        let drawn = usize::from(args.flows);
         Ok(Self {
-            threads: args.threads.map_or_else(cores, usize::from),
-            settings: settings(args.memory, &widths),
+            files,
+            out: None,
+            json: false,
+            threads: cores(),
+            settings: settings(memory, &widths),
             widths,
-            formats: formats
-                .iter()
-                .filter(|(asked, _)| *asked)
-                .map(|(_, format)| *format)
-                .collect(),
-            ranks: Ranks {
-                drawn,
-                told: TOLD.max(drawn),
-            },
+            formats: Vec::new(),
+            ranks: ranks(DRAWN.into()),
         })
+    }
+}
+
+/// Of so many flows that are drawn.
+pub(super) fn ranks(drawn: usize) -> Ranks {
+    Ranks {
+        drawn,
+        told: TOLD.max(drawn),
     }
 }
 

@@ -35,13 +35,13 @@ use work::{Analyze, Gathered};
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let config = Config::check(args)?;
-    let sources = Sources::open(&args.files)?;
-    let folder = args.out.as_deref().map(Folder::open).transpose()?;
+    let config = args.check()?;
+    let sources = Sources::open(&config.files)?;
+    let folder = config.out.as_deref().map(Folder::open).transpose()?;
     let unfinished = folder.as_ref().map(Folder::unfinished);
     let finished = finished(sources, &config, unfinished, 0)?;
     folder.map_or(Ok(()), Folder::finish)?;
-    tell(args, &finished)
+    tell(&config, &finished)
 }
 
 /// What is said of one capture without any flag; nothing is written.
@@ -57,9 +57,8 @@ pub(crate) fn capture(file: &Path) -> Result<Finished> {
 /// # Errors
 /// As those of the command.
 pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finished> {
-    let args = Args::of(file);
-    let config = Config::check(&args)?;
-    finished(Sources::open(&args.files)?, &config, None, bins_kept)
+    let config = Config::new(vec![file.to_owned()], config::BIN, config::MEMORY)?;
+    finished(Sources::open(&config.files)?, &config, None, bins_kept)
 }
 
 /// The whole analysis, with the files that `config` asks for in `directory`.
@@ -116,13 +115,13 @@ fn refuse_ruins(told: &Told) -> Result<()> {
     }
 }
 
-fn tell(args: &Args, finished: &Finished) -> Result<()> {
+fn tell(config: &Config, finished: &Finished) -> Result<()> {
     let analysis = &finished.analysis;
-    let mut text = match args.json {
+    let mut text = match config.json {
         true => serde_json::to_string(analysis)? + "\n",
-        false => escaped_lines(&summary::summary(analysis, args.flows.into())),
+        false => escaped_lines(&summary::summary(analysis, config.ranks.drawn)),
     };
-    if let (Some(place), false) = (&args.out, args.json) {
+    if let (Some(place), false) = (&config.out, config.json) {
         text += &format!("\nwritten to {}\n", place.display());
     }
     say!("{text}");

@@ -5,6 +5,13 @@
     reason = "help texts are printed as they stand"
 )]
 
+use super::{
+    Config,
+    output::Destination,
+    source::{Filter, Selection, Source},
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
@@ -30,29 +37,29 @@ before is readable.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) source: SourceArgs,
+    source: SourceArgs,
     /// Write pcapng there; - is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE")]
-    pub(super) file: PathBuf,
+    file: PathBuf,
     /// Begin a new file before one gets larger than this: FILE-00001.pcapng …, each complete; 1MB or more
     #[arg(long, value_name = "SIZE")]
-    pub(super) rotate: Option<Bytes>,
+    rotate: Option<Bytes>,
     /// Keep only the last so many of them
     #[arg(long, value_name = "N", requires = "rotate",
           value_parser = clap::value_parser!(u32).range(1..=99_999))]
-    pub(super) files: Option<u32>,
+    files: Option<u32>,
     /// End after so long
     #[arg(long, value_name = "TIME")]
-    pub(super) duration: Option<Time>,
+    duration: Option<Time>,
     /// End after so many packets, a super-packet counted once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) count: Option<u64>,
+    count: Option<u64>,
     /// Replace files that are there; without it they are left alone and nothing is captured
     #[arg(long)]
-    pub(super) force: bool,
+    force: bool,
     /// Print what was captured as JSON on standard output
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }
 
 /// Where packets come from, and which.
@@ -60,24 +67,71 @@ pub(crate) struct Args {
 pub(crate) struct SourceArgs {
     /// Interface to capture on, both ways; repeatable
     #[arg(short, long = "interface", value_name = "INTERFACE", required = true)]
-    pub(super) interfaces: Vec<String>,
+    interfaces: Vec<String>,
     /// Only packets that match, in the language of pcap-filter(7) as far as listed below
     #[arg(long, value_name = "EXPRESSION")]
-    pub(super) filter: Option<String>,
+    filter: Option<String>,
     /// Only packets that match what `tcpdump -ddd EXPRESSION` prints, given as text
     #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
-    pub(super) filter_bpf: Option<String>,
+    filter_bpf: Option<String>,
     /// Most bytes to keep of a packet, 64 to 65535
     #[arg(long, value_name = "BYTES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(64..=65_535))]
-    pub(super) snap: u32,
+    snap: u32,
     /// Kernel memory for each interface, for packets not yet taken: 512KiB to 2GiB
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
-    pub(super) ring: Bytes,
+    ring: Bytes,
     /// Also packets that are for others, as on a mirror port
     #[arg(long)]
-    pub(super) promiscuous: bool,
+    promiscuous: bool,
     /// Network namespace of the interfaces [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
-    pub(super) netns: Option<String>,
+    netns: Option<String>,
+}
+
+impl Args {
+    /// What the flags ask for.
+    ///
+    /// # Errors
+    /// A refusal that names the flag.
+    pub(super) fn check(&self) -> Result<Config> {
+        let source = self.source.check()?;
+        let destination = Destination::check(
+            &self.file,
+            self.rotate.map(Bytes::get),
+            self.files.map(|files| files as usize),
+            self.force,
+        )?;
+        if self.json && self.file.as_os_str() == "-" {
+            let both = "--json and -w - both need standard output: write to a file";
+            return Err(Refusal::usage(both));
+        }
+        Ok(Config {
+            source,
+            destination,
+            count: self.count,
+            duration: self.duration,
+            json: self.json,
+        })
+    }
+}
+
+impl SourceArgs {
+    /// What the flags ask for.
+    ///
+    /// # Errors
+    /// A refusal that names the flag.
+    pub(crate) fn check(&self) -> Result<Source> {
+        Source::check(Selection {
+            interfaces: self.interfaces.clone(),
+            filter: match &self.filter_bpf {
+                Some(listing) => Filter::Listing(listing.clone()),
+                None => Filter::Expression(self.filter.clone().unwrap_or_default()),
+            },
+            snaplen: self.snap,
+            ring: self.ring,
+            promiscuous: self.promiscuous,
+            netns: self.netns.clone(),
+        })
+    }
 }

@@ -31,26 +31,29 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
+/// A capture, checked.
+struct Config {
+    source: Source,
+    destination: Destination,
+    /// Packets after which it ends, if it does.
+    count: Option<u64>,
+    /// Time after which it ends, if it does.
+    duration: Option<Time>,
+    /// Whether what was captured goes to standard output as JSON.
+    json: bool,
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let source = Source::check(&args.source)?;
-    let destination = Destination::check(
-        &args.file,
-        args.rotate.map(longhaul_units::Bytes::get),
-        args.files.map(|files| files as usize),
-        args.force,
-    )?;
-    if args.json && args.file.as_os_str() == "-" {
-        let both = "--json and -w - both need standard output: write to a file";
-        return Err(longhaul_command::exit::Refusal::usage(both));
-    }
-    let taps = source.open()?;
+    let config = args.check()?;
+    let (duration, json) = (config.duration, config.json);
+    let taps = config.source.open()?;
     let runtime = longhaul_command::event_loop::of_this_thread()?;
     // Before anybody can know that it captures, and end it.
     let signals = runtime.block_on(async { Signals::listen() })?;
-    let mut capture = Capture::start(&source, taps, destination, args)?;
-    runtime.block_on(capture.attend(signals, args.duration))?;
-    capture.finish(args.json)
+    let mut capture = Capture::start(config, taps)?;
+    runtime.block_on(capture.attend(signals, duration))?;
+    capture.finish(json)
 }
 
 /// A capture at work.
@@ -66,20 +69,20 @@ struct Capture {
 }
 
 impl Capture {
-    fn start(
-        source: &Source,
-        taps: Vec<Tap>,
-        destination: Destination,
-        args: &Args,
-    ) -> Result<Self> {
+    fn start(config: Config, taps: Vec<Tap>) -> Result<Self> {
+        let source = &config.source;
         let tallies: Arc<[Tally]> = taps.iter().map(|_| Tally::default()).collect();
-        let output = Output::create(destination, header(source, &taps), Arc::clone(&tallies))?;
+        let output = Output::create(
+            config.destination,
+            header(source, &taps),
+            Arc::clone(&tallies),
+        )?;
         let (ended, ends) = channel(taps.len().max(1));
         let mut capture = Self {
             shared: Shared {
                 output: Arc::new(Mutex::new(output)),
                 tallies,
-                budget: Arc::new(Budget::of(args.count)),
+                budget: Arc::new(Budget::of(config.count)),
             },
             interfaces: taps
                 .iter()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packets come from: flags to rings.
+//! Where packets come from: rings of interfaces.
 
-use super::args::SourceArgs;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
@@ -15,6 +14,28 @@ use longhaul_packet::{
 };
 use longhaul_units::Bytes;
 use std::io;
+
+/// Where packets shall come from, and which, as it was asked for.
+pub(crate) struct Selection {
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) filter: Filter,
+    /// Most bytes to keep of a packet, 64 to 65,535.
+    pub(crate) snaplen: u32,
+    /// Kernel memory for each interface.
+    pub(crate) ring: Bytes,
+    /// Whether packets for others count.
+    pub(crate) promiscuous: bool,
+    /// The namespace of the interfaces; this one if absent.
+    pub(crate) netns: Option<String>,
+}
+
+/// Which packets.
+pub(crate) enum Filter {
+    /// In the language of pcap-filter(7); empty is all.
+    Expression(String),
+    /// What `tcpdump -ddd` prints.
+    Listing(String),
+}
 
 /// Interfaces and a filter, checked. Nothing is open yet.
 pub(crate) struct Source {
@@ -42,18 +63,22 @@ struct Programs {
 }
 
 impl Source {
-    pub(crate) fn check(args: &SourceArgs) -> Result<Self> {
-        if let Some(twice) = repeated(&args.interfaces) {
+    /// Refuses what can't work.
+    ///
+    /// # Errors
+    /// A refusal that names the flag.
+    pub(crate) fn check(selection: Selection) -> Result<Self> {
+        if let Some(twice) = repeated(&selection.interfaces) {
             return Err(Refusal::usage(format!("interface {twice} is there twice")));
         }
         Ok(Self {
-            interfaces: args.interfaces.clone(),
-            filter: in_words(args),
-            snaplen: args.snap,
-            programs: Programs::of(args).map_err(Refusal::usage)?,
-            ring_bytes: ring_bytes(args.ring)?,
-            promiscuous: args.promiscuous,
-            netns: args.netns.as_deref().map(namespace).transpose()?,
+            programs: Programs::of(&selection.filter, selection.snaplen).map_err(Refusal::usage)?,
+            interfaces: selection.interfaces,
+            filter: in_words(selection.filter),
+            snaplen: selection.snaplen,
+            ring_bytes: ring_bytes(selection.ring)?,
+            promiscuous: selection.promiscuous,
+            netns: selection.netns.as_deref().map(namespace).transpose()?,
         })
     }
 
@@ -84,13 +109,10 @@ impl Source {
 }
 
 impl Programs {
-    fn of(args: &SourceArgs) -> Result<Self, FilterError> {
-        let program = |layer| match &args.filter_bpf {
-            Some(listing) => packet_filter::read_listing(listing, args.snap),
-            None => {
-                let text = args.filter.as_deref().unwrap_or_default();
-                packet_filter::compile(text, layer, args.snap)
-            }
+    fn of(filter: &Filter, snaplen: u32) -> Result<Self, FilterError> {
+        let program = |layer| match filter {
+            Filter::Listing(listing) => packet_filter::read_listing(listing, snaplen),
+            Filter::Expression(text) => packet_filter::compile(text, layer, snaplen),
         };
         Ok(Self {
             ethernet: program(LinkLayer::Ethernet)?,
@@ -111,10 +133,10 @@ fn repeated(names: &[String]) -> Option<&String> {
     names.iter().enumerate().find(earlier).map(|(_, name)| name)
 }
 
-fn in_words(args: &SourceArgs) -> String {
-    match &args.filter_bpf {
-        Some(_) => "as tcpdump -ddd has it".to_owned(),
-        None => args.filter.clone().unwrap_or_default(),
+fn in_words(filter: Filter) -> String {
+    match filter {
+        Filter::Listing(_) => "as tcpdump -ddd has it".to_owned(),
+        Filter::Expression(text) => text,
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul tap diff` is told on the command line.
 
+use super::Config;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -20,20 +21,31 @@ Of each flow, the direction with more data is compared.";
 pub(crate) struct Args {
     /// A directory that 'longhaul tap analyze -o' wrote, or a capture
     #[arg(value_name = "A")]
-    pub(super) a: PathBuf,
+    a: PathBuf,
     /// What A is compared with, likewise
     #[arg(value_name = "B")]
-    pub(super) b: PathBuf,
+    b: PathBuf,
     /// Number of A's flow in result.json [default: the largest]
     #[arg(long, value_name = "N")]
-    pub(super) flow_a: Option<u64>,
+    flow_a: Option<u64>,
     /// Number of B's flow [default: the largest]
     #[arg(long, value_name = "N")]
-    pub(super) flow_b: Option<u64>,
+    flow_b: Option<u64>,
     /// Write diff.json and diff.html there; made if it is not there
     #[arg(short, long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Print the comparison as JSON on standard output
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+}
+
+impl From<&Args> for Config {
+    fn from(args: &Args) -> Self {
+        Self {
+            places: [args.a.clone(), args.b.clone()],
+            flows: [args.flow_a, args.flow_b],
+            out: args.out.clone(),
+            json: args.json,
+        }
+    }
 }

@@ -12,18 +12,35 @@ pub(crate) use args::Args;
 use comparison::Comparison;
 use longhaul_command::{console::escaped_lines, say};
 use side::Side;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What is compared.
+struct Config {
+    /// Directories of analyses, or captures.
+    places: [PathBuf; 2],
+    /// Numbers of the flows in `result.json`; the largest where none is given.
+    flows: [Option<u64>; 2],
+    /// Where the comparison is written, if anywhere.
+    out: Option<PathBuf>,
+    /// Whether it goes to standard output as JSON.
+    json: bool,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let (a, b) = (side::open(&args.a)?, side::open(&args.b)?);
-    let a = Side::of(&args.a, &a, args.flow_a)?;
-    let b = Side::of(&args.b, &b, args.flow_b)?;
+    let config = Config::from(args);
+    let [place_a, place_b] = &config.places;
+    let (a, b) = (side::open(place_a)?, side::open(place_b)?);
+    let a = Side::of(place_a, &a, config.flows[0])?;
+    let b = Side::of(place_b, &b, config.flows[1])?;
     let comparison = Comparison::of(&a, &b);
-    if let Some(directory) = &args.out {
+    if let Some(directory) = &config.out {
         write(directory, &comparison, [&a, &b])?;
     }
-    let text = match args.json {
+    let text = match config.json {
         true => serde_json::to_string(&comparison)?,
         false => escaped_lines(&table::text(&comparison)),
     };

@@ -5,7 +5,9 @@
     reason = "help texts are printed as they stand"
 )]
 
+use super::Config;
 use crate::capture::SourceArgs;
+use anyhow::Result;
 use longhaul_units::Time;
 
 const EXAMPLES: &str = "\
@@ -25,11 +27,25 @@ ACKs are those for a flow's data, which travel the other way; packets are counte
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) source: SourceArgs,
+    source: SourceArgs,
     /// Print a record for each flow and second as JSON lines
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     /// End after so long
     #[arg(long, value_name = "TIME")]
-    pub(super) duration: Option<Time>,
+    duration: Option<Time>,
+}
+
+impl Args {
+    /// What the flags ask for.
+    ///
+    /// # Errors
+    /// A refusal that names the flag.
+    pub(super) fn check(&self) -> Result<Config> {
+        Ok(Config {
+            source: self.source.check()?,
+            json: self.json,
+            duration: self.duration,
+        })
+    }
 }

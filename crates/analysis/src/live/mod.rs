@@ -34,15 +34,24 @@ const LOOKS_MAX: usize = 64;
 /// How long a key or the end may go unnoticed.
 const GLANCE: Duration = Duration::from_millis(100);
 
+/// The command, checked.
+struct Config {
+    source: Source,
+    /// Whether records go to standard output as JSON lines.
+    json: bool,
+    /// Time after which it ends, if it does.
+    duration: Option<Time>,
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let source = Source::check(&args.source)?;
-    let taps = source.open()?;
-    let live = Live::start(taps, args.duration)?;
-    let outcome = if args.json {
+    let config = args.check()?;
+    let source = &config.source;
+    let live = Live::start(source.open()?, config.duration)?;
+    let outcome = if config.json {
         live.print(|look, out| lines::json(look, &source.interfaces, out))
     } else if stdout().is_terminal() {
-        live.show(&source)
+        live.show(source)
     } else {
         let mut board = Board::new(&source.interfaces);
         live.print(|look, out| {
