@@ -13,7 +13,7 @@
 use super::{
     receiver::Ack,
     sender::Sender,
-    simulation::{FlowSettings, Path, Simulation, watch::Watch},
+    simulation::{FlowSettings, Path, Simulation, Watch},
 };
 use longhaul_units::Time;
 use std::{cmp::Reverse, collections::BinaryHeap};

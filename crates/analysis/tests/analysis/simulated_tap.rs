@@ -5,7 +5,7 @@
 use longhaul_analysis::flow::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;
 use longhaul_packet::tcp;
-use longhaul_tcpsim::{receiver::Ack, simulation::watch::Watch};
+use longhaul_tcpsim::{receiver::Ack, simulation::Watch};
 use longhaul_units::Time;
 use std::{
     collections::VecDeque,

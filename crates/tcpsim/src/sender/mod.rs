@@ -4,25 +4,23 @@
 //! Left out: ECN, undo of recoveries that were mistaken, tail loss probes, F-RTO, small queues of
 //! the device below (it takes everything at once).
 
-mod reduction;
 mod rtt;
 mod scoreboard;
 mod segmentation;
 mod sent;
 mod transmit;
-mod usage;
+mod window;
 
 use super::{
     congestion_control::{self, AckSample, CongestionControl, State, Window},
     receiver::Ack,
 };
 use longhaul_units::{BitRate, Bytes, Time};
-use reduction::Reduction;
 use rtt::Rtt;
 use scoreboard::{Heard, Scoreboard};
 use segmentation::GSO_BYTES;
 use sent::{Sent, SentLog};
-use usage::Usage;
+use window::{Reduction, Usage};
 
 /// What a connection's sender is told.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Proportional rate reduction (RFC 6937bis), as `tcp_cwnd_reduction` (net/ipv4/tcp_input.c).
+//! What Linux does with the congestion window, whatever the congestion control: how the window goes down in recovery,
+//! and whether it may grow.
 
-/// One reduction of the window, from a loss to the end of recovery. In packets.
+use crate::congestion_control::Window;
+
+/// One reduction of the window, from a loss to the end of recovery: proportional rate reduction (RFC 6937bis), as
+/// `tcp_cwnd_reduction` (net/ipv4/tcp_input.c). In packets.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
     prior_cwnd: u32,
@@ -48,5 +52,33 @@ impl Reduction {
     fn proportional(&self, ssthresh: u32) -> i64 {
         let prior = u64::from(self.prior_cwnd);
         (u64::from(ssthresh) * self.delivered).div_ceil(prior) as i64
+    }
+}
+
+/// Whether the window is what holds the sender back (RFC 7661's question), as `tcp_cwnd_validate` and
+/// `tcp_is_cwnd_limited`.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    limited: bool,
+    packets_out_max: u64,
+    /// What was seen holds until this packet is acknowledged.
+    until: u64,
+}
+
+impl Usage {
+    /// After sending, or being kept from it by the window (`limited`).
+    pub(crate) fn validate(&mut self, una: u64, next: u64, limited: bool) {
+        let out = next - una;
+        if una >= self.until || limited || (!self.limited && out > self.packets_out_max) {
+            self.limited = limited;
+            self.packets_out_max = out;
+            self.until = next;
+        }
+    }
+
+    /// In slow start half a window in use is enough: it may double.
+    pub(crate) fn is_limited(&self, window: &Window) -> bool {
+        self.limited
+            || (window.in_slow_start() && u64::from(window.cwnd) < 2 * self.packets_out_max)
     }
 }
