@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was asked for, checked.
 
-use super::simulate;
 use crate::connection_filter::Filter;
 use longhaul_congestion::{math::Algorithm, pins::Pins};
-use longhaul_units::Time;
+use longhaul_tcpsim::simulation::{FlowSettings, Path};
+use longhaul_units::{BitRate, Time};
 use std::os::fd::OwnedFd;
 
 /// One thing to do.
@@ -14,7 +14,7 @@ pub(super) enum Config {
     Unload(Unload),
     Show(Show),
     Watch(Watch),
-    Simulate(Box<simulate::Config>),
+    Simulate(Box<Simulate>),
 }
 
 pub(super) struct List {
@@ -56,5 +56,17 @@ pub(super) struct Watch {
     /// From one look to the next. None: one look is enough.
     pub(super) every: Option<Time>,
     pub(super) pins: Pins,
+    pub(super) json: bool,
+}
+
+pub(super) struct Simulate {
+    pub(super) path: Path,
+    /// With the names of their congestion controls.
+    pub(super) flows: Vec<(FlowSettings, String)>,
+    pub(super) duration: Time,
+    pub(super) interval: Time,
+    /// The bottleneck's rate.
+    pub(super) rate: BitRate,
+    /// Whether records are printed, instead of a summary.
     pub(super) json: bool,
 }

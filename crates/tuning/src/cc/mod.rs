@@ -11,7 +11,7 @@ mod list;
 mod load;
 mod output;
 mod show;
-pub(crate) mod simulate;
+mod simulate;
 mod unload;
 mod watch;
 

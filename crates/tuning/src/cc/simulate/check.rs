@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The check: from flags to a path and flows that are known to be sound.
 
-use super::{args::Args, config::Config, flow::FlowArgs};
+use super::{super::config::Simulate, args::Args, flow::FlowArgs};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::math::simulated::algorithm;
@@ -23,7 +23,7 @@ const RECORDS_MAX: u64 = 10_000_000;
 
 impl Args {
     /// What stands after the check.
-    pub(in super::super) fn check(&self) -> Result<Config> {
+    pub(in super::super) fn check(&self) -> Result<Simulate> {
         let (forth, back) = shapes(self)?;
         let Rate::Constant(rate) = forth.rate else {
             return Err(Refusal::usage(
@@ -42,7 +42,7 @@ impl Args {
             )));
         }
         let changes = schedule(self, [&forth, &back])?;
-        Ok(Config {
+        Ok(Simulate {
             path: Path {
                 forth,
                 back,

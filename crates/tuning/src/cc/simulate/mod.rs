@@ -3,12 +3,10 @@
 
 mod args;
 mod check;
-mod config;
 mod flow;
 mod record;
 mod run;
 mod summary;
 
 pub(super) use args::Args;
-pub(super) use config::Config;
 pub(super) use run::run;

@@ -2,7 +2,7 @@
 //! Runs a simulation interval by interval and tells what each flow did.
 
 use super::{
-    config::Config,
+    super::config::Simulate,
     record::{BackoffRecord, FlowRecord, Record, threshold},
     summary::{FlowSummary, Summary},
 };
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Runs it to its end, or until all flows have sent what they had.
-pub(in super::super) fn run(mut config: Config) -> Result<()> {
+pub(in super::super) fn run(mut config: Simulate) -> Result<()> {
     let (settings, names): (Vec<_>, Vec<_>) = std::mem::take(&mut config.flows).into_iter().unzip();
     let mss = settings.iter().map(|flow| flow.sender.mss).collect();
     let mut run = Run {
@@ -45,7 +45,7 @@ pub(in super::super) fn run(mut config: Config) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn progress(config: &Config) -> ProgressBar {
+fn progress(config: &Simulate) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -58,7 +58,7 @@ struct Run<'a> {
     simulation: Simulation,
     flows: Vec<FlowSummary>,
     mss: Vec<u32>,
-    config: &'a Config,
+    config: &'a Simulate,
     /// When an interval first had nine tenths of the rate.
     full_at: Option<Time>,
 }

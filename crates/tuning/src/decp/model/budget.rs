@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! S: what the windows have won together, and what of it is free.
 
-use super::observation::{Observation, asked};
+use super::look::{Observation, asked};
 use std::collections::HashMap;
 
 /// A window this much below what was expected has answered a loss; less is rounding.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a link has been seen to carry.
 
-use super::outlook::Moment;
+use super::look::Moment;
 use longhaul_units::Time;
 use std::collections::VecDeque;
 

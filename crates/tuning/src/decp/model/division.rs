@@ -3,8 +3,7 @@
 
 use super::{
     level::level,
-    observation::{Observation, asked},
-    outlook::Moment,
+    look::{Moment, Observation, asked},
 };
 
 /// What moves from the fast to the slow in a round trip, as a share of S.

@@ -2,17 +2,16 @@
 //! One look after the other: which caps to set, move and lift.
 
 use super::{
-    Capacity, Change, Observation, Outlook, Phase, Settings,
+    Capacity, Change,
     budget::Budget,
     capacity::Growth,
     division::Division,
+    look::{Moment, Observation, Outlook, Phase, asked, queue, round_trip, spread},
     memory::{IDLE, Memory},
-    observation::{asked, queue, round_trip, spread},
-    outlook::Moment,
     rest::Rest,
     target::{QUEUE_MIN, Target},
 };
-use longhaul_units::Time;
+use longhaul_units::{Ratio, Time};
 
 /// How many times the slowest's rate the fastest has when dividing begins …
 const UNEVEN: f64 = 1.3;
@@ -41,6 +40,42 @@ const TRIED: f64 = 0.25;
 /// Round trips that capacity has not grown for when it is taken for the link's.
 const GROWTH_ROUNDS: u64 = 2;
 const BURST_GROWTH_ROUNDS: u64 = 1;
+
+/// What may be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// h: the queue that capped connections leave standing, as a share of what the wire holds.
+    pub headroom: Ratio,
+    /// No cap goes below so many segments.
+    pub floor_segments: u32,
+    /// Cap also when all are even, and to what the link carries: they then share without losses, and
+    /// grow only as the link has room.
+    pub hold: bool,
+    /// Fill windows that losses have made small by slow start, as soon as the link has drained: up to
+    /// the equal share of what it carried before. Only for a link that nobody else uses, since it
+    /// leaves other traffic no room that the connections once had. Implies `hold`.
+    pub refill: bool,
+}
+
+impl Settings {
+    /// Whether caps stay when all are even.
+    pub(super) fn keeps(&self) -> bool {
+        self.hold || self.refill
+    }
+}
+
+impl Default for Settings {
+    /// 10 %: on a path of 1 Gbit/s and 350 ms a queue of 4.4 MB; ten segments, an initial window
+    /// (RFC 6928).
+    fn default() -> Self {
+        Self {
+            headroom: Ratio::new(0.1).expect("a share"),
+            floor_segments: 10,
+            hold: false,
+            refill: false,
+        }
+    }
+}
 
 /// The control law of the [module](super).
 #[derive(Debug)]

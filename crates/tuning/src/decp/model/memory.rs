@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is remembered of each connection from look to look.
 
-use super::{Observation, outlook::Moment};
+use super::look::{Moment, Observation};
 use longhaul_units::Time;
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long the law leaves connections alone after it has made them even.
 
-use super::outlook::Moment;
+use super::look::Moment;
 use longhaul_units::Time;
 
 /// Round trips of rest: twice as many each time that something was lost, half as many each time that

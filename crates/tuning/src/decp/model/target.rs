@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! T: what windows may ask for together where caps are kept.
 
-use super::{Outlook, Phase, outlook::Moment};
+use super::look::{Moment, Outlook, Phase};
 use longhaul_units::Time;
 
 /// Least headroom, and the least queue that is told from noise.

@@ -2,17 +2,12 @@
 //! The checks: each judges [`Facts`] for a [`Path`] and touches nothing.
 
 mod buffers;
-mod clock;
 mod congestion;
-mod conntrack;
 mod descriptors;
 mod forwarding;
 mod interfaces;
-mod kernel;
 mod listening;
-mod pipes;
-mod processors;
-mod qdisc;
+mod machine;
 mod tcp;
 mod tools;
 
@@ -24,16 +19,16 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
         buffers::check,
         tcp::check,
         congestion::check,
-        qdisc::check,
+        interfaces::qdiscs,
         interfaces::check,
-        pipes::check,
+        descriptors::pipes,
         descriptors::check,
         listening::check,
         forwarding::check,
-        conntrack::check,
-        processors::check,
-        clock::check,
-        kernel::check,
+        forwarding::tracking,
+        machine::processors,
+        machine::clock,
+        machine::kernel,
         tools::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(facts, path)).collect();

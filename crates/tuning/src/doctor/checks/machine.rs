@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine and its kernel: processors, clock and timers, and what the kernel is able to do.
+
+use super::super::{facts::Facts, finding::Finding, path::Path};
+use longhaul_units::{Bytes, Time};
+
+/// Processor milliseconds that a relay takes for a gigabyte: splice through 1 MiB pipes between
+/// two veth interfaces took 0.39 to 0.41 s on one machine.
+const MILLISECONDS_PER_GB: u64 = 400;
+
+/// Processors: enough of them, and more than one that receives.
+pub(super) fn processors(facts: &Facts, path: Path) -> Vec<Finding> {
+    let mut findings = vec![count(facts, path)];
+    findings.extend(
+        facts
+            .interfaces
+            .iter()
+            .filter_map(|interface| receiving(facts.cpus, &interface.name, &interface.rps)),
+    );
+    findings
+}
+
+fn count(facts: &Facts, path: Path) -> Finding {
+    const PLACE: &str = "processors";
+    let megabytes = path.rate.bits() / 8_000_000;
+    let busy_ms = megabytes * MILLISECONDS_PER_GB / 1000;
+    if facts.cpus * 1000 >= busy_ms {
+        return Finding::ok(PLACE, facts.cpus);
+    }
+    let why = format!(
+        "a relay takes about 0.4 processor seconds a gigabyte: {} keep {} busy",
+        path.rate,
+        busy_ms.div_ceil(1000)
+    );
+    Finding::limit(PLACE, facts.cpus, why).advise("more processors, or several hosts")
+}
+
+/// One receive queue is one processor's interrupt, unless RPS spreads the packets
+/// (Linux `Documentation/networking/scaling.rst`).
+fn receiving(cpus: u64, interface: &str, masks: &[String]) -> Option<Finding> {
+    let [mask] = masks else {
+        return None;
+    };
+    let spread = mask.chars().any(|digit| !matches!(digit, '0' | ','));
+    let place = format!("{interface} RPS");
+    if spread || cpus == 1 {
+        return Some(Finding::ok(place, mask));
+    }
+    let all = u64::MAX >> (64 - cpus.clamp(1, 32));
+    let why = format!("one of {cpus} processors handles every packet that comes in");
+    Some(Finding::note(place, mask, why).run(format!(
+        "echo {all:x} > /sys/class/net/{interface}/queues/rx-0/rps_cpus"
+    )))
+}
+
+/// Clock and timers: pacing, and the emulator, live by them.
+pub(super) fn clock(facts: &Facts, path: Path) -> Vec<Finding> {
+    [clock_source(facts), timer_slack(facts, path)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn clock_source(facts: &Facts) -> Option<Finding> {
+    const PLACE: &str = "clock source";
+    let found = facts.clock_source.as_deref()?;
+    if !matches!(found, "hpet" | "acpi_pm" | "jiffies" | "pit") {
+        return Some(Finding::ok(PLACE, found));
+    }
+    let why = "each look at the clock leaves the processor, about a microsecond; TCP looks twice a \
+               packet";
+    Some(
+        Finding::limit(PLACE, found, why)
+            .run("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    )
+}
+
+/// Linux's own value is 50 µs.
+fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
+    const MOST_NS: u64 = 100_000;
+    const PLACE: &str = "timer slack";
+    let slack = facts.timer_slack_ns?;
+    let found = Time::from_nanos(slack);
+    if slack <= MOST_NS {
+        return Some(Finding::ok(PLACE, found));
+    }
+    let why = format!(
+        "timers of programs started from here fire up to {found} late, {} at {}",
+        Bytes::new(path.rate.bytes_in(found)),
+        path.rate
+    );
+    Some(Finding::note(PLACE, found, why).advise("start it from another shell, or TimerSlackNSec="))
+}
+
+/// The oldest that longhaul is meant for (RHEL 9).
+const OLDEST: (u32, u32) = (5, 14);
+
+/// The kernel: its age, and what eBPF congestion controls and IPv6 need of it.
+pub(super) fn kernel(facts: &Facts, _: Path) -> Vec<Finding> {
+    let mut findings = vec![version(facts), type_information(facts)];
+    findings.extend(ipv6(facts));
+    findings
+}
+
+fn version(facts: &Facts) -> Finding {
+    const PLACE: &str = "kernel";
+    match facts.version() {
+        Some(version) if version >= OLDEST => Finding::ok(PLACE, &facts.kernel),
+        _ => {
+            let why = "longhaul is meant for Linux 5.14 and later; older ones lack parts of it";
+            Finding::note(PLACE, &facts.kernel, why).advise("take a newer kernel")
+        }
+    }
+}
+
+/// CO-RE programs find the kernel's structures by it.
+fn type_information(facts: &Facts) -> Finding {
+    const PLACE: &str = "/sys/kernel/btf/vmlinux";
+    match facts.btf {
+        true => Finding::ok(PLACE, "present"),
+        false => Finding::note(
+            PLACE,
+            "absent",
+            "without it no eBPF congestion control can be loaded, only the kernel's own",
+        )
+        .advise("take a kernel with CONFIG_DEBUG_INFO_BTF"),
+    }
+}
+
+fn ipv6(facts: &Facts) -> Option<Finding> {
+    const NAME: &str = "net.ipv6.conf.all.disable_ipv6";
+    let Some(found) = facts.number(NAME) else {
+        let known = !facts.sysctl.is_empty();
+        return known.then(|| {
+            let why = "this kernel has no IPv6: relays listen and connect over IPv4 only";
+            Finding::note("IPv6", "absent", why)
+        });
+    };
+    Some(match found {
+        0 => Finding::ok(NAME, found),
+        _ => {
+            let why = "relays listen and connect over IPv4 only";
+            Finding::note(NAME, found, why).run(format!("sysctl -w {NAME}=0"))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{super::finding::Severity, bench::*},
+        *,
+    };
+    use longhaul_units::BitRate;
+
+    #[test]
+    fn the_rate_takes_processors() {
+        let with = |cpus, gbit: u64| {
+            let facts = Facts { cpus, ..facts(&[]) };
+            let rate = BitRate::from_bits(gbit * 1_000_000_000);
+            count(&facts, Path { rate, ..path() }).severity
+        };
+        assert_eq!(with(1, 20), Severity::Ok);
+        assert_eq!(with(1, 21), Severity::Limit);
+        assert_eq!(with(2, 40), Severity::Ok);
+    }
+
+    #[test]
+    fn a_single_queue_wants_spreading() {
+        let with = |cpus, masks: &[&str]| {
+            let masks: Vec<String> = masks.iter().map(|mask| (*mask).to_owned()).collect();
+            receiving(cpus, "eth0", &masks).map(|f| f.severity)
+        };
+        assert_eq!(with(2, &["0"]), Some(Severity::Note));
+        assert_eq!(with(2, &["00000000,00000003"]), Some(Severity::Ok));
+        assert_eq!(with(1, &["0"]), Some(Severity::Ok));
+        assert_eq!(with(2, &["0", "0"]), None);
+    }
+
+    #[test]
+    fn slow_clocks_are_named() {
+        let with = |name: &str| {
+            let mut facts = facts(&[]);
+            facts.clock_source = Some(name.to_owned());
+            clock_source(&facts).unwrap().severity
+        };
+        for good in ["tsc", "kvm-clock", "arch_sys_counter"] {
+            assert_eq!(with(good), Severity::Ok, "{good}");
+        }
+        for bad in ["hpet", "acpi_pm"] {
+            assert_eq!(with(bad), Severity::Limit, "{bad}");
+        }
+    }
+
+    #[test]
+    fn slack_beyond_100_us_is_worth_a_word() {
+        let with = |ns| {
+            let mut facts = facts(&[]);
+            facts.timer_slack_ns = Some(ns);
+            timer_slack(&facts, path()).unwrap().severity
+        };
+        assert_eq!(with(100_000), Severity::Ok);
+        assert_eq!(with(100_001), Severity::Note);
+    }
+
+    #[test]
+    fn from_5_14_on() {
+        let with = |release: &str| {
+            let kernel = release.to_owned();
+            version(&Facts {
+                kernel,
+                ..Facts::default()
+            })
+            .severity
+        };
+        assert_eq!(with("5.14.0-427.13.1.el9_4.x86_64"), Severity::Ok);
+        assert_eq!(with("5.13.19"), Severity::Note);
+        assert_eq!(with("6.1.0-28-amd64"), Severity::Ok);
+    }
+
+    #[test]
+    fn ipv6_on_off_and_absent() {
+        const NAME: &str = "net.ipv6.conf.all.disable_ipv6";
+        let with = |name, value| ipv6(&facts(&[(name, value)])).unwrap();
+        assert_eq!(with(NAME, "0").severity, Severity::Ok);
+        assert_eq!(with(NAME, "1").severity, Severity::Note);
+        assert_eq!(with("net.core.somaxconn", "4096").found, "absent");
+    }
+
+    #[test]
+    fn btf_decides_on_ebpf() {
+        let with = |btf| type_information(&Facts { btf, ..facts(&[]) }).severity;
+        assert_eq!(with(true), Severity::Ok);
+        assert_eq!(with(false), Severity::Note);
+    }
+}
