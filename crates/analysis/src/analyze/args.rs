@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
     out: Option<PathBuf>,
     /// Width of the fine bins of every series, 10us to 1s; there are bins of 1 s beside them
-    #[arg(long, value_name = "TIME", default_value_t = config::BIN)]
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
     bin: Time,
     /// Print the result as JSON on standard output
     #[arg(long)]
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     parquet: bool,
     /// What flows may take, 16MB or more: half for what is in flight and for their courses, a quarter for
     /// flows under way, 16 KB each; of more at once, those that were silent longest are cut in two
-    #[arg(long, value_name = "SIZE", default_value_t = config::MEMORY)]
+    #[arg(long, value_name = "SIZE", default_value = "1GB")]
     memory: Bytes,
 }
 

@@ -3,9 +3,7 @@
 
 mod slices;
 
-use super::{
-    *,
-};
+use super::*;
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash},
     medium::{
