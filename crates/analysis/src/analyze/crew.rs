@@ -9,7 +9,9 @@
 //! there are or on which of them is faster.
 
 use anyhow::Result;
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// Loads in memory at most: what is read ahead of the slowest shard.
 pub(super) const LOADS: usize = 12;
@@ -95,12 +97,8 @@ impl<'a, W: Work> Crew<'a, W> {
             others.into_iter().map(join).fold(own, Result::and)
         });
         outcome?;
-        let shards = self.shards.into_iter().map(Mutex::into_inner).collect();
-        Ok((
-            self.reader.into_inner(),
-            self.collector.into_inner(),
-            shards,
-        ))
+        let shards = self.shards.into_iter().map(inner).collect();
+        Ok((inner(self.reader), inner(self.collector), shards))
     }
 
     fn labour(&self) -> Result<()> {
@@ -127,14 +125,17 @@ impl<'a, W: Work> Crew<'a, W> {
                 return task;
             }
             board.waiting += 1;
-            self.changed.wait(&mut board);
+            board = self
+                .changed
+                .wait(board)
+                .unwrap_or_else(PoisonError::into_inner);
             board.waiting -= 1;
         }
     }
 
     fn read(&self, number: u64) -> Result<()> {
-        let mut load = self.loads[slot(number)].write();
-        let outcome = self.work.read(&mut self.reader.lock(), &mut load);
+        let mut load = write(&self.loads[slot(number)]);
+        let outcome = self.work.read(&mut lock(&self.reader), &mut load);
         self.change(|board| board.was_read(matches!(outcome, Ok(true))));
         if outcome? {
             let takers = self.work.spread(&mut load);
@@ -145,16 +146,16 @@ impl<'a, W: Work> Crew<'a, W> {
     }
 
     fn run(&self, shard: usize, load: u64) {
-        let content = self.loads[slot(load)].read();
+        let content = read(&self.loads[slot(load)]);
         self.work
-            .run(shard, &mut self.shards[shard].lock(), &content);
+            .run(shard, &mut lock(&self.shards[shard]), &content);
         drop(content);
         self.change(|board| board.was_run(shard));
     }
 
     fn collect(&self, number: u64) -> Result<()> {
-        let load = self.loads[slot(number)].read();
-        let outcome = self.work.collect(&mut self.collector.lock(), &load);
+        let load = read(&self.loads[slot(number)]);
+        let outcome = self.work.collect(&mut lock(&self.collector), &load);
         drop(load);
         self.change(|board| board.was_collected(outcome.is_ok()));
         outcome
@@ -169,7 +170,7 @@ impl<'a, W: Work> Crew<'a, W> {
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock()
+        lock(&self.board)
     }
 }
 
@@ -305,6 +306,24 @@ impl Board {
 
 fn slot(load: u64) -> usize {
     (load % LOADS as u64) as usize
+}
+
+/// The standard library's lock, poison passed over: with two threads, parking_lot's took 9 % more time for a capture
+/// of 200 MB.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn inner<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,8 +10,11 @@ use crate::flow::{
 };
 use crate::{report::Output, series::Row};
 use longhaul_packet::capture::{Damage, Run, Statistics};
-use parking_lot::Mutex;
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
 
 /// Whole records of one file. All of it is recycled: after the first few loads nothing is allocated.
 ///

@@ -20,8 +20,10 @@ use crate::report::{
 };
 use anyhow::Result;
 use longhaul_packet::capture::{Frame, Record};
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// Flows at two places that the result tells, those that end first: up to 400 kB each.
 const PAIRS_TOLD: usize = 100;
@@ -78,7 +80,7 @@ impl<'a> Work for Analyze<'a> {
     }
 
     fn run(&self, number: usize, shard: &mut Shard, load: &Load) {
-        let mut said = load.said[number].lock();
+        let mut said = lock(&load.said[number]);
         let mut ear = Ear {
             said: &mut said,
             output: self.output,
@@ -88,7 +90,7 @@ impl<'a> Work for Analyze<'a> {
     }
 
     fn collect(&self, gathered: &mut Gathered<'a>, load: &Load) -> Result<()> {
-        let mut said: Vec<_> = load.said.iter().map(Mutex::lock).collect();
+        let mut said: Vec<_> = load.said.iter().map(lock).collect();
         gathered.take_bins(&said);
         gathered.take_flows(&mut said);
         said.iter_mut().for_each(|said| said.bins.clear());
@@ -289,4 +291,8 @@ fn add(sums: &mut Vec<u64>, more: &[u64]) {
     for (sum, more) in sums.iter_mut().zip(more) {
         *sum += more;
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

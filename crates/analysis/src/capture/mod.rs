@@ -16,11 +16,10 @@ use longhaul_linux::{clock, wait::Bell};
 use longhaul_packet::capture::writer::{self, Interface, Origin};
 use longhaul_units::Time;
 use output::{Destination, Output};
-use parking_lot::{Mutex, MutexGuard};
 use recorder::{Budget, Recorder, Shared};
 pub(super) use source::{Source, Tap};
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -186,8 +185,9 @@ impl Capture {
         }
     }
 
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.shared.output.lock()
+    fn output(&self) -> std::sync::MutexGuard<'_, Output> {
+        let output = self.shared.output.lock();
+        output.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,9 +10,8 @@ use longhaul_linux::{
 };
 use longhaul_packet::capture::writer;
 use longhaul_units::Time;
-use parking_lot::Mutex;
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -174,7 +173,11 @@ impl Sheet {
         if self.blocks.is_empty() {
             return Ok(());
         }
-        shared.output.lock().write(&self.blocks)?;
+        let output = shared.output.lock();
+        // A thread that panicked left whole blocks behind.
+        output
+            .unwrap_or_else(PoisonError::into_inner)
+            .write(&self.blocks)?;
         shared.tallies[self.interface as usize].written(self.packets, self.wire_segments);
         self.blocks.clear();
         (self.packets, self.wire_segments) = (0, 0);

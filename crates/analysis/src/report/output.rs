@@ -18,7 +18,6 @@ use crate::flow::{
 use crate::series::{self, Format, Row, cannot_write};
 use anyhow::{Context, Result};
 use longhaul_units::Time;
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Serializer;
 use std::{
@@ -26,7 +25,10 @@ use std::{
     io::{BufWriter, Write},
     mem,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Rows that a thread gathers for each width before it takes the lock: 220 kB.
@@ -169,7 +171,7 @@ impl Output {
             series,
             kept,
             failed,
-        } = open.into_inner();
+        } = open.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = failed {
             return Err(error);
         }
@@ -216,7 +218,7 @@ impl Output {
 
     fn with<T>(&self, act: impl FnOnce(&mut Open) -> T) -> T {
         // A thread that panicked in here left nothing half done that matters more than its panic.
-        act(&mut self.open.lock())
+        act(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
