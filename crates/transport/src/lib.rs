@@ -3,6 +3,7 @@
 //!
 //! A [`carrier`] is a TCP socket or a connection of UDT, [`tls`] protects one, and a [`leg`] is one
 //! with TLS or without; [`channel`] is what they have in common.
+//! [`blocking`] has connections that threads wait in.
 //! [`identity`] makes and pins certificates for one conversation, [`duplex`] lets two threads share a TLS connection.
 //! [`port`] binds a UDP port for UDT and picks its congestion control, [`terms`] tells the state of a UDT connection in
 //! the words of `TCP_INFO`, [`udt_command`] is the command.
@@ -16,6 +17,7 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
+pub mod blocking;
 pub mod carrier;
 pub mod channel;
 pub mod duplex;

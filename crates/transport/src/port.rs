@@ -7,6 +7,10 @@ use longhaul_udt::{
     socket::{Socket, Stream},
 };
 use parking_lot::{Mutex, MutexGuard};
+use serde::{
+    Deserialize,
+    de::value::{Error, StrDeserializer},
+};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -32,7 +36,7 @@ pub fn any_towards(to: SocketAddr) -> SocketAddr {
 }
 
 /// Who decides how fast an end sends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
     /// UDT's own.
@@ -43,6 +47,12 @@ pub enum Control {
 }
 
 impl Control {
+    /// The control of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::deserialize(StrDeserializer::<Error>::new(name)).ok()
+    }
+
     /// One for a connection, whose first number is its seed.
     fn make(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
         let seed = first.get().into();

@@ -20,10 +20,11 @@ use crate::{
         admission::{ASK_LEN_MAX, Answer, Ask, Confinement, PATIENCE, PROTOCOL},
         message,
     },
-    transport::connection::{SILENCE, end_when_silent},
+    transport::connection::SILENCE,
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::note;
+use longhaul_transport::blocking::end_when_silent;
 use parking_lot::Mutex;
 use std::{
     net::{IpAddr, SocketAddr},

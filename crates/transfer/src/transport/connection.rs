@@ -7,18 +7,17 @@
 //! Threads read and write it, and wait in it. Each connection carries in one direction only, after the handshake, so
 //! nobody waits for a lock that a reader holds. Another thread ends it through its [`Handle`].
 
-use super::carrier::Carrier;
 use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
-use longhaul_transport::identity::{Initiator, Responder};
-use rustix::net::sockopt;
+use longhaul_transport::{
+    blocking::{Carrier, Handle, Socket},
+    identity::{Initiator, Responder},
+};
 use rustls::{ConnectionCommon, SideData, StreamOwned};
 use std::{
-    io::{self, BufReader, Read, Write},
+    io::{self, Read, Write},
     ops::DerefMut,
-    os::fd::AsFd,
-    sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// What a connection is for. Orders go from the source to the target, answers back.
@@ -57,9 +56,6 @@ impl Purpose {
     }
 }
 
-/// What rustls is given at once: it takes 4 KiB at a time by itself.
-const RECEIVE_LEN: usize = 256 << 10;
-
 /// A connection, by either of its sides.
 pub(crate) enum Connection {
     Opened(StreamOwned<rustls::ClientConnection, Socket>),
@@ -73,40 +69,6 @@ const PLAIN_FROM_HERE: [u8; 1] = [b'P'];
 
 /// How long a handshake may take: some round trips, on any path.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(20);
-
-/// A carrier that is read in large pieces.
-pub(crate) struct Socket {
-    read: BufReader<Carrier>,
-    write: Carrier,
-    /// When the handshake has to be over. A stranger may send a byte now and then.
-    until: Option<Instant>,
-}
-
-impl Read for Socket {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
-            let left = until.saturating_duration_since(Instant::now());
-            // None at all would be for ever.
-            let left = left.max(Duration::from_millis(1));
-            self.read.get_mut().set_read_timeout(Some(left))?;
-        }
-        self.read.read(bytes)
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write.write(bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.write.write_vectored(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 impl Connection {
     /// Shakes hands as the side that connected, and says what for.
@@ -122,13 +84,13 @@ impl Connection {
         stream.write_all(&purpose.encode())?;
         stream.flush()?;
         if !purpose.goes_on_plain(encrypt) {
-            stream.sock.take_its_time()?;
+            stream.sock.end_handshake()?;
             return Ok(Self::Opened(stream));
         }
         expect(&mut stream, PLAIN_FROM_HERE)?;
         let mut socket = stream.sock;
         socket.write_all(&PLAIN_FROM_HERE)?;
-        socket.take_its_time()?;
+        socket.end_handshake()?;
         Ok(Self::Plain(socket))
     }
 
@@ -147,14 +109,14 @@ impl Connection {
             bail!("a connection for nothing that is known");
         };
         if !purpose.goes_on_plain(encrypt) {
-            stream.sock.take_its_time()?;
+            stream.sock.end_handshake()?;
             return Ok((Self::Accepted(stream), purpose));
         }
         stream.write_all(&PLAIN_FROM_HERE)?;
         stream.flush()?;
         let mut socket = stream.sock;
         expect(&mut socket, PLAIN_FROM_HERE)?;
-        socket.take_its_time()?;
+        socket.end_handshake()?;
         Ok((Self::Plain(socket), purpose))
     }
 
@@ -165,7 +127,7 @@ impl Connection {
             Self::Accepted(stream) => &stream.sock,
             Self::Plain(socket) => socket,
         };
-        Ok(Handle(Arc::new(socket.write.try_clone()?)))
+        Ok(socket.handle()?)
     }
 
     /// Says that nothing more comes: what is missing after that was not cut off (RFC 8446 §6.1).
@@ -173,46 +135,13 @@ impl Connection {
         match self {
             Self::Opened(stream) => end(&mut stream.conn, &mut stream.sock),
             Self::Accepted(stream) => end(&mut stream.conn, &mut stream.sock),
-            Self::Plain(socket) => socket.write.finish_sending(),
+            Self::Plain(socket) => socket.finish_sending(),
         }
-    }
-}
-
-impl Socket {
-    /// One on which hands are shaken so soon.
-    fn new(carrier: Carrier, handshake: Duration) -> Result<Self> {
-        if let Some(socket) = carrier.tcp() {
-            socket.set_nodelay(true)?;
-        }
-        let write = carrier.try_clone().context("no descriptor is left")?;
-        Ok(Self {
-            read: BufReader::with_capacity(RECEIVE_LEN, carrier),
-            write,
-            until: Some(Instant::now() + handshake),
-        })
-    }
-
-    /// The handshake is over.
-    fn take_its_time(&mut self) -> io::Result<()> {
-        self.until = None;
-        self.read.get_mut().set_read_timeout(None)
     }
 }
 
 /// How long what was sent may stay without an answer, if nobody says. Shorter interruptions of a path are TCP's matter.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
-
-/// A far end that says nothing any more, not even that it is there, is an error.
-pub(crate) fn end_when_silent(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
-    // The kernel counts seconds, and one at least.
-    let look = (silence / 4).max(Duration::from_secs(1));
-    sockopt::set_tcp_user_timeout(socket, silence.as_millis() as u32)?;
-    sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, look)?;
-    sockopt::set_tcp_keepintvl(socket, look)?;
-    sockopt::set_tcp_keepcnt(socket, 3)?;
-    Ok(())
-}
 
 fn shake_hands<C, S>(connection: &mut C, socket: &mut Socket) -> Result<()>
 where
@@ -246,7 +175,7 @@ where
     while connection.wants_write() {
         connection.write_tls(socket)?;
     }
-    socket.write.finish_sending()
+    socket.finish_sending()
 }
 
 impl Read for Connection {
@@ -274,53 +203,5 @@ impl Write for Connection {
             Self::Accepted(stream) => stream.flush(),
             Self::Plain(socket) => socket.flush(),
         }
-    }
-}
-
-/// Ends a connection that another thread waits in.
-#[derive(Debug, Clone)]
-pub(crate) struct Handle(Arc<Carrier>);
-
-impl Handle {
-    /// What carries it, to look at and to set up.
-    pub(crate) fn carrier(&self) -> &Carrier {
-        &self.0
-    }
-
-    /// Whoever waits in it fails.
-    pub(crate) fn cut(&self) {
-        self.0.cut();
-    }
-
-    /// Whoever waits for something from the other end hears that there is nothing more; the other end notices nothing.
-    pub(crate) fn deafen(&self) {
-        self.0.deafen();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{
-        net::{TcpListener, TcpStream},
-        thread,
-    };
-
-    /// A read timeout of its own would begin anew with each byte.
-    #[test]
-    fn who_sends_a_byte_now_and_then_shakes_hands_no_longer_than_others() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = listener.accept().unwrap();
-        let trickle = thread::spawn(move || {
-            while stranger.write_all(&[0]).is_ok() {
-                thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let mut socket = Socket::new(Carrier::Tcp(accepted), Duration::from_millis(100)).unwrap();
-        let mut bytes = [0; 1 << 20];
-        assert!(socket.read_exact(&mut bytes).is_err());
-        drop(socket);
-        trickle.join().unwrap();
     }
 }

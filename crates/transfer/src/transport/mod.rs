@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections between hosts: TLS 1.3 over TCP or UDT.
 
-pub(crate) mod carrier;
 pub(crate) mod connection;
 pub(crate) mod outbox;

@@ -12,11 +12,11 @@ use crate::{
         place::Place,
     },
     protocol::options::{Options, Pace, Ports, Streams},
-    transport::carrier::udt_control,
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_store::tree::{origin::Origin, scan::means_contents};
+use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -313,7 +313,7 @@ impl Args {
     fn check_transport(&self) -> Result<(), &'static str> {
         match (self.transport, self.cc.as_deref(), self.pace) {
             (Transport::Tcp, ..) => Ok(()),
-            (_, Some(cc), ..) if udt_control(cc).is_none() => {
+            (_, Some(cc), ..) if Control::named(cc).is_none() => {
                 Err("--cc: with --transport udt there are native and bbr")
             }
             (_, _, Pace::Auto) => Ok(()),

@@ -9,11 +9,11 @@ use crate::{
         message,
         token::Token,
     },
-    transport::connection::{SILENCE, end_when_silent},
+    transport::connection::SILENCE,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escaped, exit::Refusal};
-use longhaul_transport::{duplex::Duplex, identity::to_key};
+use longhaul_transport::{blocking::end_when_silent, duplex::Duplex, identity::to_key};
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     io::{self, Write},

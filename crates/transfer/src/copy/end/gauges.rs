@@ -2,10 +2,10 @@
 //! What an end measures of itself: the time of its threads, and the sockets of its streams.
 
 use super::stopwatch::{Course, Seen, Stopwatch};
-use crate::transport::connection::Handle;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::{Measured, Network, Stage};
 use longhaul_tcpsim::limiter::{Limiter, Look, limiter};
+use longhaul_transport::blocking::Handle;
 use parking_lot::Mutex;
 use rustix::net::sockopt::tcp_congestion;
 use std::{

@@ -10,17 +10,17 @@ use crate::{
         report::Report,
     },
     threads::{self, Ends, Monitor},
-    transport::{
-        carrier::{Carrier, udt_control},
-        connection::{Connection, HANDSHAKE, Handle, Purpose, end_when_silent},
-    },
+    transport::connection::{Connection, HANDSHAKE, Purpose},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
-use longhaul_transport::identity::{Identity, Initiator, Responder};
-use longhaul_transport::port;
+use longhaul_transport::{
+    blocking::{Carrier, Handle, end_when_silent},
+    identity::{Identity, Initiator, Responder},
+    port::{self, Control},
+};
 use longhaul_udt::socket::Socket;
 use longhaul_units::Time;
 use std::{
@@ -277,7 +277,10 @@ fn take_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
         silence: options.silence().into(),
         ..longhaul_udt::Config::default()
     };
-    let chosen = options.congestion_control.as_deref().and_then(udt_control);
+    let chosen = options
+        .congestion_control
+        .as_deref()
+        .and_then(Control::named);
     port::bind(at, config, chosen.unwrap_or_default())
 }
 

@@ -20,7 +20,7 @@ use crate::{
             refusals::{Cause, Refusals},
         },
     },
-    transport::connection::{SILENCE, end_when_silent},
+    transport::connection::SILENCE,
 };
 use anyhow::Result;
 use hyper::{
@@ -31,6 +31,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_transport::blocking::end_when_silent;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Instant};
 use tokio::{
     io::{AsyncRead, AsyncWrite},

@@ -14,17 +14,17 @@ use crate::{
         report::Progress,
         sources::Sources,
     },
-    transport::{
-        carrier::Carrier,
-        connection::{Connection, Purpose},
-    },
+    transport::connection::{Connection, Purpose},
 };
 use anyhow::Result;
 use longhaul_store::{
     blocks::{BLOCK, Blocks},
     entry::Kind,
 };
-use longhaul_transport::identity::{Identity, Responder};
+use longhaul_transport::{
+    blocking::Carrier,
+    identity::{Identity, Responder},
+};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use std::{

@@ -6,7 +6,6 @@ use crate::{
     copy::end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
     protocol::message::Share,
     threads::{Ends, Monitor},
-    transport::connection::Handle,
 };
 use longhaul_store::{
     blocks::{Blocks, FileHash},
@@ -14,6 +13,7 @@ use longhaul_store::{
     part::Finished,
     small::Small,
 };
+use longhaul_transport::blocking::Handle;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},

@@ -14,10 +14,11 @@ use crate::{
     },
     protocol::{message::Order, options::Switch, order::Task},
     threads::{Ends, Monitor},
-    transport::{connection::Handle, outbox::Outbox},
+    transport::outbox::Outbox,
 };
 use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
 use longhaul_store::entry::{Entry, Kind};
+use longhaul_transport::blocking::Handle;
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},

@@ -2,19 +2,17 @@
 //! The thread that looks at all streams: how many there shall be, what each may send, and what each has carried.
 
 use super::state::{Source, State};
-use crate::{
-    protocol::{
-        message::Order,
-        order::Begin,
-        report::{Report, StreamFigures},
-    },
-    transport::connection::Handle,
+use crate::protocol::{
+    message::Order,
+    order::Begin,
+    report::{Report, StreamFigures},
 };
 use longhaul_linux::{clock, tcp_info::TcpInfo};
 use longhaul_scheduling::{
     Pace,
     streams::{Look, STREAMS_MAX, Streams, sees_queue},
 };
+use longhaul_transport::blocking::Handle;
 use longhaul_units::Time;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the connections that carry data are set up where the data is sent: congestion control and pacing.
 
-use crate::{
-    protocol::options::{Options, Pace, Transport},
-    transport::connection::Handle,
-};
+use crate::protocol::options::{Options, Pace, Transport};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
@@ -13,6 +10,7 @@ use longhaul_congestion::{
     pins::Pins,
 };
 use longhaul_linux::socket;
+use longhaul_transport::blocking::Handle;
 
 /// No limit in effect, but a limit: TCP spaces the packets of a socket that has one by its window and round trip
 /// (net/core/sock.c, SO_MAX_PACING_RATE).

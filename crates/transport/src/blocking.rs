@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections that threads wait in: a TCP socket, or a connection of UDT.
+
+use crate::terms;
+use anyhow::{Context as _, Result};
+use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_udt::socket::{Socket as UdtSocket, Stream};
+use rustix::net::sockopt;
+use std::{
+    io::{self, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    os::fd::AsFd,
+    pin::pin,
+    sync::Arc,
+    task::{self, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+/// What rustls is given at once: it takes 4 KiB at a time by itself.
+const RECEIVE_LEN: usize = 256 << 10;
+
+/// A connection, or a share of one.
+#[derive(Debug)]
+pub enum Carrier {
+    /// TCP.
+    Tcp(TcpStream),
+    /// UDT, and how long a read of this share may wait.
+    Udt(Arc<Stream>, Option<Duration>),
+}
+
+impl Carrier {
+    /// Opens a connection of UDT.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub fn udt_to(address: SocketAddr, socket: &UdtSocket) -> io::Result<Self> {
+        let mut connecting = pin!(socket.connect(address));
+        let stream = wait(None, |cx| connecting.as_mut().poll(cx));
+        Ok(stream.expect("it may take its time")?.into())
+    }
+
+    /// The next connection of UDT that another host opens.
+    ///
+    /// # Errors
+    /// A port that broke.
+    pub fn udt_from(socket: &UdtSocket) -> io::Result<Self> {
+        let mut accepting = pin!(socket.accept());
+        let stream = wait(None, |cx| accepting.as_mut().poll(cx));
+        Ok(stream.expect("it may take its time")?.into())
+    }
+
+    /// Another share of it.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
+            Self::Udt(stream, patience) => Self::Udt(stream.clone(), *patience),
+        })
+    }
+
+    /// How long a read may wait; of a socket, a read of any share.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn set_read_timeout(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.set_read_timeout(at_most),
+            Self::Udt(_, patience) => {
+                *patience = at_most;
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing more is written. What is over UDT has arrived then: its other direction ends, too, when the last share goes.
+    ///
+    /// # Errors
+    /// A connection that broke.
+    pub fn finish_sending(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Self::Udt(stream, _) => {
+                wait(None, |cx| stream.poll_flushed(cx)).expect("it may take its time")
+            }
+        }
+    }
+
+    /// Whoever waits in it fails.
+    pub fn cut(&self) {
+        match self {
+            // It may have ended by itself.
+            Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
+            Self::Udt(stream, _) => stream.abort(),
+        }
+    }
+
+    /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
+    pub fn deafen(&self) {
+        match self {
+            // It may have ended by itself.
+            Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Read)),
+            Self::Udt(stream, _) => stream.abort(),
+        }
+    }
+
+    /// Whether the other end has closed it, or it broke: who neither reads nor writes hears of neither.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Self::Tcp(socket) => longhaul_linux::socket::has_hung_up(socket).unwrap_or_default(),
+            Self::Udt(stream, _) => stream.has_ended(),
+        }
+    }
+
+    /// The socket, if it is one.
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Udt(..) => None,
+        }
+    }
+
+    /// How it fares; `None` if it is no more.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        match self {
+            Self::Tcp(socket) => TcpInfo::of(socket).ok(),
+            Self::Udt(stream, _) => stream.report().map(|report| terms::tcp_info(&report)),
+        }
+    }
+
+    /// Lets no more wait in it unsent.
+    pub fn limit_unsent(&self, bytes: u32) {
+        match self {
+            Self::Tcp(socket) => drop(longhaul_linux::socket::limit_unsent(socket, bytes)),
+            Self::Udt(stream, _) => stream.limit_unsent(bytes / terms::PACKET),
+        }
+    }
+}
+
+impl From<Stream> for Carrier {
+    fn from(stream: Stream) -> Self {
+        Self::Udt(stream.into(), None)
+    }
+}
+
+impl Read for Carrier {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let (stream, patience) = match self {
+            Self::Tcp(socket) => return socket.read(bytes),
+            Self::Udt(stream, patience) => (stream, *patience),
+        };
+        loop {
+            match stream.try_read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            let ready = wait(patience, |cx| stream.poll_readable(cx));
+            ready.ok_or(io::ErrorKind::TimedOut)?;
+        }
+    }
+}
+
+impl Write for Carrier {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let stream = match self {
+            Self::Tcp(socket) => return socket.write(bytes),
+            Self::Udt(stream, _) => stream,
+        };
+        loop {
+            match stream.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+            wait(None, |cx| stream.poll_writable(cx));
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write_vectored(slices),
+            Self::Udt(..) => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                first.map_or(Ok(0), |slice| self.write(slice))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Wakes the thread that waits.
+struct Waiting(Thread);
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Has this thread wait for what tasks poll for; `None` if that takes longer than `at_most`.
+fn wait<T>(
+    at_most: Option<Duration>,
+    mut poll: impl FnMut(&mut task::Context<'_>) -> Poll<T>,
+) -> Option<T> {
+    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    let mut context = task::Context::from_waker(&waker);
+    let until = at_most.map(|at_most| Instant::now() + at_most);
+    loop {
+        if let Poll::Ready(outcome) = poll(&mut context) {
+            return Some(outcome);
+        }
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => thread::park(),
+            Some(Duration::ZERO) => return None,
+            Some(left) => thread::park_timeout(left),
+        }
+    }
+}
+
+/// A carrier that is read in large pieces.
+pub struct Socket {
+    read: BufReader<Carrier>,
+    write: Carrier,
+    /// When the handshake has to be over. A stranger may send a byte now and then.
+    until: Option<Instant>,
+}
+
+impl Read for Socket {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            // None at all would be for ever.
+            let left = left.max(Duration::from_millis(1));
+            self.read.get_mut().set_read_timeout(Some(left))?;
+        }
+        self.read.read(bytes)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.write.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Socket {
+    /// A socket whose handshake may take so long. Without Nagle's delay (RFC 896), if it is TCP.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new(carrier: Carrier, handshake: Duration) -> Result<Self> {
+        if let Some(socket) = carrier.tcp() {
+            socket.set_nodelay(true)?;
+        }
+        let write = carrier.try_clone().context("no descriptor is left")?;
+        Ok(Self {
+            read: BufReader::with_capacity(RECEIVE_LEN, carrier),
+            write,
+            until: Some(Instant::now() + handshake),
+        })
+    }
+
+    /// The handshake is over: reads wait as long as they must.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn end_handshake(&mut self) -> io::Result<()> {
+        self.until = None;
+        self.read.get_mut().set_read_timeout(None)
+    }
+
+    /// By which another thread ends it.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn handle(&self) -> io::Result<Handle> {
+        Ok(Handle(Arc::new(self.write.try_clone()?)))
+    }
+
+    /// Nothing more is written.
+    ///
+    /// # Errors
+    /// A connection that broke.
+    pub fn finish_sending(&self) -> io::Result<()> {
+        self.write.finish_sending()
+    }
+}
+
+/// Ends a connection that another thread waits in.
+#[derive(Debug, Clone)]
+pub struct Handle(Arc<Carrier>);
+
+impl Handle {
+    /// What carries it, to look at and to set up.
+    pub fn carrier(&self) -> &Carrier {
+        &self.0
+    }
+
+    /// Whoever waits in it fails.
+    pub fn cut(&self) {
+        self.0.cut();
+    }
+
+    /// Whoever waits for something from the other end hears that there is nothing more; the other end notices nothing.
+    pub fn deafen(&self) {
+        self.0.deafen();
+    }
+}
+
+/// A far end that says nothing any more, not even that it is there, is an error.
+///
+/// # Errors
+/// Those of the system.
+pub fn end_when_silent(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
+    // The kernel counts seconds, and one at least.
+    let look = (silence / 4).max(Duration::from_secs(1));
+    sockopt::set_tcp_user_timeout(socket, silence.as_millis() as u32)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, look)?;
+    sockopt::set_tcp_keepintvl(socket, look)?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        net::{TcpListener, TcpStream},
+        thread,
+    };
+
+    /// A read timeout of its own would begin anew with each byte.
+    #[test]
+    fn who_sends_a_byte_now_and_then_shakes_hands_no_longer_than_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let trickle = thread::spawn(move || {
+            while stranger.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut socket = Socket::new(Carrier::Tcp(accepted), Duration::from_millis(100)).unwrap();
+        let mut bytes = [0; 1 << 20];
+        assert!(socket.read_exact(&mut bytes).is_err());
+        drop(socket);
+        trickle.join().unwrap();
+    }
+}
