@@ -68,8 +68,8 @@ const NUMBERS: [(&str, &str); 5] = [
     ("u8", "0 to 255"),
     ("u16", "0 to 65535"),
     ("u32", "0 to 4294967295"),
-    ("u64", "a whole number"),
-    ("usize", "a whole number"),
+    ("u64", "0 or more"),
+    ("usize", "0 or more"),
 ];
 
 /// What serde says about a bad value, with the range that it wants instead of the name of a type.

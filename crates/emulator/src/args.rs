@@ -254,7 +254,11 @@ impl Args {
 
 impl Start {
     /// One link from flags, or all links of a file.
-    pub(super) fn check(&self) -> Result<Config> {
+    ///
+    /// # Errors
+    /// Exit code 2: what is wrong, and of which link.
+    pub(super) fn config(&self) -> Result<Config> {
+        config::check_interval(self.interval)?;
         let config = Config {
             links: match &self.config {
                 Some(path) => file::read(path)?,

@@ -69,9 +69,9 @@ fn address(link: &str) -> std::io::Result<SocketAddr> {
 
 /// Names of the links that run in this network namespace.
 fn running() -> BTreeSet<String> {
-    let sockets = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-    let ours = sockets.lines().filter_map(|line| line.split_once(PREFIX));
-    ours.map(|(_, link)| link.to_owned()).collect()
+    // Without /proc, no other link is named.
+    let names = longhaul_linux::socket::abstract_names(PREFIX).unwrap_or_default();
+    names.into_iter().collect()
 }
 
 fn unknown(link: &str) -> anyhow::Error {
@@ -187,7 +187,10 @@ fn exchange(stream: &mut UnixStream, request: &Request) -> io::Result<String> {
 
 fn ask(link: &str, request: &Request) -> Result<Answer> {
     let stream = UnixStream::connect_addr(&address(link)?);
-    let mut stream = stream.map_err(|_| unknown(link))?;
+    let mut stream = stream.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => unknown(link),
+        _ => anyhow::Error::new(error).context(format!("cannot ask link {link:?}")),
+    })?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let line = exchange(&mut stream, request).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::unsupported(

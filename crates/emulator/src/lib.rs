@@ -27,7 +27,7 @@ use longhaul_netem::{Schedule, Shape};
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
-        None => run::run(&args.start.check()?),
+        None => run::run(&args.start.config()?),
         Some(Command::Set {
             name,
             key,
@@ -51,7 +51,7 @@ pub fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
 
 /// Likewise, with what changes later.
 pub fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
-    let link = Args::parse(flags)?.start.check()?.links.remove(0);
+    let link = Args::parse(flags)?.start.config()?.links.remove(0);
     link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
     Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
 }

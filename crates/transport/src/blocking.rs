@@ -4,7 +4,7 @@
 use crate::terms;
 use anyhow::{Context as _, Result};
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_udt::socket::{Socket as UdtSocket, Stream};
+use longhaul_udt::socket::{Socket, Stream};
 use rustix::net::sockopt;
 use std::{
     io::{self, BufReader, Read, Write},
@@ -22,19 +22,19 @@ const RECEIVE_LEN: usize = 256 << 10;
 
 /// A connection, or a share of one.
 #[derive(Debug)]
-pub enum Carrier {
+pub enum Connection {
     /// TCP.
     Tcp(TcpStream),
     /// UDT, and how long a read of this share may wait.
     Udt(Arc<Stream>, Option<Duration>),
 }
 
-impl Carrier {
+impl Connection {
     /// Opens a connection of UDT.
     ///
     /// # Errors
     /// Nobody answers.
-    pub fn udt_to(address: SocketAddr, socket: &UdtSocket) -> io::Result<Self> {
+    pub fn udt_to(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
         let mut connecting = pin!(socket.connect(address));
         let stream = wait(None, |cx| connecting.as_mut().poll(cx));
         Ok(stream.expect("it may take its time")?.into())
@@ -44,7 +44,7 @@ impl Carrier {
     ///
     /// # Errors
     /// A port that broke.
-    pub fn udt_from(socket: &UdtSocket) -> io::Result<Self> {
+    pub fn udt_from(socket: &Socket) -> io::Result<Self> {
         let mut accepting = pin!(socket.accept());
         let stream = wait(None, |cx| accepting.as_mut().poll(cx));
         Ok(stream.expect("it may take its time")?.into())
@@ -139,13 +139,13 @@ impl Carrier {
     }
 }
 
-impl From<Stream> for Carrier {
+impl From<Stream> for Connection {
     fn from(stream: Stream) -> Self {
         Self::Udt(stream.into(), None)
     }
 }
 
-impl Read for Carrier {
+impl Read for Connection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let (stream, patience) = match self {
             Self::Tcp(socket) => return socket.read(bytes),
@@ -162,7 +162,7 @@ impl Read for Carrier {
     }
 }
 
-impl Write for Carrier {
+impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let stream = match self {
             Self::Tcp(socket) => return socket.write(bytes),
@@ -221,15 +221,15 @@ fn wait<T>(
     }
 }
 
-/// A carrier that is read in large pieces.
-pub struct Socket {
-    read: BufReader<Carrier>,
-    write: Carrier,
+/// A connection that is read in large pieces.
+pub struct Buffered {
+    read: BufReader<Connection>,
+    write: Connection,
     /// When the handshake has to be over. A stranger may send a byte now and then.
     until: Option<Instant>,
 }
 
-impl Read for Socket {
+impl Read for Buffered {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = self.until {
             let left = until.saturating_duration_since(Instant::now());
@@ -241,7 +241,7 @@ impl Read for Socket {
     }
 }
 
-impl Write for Socket {
+impl Write for Buffered {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write.write(bytes)
     }
@@ -255,18 +255,18 @@ impl Write for Socket {
     }
 }
 
-impl Socket {
+impl Buffered {
     /// A socket whose handshake may take so long. Without Nagle's delay (RFC 896), if it is TCP.
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn new(carrier: Carrier, handshake: Duration) -> Result<Self> {
-        if let Some(socket) = carrier.tcp() {
+    pub fn new(connection: Connection, handshake: Duration) -> Result<Self> {
+        if let Some(socket) = connection.tcp() {
             socket.set_nodelay(true)?;
         }
-        let write = carrier.try_clone().context("no descriptor is left")?;
+        let write = connection.try_clone().context("no descriptor is left")?;
         Ok(Self {
-            read: BufReader::with_capacity(RECEIVE_LEN, carrier),
+            read: BufReader::with_capacity(RECEIVE_LEN, connection),
             write,
             until: Some(Instant::now() + handshake),
         })
@@ -281,7 +281,7 @@ impl Socket {
         self.read.get_mut().set_read_timeout(None)
     }
 
-    /// By which another thread ends it.
+    /// A handle by which another thread ends it.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -300,11 +300,11 @@ impl Socket {
 
 /// Ends a connection that another thread waits in.
 #[derive(Debug, Clone)]
-pub struct Handle(Arc<Carrier>);
+pub struct Handle(Arc<Connection>);
 
 impl Handle {
-    /// What carries it, to look at and to set up.
-    pub fn carrier(&self) -> &Carrier {
+    /// The connection, to look at and to set up.
+    pub fn connection(&self) -> &Connection {
         &self.0
     }
 
@@ -313,7 +313,7 @@ impl Handle {
         self.0.cut();
     }
 
-    /// Whoever waits for something from the other end hears that there is nothing more; the other end notices nothing.
+    /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
     pub fn deafen(&self) {
         self.0.deafen();
     }
@@ -353,7 +353,8 @@ mod tests {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let mut socket = Socket::new(Carrier::Tcp(accepted), Duration::from_millis(100)).unwrap();
+        let mut socket =
+            Buffered::new(Connection::Tcp(accepted), Duration::from_millis(100)).unwrap();
         let mut bytes = [0; 1 << 20];
         assert!(socket.read_exact(&mut bytes).is_err());
         drop(socket);

@@ -79,7 +79,7 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        read(text).map_err(|why| format!("{}; {GRAMMAR}", begin(&why)))
+        read(text).map_err(|why| format!("{why}; {GRAMMAR}"))
     }
 }
 
@@ -102,7 +102,7 @@ fn read(text: &str) -> Result<Filter, String> {
     let filter = any(&mut words, 0)?;
     match words.next() {
         None => Ok(filter),
-        Some(word) => Err(format!("{word:?} has no place there")),
+        Some(word) => Err(format!("{:?} has no place there", begin(word))),
     }
 }
 
@@ -157,7 +157,7 @@ fn one(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
         "dst" => address(End::Destination, words),
         "src" => address(End::Source, words),
         "host" => address(End::Either, words),
-        word => Err(format!("{word:?} is no condition")),
+        word => Err(format!("{:?} is no condition", begin(word))),
     }
 }
 
@@ -167,7 +167,10 @@ fn port(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     match (number(low), number(high)) {
         (Ok(low), Ok(high)) if low <= high => Ok(Filter::Port(end, low..=high)),
-        _ => Err(format!("{text:?} is no port, as 5201 or 50000-51000")),
+        _ => Err(format!(
+            "{:?} is no port, as 5201 or 50000-51000",
+            begin(text)
+        )),
     }
 }
 
@@ -178,7 +181,8 @@ fn address(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
 
 /// A network, or one address. `IpNet`'s own parser wants a length, and reads 010 as 10.
 fn network(text: &str) -> Result<IpNet, String> {
-    let wrong = || format!("{text:?} is no address, as 10.0.0.0/8 or fd00::1");
+    let shown = begin(text);
+    let wrong = || format!("{shown:?} is no address, as 10.0.0.0/8 or fd00::1");
     let (address, length) = text.split_once('/').unzip();
     let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
     let one = IpNet::from(address);
@@ -186,7 +190,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         length.parse().map_err(|_| wrong())
     })?;
     let most = one.max_prefix_len();
-    IpNet::new(address, length).map_err(|_| format!("{text:?}: a prefix is at most {most}"))
+    IpNet::new(address, length).map_err(|_| format!("{shown:?}: a prefix is at most {most}"))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Args {
     ///
     /// # Errors
     /// A refusal that names the flag.
-    pub(super) fn check(&self) -> Result<Config> {
+    pub(super) fn config(&self) -> Result<Config> {
         let formats = [(self.csv, Format::Csv), (self.parquet, Format::Parquet)];
         let asked = formats.into_iter().filter(|(asked, _)| *asked);
         let usual = Config::new(self.files.clone(), self.bin, self.memory)?;
@@ -94,6 +94,9 @@ mod tests {
             json: true,
             ..usual
         };
-        assert_eq!(format!("{:?}", args.check().unwrap()), format!("{usual:?}"));
+        assert_eq!(
+            format!("{:?}", args.config().unwrap()),
+            format!("{usual:?}")
+        );
     }
 }

@@ -35,7 +35,7 @@ use work::{Analyze, Gathered};
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let config = args.check()?;
+    let config = args.config()?;
     let sources = Sources::open(&config.files)?;
     let folder = config.out.as_deref().map(Folder::open).transpose()?;
     let unfinished = folder.as_ref().map(Folder::unfinished);

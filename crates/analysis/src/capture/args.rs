@@ -94,8 +94,8 @@ impl Args {
     ///
     /// # Errors
     /// A refusal that names the flag.
-    pub(super) fn check(&self) -> Result<Config> {
-        let source = self.source.check()?;
+    pub(super) fn config(&self) -> Result<Config> {
+        let source = self.source.source()?;
         let destination = Destination::check(
             &self.file,
             self.rotate.map(Bytes::get),
@@ -121,7 +121,7 @@ impl SourceArgs {
     ///
     /// # Errors
     /// A refusal that names the flag.
-    pub(crate) fn check(&self) -> Result<Source> {
+    pub(crate) fn source(&self) -> Result<Source> {
         Source::check(Selection {
             interfaces: self.interfaces.clone(),
             filter: match &self.filter_bpf {

@@ -44,7 +44,7 @@ struct Config {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let config = args.check()?;
+    let config = args.config()?;
     let (duration, json) = (config.duration, config.json);
     let taps = config.source.open()?;
     let runtime = longhaul_command::event_loop::of_this_thread()?;

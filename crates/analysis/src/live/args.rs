@@ -41,9 +41,9 @@ impl Args {
     ///
     /// # Errors
     /// A refusal that names the flag.
-    pub(super) fn check(&self) -> Result<Config> {
+    pub(super) fn config(&self) -> Result<Config> {
         Ok(Config {
-            source: self.source.check()?,
+            source: self.source.source()?,
             json: self.json,
             duration: self.duration,
         })

@@ -45,7 +45,7 @@ struct Config {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let config = args.check()?;
+    let config = args.config()?;
     let source = &config.source;
     let live = Live::start(source.open()?, config.duration)?;
     let outcome = if config.json {

@@ -210,19 +210,23 @@ impl Config {
     /// # Errors
     /// Exit code 2: what is wrong, and of which link.
     pub(super) fn check(self) -> Result<Self> {
-        if self.interval < INTERVAL_LEAST {
-            return Err(Refusal::usage(format!(
-                "--interval {}: want 1ms or more",
-                self.interval
-            )));
-        }
-        self.links.iter().try_for_each(check)?;
+        self.links.iter().try_for_each(check_link)?;
         check_taps(&self.links)?;
         Ok(self)
     }
 }
 
-fn check(link: &Link) -> Result<()> {
+/// Refuses what would be all that a link does.
+pub(super) fn check_interval(interval: Time) -> Result<()> {
+    match interval < INTERVAL_LEAST {
+        true => Err(Refusal::usage(format!(
+            "--interval {interval}: want 1ms or more"
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn check_link(link: &Link) -> Result<()> {
     if !(1_280..=9_000).contains(&link.mtu) {
         return Err(Refusal::usage(format!(
             "mtu {}: an MTU is 1280 to 9000 bytes",

@@ -329,9 +329,29 @@ pub fn set_number(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> i
     set_option(socket, level, name, value)
 }
 
+/// What follows `prefix` in the names of abstract UNIX sockets of this network namespace, without names that are not
+/// UTF-8.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn abstract_names(prefix: &str) -> io::Result<Vec<String>> {
+    let sockets = std::fs::read("/proc/thread-self/net/unix")?;
+    let name = |line: &[u8]| {
+        // proc(5): the path is the eighth field, and an abstract one begins with `@`.
+        let path = line.splitn(8, |byte| *byte == b' ').nth(7)?;
+        let path = str::from_utf8(path.trim_ascii()).ok()?;
+        Some(path.strip_prefix('@')?.strip_prefix(prefix)?.to_owned())
+    };
+    Ok(sockets
+        .split(|byte| *byte == b'\n')
+        .filter_map(name)
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::linux::net::SocketAddrExt as _;
 
     #[test]
     fn all_listeners_share_the_port_that_the_kernel_chose() {
@@ -443,5 +463,18 @@ mod tests {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let error = listen(any, 1, &options).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn abstract_names_are_told_beside_names_that_are_no_text() {
+        let bind = |name: &[u8]| {
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+            std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap()
+        };
+        let prefix = format!("longhaul-test-{}-", std::process::id());
+        let _ours = bind(format!("{prefix}a").as_bytes());
+        let _within = bind(format!("x{prefix}b").as_bytes());
+        let _no_text = bind(&[prefix.as_bytes(), b"\xff"].concat());
+        assert_eq!(abstract_names(&prefix).unwrap(), ["a"]);
     }
 }

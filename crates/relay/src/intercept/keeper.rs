@@ -19,6 +19,7 @@ use longhaul_linux::{
         target::append_queue_rule,
     },
     sock_diag::SockDiag,
+    socket,
 };
 use std::{
     cell::Cell,
@@ -175,14 +176,8 @@ impl Claim {
 
 /// Whether some process has a claim on the table of a listener on `port`.
 fn is_claimed(family: Family, port: u16) -> io::Result<bool> {
-    let sockets = std::fs::read("/proc/thread-self/net/unix")?;
-    let name = format!("@{}", prefix(family, port));
-    // proc(5): the path is the last field, and an abstract one begins with `@`. Others' paths may be no UTF-8.
-    let mut lines = sockets.split(|byte| *byte == b'\n');
-    Ok(lines.any(|line| {
-        let path = line.rsplit(|byte| *byte == b' ').next();
-        path.is_some_and(|path| path.starts_with(name.as_bytes()))
-    }))
+    let claims = socket::abstract_names(&prefix(family, port))?;
+    Ok(!claims.is_empty())
 }
 
 fn prefix(family: Family, port: u16) -> String {

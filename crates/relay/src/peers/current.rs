@@ -39,6 +39,9 @@ impl Peers {
     }
 
     /// Those of a chain of the same configuration.
+    ///
+    /// # Panics
+    /// A chain of another configuration, which has other peers.
     pub(crate) fn of(&self, chain: &[Arc<PeerConfig>]) -> Chain {
         chain
             .iter()

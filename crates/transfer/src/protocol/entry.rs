@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One thing of a copied tree as the two ends tell it each other, whatever the store keeps of it.
+//! One thing of a copied tree as it goes over the wire. What the store keeps of it may differ.
 
 use longhaul_store::{entry, metadata, path::RelPath};
 use serde::{Deserialize, Serialize};

@@ -6,10 +6,11 @@
 //! (`admission`).
 //!
 //! What is said has types of its own here, and becomes those of other crates where an end hears it: a change there does not
-//! change the protocol. Only a path is the store's: bytes, which are checked whenever one is read.
+//! change the protocol. Two are the store's: a path, whose bytes are checked whenever one
+//! is read, and the 32 bytes that name where a copy comes from.
 
 /// Converts two structs into each other, which have these fields. Does not compile once one of them has another field:
-/// what that is to be on the wire, the protocol decides. Modules below it see it.
+/// what that is to be on the wire, the protocol decides. It stands above the modules that use it.
 macro_rules! same_fields {
     ($wire:path, $own:path { $($field:ident),+ }) => {
         impl From<$own> for $wire {

@@ -10,7 +10,7 @@
 use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_transport::{
-    blocking::{Carrier, Handle, Socket},
+    blocking::{self, Buffered, Handle},
     identity::{Initiator, Responder},
 };
 use rustls::{ConnectionCommon, SideData, StreamOwned};
@@ -58,10 +58,10 @@ impl Purpose {
 
 /// A connection, by either of its sides.
 pub(crate) enum Connection {
-    Opened(StreamOwned<rustls::ClientConnection, Socket>),
-    Accepted(StreamOwned<rustls::ServerConnection, Socket>),
+    Opened(StreamOwned<rustls::ClientConnection, Buffered>),
+    Accepted(StreamOwned<rustls::ServerConnection, Buffered>),
     /// A stream after `--encrypt off`.
-    Plain(Socket),
+    Plain(Buffered),
 }
 
 /// What each side says before it goes on without TLS.
@@ -73,12 +73,12 @@ pub(crate) const HANDSHAKE: Duration = Duration::from_secs(20);
 impl Connection {
     /// Shakes hands as the side that connected, and says what for.
     pub(crate) fn open(
-        carrier: Carrier,
+        carrier: blocking::Connection,
         trust: &Initiator,
         purpose: Purpose,
         encrypt: Switch,
     ) -> Result<Self> {
-        let socket = Socket::new(carrier, HANDSHAKE)?;
+        let socket = Buffered::new(carrier, HANDSHAKE)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
@@ -96,11 +96,11 @@ impl Connection {
 
     /// Shakes hands as the side that accepted, and hears what for.
     pub(crate) fn accept(
-        carrier: Carrier,
+        carrier: blocking::Connection,
         trust: &Responder,
         encrypt: Switch,
     ) -> Result<(Self, Purpose)> {
-        let socket = Socket::new(carrier, HANDSHAKE)?;
+        let socket = Buffered::new(carrier, HANDSHAKE)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         let mut purpose = [0; 9];
@@ -143,7 +143,7 @@ impl Connection {
 /// How long what was sent may stay without an answer, if nobody says. Shorter interruptions of a path are TCP's matter.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
-fn shake_hands<C, S>(connection: &mut C, socket: &mut Socket) -> Result<()>
+fn shake_hands<C, S>(connection: &mut C, socket: &mut Buffered) -> Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,
@@ -166,7 +166,7 @@ fn expect(from: &mut impl Read, wanted: [u8; 1]) -> Result<()> {
     Ok(())
 }
 
-fn end<C, S>(connection: &mut C, socket: &mut Socket) -> io::Result<()>
+fn end<C, S>(connection: &mut C, socket: &mut Buffered) -> io::Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,

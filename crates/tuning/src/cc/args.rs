@@ -196,14 +196,14 @@ struct Place {
 
 impl Args {
     /// What stands after the check.
-    pub(super) fn check(&self) -> Result<config::Config> {
+    pub(super) fn config(&self) -> Result<config::Config> {
         Ok(match &self.command {
             Command::List(args) => config::Config::List(args.config()),
-            Command::Load(args) => config::Config::Load(args.check()?),
-            Command::Unload(args) => config::Config::Unload(args.check()?),
-            Command::Show(args) => config::Config::Show(args.check()?),
-            Command::Watch(args) => config::Config::Watch(args.check()?),
-            Command::Simulate(args) => config::Config::Simulate(Box::new(args.check()?)),
+            Command::Load(args) => config::Config::Load(args.config()?),
+            Command::Unload(args) => config::Config::Unload(args.config()?),
+            Command::Show(args) => config::Config::Show(args.config()?),
+            Command::Watch(args) => config::Config::Watch(args.config()?),
+            Command::Simulate(args) => config::Config::Simulate(Box::new(args.config()?)),
         })
     }
 }
@@ -218,7 +218,7 @@ impl List {
 }
 
 impl Load {
-    fn check(&self) -> Result<config::Load> {
+    fn config(&self) -> Result<config::Load> {
         Ok(config::Load {
             wanted: self.wanted()?,
             replace: self.replace,
@@ -265,7 +265,7 @@ fn open_cgroup(path: &Path) -> Result<OwnedFd> {
 }
 
 impl Unload {
-    fn check(&self) -> Result<config::Unload> {
+    fn config(&self) -> Result<config::Unload> {
         let names = self.names.iter();
         let only = (!self.all).then(|| names.map(|name| named(name)).collect());
         Ok(config::Unload {
@@ -277,7 +277,7 @@ impl Unload {
 }
 
 impl Show {
-    fn check(&self) -> Result<config::Show> {
+    fn config(&self) -> Result<config::Show> {
         Ok(config::Show {
             algorithm: named(&self.name)?,
             pins: self.place.pins(),
@@ -287,7 +287,7 @@ impl Show {
 }
 
 impl Watch {
-    fn check(&self) -> Result<config::Watch> {
+    fn config(&self) -> Result<config::Watch> {
         let filter = self.filter.as_deref();
         let filter = filter.map_or(Ok(Filter::EVERYTHING), Filter::of_flag)?;
         if self.every < Time::from_millis(10) {

@@ -30,7 +30,7 @@ pub(super) struct Load {
     /// Whose programs get a socket option for parameters.
     pub(super) cgroup: Option<OwnedFd>,
     pub(super) count_acks: bool,
-    /// Whether to make it the default of this network namespace. Then there is one.
+    /// Whether to make it the default of this network namespace: `wanted` has one then.
     pub(super) default: bool,
     pub(super) pins: Pins,
     pub(super) json: bool,

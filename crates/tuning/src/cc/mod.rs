@@ -22,7 +22,7 @@ use config::Config;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    match args.check()? {
+    match args.config()? {
         Config::List(config) => list::run(&config),
         Config::Load(config) => load::run(&config),
         Config::Unload(config) => unload::run(&config),

@@ -8,7 +8,8 @@
 use super::config::Config;
 use crate::{connection_filter::Filter, decp::model::Settings};
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
+use clap::{Args as _, FromArgMatches};
+use longhaul_command::exit::{self, Refusal};
 use longhaul_linux::{
     cgroup,
     netns::{self, Netns},
@@ -79,8 +80,24 @@ pub struct Args {
 }
 
 impl Args {
+    /// The names of all options, as typed behind `--`.
+    pub(super) fn options() -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new("decp"));
+        let names = command.get_arguments().filter_map(clap::Arg::get_long);
+        names.map(str::to_owned).collect()
+    }
+
+    /// Reads flags as a shell would give them.
+    pub(super) fn parse(flags: &[String]) -> Result<Self> {
+        let command = Self::augment_args(clap::Command::new("decp").no_binary_name(true));
+        let args = command
+            .try_get_matches_from(flags)
+            .and_then(|found| Self::from_arg_matches(&found));
+        args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
+    }
+
     /// What stands after the check.
-    pub(super) fn check(&self) -> Result<Config> {
+    pub(super) fn config(&self) -> Result<Config> {
         let filter = Filter::of_flag(&self.filter);
         let headroom = self.headroom.get();
         if !(0.02..=1.0).contains(&headroom) {

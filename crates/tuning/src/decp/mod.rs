@@ -14,11 +14,9 @@ use crate::decp::model::Law;
 use account::{Account, Look};
 use anyhow::{Context, Result};
 pub use args::Args;
-use clap::{Args as _, FromArgMatches};
 use config::Config;
 use display::Display;
 use enforcer::Enforcer;
-use longhaul_command::exit::{self, Refusal};
 use longhaul_linux::clock;
 use longhaul_units::Time;
 use tokio::{
@@ -29,7 +27,7 @@ use watch::Watch;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let config = args.check()?;
+    let config = args.config()?;
     if let Some(netns) = &config.netns {
         netns.enter().context("cannot enter the namespace")?;
     }
@@ -56,20 +54,13 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The names of all options, as typed behind `--`.
 pub fn options() -> Vec<String> {
-    let command = Args::augment_args(clap::Command::new("decp"));
-    let names = command.get_arguments().filter_map(clap::Arg::get_long);
-    names.map(str::to_owned).collect()
+    Args::options()
 }
 
 /// Refuses what the command would refuse. Nothing is done: for those who write such flags for others, as
 /// `lab` does.
 pub fn check(flags: &[String]) -> Result<()> {
-    let command = Args::augment_args(clap::Command::new("decp").no_binary_name(true));
-    let args = command
-        .try_get_matches_from(flags)
-        .and_then(|found| Args::from_arg_matches(&found));
-    let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
-    args.check().map(drop)
+    Args::parse(flags)?.config().map(drop)
 }
 
 /// Look after look.

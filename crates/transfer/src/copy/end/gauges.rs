@@ -72,11 +72,11 @@ impl Gauges {
     pub(super) fn of_thread(&self, stage: Stage, socket: Option<Handle>) -> Gauge {
         let watch = Stopwatch::start(stage);
         let socket = socket.and_then(|handle| {
-            let last = handle.carrier().tcp_info()?;
+            let last = handle.connection().tcp_info()?;
             let at = Instant::now();
             Some(Socket { handle, at, last })
         });
-        let tcp = socket.as_ref().and_then(|it| it.handle.carrier().tcp());
+        let tcp = socket.as_ref().and_then(|it| it.handle.connection().tcp());
         let control = tcp.map(tcp_congestion);
         let mut state = self.0.lock();
         if let Some(Ok(control)) = control {
@@ -169,7 +169,7 @@ impl Socket {
         if elapsed < LOOKS_APART {
             return;
         }
-        let Some(info) = self.handle.carrier().tcp_info() else {
+        let Some(info) = self.handle.connection().tcp_info() else {
             return;
         };
         let elapsed_us = elapsed.as_micros() as u64;

@@ -17,7 +17,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::{
-    blocking::{Carrier, Handle, end_when_silent},
+    blocking::{self, Handle, end_when_silent},
     identity::{Identity, Initiator, Responder},
     port::{self, Control},
 };
@@ -400,7 +400,7 @@ impl Way {
         match (&self.udt, purpose) {
             (Some(socket), Purpose::Data(_)) => {
                 let address = self.address;
-                let carrier = Carrier::udt_to(address, socket).with_context(|| {
+                let carrier = blocking::Connection::udt_to(address, socket).with_context(|| {
                     format!("cannot connect to {address} over UDT (does a firewall let UDP pass?)")
                 })?;
                 Connection::open(carrier, &self.trust, purpose, self.encrypt)
@@ -411,7 +411,12 @@ impl Way {
 
     fn shake_hands(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
         end_when_silent(&socket, self.silence)?;
-        Connection::open(Carrier::Tcp(socket), &self.trust, purpose, self.encrypt)
+        Connection::open(
+            blocking::Connection::Tcp(socket),
+            &self.trust,
+            purpose,
+            self.encrypt,
+        )
     }
 }
 
@@ -430,7 +435,7 @@ impl<S: Streams> Acceptor<S> {
         for socket in listener.incoming() {
             match socket {
                 Ok(socket) if end_when_silent(&socket, silence).is_ok() => {
-                    self.let_in(Carrier::Tcp(socket));
+                    self.let_in(blocking::Connection::Tcp(socket));
                 }
                 // It broke already.
                 Ok(_) => {}
@@ -443,14 +448,14 @@ impl<S: Streams> Acceptor<S> {
     /// Those over UDT.
     fn accept_streams(self: &Arc<Self>, socket: &Socket) {
         socket.listen();
-        while let Ok(carrier) = Carrier::udt_from(socket) {
+        while let Ok(carrier) = blocking::Connection::udt_from(socket) {
             self.let_in(carrier);
         }
     }
 
     /// Whoever is not the other end fails in the handshake and takes nothing but a thread for [`HANDSHAKE`]; beyond
     /// [`HANDSHAKES_MAX`] of them connections are closed at once, and a stream tries again.
-    fn let_in(self: &Arc<Self>, carrier: Carrier) {
+    fn let_in(self: &Arc<Self>, carrier: blocking::Connection) {
         if self.shaking.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
             self.shaking.fetch_sub(1, Relaxed);
             return;
@@ -463,7 +468,7 @@ impl<S: Streams> Acceptor<S> {
         }
     }
 
-    fn shake_hands(&self, carrier: Carrier) {
+    fn shake_hands(&self, carrier: blocking::Connection) {
         let accepted = Connection::accept(carrier, &self.trust, self.encrypt);
         self.shaking.fetch_sub(1, Relaxed);
         match accepted {

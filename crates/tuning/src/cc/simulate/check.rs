@@ -23,7 +23,7 @@ const RECORDS_MAX: u64 = 10_000_000;
 
 impl Args {
     /// What stands after the check.
-    pub(in super::super) fn check(&self) -> Result<Simulate> {
+    pub(in super::super) fn config(&self) -> Result<Simulate> {
         let (forth, back) = shapes(self)?;
         let Rate::Constant(rate) = forth.rate else {
             return Err(Refusal::usage(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File descriptors, two a connection and four more for the pipes of one that moves data, and what pipes hold.
+//! File descriptors and pipes. A connection takes two descriptors, and four more for its pipes while data moves.
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::Bytes;

@@ -22,7 +22,7 @@ use longhaul_store::{
     entry::Kind,
 };
 use longhaul_transport::{
-    blocking::Carrier,
+    blocking,
     identity::{Identity, Responder},
 };
 use parking_lot::Mutex;
@@ -128,7 +128,9 @@ impl Liar {
     /// What comes next, if that is a stream; all else is kept.
     pub(super) fn accept(&mut self) -> Option<(u64, Connection)> {
         let (socket, _) = self.listener.accept().unwrap();
-        match Connection::accept(Carrier::Tcp(socket), &self.trust, Switch::On).unwrap() {
+        match Connection::accept(blocking::Connection::Tcp(socket), &self.trust, Switch::On)
+            .unwrap()
+        {
             (stream, Purpose::Data(number)) => return Some((number, stream)),
             (orders, Purpose::Orders) => self.orders = Some(orders),
             (answers, Purpose::Answers) => self.answers = Some(answers),

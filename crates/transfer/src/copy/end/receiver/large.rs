@@ -140,13 +140,13 @@ impl Large {
 
     /// Whether all of it is durable, and the source has said that it did not change.
     pub(super) fn is_complete(&self) -> bool {
-        let sealed = self.sealed.lock();
+        let is_sealed = self.sealed.lock().is_some();
         let durable = self.with(|part| Ok(part.durable()));
         let wanted = |durable: Vec<Record>| {
             let indices = durable.iter().map(|(index, _)| *index);
             indices.filter(|index| self.wanted.has(*index)).count() as u64
         };
-        sealed.is_some() && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
+        is_sealed && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
     }
 
     /// The hash of it, once it is complete, unless the source has another.

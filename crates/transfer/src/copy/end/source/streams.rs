@@ -50,7 +50,10 @@ impl Source {
     /// Those that the far end closed, or that broke, while nothing was written to them. The target tells what arrived by
     /// them, even if it never began with them; then their threads end.
     fn give_up_ended(&self, streams: &[(u64, Handle)]) {
-        for (number, _) in streams.iter().filter(|(_, one)| one.carrier().has_ended()) {
+        for (number, _) in streams
+            .iter()
+            .filter(|(_, one)| one.connection().has_ended())
+        {
             let carried = self.shared.note(|state| state.streams.remove(number));
             if carried.is_some() {
                 self.orders.put(Order::Gone { stream: *number });
@@ -67,7 +70,7 @@ impl Source {
         let now = clock::now();
         let mut infos = BTreeMap::new();
         for (number, stream) in streams {
-            let Some(info) = stream.carrier().tcp_info() else {
+            let Some(info) = stream.connection().tcp_info() else {
                 continue;
             };
             let watched = seen.watched.entry(*number);

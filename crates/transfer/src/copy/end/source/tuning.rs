@@ -57,7 +57,7 @@ impl Tuning {
     /// Sets a stream up that has just come. UDT paces by itself.
     pub(super) fn apply(&self, stream: &Handle) {
         self.keep_short(stream, 0);
-        let Some(stream) = stream.carrier().tcp() else {
+        let Some(stream) = stream.connection().tcp() else {
             return;
         };
         if let Some(name) = &self.congestion_control {
@@ -73,14 +73,14 @@ impl Tuning {
     /// can take, and at the end everybody waits for it.
     pub(super) fn keep_short(&self, stream: &Handle, rate: u64) {
         let bytes = (rate / UNSENT_PER_SECOND).clamp(UNSENT_MIN, UNSENT_MAX);
-        stream.carrier().limit_unsent(bytes as u32);
+        stream.connection().limit_unsent(bytes as u32);
     }
 
     /// Every stream has an equal share of the rate that was asked for.
     pub(super) fn share<'a>(&self, streams: impl ExactSizeIterator<Item = &'a Handle>) {
         let Pace::Rate(bits) = self.pace else { return };
         let share = bits / 8 / streams.len().max(1) as u64;
-        for stream in streams.filter_map(|stream| stream.carrier().tcp()) {
+        for stream in streams.filter_map(|stream| stream.connection().tcp()) {
             let _ = socket::set_pacing_rate(stream, share);
         }
     }
