@@ -63,29 +63,41 @@ pub fn first_line(text: &str) -> &str {
     line.strip_prefix("error: ").unwrap_or(line)
 }
 
-/// Kinds of whole numbers, as serde calls them, and what they are to a person.
-const NUMBERS: [(&str, &str); 5] = [
-    ("u8", "0 to 255"),
-    ("u16", "0 to 65535"),
-    ("u32", "0 to 4294967295"),
-    ("u64", "0 or more"),
-    ("usize", "0 or more"),
+/// Kinds of whole numbers, as serde calls them, and the largest that they hold.
+const NUMBERS: [(&str, u64); 5] = [
+    ("u8", u8::MAX as u64),
+    ("u16", u16::MAX as u64),
+    ("u32", u32::MAX as u64),
+    ("u64", u64::MAX),
+    ("usize", u64::MAX),
 ];
 
-/// What serde says about a bad value, with the range that it wants instead of the name of a type.
+/// What serde says about a bad value, with what is wrong with a number instead of the name of a type. A key may allow less
+/// than its type: that is for its own check to say.
 ///
 /// ```
 /// use longhaul_command::exit::with_range;
 ///
-/// assert_eq!(with_range("integer `70000`, expected u16"), "integer `70000`, expected 0 to 65535");
+/// assert_eq!(with_range("integer `70000`, expected u16"), "integer `70000`, expected 65535 at most");
+/// assert_eq!(with_range("integer `-1`, expected u16"), "integer `-1`, expected 0 or more");
+/// assert_eq!(with_range("string \"8\", expected u16"), "string \"8\", expected a whole number without quotes");
 /// ```
 pub fn with_range(message: &str) -> String {
-    let range = |(kind, range): (&str, &str)| {
+    let number = |(kind, most): (&str, u64)| {
         let before = message.strip_suffix(kind)?;
-        before
-            .ends_with("expected ")
-            .then(|| format!("{before}{range}"))
+        before.ends_with("expected ").then_some((before, most))
     };
-    let found = NUMBERS.into_iter().find_map(range);
-    found.unwrap_or_else(|| message.to_owned())
+    let Some((before, most)) = NUMBERS.into_iter().find_map(number) else {
+        return message.to_owned();
+    };
+    if before.contains("integer `-") {
+        return format!("{before}0 or more");
+    }
+    if before.contains("integer `") {
+        return format!("{before}{most} at most");
+    }
+    match before.contains("string ") {
+        true => format!("{before}a whole number without quotes"),
+        false => format!("{before}a whole number"),
+    }
 }

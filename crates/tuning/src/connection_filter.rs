@@ -190,7 +190,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         length.parse().map_err(|_| wrong())
     })?;
     let most = one.max_prefix_len();
-    IpNet::new(address, length).map_err(|_| format!("{shown:?}: a prefix is at most {most}"))
+    IpNet::new(address, length).map_err(|_| format!("{shown:?}: its LENGTH is at most {most}"))
 }
 
 #[cfg(test)]

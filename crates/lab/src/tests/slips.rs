@@ -235,7 +235,7 @@ pub(crate) const OF_THE_TESTBED: &[Slip] = &[
     (
         "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nintercept = [¦70000]",
-        "integer `70000`, expected 0 to 65535",
+        "integer `70000`, expected 65535 at most",
     ),
     (
         "'127.0.0.1:1080'",
