@@ -90,6 +90,7 @@ impl Departure {
 
     /// How many of these are out by `now`.
     #[must_use]
+    #[inline]
     pub fn out_by(&self, now: Time) -> u32 {
         if self.work == 0 {
             return if now < self.begin { 0 } else { self.count };

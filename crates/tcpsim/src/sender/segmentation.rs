@@ -16,6 +16,7 @@ const WINDOW_DIVISOR: u64 = 3;
 const MILLISECOND: Time = Time::from_millis(1);
 
 /// Packets of one super-packet (`tcp_tso_autosize`), for a pacing rate in bytes a second.
+#[inline]
 pub(crate) fn autosize(pacing_rate: u64, min_rtt: Time, mss: u32) -> u32 {
     let near = (min_rtt.as_nanos() / 1_000) >> RTT_LOG;
     let extra = if near < 32 { GSO_BYTES >> near } else { 0 };
@@ -42,6 +43,7 @@ pub(crate) struct Occasion {
 
 impl Occasion {
     /// Whether to wait for the next ACK, which will allow a larger super-packet.
+    #[inline]
     pub(crate) fn is_worth_waiting(&self) -> bool {
         let Some(oldest) = self.since_oldest else {
             return false;

@@ -13,6 +13,7 @@ const UNPACED_PACKETS: u64 = 10;
 
 impl Sender {
     /// Sends what may be sent now: `emit` gets the first packet of each super-packet and how many.
+    #[inline]
     pub fn transmit(&mut self, now: Time, mut emit: impl FnMut(u64, u32)) {
         if self.board.to_resend() > 0 {
             self.retransmit(now, &mut emit);
@@ -46,6 +47,7 @@ impl Sender {
     }
 
     /// `tcp_write_xmit`.
+    #[inline]
     fn send_new(&mut self, now: Time, emit: &mut impl FnMut(u64, u32)) {
         let largest = u64::from(self.largest());
         let (mut limited, first) = (false, self.board.next());
@@ -82,6 +84,7 @@ impl Sender {
     }
 
     /// At most half of the window leaves at once (`tcp_cwnd_test`).
+    #[inline]
     fn quota(&self) -> u64 {
         u64::from(self.window.cwnd / 2)
             .max(1)
@@ -89,12 +92,14 @@ impl Sender {
     }
 
     /// What the receiver's window, the send buffer and the data leave.
+    #[inline]
     fn open_window(&self) -> u64 {
         let most = self.limits.receive_window.min(self.limits.send_buffer);
         let edge = (self.board.una() + most).min(self.limits.end);
         edge.saturating_sub(self.board.next())
     }
 
+    #[inline]
     fn is_worth_waiting(&self, now: Time, free: u64, open: u64, largest: u64) -> bool {
         let cwnd = u64::from(self.window.cwnd);
         self.state < State::Recovery
@@ -119,10 +124,12 @@ impl Sender {
         };
     }
 
+    #[inline]
     fn largest(&self) -> u32 {
         autosize(self.pacing_rate, self.rtt.min(), self.settings.mss).max(1)
     }
 
+    #[inline]
     fn note_sent(&mut self, now: Time, count: u32) {
         self.counters.sent += u64::from(count);
         if matches!(self.state, State::Recovery | State::Cwr) {

@@ -220,6 +220,7 @@ impl<W: Watch> Simulation<W> {
         self.forth.by_trains()
     }
 
+    #[inline]
     fn act(&mut self, number: usize) {
         let flow = &mut self.flows[number];
         let mut ends = Ends {
@@ -284,6 +285,7 @@ impl Flow {
         self.start + self.handshake
     }
 
+    #[inline]
     fn next_deadline(&self, now: Time) -> Time {
         if !self.established {
             return self.established_at();
@@ -296,6 +298,7 @@ impl Flow {
     }
 
     /// Everything of this flow that is due.
+    #[inline]
     fn act<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
         if !self.established {
             self.established = true;
@@ -313,6 +316,7 @@ impl Flow {
     }
 
     /// ACKs whose time to be sent has come.
+    #[inline]
     fn release_acks<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
         let (delay, arriving, leaving) = (
             way_back(ends.back, self.extra_rtt),
@@ -330,6 +334,7 @@ impl Flow {
         }
     }
 
+    #[inline]
     fn transmit<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
         let delay = way_back(ends.back, self.extra_rtt);
         let Self {
@@ -381,6 +386,7 @@ fn way_back(back: &Back, extra_rtt: Time) -> Option<Time> {
     }
 }
 
+#[inline]
 fn forward(
     ack: Ack,
     delay: Option<Time>,
@@ -397,6 +403,7 @@ fn forward(
 }
 
 /// The next ACK if its time has come.
+#[inline]
 fn due(acks: &mut VecDeque<Ack>, now: Time) -> Option<Ack> {
     acks.front().filter(|ack| ack.at <= now)?;
     acks.pop_front()

@@ -95,6 +95,7 @@ impl Forth {
         }
     }
 
+    #[inline]
     pub(crate) fn next_deadline(&mut self) -> Time {
         match &mut self.wire {
             Wire::Trains(_) => Time::MAX,
@@ -206,6 +207,7 @@ impl Back {
         }
     }
 
+    #[inline]
     pub(crate) fn next_deadline(&mut self) -> Time {
         match self {
             Self::Delay(_) => Time::MAX,
