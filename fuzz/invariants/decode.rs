@@ -5,8 +5,8 @@
 //! The input is the link type, wire length beyond what was captured in units of 256, segment size in units
 //! of 16, and the frame.
 
-use longhaul_analysis::flow::decode::{Undecoded, decode};
-use longhaul_analysis::flow::segment::{FlowKey, Segment};
+use longhaul_flow::decode::{Undecoded, decode};
+use longhaul_flow::segment::{FlowKey, Segment};
 use longhaul_packet::capture::{Frame, LinkType};
 
 pub(crate) fn check(input: &[u8]) {

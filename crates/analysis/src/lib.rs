@@ -2,9 +2,8 @@
 //! `longhaul tap`: takes the headers of TCP connections and says what their data streams and their
 //! ACK streams did (paper 001's TAPEE, in software).
 //!
-//! [`flow`] has the decisions: [`flow::Flows`] is shown one segment after the other and tells a [`flow::Sink`] of bins,
-//! and of each flow when it is over. It never reads a clock or a file, and takes no memory for a packet once it is
-//! warm. The other modules are threads, files and words; `longhaul_packet::capture` knows the files.
+//! `longhaul_flow` has the decisions, without I/O. The modules here are threads, files and words; `longhaul_packet::capture`
+//! knows the files.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -25,7 +24,6 @@ mod analyze;
 mod args;
 mod capture;
 mod diff;
-pub mod flow;
 mod live;
 mod report;
 mod series;

@@ -7,10 +7,10 @@
 //! with the capture.
 
 use super::crew::SHARDS;
-use crate::flow::Settings;
 use crate::{report::Ranks, series::Format};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_flow::Settings;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 

@@ -2,13 +2,13 @@
 //! What goes through the crew: some records of one file, what is in them, and what shards say of them.
 
 use super::crew::SHARDS;
-use crate::flow::{
+use crate::{report::Output, series::Row};
+use longhaul_flow::{
     Sink,
     record::{BothEnds, Flow},
     segment::{Item, Vantage},
     series::Bin,
 };
-use crate::{report::Output, series::Row};
 use longhaul_packet::capture::{Damage, Run, Statistics};
 use std::{
     collections::BTreeMap,

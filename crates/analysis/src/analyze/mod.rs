@@ -2,7 +2,7 @@
 //! `longhaul tap analyze`: capture files in, what each flow did out.
 //!
 //! `sources` reads files in order of time and cuts them into loads of whole records; the `crew` makes
-//! segments of them and gives them to shards, which run `crate::flow::Flows`; what those say is gathered
+//! segments of them and gives them to shards, which run `longhaul_flow::Flows`; what those say is gathered
 //! in the order of the loads and written by `tap::report`.
 
 mod args;

@@ -4,7 +4,7 @@
 //! A connection is followed from its SYN, because what only one place has counts as lost. If no second
 //! place has seen it after [`ALONE_MAX`] segments, it is not followed any more.
 
-use crate::flow::{
+use longhaul_flow::{
     both_ends::{Bounds, Comparison, Place},
     record::{BothEnds, Flow},
     segment::{FlowKey, Item, Vantage},

@@ -6,7 +6,7 @@ use super::{
     load::{Ear, Load},
     pairs::Pairs,
 };
-use crate::flow::{
+use longhaul_flow::{
     Flows, Settings,
     segment::{FlowKey, Item},
 };

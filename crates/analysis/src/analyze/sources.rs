@@ -10,8 +10,8 @@ use super::{
     load::Load,
     source::{self, Source},
 };
-use crate::flow::segment::Vantage;
 use anyhow::Result;
+use longhaul_flow::segment::Vantage;
 use longhaul_packet::capture::{Interface, LinkType};
 use std::{
     collections::VecDeque,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person reads on the terminal.
 
-use crate::flow::record::{Direction, Flow};
 use crate::report::{Analysis, CaptureFile};
 use longhaul_command::console::escaped;
+use longhaul_flow::record::{Direction, Flow};
 use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;

@@ -10,15 +10,15 @@ use super::{
     source::span,
     sources::{FileFacts, Place, Sources},
 };
-use crate::flow::{
-    decode::{Undecoded, decode},
-    record::BothEnds,
-    segment::Item,
-};
 use crate::report::{
     CaptureFile, DAMAGES_MAX, Damage, Output, Sources as Told, VantagePoint, Writer,
 };
 use anyhow::Result;
+use longhaul_flow::{
+    decode::{Undecoded, decode},
+    record::BothEnds,
+    segment::Item,
+};
 use longhaul_packet::capture::{Frame, Record};
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `diff.json`: both sides' figures, as `crate::flow::compare` has them.
+//! `diff.json`: both sides' figures, as `super::compare` has them.
 
+use super::compare::{self, Figure};
 use super::side::Side;
-use crate::flow::compare::{self, Figure};
 use crate::report::SCHEMA;
 use serde::Serialize;
 
@@ -67,8 +67,8 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::record::Direction;
     use crate::report::made_up;
+    use longhaul_flow::record::Direction;
     use std::path::Path;
 
     fn compared(change: impl Fn(&mut Direction)) -> Comparison {

@@ -2,6 +2,7 @@
 //! `longhaul tap diff`: two transfers beside each other.
 
 mod args;
+mod compare;
 mod comparison;
 mod page;
 mod side;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One of both that are compared: the direction with more data of one flow.
 
-use crate::flow::record::{Direction, Flow};
 use crate::{
     analyze,
     report::{Finished, Shown, direction_name},
@@ -9,6 +8,7 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_flow::record::{Direction, Flow};
 use std::path::Path;
 
 /// A direction of a flow of a result.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The comparison on a terminal: plain text, aligned.
 
+use super::compare::Figure;
 use super::comparison::Comparison;
-use crate::flow::compare::Figure;
 use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::{Metric, percent, times};
 

@@ -2,7 +2,7 @@
 //! The last minute of every flow, in an order to be shown.
 
 use super::look::{Look, Seen};
-use crate::flow::{segment::Endpoint, series::Bin};
+use longhaul_flow::{segment::Endpoint, series::Bin};
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, VecDeque},

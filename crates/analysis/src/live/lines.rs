@@ -6,8 +6,8 @@ use super::{
     look::{Look, Seen},
     screen,
 };
-use crate::flow::series::Bin;
 use jiff::Timestamp;
+use longhaul_flow::series::Bin;
 use longhaul_units::Bytes;
 use serde::Serialize;
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an interface had in one second, flow by flow.
 
-use crate::flow::{
+use longhaul_flow::{
     Flows, Settings, Sink,
     record::Flow,
     segment::{Endpoint, FlowKey, Segment, Vantage},
@@ -129,7 +129,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::segment::NO_SCALE;
+    use longhaul_flow::segment::NO_SCALE;
     use longhaul_packet::tcp::ACK;
 
     fn end(port: u16) -> Endpoint {

@@ -3,7 +3,7 @@
 
 use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
 use super::look::Look;
-use crate::flow::series::Bin;
+use longhaul_flow::series::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
     Frame,

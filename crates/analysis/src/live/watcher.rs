@@ -3,8 +3,8 @@
 
 use super::look::{Look, SECOND, Watch};
 use crate::capture::Tap;
-use crate::flow::decode::decode;
 use anyhow::Result;
+use longhaul_flow::decode::decode;
 use longhaul_linux::{
     clock,
     packet_ring::{BLOCK_TIMEOUT, Ring},

@@ -6,7 +6,7 @@ use super::result::{
     Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint, course::Drawn, excerpts,
     finished::Finished,
 };
-use crate::flow::{
+use longhaul_flow::{
     course::Course,
     record::{
         AckSpacing, Acks, BothEnds, Clocks, Closing, Data, DelayBin, DelayCourse, Direction,

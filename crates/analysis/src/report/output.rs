@@ -10,13 +10,13 @@ use super::result::{
     finished::{COURSES, Finished, RESULT},
     largest::{Largest, Ranks, payload},
 };
-use crate::flow::{
+use crate::series::{self, Format, Row, cannot_write};
+use anyhow::{Context, Result};
+use longhaul_flow::{
     course::Course,
     joint_verdict,
     record::{BothEnds, Excerpt, Flow},
 };
-use crate::series::{self, Format, Row, cannot_write};
-use anyhow::{Context, Result};
 use longhaul_units::Time;
 use serde::Serialize;
 use serde_json::Serializer;
@@ -399,9 +399,9 @@ fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::series::Bin;
     use crate::report::{made_up, result::finished::WAY_OUT};
     use longhaul_command::exit::Refusal;
+    use longhaul_flow::series::Bin;
 
     fn plan(directory: Option<&Path>) -> Plan {
         Plan {

@@ -2,7 +2,7 @@
 //! The rows of a series, and its columns: `flow`, `direction`, `time_ns`, and those of a [`Bin`], which the report's
 //! page has too. Names end in units; a value that a bin does not have is empty.
 
-use crate::flow::series::Bin;
+use longhaul_flow::series::Bin;
 use std::io;
 
 /// One bin of one direction of a flow.

@@ -140,7 +140,7 @@ pub(crate) fn cannot_write(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::series::Bin;
+    use longhaul_flow::series::Bin;
 
     /// Rows of two directions, each with another value in every column.
     pub(super) fn rows(count: u64) -> Vec<Row> {

@@ -208,8 +208,8 @@ fn failed(error: ParquetError) -> io::Error {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::flow::series::Bin;
     use bytes::Bytes;
+    use longhaul_flow::series::Bin;
     use parquet::{
         file::reader::{FileReader, SerializedFileReader},
         record::{Field, Row as Record},

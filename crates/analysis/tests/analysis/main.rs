@@ -3,14 +3,11 @@
 //! programs and the truth of a simulation.
 
 mod corpus;
-mod simulated_tap;
 mod tap_analyze;
 mod tap_capture;
 mod tap_capture_namespaces;
 mod tap_capture_refusals;
-mod tap_flows;
 mod tap_golden;
 mod tap_live_namespaces;
 mod tap_peers;
 mod tap_process;
-mod tap_truth;

@@ -7,8 +7,8 @@ use super::{
     histogram::{self, Histogram},
     quantity,
 };
-use crate::flow::record::{BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way};
 use crate::report::result::{Analysis, course::Drawn};
+use longhaul_flow::record::{BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way};
 use longhaul_report::{metric::percent, table::table};
 use maud::{Markup, html};
 

@@ -2,8 +2,8 @@
 //! Which charts over time a direction has, and what each finds. `tap.js` makes them of the course.
 
 use super::quantity::{self, Amount};
-use crate::flow::record::Direction;
 use crate::report::result::course::Drawn;
+use longhaul_flow::record::Direction;
 use longhaul_report::figure;
 use maud::{Markup, html};
 
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::report::made_up;
 
-    fn kinds(flow: &crate::flow::record::Flow) -> Vec<&'static str> {
+    fn kinds(flow: &longhaul_flow::record::Flow) -> Vec<&'static str> {
         let course = Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096);
         charts(&flow.upload, &course)
             .iter()

@@ -8,8 +8,8 @@ use super::{
     releases,
     strip::{self, Axis, phase_words},
 };
-use crate::flow::record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing};
 use crate::report::result::{Analysis, course::Drawn};
+use longhaul_flow::record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing};
 use longhaul_report::table::table;
 use maud::{Markup, html};
 

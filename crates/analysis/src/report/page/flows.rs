@@ -6,8 +6,8 @@ use super::{
     quantity::{self, Amount},
     strip::mostly,
 };
-use crate::flow::record::Flow;
 use crate::report::result::Analysis;
+use longhaul_flow::record::Flow;
 use longhaul_report::table::Table;
 use maud::{Markup, html};
 

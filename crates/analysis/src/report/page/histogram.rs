@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A distribution as bars over a logarithmic axis, as SVG; its quantiles are a table below it.
 
-use crate::flow::record::Distribution;
+use longhaul_flow::record::Distribution;
 use longhaul_report::{figure::caption, metric::percent};
 use maud::{Markup, html};
 

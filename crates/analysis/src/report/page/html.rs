@@ -241,7 +241,7 @@ mod tests {
         let mut finished = made_up::finished();
         let long = finished.analysis.flows[0].clone();
         finished.analysis.flows = (0..1000)
-            .map(|number| crate::flow::record::Flow {
+            .map(|number| longhaul_flow::record::Flow {
                 number,
                 ..long.clone()
             })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quantities of the report, with their units and three significant digits.
 
-use crate::flow::record::Data;
+use longhaul_flow::record::Data;
 use longhaul_report::{count::plural, metric::Metric};
 
 /// "7.05 Gbit/s".

@@ -2,7 +2,7 @@
 //! What ACKs released: a row for each class of AckDiff, shaded by how its bursts were.
 
 use super::quantity;
-use crate::flow::record::{ReleasedBy, Releases};
+use longhaul_flow::record::{ReleasedBy, Releases};
 use longhaul_report::{figure, metric::percent, table::Table};
 use maud::{Markup, html};
 

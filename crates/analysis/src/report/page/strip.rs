@@ -3,7 +3,7 @@
 //! `tap.js` moves the parts when the charts are zoomed.
 
 use super::quantity;
-use crate::flow::{
+use longhaul_flow::{
     record::{Direction, Limit, Limited, Phase, PhaseKind},
     verdict::shares,
 };

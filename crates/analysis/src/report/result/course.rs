@@ -2,8 +2,8 @@
 //! `courses.jsonl`: what the charts are made of, a direction a line. The page has the same inside.
 
 use super::excerpts::Packed;
-use crate::flow::{course::Course, series::Bin};
 use crate::series::column::{COLUMNS, Column, direction};
+use longhaul_flow::{course::Course, series::Bin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

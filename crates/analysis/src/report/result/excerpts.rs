@@ -2,12 +2,12 @@
 //! Single segments for the time–sequence chart, packed: columns of numbers in base64, 13 bytes a
 //! segment, ACK or SACK block. `segments.js` draws them.
 
-use crate::flow::record::{Excerpt, Mark, MarkKind, Occasion};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use longhaul_flow::record::{Excerpt, Mark, MarkKind, Occasion};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Marks of a direction that is alone, as many as `crate::flow` keeps.
+/// Marks of a direction that is alone, as many as `longhaul_flow` keeps.
 const MARKS_MAX: usize = 1 << 13;
 /// Marks that large directions have always.
 const MARKS_MIN: usize = 1 << 8;

@@ -3,7 +3,7 @@
 //! course, more without, and of all others a line each in `flows.jsonl` and their sum.
 
 use super::Others;
-use crate::flow::record::{Direction, Flow};
+use longhaul_flow::record::{Direction, Flow};
 use std::{
     cmp::Reverse,
     collections::BTreeMap,

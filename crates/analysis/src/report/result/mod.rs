@@ -11,7 +11,7 @@ pub(super) mod excerpts;
 pub(super) mod finished;
 pub(super) mod largest;
 
-use crate::flow::{
+use longhaul_flow::{
     record::{BothEnds, Flow},
     segment::Vantage,
 };

@@ -4,7 +4,7 @@
 //! millisecond with nothing and one with a burst.
 
 use super::fine::{Fine, FineBins};
-use longhaul_analysis::flow::record::{Direction, Phase, PhaseKind};
+use longhaul_flow::record::{Direction, Phase, PhaseKind};
 use longhaul_report::scale::round_step;
 use longhaul_results::result::{Spread, TapPhase, TapSeries};
 use longhaul_stats::sample;

@@ -2,7 +2,7 @@
 //! A tapped flow's metrics, as `docs/lab.md` explains them.
 
 use super::fine::{Fine, FineBins};
-use longhaul_analysis::flow::record::{Direction, Limit, Phase, PhaseKind};
+use longhaul_flow::record::{Direction, Limit, Phase, PhaseKind};
 use longhaul_results::result::Metrics;
 use longhaul_stats::sample::quantile_by_rank;
 
@@ -106,7 +106,7 @@ fn settled<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [Fine] {
 
 fn troubles(direction: &Direction) -> Figures {
     let limits = &direction.limits;
-    let span = |one: &longhaul_analysis::flow::record::Limited| (one.to_ns - one.from_ns) as f64;
+    let span = |one: &longhaul_flow::record::Limited| (one.to_ns - one.from_ns) as f64;
     let all = sum(limits.iter().map(span));
     let by_acks = limits.iter().filter(|one| one.by == Limit::AckStream);
     let share = sum(by_acks.map(span)) / all;
@@ -153,7 +153,7 @@ fn present<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> Figures
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_analysis::flow::record::{Acks, Data, Distribution, Limited};
+    use longhaul_flow::record::{Acks, Data, Distribution, Limited};
     use longhaul_report::registry::{Producer, told_by};
 
     const MS: u64 = 1_000_000;

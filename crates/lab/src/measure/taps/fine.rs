@@ -64,7 +64,7 @@ impl FineBins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_analysis::flow::series::Bin;
+    use longhaul_flow::series::Bin;
 
     fn row(flow: u64, ms: u64, data_bytes: u64) -> Row {
         let bin = Bin {

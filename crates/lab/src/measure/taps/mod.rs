@@ -15,7 +15,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use fine::FineBins;
-use longhaul_analysis::flow::{
+use longhaul_flow::{
     record,
     segment::{Endpoint, Vantage},
 };

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two directions side by side (`longhaul tap diff`): each figure of both, how far they are apart, and
+//! whether that is more than chance.
+//!
+//! A figure is notable that differs by a tenth, the least change that two runs of the same transfer on
+//! one machine don't show anyway; counts must differ by three standard deviations of a Poisson process
+//! as well (a retransmission more or less says nothing), and shares of time by five per cent points.
+//! [`notable`] puts first what is furthest beyond its bound.
+
+use longhaul_flow::record::{Direction, Distribution, Limit, Phase, PhaseKind};
+use longhaul_flow::verdict::shares;
+use serde::Serialize;
+
+/// One quantity of both.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Figure {
+    /// Ends in the unit: `goodput_bps`.
+    pub(super) name: &'static str,
+    /// Absent where it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) a: Option<f64>,
+    /// Likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) b: Option<f64>,
+    /// `b − a`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) difference: Option<f64>,
+    /// `b / a`; absent where `a` is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio: Option<f64>,
+    /// How far beyond what may be chance: notable from 1 on, at most [`WEIGHT_MAX`].
+    pub(super) weight: f64,
+}
+
+/// The weight of what one of both does not have at all.
+pub(super) const WEIGHT_MAX: f64 = 100.0;
+
+/// All figures that either of both has, in an order that stays.
+pub(super) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
+    let figure = |measure: &Measure| Figure::of(measure, (measure.of)(a), (measure.of)(b));
+    MEASURES.iter().filter_map(figure).collect()
+}
+
+/// The notable ones among `figures`, those that differ most first.
+pub(super) fn notable(figures: &[Figure]) -> Vec<Figure> {
+    let mut notable: Vec<Figure> = figures.iter().copied().filter(Figure::is_notable).collect();
+    notable.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+    notable
+}
+
+impl Figure {
+    fn of(measure: &Measure, a: Option<f64>, b: Option<f64>) -> Option<Self> {
+        let both = a.zip(b);
+        let nothing = a.unwrap_or(0.0) == 0.0 && b.unwrap_or(0.0) == 0.0;
+        (!nothing).then(|| Self {
+            name: measure.name,
+            a,
+            b,
+            difference: both.map(|(a, b)| b - a),
+            ratio: both.filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a),
+            weight: both.map_or(0.0, |(a, b)| measure.kind.weight(a, b)),
+        })
+    }
+
+    /// Whether the difference is more than chance.
+    pub(super) fn is_notable(&self) -> bool {
+        self.weight >= 1.0
+    }
+}
+
+/// What is compared.
+struct Measure {
+    name: &'static str,
+    kind: Kind,
+    of: fn(&Direction) -> Option<f64>,
+}
+
+/// What a difference means.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// By its ratio.
+    Size,
+    /// By its ratio, and by what chance does to a number of events.
+    Count,
+    /// Of the time, from 0 to 1: by its difference.
+    Share,
+}
+
+/// Bounds of what may be chance.
+const RATIO: f64 = 1.1;
+const DEVIATIONS: f64 = 3.0;
+const SHARE: f64 = 0.05;
+
+impl Kind {
+    fn weight(self, a: f64, b: f64) -> f64 {
+        let weight = match self {
+            Self::Size => by_ratio(a, b),
+            Self::Count => by_ratio(a, b).min(by_chance(a, b)),
+            Self::Share => (b - a).abs() / SHARE,
+        };
+        weight.min(WEIGHT_MAX)
+    }
+}
+
+fn by_ratio(a: f64, b: f64) -> f64 {
+    match a > 0.0 && b > 0.0 {
+        true => (b / a).ln().abs() / RATIO.ln(),
+        false if a == b => 0.0,
+        false => WEIGHT_MAX,
+    }
+}
+
+fn by_chance(a: f64, b: f64) -> f64 {
+    (b - a).abs() / (a + b).sqrt().max(1.0) / DEVIATIONS
+}
+
+const fn measure(name: &'static str, kind: Kind, of: fn(&Direction) -> Option<f64>) -> Measure {
+    Measure { name, kind, of }
+}
+
+const MEASURES: [Measure; 30] = {
+    use Kind::{Count, Share, Size};
+    [
+        measure("goodput_bps", Size, goodput),
+        measure("payload_bytes", Size, |d| number(d.data.unique_bytes)),
+        measure("lasted_s", Size, |d| lasted_ns(d).map(seconds)),
+        measure("rtt_least_s", Size, |d| {
+            sampled(d.round_trips(), |rtt| rtt.min).map(seconds)
+        }),
+        measure("rtt_median_s", Size, |d| {
+            sampled(d.round_trips(), |rtt| rtt.p50).map(seconds)
+        }),
+        measure("rtt_99_percent_s", Size, |d| {
+            sampled(d.round_trips(), |rtt| rtt.p99).map(seconds)
+        }),
+        measure("in_flight_most_bytes", Size, |d| {
+            number(d.in_flight_max_bytes)
+        }),
+        measure("window_least_bytes", Size, |d| {
+            number(d.acks.window_min_bytes)
+        }),
+        measure("retransmitted_packets", Count, |d| {
+            number(d.data.retransmissions)
+        }),
+        measure("retransmitted_bytes", Size, |d| {
+            number(d.data.retransmitted_bytes)
+        }),
+        measure("timeouts", Count, |d| {
+            number(d.data.timeout_retransmissions)
+        }),
+        measure("pure_acks", Count, |d| number(d.acks.pure)),
+        measure("duplicate_acks", Count, |d| number(d.acks.duplicates)),
+        measure("packets_per_ack_ratio", Size, |d| {
+            let per_ack = &d.packets_per_ack;
+            (per_ack.count > 0).then_some(per_ack.mean)
+        }),
+        measure("ack_diff_median_bytes", Size, |d| {
+            sampled(&d.ack_diff, |diff| diff.p50)
+        }),
+        measure("ack_diff_99_percent_bytes", Size, |d| {
+            sampled(&d.ack_diff, |diff| diff.p99)
+        }),
+        measure("ack_diff_most_bytes", Size, |d| {
+            sampled(&d.ack_diff, |diff| diff.max)
+        }),
+        measure("gap_median_s", Size, |d| {
+            sampled(&d.gaps, |gap| gap.p50).map(seconds)
+        }),
+        measure("gap_99_percent_s", Size, |d| {
+            sampled(&d.gaps, |gap| gap.p99).map(seconds)
+        }),
+        measure("burst_median_segments", Size, |d| {
+            sampled(&d.bursts, |burst| burst.p50)
+        }),
+        measure("burst_longest_segments", Size, |d| {
+            sampled(&d.bursts, |burst| burst.max)
+        }),
+        measure("ramp_up_s", Size, |d| phase_s(d, PhaseKind::RampUp)),
+        measure("peak_s", Size, |d| phase_s(d, PhaseKind::Peak)),
+        measure("steady_s", Size, |d| phase_s(d, PhaseKind::Steady)),
+        measure("recovery_s", Size, |d| phase_s(d, PhaseKind::Recovery)),
+        measure("limited_by_application_ratio", Share, |d| {
+            limited(d, Limit::Application)
+        }),
+        measure("limited_by_receive_window_ratio", Share, |d| {
+            limited(d, Limit::ReceiveWindow)
+        }),
+        measure("limited_by_congestion_window_ratio", Share, |d| {
+            limited(d, Limit::CongestionWindow)
+        }),
+        measure("limited_by_path_rate_ratio", Share, |d| {
+            limited(d, Limit::PathRate)
+        }),
+        measure("limited_by_ack_stream_ratio", Share, |d| {
+            limited(d, Limit::AckStream)
+        }),
+    ]
+};
+
+#[expect(clippy::unnecessary_wraps, reason = "a measure that is always there")]
+fn number(value: u64) -> Option<f64> {
+    Some(value as f64)
+}
+
+fn seconds(ns: f64) -> f64 {
+    ns / 1e9
+}
+
+fn sampled(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
+    (found.count > 0).then(|| of(found) as f64)
+}
+
+fn lasted_ns(direction: &Direction) -> Option<f64> {
+    let lasted = direction.data.lasted_ns()?;
+    (lasted > 0).then_some(lasted as f64)
+}
+
+fn goodput(direction: &Direction) -> Option<f64> {
+    Some(direction.data.unique_bytes as f64 * 8e9 / lasted_ns(direction)?)
+}
+
+fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
+    let alike = direction.phases.iter().filter(|phase| phase.kind == kind);
+    Some(seconds(alike.map(Phase::length_ns).sum::<u64>() as f64))
+}
+
+/// Share of the time that was judged.
+fn limited(direction: &Direction, by: Limit) -> Option<f64> {
+    let shares = shares(&direction.limits);
+    let share = shares.iter().find(|(limit, _)| *limit == by);
+    (!shares.is_empty()).then(|| share.map_or(0.0, |(_, share)| *share))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_flow::record::Limited;
+
+    fn direction(bytes: u64, fast: u64) -> Direction {
+        let mut direction = Direction::default();
+        direction.data.unique_bytes = bytes;
+        direction.data.fast_retransmissions = fast;
+        direction.data.retransmissions = fast;
+        (direction.data.first_data_ns, direction.data.last_data_ns) =
+            (Some(0), Some(8_000_000_000));
+        direction
+    }
+
+    fn names(figures: &[Figure]) -> Vec<&str> {
+        figures.iter().map(|figure| figure.name).collect()
+    }
+
+    #[test]
+    fn the_same_differs_in_nothing_and_has_only_what_there_is() {
+        let same = figures(&direction(1_000, 3), &direction(1_000, 3));
+        let there = [
+            "goodput_bps",
+            "payload_bytes",
+            "lasted_s",
+            "retransmitted_packets",
+        ];
+        assert_eq!(names(&same), there);
+        assert_eq!(notable(&same), []);
+        assert_eq!(
+            (same[0].a, same[0].ratio, same[0].difference),
+            (Some(1e3), Some(1.0), Some(0.0))
+        );
+    }
+
+    /// Both sides of each bound.
+    #[test]
+    fn a_tenth_more_is_notable_and_less_is_chance() {
+        let found = |a, b| names(&notable(&figures(&direction(a, 0), &direction(b, 0)))).len();
+        assert_eq!((found(1_000, 1_090), found(1_000, 1_101)), (0, 2));
+        assert_eq!((found(1_090, 1_000), found(1_101, 1_000)), (0, 2));
+        let lost = |a, b| notable(&figures(&direction(9, a), &direction(9, b))).len();
+        assert_eq!(
+            (lost(0, 9), lost(0, 10)),
+            (1, 1),
+            "three deviations of 9 are 9"
+        );
+        assert_eq!((lost(0, 8), lost(100, 140), lost(100, 150)), (0, 0, 1));
+        assert_eq!(lost(10_000, 10_900), 0, "beyond chance, but little");
+    }
+
+    #[test]
+    fn what_differs_most_comes_first() {
+        let found = notable(&figures(&direction(1_000, 400), &direction(1_200, 100)));
+        assert_eq!(
+            names(&found),
+            ["retransmitted_packets", "goodput_bps", "payload_bytes"]
+        );
+        assert_eq!(
+            (found[0].ratio, found[0].difference),
+            (Some(0.25), Some(-300.0))
+        );
+    }
+
+    #[test]
+    fn shares_differ_by_points() {
+        let limits = |path: u64| {
+            let span = |by, from_ns, to_ns| Limited { by, from_ns, to_ns };
+            Direction {
+                limits: vec![
+                    span(Limit::PathRate, 0, path),
+                    span(Limit::Application, path, 1_000),
+                ],
+                ..Direction::default()
+            }
+        };
+        assert_eq!(notable(&figures(&limits(500), &limits(540))), []);
+        let found = notable(&figures(&limits(500), &limits(900)));
+        assert_eq!(found.len(), 2);
+        assert!((found[0].weight - 8.0).abs() < 1e-9);
+    }
+}

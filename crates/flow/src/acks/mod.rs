@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ACK stream that comes back for one direction's data.
+
+pub mod ack_way;
+pub(super) mod releases;
+mod scoreboard;
+
+use crate::bounds::Bounds;
+use crate::course::series::Bin;
+use crate::distribution::Histogram;
+use crate::record::Acks;
+use crate::segment::{SACK_BLOCKS_MAX, Segment, WINDOW_MAX, unwrap_near};
+use ack_way::AckWay;
+use scoreboard::Scoreboard;
+
+/// Numbers that don't count as bytes when they are acknowledged; 0 is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Marks {
+    /// The SYN's.
+    pub(super) syn: u64,
+    /// The FIN's.
+    pub(super) fin: u64,
+}
+
+impl Marks {
+    /// How many of them are in `from..to`.
+    #[inline]
+    pub(super) fn within(self, from: u64, to: u64) -> u64 {
+        let has = |mark: u64| u64::from(from <= mark && mark < to);
+        has(self.syn) + has(self.fin)
+    }
+}
+
+/// What the ACKs said so far.
+#[derive(Debug, Default)]
+pub(super) struct Acking {
+    /// Everything below is acknowledged; 0 before the first ACK.
+    pub(super) acked: u64,
+    /// Shift of the windows, if the handshake was seen (RFC 7323 §2.2).
+    pub(super) shift: Option<u8>,
+    /// Duplicate ACKs since the last that moved.
+    pub(super) duplicates: u32,
+    pub(super) scoreboard: Scoreboard,
+    /// The window as the last ACK's header has it.
+    window: Option<u16>,
+    /// Where the window ends; 0 if it isn't known.
+    window_end: u64,
+    way: AckWay,
+    acks: Acks,
+    ack_diff: Histogram,
+    packets_per_ack: Histogram,
+    /// The last AckDiff, its packets, and how many like it are not in the distributions yet: most
+    /// ACKs are for as much as the one before.
+    last_diff: u64,
+    last_packets: u64,
+    alike: u32,
+}
+
+/// Whether a segment is an ACK and nothing else.
+#[inline]
+pub(super) fn is_pure(segment: &Segment) -> bool {
+    use longhaul_packet::tcp::{FIN, RST, SYN};
+    segment.payload == 0 && segment.flags & (SYN | FIN | RST) == 0
+}
+
+impl Acking {
+    /// Whether the receiver had no room at last.
+    pub(super) fn is_window_zero(&self) -> bool {
+        self.window == Some(0)
+    }
+
+    /// Whether a segment more would not fit behind `next`.
+    #[inline]
+    pub(super) fn is_window_full(&self, next: u64, segment: u32) -> bool {
+        self.window_end != 0 && next + u64::from(segment) > self.window_end
+    }
+
+    /// Where the window ends, if its scale is known and it was seen.
+    pub(super) fn window_end(&self) -> Option<u64> {
+        (self.window_end != 0).then_some(self.window_end)
+    }
+
+    /// Whether the receiver has all of `start..end`, as far as its ACKs have said.
+    pub(super) fn holds(&self, start: u64, end: u64) -> bool {
+        end <= self.acked || self.scoreboard.covers(start.max(self.acked), end)
+    }
+
+    /// Whether `segment`, with data of the other direction, says nothing but what was said before.
+    #[inline]
+    pub(super) fn is_known(&self, segment: &Segment) -> bool {
+        segment.ack == self.acked as u32
+            && segment.sack_blocks == 0
+            && segment.window != 0
+            && self.window == Some(segment.window)
+    }
+
+    /// A pure ACK, whatever it says.
+    #[inline]
+    pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
+        self.acks.pure += 1;
+        bin.acks += 1;
+        self.way.note(segment, bin);
+    }
+
+    /// The number moves on to `ack`. `segment_max` is the largest segment of the data. How many packets
+    /// that acknowledges.
+    #[inline]
+    pub(super) fn moves(&mut self, ack: u64, marks: Marks, segment_max: u32, bin: &mut Bin) -> u64 {
+        let diff = (ack - self.acked).saturating_sub(marks.within(self.acked, ack));
+        self.acked = ack;
+        self.duplicates = 0;
+        self.scoreboard.acknowledged(ack);
+        match diff {
+            0 => 0,
+            _ => self.count_diff(diff, segment_max, bin),
+        }
+    }
+
+    #[inline]
+    fn count_diff(&mut self, diff: u64, segment_max: u32, bin: &mut Bin) -> u64 {
+        let packets = packets(diff, segment_max);
+        if diff != self.last_diff || packets != self.last_packets || self.alike == u32::MAX {
+            self.settle_alike();
+            (self.last_diff, self.last_packets) = (diff, packets);
+        }
+        self.alike += 1;
+        self.acks.moving += 1;
+        self.acks.acked_bytes += diff;
+        bin.moving_acks += 1;
+        bin.acked_bytes += diff;
+        bin.ack_diff_max = bin
+            .ack_diff_max
+            .max(u32::try_from(diff).unwrap_or(u32::MAX));
+        packets
+    }
+
+    fn settle_alike(&mut self) {
+        let times = std::mem::take(&mut self.alike);
+        if times > 0 {
+            self.ack_diff.record_times(self.last_diff, times);
+            (self.packets_per_ack).record_times(self.last_packets, times);
+        }
+    }
+
+    /// A pure ACK that repeats the number. A duplicate is one while data is outstanding that leaves the
+    /// window as it was (RFC 5681 §2).
+    /// Whether it is one.
+    pub(super) fn repeats(&mut self, segment: &Segment, outstanding: bool, bin: &mut Bin) -> bool {
+        let updates = self.window.is_some_and(|window| window != segment.window);
+        if updates {
+            self.acks.window_updates += 1;
+        } else if outstanding {
+            self.duplicates += 1;
+            self.acks.duplicates += 1;
+            bin.duplicate_acks += 1;
+        }
+        !updates && outstanding
+    }
+
+    /// The number is less than one before.
+    pub(super) fn is_late(&mut self) {
+        self.acks.late += 1;
+    }
+
+    /// The window that a segment (no SYN, whose window isn't scaled) offers. `tells` is whether it is more
+    /// than data of the other direction, which repeats an old ACK and would fill bins with nothing new.
+    #[inline]
+    pub(super) fn window(&mut self, segment: &Segment, ack: u64, tells: bool, bin: &mut Bin) {
+        let bytes = u64::from(segment.window) << self.shift.unwrap_or(0);
+        let before = self.window.replace(segment.window);
+        if tells || before != Some(segment.window) {
+            bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
+        }
+        if before.is_none() {
+            self.acks.window_min_bytes = bytes;
+        }
+        self.acks.zero_windows += u64::from(bytes == 0);
+        self.acks.window_min_bytes = self.acks.window_min_bytes.min(bytes);
+        self.acks.window_max_bytes = self.acks.window_max_bytes.max(bytes);
+        if self.shift.is_some() {
+            self.window_end = self.window_end.max(ack + bytes);
+        }
+    }
+
+    /// SACK blocks of an ACK for everything below `ack`, `next` being the next new number of the data.
+    /// The end of what they have, which may be beyond `next` if the tap missed data.
+    pub(super) fn sacked(
+        &mut self,
+        segment: &Segment,
+        ack: u64,
+        next: u64,
+        bounds: &mut Bounds,
+        bin: &mut Bin,
+    ) -> u64 {
+        let blocks = blocks_of(segment, next);
+        let blocks = &blocks[..block_count(segment)];
+        let first_is_dsack = is_dsack(blocks, ack);
+        self.acks.with_sack += 1;
+        self.acks.sack_blocks += blocks.len() as u64;
+        self.acks.dsacks += u64::from(first_is_dsack);
+        bin.sacks += 1;
+        let mut end = 0;
+        for &(left, right) in &blocks[usize::from(first_is_dsack)..] {
+            let left = left.max(self.acked);
+            if left < right && right < next.saturating_add(WINDOW_MAX) {
+                self.scoreboard.insert(left, right, bounds);
+                end = end.max(right);
+            }
+        }
+        end
+    }
+
+    /// Memory of the distributions.
+    #[inline]
+    pub(super) fn distributions_bytes(&self) -> usize {
+        self.ack_diff.bytes() + self.packets_per_ack.bytes()
+    }
+
+    /// What is said of the ACKs: counts, AckDiff, packets per ACK.
+    pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
+        self.settle_alike();
+        let acks = Acks {
+            window_scale: self.shift,
+            ..self.acks
+        };
+        (acks, self.ack_diff, self.packets_per_ack)
+    }
+}
+
+/// SACK blocks as numbers near `next`; the first [`block_count`] count.
+pub(super) fn blocks_of(segment: &Segment, next: u64) -> [(u64, u64); SACK_BLOCKS_MAX] {
+    segment.sack.map(|(left, right)| {
+        let left = unwrap_near(next, left);
+        (left, unwrap_near(left, right))
+    })
+}
+
+pub(super) fn block_count(segment: &Segment) -> usize {
+    usize::from(segment.sack_blocks).min(SACK_BLOCKS_MAX)
+}
+
+/// RFC 2883 §4: the first block is below the acknowledged number, or inside the second block.
+fn is_dsack(blocks: &[(u64, u64)], ack: u64) -> bool {
+    match blocks {
+        [first, ..] if first.1 <= ack => true,
+        [first, second, ..] => second.0 <= first.0 && first.1 <= second.1,
+        _ => false,
+    }
+}
+
+/// AckDiff in segments, a part of one being one.
+#[inline]
+fn packets(diff: u64, segment_max: u32) -> u64 {
+    match u32::try_from(diff) {
+        Ok(diff) => u64::from(diff.div_ceil(segment_max)),
+        Err(_) => diff.div_ceil(u64::from(segment_max)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dsack_is_told_from_sack() {
+        assert!(is_dsack(&[(10, 20)], 20));
+        assert!(!is_dsack(&[(30, 40)], 20));
+        assert!(is_dsack(&[(30, 40), (30, 60)], 20));
+        assert!(!is_dsack(&[(50, 60), (30, 40)], 20));
+    }
+
+    #[test]
+    fn a_part_of_a_packet_is_one() {
+        assert_eq!(
+            [1, 1448, 1449, 2896].map(|diff| packets(diff, 1448)),
+            [1, 1, 2, 2]
+        );
+        assert_eq!(packets(1 << 40, 1 << 10), 1 << 30);
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each ACK releases: bursts of data by the AckDiff of the ACK before them.
+//!
+//! An ACK stream rules its data if data is sent when ACKs come, and as much as they acknowledge. A
+//! sender that paces, or has nothing to send, does not follow them.
+
+use crate::record::{self, Data, ReleasedBy};
+
+/// Classes of AckDiff and of bursts, in segments: 0, 1, 2, up to 4, 8, 16, 32, 64, and more.
+const CLASSES: usize = 9;
+
+/// What became of the last ACK.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// There is none, or its burst is over.
+    #[default]
+    Over,
+    /// Nothing was sent since.
+    Awaits,
+    /// A burst goes on that it released.
+    Releases,
+}
+
+/// Bursts of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    state: State,
+    /// Where the counts of the last ACK's class begin.
+    row: u8,
+    ack_ns: u64,
+    /// What had been sent when it came.
+    segments: u64,
+    bytes: u64,
+    /// Payload that ACKs released.
+    released_bytes: u64,
+    /// The first ACK, and the payload that had been sent then.
+    first_ns: u64,
+    first_bytes: u64,
+    /// ACKs by class of AckDiff, then by class of their burst.
+    bursts: Counts,
+}
+
+/// By class of AckDiff, then of the burst.
+#[derive(Debug)]
+struct Counts([u32; CLASSES * CLASSES]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; CLASSES * CLASSES])
+    }
+}
+
+impl Releases {
+    /// An ACK for `packets` more came, or one that repeats a number; `data` is what was sent before.
+    #[inline]
+    pub(crate) fn ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
+        if self.state == State::Over {
+            self.begin(at_ns, data);
+        } else {
+            self.settle(data);
+        }
+        self.state = State::Awaits;
+        self.row = (class_of(packets) * CLASSES) as u8;
+        self.ack_ns = at_ns;
+        (self.segments, self.bytes) = (data.data_segments, data.payload_bytes);
+    }
+
+    fn begin(&mut self, at_ns: u64, data: &Data) {
+        if self.first_ns == 0 {
+            (self.first_ns, self.first_bytes) = (at_ns, data.payload_bytes);
+        }
+    }
+
+    /// Data is sent, which `data` does not count yet. `pauses` is whether the packet before is
+    /// `within_ns` or more ago.
+    #[inline]
+    pub(crate) fn data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
+        if self.state == State::Awaits && at_ns.saturating_sub(self.ack_ns) < within_ns {
+            self.state = State::Releases;
+        } else if self.state == State::Awaits || pauses && self.state == State::Releases {
+            self.settle(data);
+            self.state = State::Over;
+        }
+    }
+
+    /// Counts what the last ACK released.
+    #[inline]
+    fn settle(&mut self, data: &Data) {
+        let class = class_of(data.data_segments - self.segments);
+        if let Some(count) = self.bursts.0.get_mut(usize::from(self.row) + class) {
+            *count = count.saturating_add(1);
+        }
+        self.released_bytes += data.payload_bytes - self.bytes;
+    }
+
+    /// What is said of it.
+    pub(crate) fn finish(mut self, within_ns: u64, data: &Data) -> record::Releases {
+        if self.first_ns == 0 {
+            return record::Releases::default();
+        }
+        if self.state != State::Over {
+            self.settle(data);
+        }
+        let acks: u64 = self.bursts.0.iter().map(|n| u64::from(*n)).sum();
+        let span = data.last_data_ns.unwrap_or(0).saturating_sub(self.first_ns);
+        let reached = acks as f64 * within_ns as f64;
+        record::Releases {
+            within_ns,
+            bytes: self.released_bytes,
+            of_bytes: data.payload_bytes - self.first_bytes,
+            by_chance: (reached / (span as f64).max(1.0)).min(1.0),
+            by_ack_diff: (self.bursts.0.as_chunks().0.iter().enumerate())
+                .filter(|(_, bursts)| bursts.iter().any(|n| *n > 0))
+                .map(|(class, bursts)| released_by(class, bursts))
+                .collect(),
+        }
+    }
+}
+
+fn released_by(class: usize, bursts: &[u32; CLASSES]) -> ReleasedBy {
+    ReleasedBy {
+        segments: segments_of(class),
+        acks: bursts.iter().map(|n| u64::from(*n)).sum(),
+        bursts: bursts.map(u64::from),
+    }
+}
+
+#[inline]
+fn class_of(segments: u64) -> usize {
+    let doubled = segments.saturating_mul(2).saturating_sub(1);
+    ((u64::BITS - doubled.leading_zeros()) as usize).min(CLASSES - 1)
+}
+
+/// The least and the greatest number of segments of a class; the last has no end.
+fn segments_of(class: usize) -> (u64, Option<u64>) {
+    match class {
+        0 => (0, Some(0)),
+        1 => (1, Some(1)),
+        _ => {
+            let least = (1 << (class - 2)) + 1;
+            (least, (class < CLASSES - 1).then(|| 1 << (class - 1)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_powers_of_two() {
+        for segments in 0..200 {
+            let (least, greatest) = segments_of(class_of(segments));
+            assert!(least <= segments && greatest.is_none_or(|most| segments <= most));
+        }
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5, 64, 65].map(class_of),
+            [0, 1, 2, 3, 3, 4, 7, 8]
+        );
+        assert_eq!(class_of(u64::MAX), 8);
+    }
+
+    /// Events: an ACK for so many packets, or so many segments of 100 bytes after a pause or not.
+    enum Event {
+        Ack(u64, u64),
+        Data(u64, u64, bool),
+    }
+    use Event::{Ack, Data as Sent};
+
+    fn released(events: &[Event]) -> record::Releases {
+        let (mut releases, mut data) = (Releases::default(), Data::default());
+        for event in events {
+            match *event {
+                Ack(at_ns, packets) => releases.ack(at_ns, packets, &data),
+                Sent(at_ns, segments, pauses) => {
+                    releases.data(at_ns, pauses, 10, &data);
+                    data.data_segments += segments;
+                    data.payload_bytes += 100 * segments;
+                    data.last_data_ns = Some(at_ns);
+                }
+            }
+        }
+        releases.finish(10, &data)
+    }
+
+    #[test]
+    fn a_burst_ends_with_a_pause_or_the_next_ack() {
+        let found = released(&[
+            Sent(1, 10, true),
+            Ack(100, 2),
+            Sent(105, 2, true),
+            Sent(108, 1, false),
+            Sent(130, 7, true), // Not released.
+            Ack(200, 2),
+            Sent(209, 3, true),
+            Ack(210, 1), // Releases nothing in time.
+            Sent(220, 5, true),
+            Ack(300, 1), // The last.
+        ]);
+        assert_eq!((found.bytes, found.of_bytes), (600, 1_800));
+        assert!((found.by_chance - 40.0 / 120.0).abs() < 1e-9, "{found:?}");
+        let of = |by: &ReleasedBy| (by.segments, by.acks, by.bursts);
+        assert_eq!(
+            found.by_ack_diff.iter().map(of).collect::<Vec<_>>(),
+            [
+                ((1, Some(1)), 2, [2, 0, 0, 0, 0, 0, 0, 0, 0]),
+                ((2, Some(2)), 2, [0, 0, 0, 2, 0, 0, 0, 0, 0])
+            ]
+        );
+    }
+
+    #[test]
+    fn without_an_ack_there_is_nothing() {
+        assert_eq!(released(&[Sent(1, 1, true)]), record::Releases::default());
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the receiver has above the highest number that it acknowledges (RFC 2018, RFC 6675 §4).
+
+use crate::bounds::{Bounds, bytes_of};
+use std::collections::VecDeque;
+
+/// Ranges of SACKed numbers, apart from each other, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Scoreboard {
+    ranges: VecDeque<(u64, u64)>,
+    bytes: u64,
+}
+
+impl Scoreboard {
+    /// How many numbers are in it.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The end of the last range; 0 without any.
+    pub(crate) fn highest(&self) -> u64 {
+        self.ranges.back().map_or(0, |range| range.1)
+    }
+
+    /// Whether all of `start..end` is in it.
+    pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
+        let at = self.ranges.partition_point(|range| range.1 < end);
+        self.ranges.get(at).is_some_and(|range| range.0 <= start)
+    }
+
+    /// `start..end` was SACKed. One range more than there may be is not kept: then less is known to
+    /// have arrived than has.
+    pub(crate) fn insert(&mut self, start: u64, end: u64, bounds: &mut Bounds) {
+        // The first that touches it or lies behind it.
+        let at = self.ranges.partition_point(|range| range.1 < start);
+        match self.ranges.get(at) {
+            Some(range) if range.0 <= start && end <= range.1 => {}
+            Some(range) if range.0 <= end => self.join(at, start, end),
+            _ => self.insert_apart(at, start, end, bounds),
+        }
+    }
+
+    fn insert_apart(&mut self, at: usize, start: u64, end: u64, bounds: &mut Bounds) {
+        let most = bounds.settings.ranges_max;
+        if bounds.has_room(&mut self.ranges, most) {
+            self.ranges.insert(at, (start, end));
+            self.bytes += end - start;
+        }
+    }
+
+    /// Memory of the table.
+    pub(crate) fn table_bytes(&self) -> usize {
+        bytes_of(&self.ranges)
+    }
+
+    /// Makes `start..end` and all ranges from `at` on that touch it one.
+    fn join(&mut self, at: usize, start: u64, end: u64) {
+        let mut joined = (start.min(self.ranges[at].0), end);
+        let mut behind = at;
+        while let Some(range) = self.ranges.get(behind).filter(|range| range.0 <= end) {
+            joined.1 = joined.1.max(range.1);
+            self.bytes -= range.1 - range.0;
+            behind += 1;
+        }
+        self.ranges[at] = joined;
+        self.ranges.drain(at + 1..behind);
+        self.bytes += joined.1 - joined.0;
+    }
+
+    /// Everything below `ack` is acknowledged.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, ack: u64) {
+        while let Some(range) = self.ranges.front_mut() {
+            if range.0 >= ack {
+                break;
+            }
+            let below = range.1.min(ack) - range.0;
+            self.bytes -= below;
+            range.0 += below;
+            if range.0 == range.1 {
+                self.ranges.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn room(ranges_max: usize) -> Bounds {
+        Bounds::new(Settings {
+            ranges_max,
+            ..Settings::default()
+        })
+    }
+
+    fn with(ranges: &[(u64, u64)]) -> Scoreboard {
+        let mut scoreboard = Scoreboard::default();
+        for &(start, end) in ranges {
+            scoreboard.insert(start, end, &mut room(8));
+        }
+        scoreboard
+    }
+
+    #[test]
+    fn neighbours_become_one() {
+        let scoreboard = with(&[(10, 20), (30, 40), (20, 30)]);
+        assert_eq!(scoreboard.ranges, [(10, 40)]);
+        assert!(
+            scoreboard.covers(10, 40) && !scoreboard.covers(9, 40) && !scoreboard.covers(10, 41)
+        );
+    }
+
+    #[test]
+    fn what_is_acknowledged_goes() {
+        let mut scoreboard = with(&[(10, 20), (30, 40)]);
+        scoreboard.acknowledged(35);
+        assert_eq!((scoreboard.bytes(), scoreboard.highest()), (5, 40));
+        scoreboard.acknowledged(40);
+        assert_eq!((scoreboard.bytes(), scoreboard.highest()), (0, 0));
+    }
+
+    #[test]
+    fn one_more_than_the_bound_is_not_kept() {
+        let mut scoreboard = Scoreboard::default();
+        for i in 0..4 {
+            scoreboard.insert(i * 10, i * 10 + 5, &mut room(3));
+        }
+        assert_eq!(scoreboard.ranges.len(), 3);
+        scoreboard.insert(20, 28, &mut room(3));
+        assert_eq!(scoreboard.highest(), 28);
+    }
+
+    proptest! {
+        #[test]
+        fn is_a_set(steps in prop::collection::vec((0u64..200, 1u64..30, prop::bool::weighted(0.2)), 0..60)) {
+            let (mut scoreboard, mut set, mut acked) = (Scoreboard::default(), BTreeSet::new(), 0);
+            for (start, length, ack) in steps {
+                if ack {
+                    acked = acked.max(start);
+                    scoreboard.acknowledged(acked);
+                    set = set.split_off(&acked);
+                } else if start >= acked {
+                    scoreboard.insert(start, start + length, &mut room(1_000));
+                    set.extend(start..start + length);
+                }
+                prop_assert_eq!(scoreboard.bytes(), set.len() as u64);
+                prop_assert_eq!(scoreboard.highest(), set.last().map_or(0, |n| n + 1));
+                let covered = (start..start + length).all(|n| set.contains(&n));
+                prop_assert_eq!(scoreboard.covers(start, start + length), covered);
+            }
+        }
+    }
+}

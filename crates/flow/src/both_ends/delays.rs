@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Differences between the times at which two places saw the same packet, and what they are as
+//! delays once the clocks are known.
+
+use crate::{
+    clock_skew::slope_below,
+    course::pieces::median,
+    distribution::Histogram,
+    record::{DelayBin, DelayCourse, Distribution},
+};
+
+/// What a comparison may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Packets after which one that was seen at one place only is given up, for each place and
+    /// direction. It must be more than are on the way, or lie between the clocks. 120 bytes each at
+    /// worst, when nothing matches.
+    pub packets_max: usize,
+    /// Delays that are kept for their distribution, each way: 16 bytes each. When there are more,
+    /// every second goes.
+    pub samples_max: usize,
+    /// Bins of a course, each way, 40 bytes each; when there are more, they become twice as wide.
+    pub bins_max: usize,
+    /// Width of a bin at first, ns.
+    pub width_ns: u64,
+}
+
+impl Default for Bounds {
+    /// For 10 Gbit/s and 75 ms: at worst 32 MB, when nothing matches.
+    fn default() -> Self {
+        Self {
+            packets_max: 1 << 16,
+            samples_max: 1 << 14,
+            bins_max: 1 << 12,
+            width_ns: 1_000_000,
+        }
+    }
+}
+
+/// Two clocks, each as far off as crystals are sold (100 ppm).
+const SKEW_MAX: f64 = 200e-6;
+/// What a capture's time stamps are off by at best: its thread is not always running, ns.
+const STAMP_NOISE_NS: f64 = 10e3;
+/// A rate is believed that moves the least delays by so many times their noise.
+const SIGNIFICANT: f64 = 4.0;
+/// Parts of the time in which the least delays are looked at for their noise.
+const NOISE_PARTS: usize = 8;
+/// How much of a new difference goes into the recent one: an eighth, as in a smoothed round trip
+/// (RFC 6298 §2).
+const RECENT_PART: i64 = 8;
+
+/// A clock less another, over time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Line {
+    from_ns: u64,
+    start: f64,
+    /// ns a ns.
+    pub(super) slope: f64,
+}
+
+/// The least delays of a way over time, with the clocks' difference in them.
+pub(super) struct Least {
+    from_ns: u64,
+    points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// By which the least delays of both ways are equal; `sign` is that of the clocks' difference in
+    /// those of `low`.
+    pub(super) fn between(low: &Least, high: &Least, sign: f64) -> Self {
+        let slope = sign * agreed(low.slope(), -high.slope());
+        let from_ns = low.from_ns.min(high.from_ns);
+        let low = low.intercept(from_ns, sign * slope);
+        let high = high.intercept(from_ns, -sign * slope);
+        Self {
+            from_ns,
+            start: sign * (low - high) / 2.0,
+            slope,
+        }
+    }
+
+    /// By which the least delay is none.
+    pub(super) fn below(least: &Least, sign: f64) -> Self {
+        let slope = sign * least.slope();
+        Self {
+            from_ns: least.from_ns,
+            start: sign * least.intercept(least.from_ns, sign * slope),
+            slope,
+        }
+    }
+
+    pub(super) fn at(&self, at_ns: u64) -> f64 {
+        self.start + self.slope * (at_ns as f64 - self.from_ns as f64)
+    }
+}
+
+/// The rate that both ways support: the lesser, or none if they differ in sign. A queue that grows or
+/// drains shows in one way only, a clock in both.
+fn agreed(one: f64, other: f64) -> f64 {
+    match one * other > 0.0 {
+        true if one.abs() < other.abs() => one,
+        true => other,
+        false => 0.0,
+    }
+}
+
+impl Least {
+    /// How the least delays change, ns a ns; 0 if that is no more than their noise.
+    fn slope(&self) -> f64 {
+        let slope = slope_below(&self.points).unwrap_or(0.0);
+        let slope = slope.clamp(-SKEW_MAX, SKEW_MAX);
+        let moved = slope.abs() * self.duration();
+        match moved > SIGNIFICANT * (STAMP_NOISE_NS + self.noise(slope)) {
+            true => slope,
+            false => 0.0,
+        }
+    }
+
+    fn duration(&self) -> f64 {
+        let ends = self.points.first().zip(self.points.last());
+        ends.map_or(0.0, |(first, last)| last.0 - first.0)
+    }
+
+    /// By how much the least delays of each part of the time lie above the line of `slope` below all
+    /// points: the median of the parts.
+    fn noise(&self, slope: f64) -> f64 {
+        let floor = self.intercept(self.from_ns, slope);
+        let above = |(at, delay): &(f64, f64)| delay - slope * at - floor;
+        let parts = self
+            .points
+            .chunks(self.points.len().div_ceil(NOISE_PARTS).max(1));
+        median(parts.map(|part| part.iter().map(above).fold(f64::INFINITY, f64::min)))
+    }
+
+    /// Of the line of this slope below all points, at `from_ns`.
+    fn intercept(&self, from_ns: u64, slope: f64) -> f64 {
+        let shift = self.from_ns as f64 - from_ns as f64;
+        let above = |(at, delay): &(f64, f64)| delay - slope * (at + shift);
+        self.points.iter().map(above).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Right less left, of the packets of one way.
+#[derive(Debug)]
+pub(super) struct Delays {
+    bounds: Bounds,
+    count: u64,
+    recent: i64,
+    /// When (by the left's clock), and the difference: one in `stride`.
+    samples: Vec<(u64, i64)>,
+    stride: u64,
+    width_ns: u64,
+    from_ns: u64,
+    bins: Vec<Sums>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    count: u64,
+    sum: i128,
+    min: i64,
+    max: i64,
+}
+
+impl Sums {
+    fn of(difference: i64) -> Self {
+        Self {
+            count: 1,
+            sum: i128::from(difference),
+            min: difference,
+            max: difference,
+        }
+    }
+
+    fn merged(self, other: Self) -> Self {
+        match (self.count, other.count) {
+            (0, _) => other,
+            (_, 0) => self,
+            _ => Self {
+                count: self.count + other.count,
+                sum: self.sum + other.sum,
+                min: self.min.min(other.min),
+                max: self.max.max(other.max),
+            },
+        }
+    }
+}
+
+impl Delays {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            count: 0,
+            recent: 0,
+            samples: Vec::new(),
+            stride: 1,
+            width_ns: bounds.width_ns.max(1),
+            from_ns: 0,
+            bins: Vec::new(),
+        }
+    }
+
+    pub(super) fn note(&mut self, left_ns: u64, right_ns: u64) {
+        let difference = right_ns.wrapping_sub(left_ns).cast_signed();
+        match self.count {
+            0 => (self.recent, self.from_ns) = (difference, left_ns),
+            _ => self.recent += difference.saturating_sub(self.recent) / RECENT_PART,
+        }
+        self.sample(left_ns, difference);
+        self.bin(left_ns, difference);
+        self.count += 1;
+    }
+
+    fn sample(&mut self, at_ns: u64, difference: i64) {
+        if !self.count.is_multiple_of(self.stride) {
+            return;
+        }
+        if self.samples.len() >= self.bounds.samples_max.max(2) {
+            let mut keep = false;
+            self.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.stride *= 2;
+        }
+        if self.count.is_multiple_of(self.stride) {
+            self.samples.push((at_ns, difference));
+        }
+    }
+
+    fn bin(&mut self, at_ns: u64, difference: i64) {
+        let elapsed = at_ns.saturating_sub(self.from_ns);
+        while elapsed / self.width_ns >= self.bounds.bins_max.max(2) as u64 {
+            let pairs = self.bins.chunks(2);
+            let merged = pairs.map(|pair| pair.iter().copied().fold(Sums::default(), Sums::merged));
+            self.bins = merged.collect();
+            self.width_ns *= 2;
+        }
+        let place = (elapsed / self.width_ns) as usize;
+        if place >= self.bins.len() {
+            self.bins.resize(place + 1, Sums::default());
+        }
+        self.bins[place] = self.bins[place].merged(Sums::of(difference));
+    }
+
+    /// The difference that is usual now.
+    pub(super) fn recent(&self) -> Option<i64> {
+        (self.count > 0).then_some(self.recent)
+    }
+
+    pub(super) fn mean(&self) -> Option<f64> {
+        let sum: i128 = self.bins.iter().map(|bin| bin.sum).sum();
+        (self.count > 0).then(|| sum as f64 / self.count as f64)
+    }
+
+    /// The least delays of packets that come to the left first, or to the right.
+    pub(super) fn least(&self, from_left: bool) -> Option<Least> {
+        let point = |(place, bin): (usize, &Sums)| {
+            let at = (place as f64 + 0.5) * self.width_ns as f64;
+            let least = if from_left {
+                bin.min as f64
+            } else {
+                -(bin.max as f64)
+            };
+            (bin.count > 0).then_some((at, least))
+        };
+        (self.count > 0).then(|| Least {
+            from_ns: self.from_ns,
+            points: self.bins.iter().enumerate().filter_map(point).collect(),
+        })
+    }
+
+    pub(super) fn finish(self, from_left: bool, line: Line) -> (Distribution, DelayCourse) {
+        let sign = if from_left { 1.0 } else { -1.0 };
+        let delay = |at_ns: u64, difference: f64| {
+            let delay = sign * (difference - line.at(at_ns));
+            delay.max(0.0).round() as u64
+        };
+        let bin = |(place, sums): (usize, &Sums)| {
+            let width = self.width_ns;
+            let into = width.saturating_mul(place as u64).saturating_add(width / 2);
+            let middle = self.from_ns.saturating_add(into);
+            let of = |difference: f64| delay(middle, difference);
+            let (one, other) = (of(sums.min as f64), of(sums.max as f64));
+            match sums.count {
+                0 => DelayBin::default(),
+                count => DelayBin {
+                    count,
+                    min_ns: one.min(other),
+                    mean_ns: of(sums.sum as f64 / count as f64),
+                    max_ns: one.max(other),
+                },
+            }
+        };
+        let mut histogram = Histogram::default();
+        for (at_ns, difference) in &self.samples {
+            histogram.record(delay(*at_ns, *difference as f64));
+        }
+        let course = DelayCourse {
+            width_ns: self.width_ns,
+            from_ns: self.from_ns,
+            bins: self.bins.iter().enumerate().map(bin).collect(),
+        };
+        (self.scaled(&histogram.summary(), &course), course)
+    }
+
+    /// Counts for all packets, not only for those that were kept; extremes and mean are of all.
+    fn scaled(&self, kept: &Distribution, course: &DelayCourse) -> Distribution {
+        let full = || course.bins.iter().filter(|bin| bin.count > 0);
+        let sum: f64 = full()
+            .map(|bin| bin.mean_ns as f64 * bin.count as f64)
+            .sum();
+        let buckets = kept.buckets.iter();
+        Distribution {
+            count: self.count,
+            min: full().map(|bin| bin.min_ns).min().unwrap_or(0),
+            mean: sum / self.count.max(1) as f64,
+            max: full().map(|bin| bin.max_ns).max().unwrap_or(0),
+            buckets: buckets
+                .map(|(edge, count)| (*edge, count * self.stride))
+                .collect(),
+            ..kept.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        packets_max: 10,
+        samples_max: 16,
+        bins_max: 8,
+        width_ns: 1_000,
+    };
+
+    #[test]
+    fn what_is_kept_is_bounded_and_says_the_same() {
+        let mut delays = Delays::new(BOUNDS);
+        for n in 0..1_000u64 {
+            delays.note(n * 1_000, n * 1_000 + 500 + n % 10);
+        }
+        assert!(delays.samples.len() <= 16 && delays.bins.len() <= 8);
+        let (delay, course) = delays.finish(true, Line::default());
+        assert_eq!((delay.count, delay.min, delay.max), (1_000, 500, 509));
+        assert!((delay.mean - 504.5).abs() < 1.0, "{}", delay.mean);
+        assert_eq!(course.bins.iter().map(|bin| bin.count).sum::<u64>(), 1_000);
+    }
+
+    /// One clock, 20 ms each way, time stamps that are up to 40 µs late.
+    fn noisy(packets: u64, every_ns: u64, queue: impl Fn(u64) -> u64) -> Line {
+        let bounds = Bounds {
+            bins_max: 4_096,
+            samples_max: 4_096,
+            ..BOUNDS
+        };
+        let (mut forth, mut back) = (Delays::new(bounds), Delays::new(bounds));
+        for n in 0..packets {
+            let (at, late) = (n * every_ns, |k: u64| n * k % 97 * 400);
+            forth.note(at + late(31), at + 20_000_000 + queue(n) + late(57));
+            back.note(at + 20_000_000 + late(71), at + late(13));
+        }
+        let (low, high) = (forth.least(true).unwrap(), back.least(false).unwrap());
+        Line::between(&low, &high, 1.0)
+    }
+
+    #[test]
+    fn one_clock_has_no_skew_in_short_flows() {
+        for packets in [2, 3, 10, 50, 500] {
+            let line = noisy(packets, 100_000, |_| 0);
+            assert!(line.slope.abs() < 1e-9, "{packets} packets: {line:?}");
+        }
+    }
+
+    #[test]
+    fn growing_queue_is_not_skew() {
+        let line = noisy(10_000, 1_000_000, |n| n * 1_000);
+        assert!(line.slope.abs() < 1e-9, "{line:?}");
+    }
+
+    /// 3 s and 80 ppm between the clocks, 20 ms each way, and queues.
+    #[test]
+    fn offset_and_rate_come_from_the_least_delays() {
+        let bounds = Bounds {
+            bins_max: 4_096,
+            samples_max: 4_096,
+            ..BOUNDS
+        };
+        let (mut forth, mut back) = (Delays::new(bounds), Delays::new(bounds));
+        let right = |true_ns: u64| 3_000_000_000 + true_ns + true_ns / 12_500;
+        for n in 0..10_000u64 {
+            let (at, queue) = (n * 1_000_000, n * 7_919 % 1_000 * 5_000);
+            forth.note(at, right(at + 20_000_000 + queue));
+            back.note(at + 20_000_000 + queue / 3, right(at));
+        }
+        let (low, high) = (forth.least(true).unwrap(), back.least(false).unwrap());
+        let line = Line::between(&low, &high, 1.0);
+        assert!((line.slope * 1e6 - 80.0).abs() < 2.0, "{line:?}");
+        assert!((line.at(0) - 3e9).abs() < 50e3, "{line:?}");
+        let (delay, _) = forth.finish(true, line);
+        assert!(delay.min.abs_diff(20_000_000) < 50_000, "{}", delay.min);
+    }
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One connection at one vantage, from its first segment to its last.
+
+mod bins;
+mod direction;
+mod handshake;
+
+use crate::bounds::Bounds;
+use crate::course::series::Bin;
+use crate::excerpts::SAMPLE_EVERY;
+use crate::record::{Closing, Flow, Occasion, Offer};
+use crate::segment::{Endpoint, FlowKey, Item, SCALE_CUT, Segment, Vantage};
+use crate::{Sink, verdict};
+use bins::Bins;
+use direction::Direction;
+use handshake::Handshake;
+use longhaul_packet::capture::{Fate, Truth};
+use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
+
+/// Twice the maximum segment lifetime as systems have it (Linux: `TCP_TIMEWAIT_LEN`, 60 s; RFC 9293 says
+/// four minutes): after such a silence the same numbers may be of a new connection.
+const REUSE_NS: u64 = 120_000_000_000;
+/// Largest shift of a window (RFC 7323 §2.3).
+const SHIFT_MAX: u8 = 14;
+
+/// A connection. In arrays of two, 0 is the client or the upload, 1 the server or the download.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) vantage: Vantage,
+    pub(super) key: FlowKey,
+    /// The number of its first packet.
+    pub(super) number: u64,
+    client_is_low: bool,
+    first_ns: u64,
+    last_ns: u64,
+    handshake: Handshake,
+    finished: [bool; 2],
+    reset: Option<Closing>,
+    directions: [Direction; 2],
+    /// Packets after which it is asked again whether this is one of the largest flows.
+    look_at: u64,
+    bins: Bins,
+    /// What the bounds know that it takes.
+    accounted_bytes: usize,
+}
+
+impl Connection {
+    /// A connection whose first segment is `item`'s, which is yet to be taken in.
+    pub(super) fn new(item: &Item, bounds: &mut Bounds) -> Self {
+        let segment = &item.segment;
+        let mut connection = Self {
+            vantage: item.vantage,
+            key: item.key,
+            number: item.number,
+            client_is_low: segment.from_low != is_answer(segment),
+            first_ns: segment.at_ns,
+            last_ns: segment.at_ns,
+            handshake: Handshake::default(),
+            finished: [false; 2],
+            reset: None,
+            directions: [Direction::default(), Direction::default()],
+            look_at: 0,
+            bins: Bins::new(segment.at_ns, &bounds.settings),
+            accounted_bytes: 0,
+        };
+        connection.look(0, bounds);
+        connection
+    }
+
+    /// Single segments are kept of the largest flows: of their beginning, and now and then.
+    #[cold]
+    fn look(&mut self, packets: u64, bounds: &mut Bounds) {
+        let [up, down] = &mut self.directions;
+        (bounds.excerpts).claim(self.number, packets, [&mut up.eye, &mut down.eye]);
+        let occasion = match packets {
+            0 => Occasion::Beginning,
+            _ => Occasion::Sample,
+        };
+        bounds.excerpts.begin(&mut up.eye, occasion);
+        bounds.excerpts.begin(&mut down.eye, occasion);
+        self.look_at = packets + SAMPLE_EVERY;
+    }
+
+    /// Tells the bounds what it takes now, beside its tables.
+    #[inline]
+    pub(super) fn account(&mut self, bounds: &mut Bounds) {
+        let [up, down] = &self.directions;
+        let distributions = up.distributions_bytes() + down.distributions_bytes();
+        let now = size_of::<Self>() + self.bins.wide_bytes() + distributions;
+        bounds.account(self.accounted_bytes, now);
+        self.accounted_bytes = now;
+    }
+
+    /// Whether `segment` begins another connection between the same ports: a SYN of an end that sent a
+    /// different one before, or none though it sent something, or the same so long ago that it is no
+    /// retransmission. A different SYN/ACK before the handshake is over does not: a server that keeps no
+    /// state (SYN cookies, RFC 4987 §3.6), or lost it, may choose another number each time.
+    #[inline]
+    pub(super) fn is_reused_by(&self, segment: &Segment) -> bool {
+        if segment.flags & (SYN | RST) != SYN {
+            return false;
+        }
+        let sending = &self.directions[self.end_of(segment)].sending;
+        sending.data.packets > 0
+            && (self.is_silent(segment.at_ns)
+                || sending.isn != Some(segment.seq) && !self.answers_anew(segment))
+    }
+
+    /// Whether `segment` is another SYN/ACK for the SYN that awaits one.
+    fn answers_anew(&self, segment: &Segment) -> bool {
+        let end = self.end_of(segment);
+        let syn = self.directions[1 - end].sending.isn;
+        is_answer(segment)
+            && self.handshake.awaits(1 - end)
+            && syn.is_some_and(|isn| segment.ack == isn.wrapping_add(1))
+    }
+
+    /// Whether nothing was seen of it for longer than packets live.
+    pub(super) fn is_silent(&self, at_ns: u64) -> bool {
+        at_ns.saturating_sub(self.last_ns) > REUSE_NS
+    }
+
+    /// Whether both ends are done, or one broke off.
+    pub(super) fn is_closed(&self) -> bool {
+        self.finished == [true; 2] || self.reset.is_some()
+    }
+
+    #[inline]
+    fn end_of(&self, segment: &Segment) -> usize {
+        usize::from(segment.from_low != self.client_is_low)
+    }
+
+    /// Takes a segment in.
+    #[inline]
+    pub(super) fn segment(&mut self, segment: &Segment, bounds: &mut Bounds, sink: &mut impl Sink) {
+        self.close_bins(segment.at_ns, bounds, sink);
+        self.last_ns = self.last_ns.max(segment.at_ns);
+        let end = self.end_of(segment);
+        if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
+            self.opens_or_closes(segment, end);
+        }
+        let [up, down] = &mut self.directions;
+        let [up_bin, down_bin] = self.bins.now();
+        let (own, own_bin, other, other_bin) = match end {
+            0 => (up, up_bin, down, down_bin),
+            _ => (down, down_bin, up, up_bin),
+        };
+        if let Some(truth) = segment.truth {
+            count_truth(truth, own_bin);
+        }
+        own.sent(segment, other.round_trips.smoothed(), bounds, own_bin);
+        if segment.flags & (ACK | RST) == ACK {
+            other.acknowledged(segment, bounds, other_bin);
+        }
+    }
+
+    /// Reports the bins that are over at `now_ns`.
+    #[inline]
+    pub(super) fn close_bins(&mut self, now_ns: u64, bounds: &mut Bounds, sink: &mut impl Sink) {
+        if self.bins.is_over(now_ns) {
+            let packets = self.packets();
+            (self.bins).close(now_ns, self.number, packets, bounds, sink);
+            if packets >= self.look_at {
+                self.look(packets, bounds);
+            }
+        }
+    }
+
+    /// Client and server.
+    pub(super) fn ends(&self) -> [Endpoint; 2] {
+        match self.client_is_low {
+            true => [self.key.low, self.key.high],
+            false => [self.key.high, self.key.low],
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        let [up, down] = &self.directions;
+        up.sending.data.packets + down.sending.data.packets
+    }
+
+    #[cold]
+    fn opens_or_closes(&mut self, segment: &Segment, end: usize) {
+        if segment.flags & RST != 0 {
+            if self.finished != [true; 2] && self.reset.is_none() {
+                self.reset = Some([Closing::ResetByClient, Closing::ResetByServer][end]);
+            }
+            return;
+        }
+        let answered = self.directions[end].sending.isn;
+        if is_answer(segment) && answered.is_some_and(|isn| isn != segment.seq) {
+            self.directions[end].begin_anew();
+        }
+        self.handshake.segment(segment.flags, end, segment.at_ns);
+        if segment.flags & SYN != 0 {
+            self.offers(segment, end);
+        }
+        if segment.flags & FIN != 0 {
+            self.finished[end] = true;
+        }
+    }
+
+    /// The SYN of `end` says what it can do, and what the other may send.
+    fn offers(&mut self, segment: &Segment, end: usize) {
+        let offer = offer_of(segment);
+        self.directions[end].offer = offer;
+        self.directions[1 - end].sending.mss = offer.mss;
+        self.scale_windows(end);
+    }
+
+    /// Windows are scaled if both SYNs say so (RFC 7323 §2.2). If the other's SYN is not in the capture, or
+    /// its options are not, it is taken to agree.
+    fn scale_windows(&mut self, end: usize) {
+        let shift_of =
+            |direction: &Direction| direction.offer.window_scale.map(|s| s.min(SHIFT_MAX));
+        let refuses = |at: usize| {
+            let Direction { offer, sending, .. } = &self.directions[at];
+            let seen = at == end || sending.isn.is_some();
+            seen && offer.window_scale.is_none() && !offer.options_cut
+        };
+        let (mine, theirs) = match refuses(0) || refuses(1) {
+            true => (Some(0), Some(0)),
+            false => (
+                shift_of(&self.directions[end]),
+                shift_of(&self.directions[1 - end]),
+            ),
+        };
+        // The windows of an end are for the other's data.
+        self.directions[1 - end].acking.shift = mine;
+        self.directions[end].acking.shift = theirs;
+    }
+
+    /// The connection is over, or the capture is.
+    pub(super) fn finish(mut self, bounds: &mut Bounds, sink: &mut impl Sink) {
+        let packets = self.packets();
+        let closing = self.closing();
+        let [client, server] = self.ends();
+        let origins = self.directions.each_ref().map(|way| way.sending.origin);
+        let [upload_excerpts, download_excerpts] = bounds.excerpts.release(self.number, origins);
+        self.bins.finish(self.number, packets, bounds, sink);
+        bounds.end_flow(self.accounted_bytes, self.table_bytes());
+        let [upload_course, download_course] = self.bins.into_courses();
+        let [upload, download] = self.directions;
+        let mut flow = Flow {
+            number: self.number,
+            vantage: self.vantage,
+            client,
+            server,
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+            opening: self.handshake.opening(),
+            closing,
+            upload: upload.finish(upload_course, upload_excerpts, bounds),
+            download: download.finish(download_course, download_excerpts, bounds),
+        };
+        verdict::judge(&mut flow);
+        sink.flow(flow);
+    }
+
+    fn table_bytes(&self) -> usize {
+        let directions = self.directions.iter().map(Direction::table_bytes);
+        self.bins.table_bytes() + directions.sum::<usize>()
+    }
+
+    fn closing(&self) -> Closing {
+        match (self.reset, self.finished) {
+            (Some(reset), _) => reset,
+            (None, [true, true]) => Closing::Finished,
+            (None, [false, false]) => Closing::Open,
+            (None, _) => Closing::HalfClosed,
+        }
+    }
+}
+
+/// A SYN/ACK comes from the server.
+fn is_answer(segment: &Segment) -> bool {
+    segment.flags & (SYN | ACK) == SYN | ACK
+}
+
+fn offer_of(segment: &Segment) -> Offer {
+    Offer {
+        mss: (segment.mss != 0).then_some(segment.mss),
+        window_scale: (segment.window_scale < SCALE_CUT).then_some(segment.window_scale),
+        sack: segment.sack_permitted,
+        timestamps: segment.has_timestamps,
+        options_cut: segment.window_scale == SCALE_CUT,
+    }
+}
+
+fn count_truth(truth: Truth, bin: &mut Bin) {
+    bin.queue_max = bin.queue_max.max(truth.queue_bytes);
+    bin.drops += u32::from(matches!(truth.fate, Fate::Lost | Fate::Dropped));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `Settings::flows_max` says, with two widths of bins.
+    #[test]
+    fn takes_five_kilobytes() {
+        let size = size_of::<Connection>() + 2 * 2 * (size_of::<Bin>() + 8);
+        assert!(size <= 5 << 10, "{size}");
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A direction's course over time, bin by bin.
+
+use serde::{Deserialize, Serialize};
+
+/// What one bin of time had of one direction: its data stream, and the ACK stream that came back
+/// for it. Sums, but where it says otherwise. An empty bin is all zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bin {
+    /// Payload bytes that were sent, also again.
+    pub data_bytes: u64,
+    /// Most of them in one of the finest bins within this one: a burst that a mean hides.
+    pub data_bytes_max: u64,
+    /// Segments with payload, as on the wire.
+    pub data_segments: u32,
+    /// Payload bytes among them that had been sent before.
+    pub retransmitted_bytes: u64,
+    /// Packets with payload that were sent again.
+    pub retransmissions: u32,
+    /// Those after a time-out among them.
+    pub timeouts: u32,
+    /// Packets with payload whose end came within a segment of the advertised window's end.
+    pub window_full: u32,
+    /// Packets that ended in a segment shorter than the largest: the sender had no more at hand.
+    pub short_segments: u32,
+    /// Bytes newly acknowledged: the sum of AckDiff.
+    pub acked_bytes: u64,
+    /// Most of them in one of the finest bins within this one.
+    pub acked_bytes_max: u64,
+    /// Pure ACKs that came back.
+    pub acks: u32,
+    /// Duplicates among them (RFC 5681 §2).
+    pub duplicate_acks: u32,
+    /// ACKs with SACK blocks among them.
+    pub sacks: u32,
+    /// ACKs that acknowledged anything new, with data or without: the samples of AckDiff.
+    pub moving_acks: u32,
+    /// Largest AckDiff, bytes.
+    pub ack_diff_max: u32,
+    /// Round trip, least and greatest sample in ns; 0 is no sample.
+    pub rtt_min_ns: u64,
+    /// The greatest.
+    pub rtt_max_ns: u64,
+    /// Sum of the samples, for their mean.
+    pub rtt_sum_ns: u64,
+    /// How many there were.
+    pub rtt_samples: u32,
+    /// What the fastest ACK of this bin travelled longer than the flow's first did, by their TSval, in
+    /// ns ([`crate::ack_way`]); less than zero where it was faster, none without time stamps.
+    pub ack_way_ns: Option<i64>,
+    /// Most bytes in flight as the tap sees it.
+    pub in_flight_max: u64,
+    /// Least advertised window, scaled; none in a bin without a pure ACK, one that moved, or a change.
+    pub window_min: Option<u64>,
+    /// Longest queue that the emulator reported, bytes.
+    pub queue_max: u32,
+    /// Segments that the emulator reported as lost or dropped.
+    pub drops: u32,
+    /// Least age of the first unacknowledged byte when an ACK came, µs; at least 1, and 0 is no sample.
+    /// It is 1 where an ACK acknowledged every byte.
+    ///
+    /// A receiver acknowledges all that it has. A byte that an ACK does not cover had not arrived when
+    /// the ACK left, so an age above the least round trip shows a queue. A delayed ACK makes a round
+    /// trip longer, but not this age.
+    pub unacked_age_min_us: u32,
+}
+
+impl Bin {
+    /// Whether nothing happened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes in the age of the first unacknowledged byte at one ACK.
+    #[inline]
+    pub(crate) fn note_unacked_age(&mut self, age_ns: u64) {
+        let age_us = u32::try_from(age_ns / 1_000).unwrap_or(u32::MAX).max(1);
+        self.merge_unacked_age(age_us);
+    }
+
+    #[inline]
+    fn merge_unacked_age(&mut self, age_us: u32) {
+        self.unacked_age_min_us = match (self.unacked_age_min_us, age_us) {
+            (0, age) | (age, 0) => age,
+            (mine, other) => mine.min(other),
+        };
+    }
+
+    /// This as a finest bin: its sums are its most.
+    pub(crate) fn finest(self) -> Self {
+        Self {
+            data_bytes_max: self.data_bytes,
+            acked_bytes_max: self.acked_bytes,
+            ..self
+        }
+    }
+
+    /// Takes in what another stretch of the same direction had. The order makes no difference; counts
+    /// stay at their type's end rather than wrap.
+    pub fn merge(&mut self, other: &Self) {
+        self.merge_data(other);
+        self.merge_acks(other);
+        self.merge_rtt(other);
+        self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
+        self.queue_max = self.queue_max.max(other.queue_max);
+        add(&mut self.drops, other.drops);
+    }
+
+    fn merge_data(&mut self, other: &Self) {
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.data_bytes_max = self.data_bytes_max.max(other.data_bytes_max);
+        self.retransmitted_bytes = self
+            .retransmitted_bytes
+            .saturating_add(other.retransmitted_bytes);
+        add(&mut self.data_segments, other.data_segments);
+        add(&mut self.retransmissions, other.retransmissions);
+        add(&mut self.timeouts, other.timeouts);
+        add(&mut self.window_full, other.window_full);
+        add(&mut self.short_segments, other.short_segments);
+    }
+
+    fn merge_acks(&mut self, other: &Self) {
+        self.acked_bytes = self.acked_bytes.saturating_add(other.acked_bytes);
+        self.acked_bytes_max = self.acked_bytes_max.max(other.acked_bytes_max);
+        add(&mut self.acks, other.acks);
+        add(&mut self.duplicate_acks, other.duplicate_acks);
+        add(&mut self.sacks, other.sacks);
+        add(&mut self.moving_acks, other.moving_acks);
+        self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
+        self.window_min = least(self.window_min, other.window_min);
+        self.ack_way_ns = least(self.ack_way_ns, other.ack_way_ns);
+        self.merge_unacked_age(other.unacked_age_min_us);
+    }
+
+    fn merge_rtt(&mut self, other: &Self) {
+        if other.rtt_samples > 0 {
+            self.rtt_min_ns = match self.rtt_samples {
+                0 => other.rtt_min_ns,
+                _ => self.rtt_min_ns.min(other.rtt_min_ns),
+            };
+            self.rtt_max_ns = self.rtt_max_ns.max(other.rtt_max_ns);
+            self.rtt_sum_ns = self.rtt_sum_ns.saturating_add(other.rtt_sum_ns);
+            add(&mut self.rtt_samples, other.rtt_samples);
+        }
+    }
+}
+
+fn add(sum: &mut u32, more: u32) {
+    *sum = sum.saturating_add(more);
+}
+
+fn least<T: Ord>(mine: Option<T>, other: Option<T>) -> Option<T> {
+    match (mine, other) {
+        (Some(mine), Some(other)) => Some(mine.min(other)),
+        (mine, other) => mine.or(other),
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gaps between data packets, and the bursts that small gaps make: what pacing changes.
+
+use crate::distribution::Histogram;
+
+/// Gaps and bursts of one direction. Gaps lie between captured packets; what was one super-packet has
+/// none inside.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    last_ns: u64,
+    /// Wire segments of the burst so far; 0 before the first packet.
+    burst: u64,
+    gaps: Histogram,
+    bursts: Histogram,
+}
+
+impl Gaps {
+    /// A packet with payload: `segments` on the wire. Time that runs backwards is a gap of 0. Whether a
+    /// burst begins with it.
+    #[inline]
+    pub(crate) fn data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) -> bool {
+        if self.burst > 0 {
+            let gap = at_ns.saturating_sub(self.last_ns);
+            self.gaps.record(gap);
+            if gap >= burst_gap_ns {
+                self.bursts.record(self.burst);
+                self.burst = 0;
+            }
+        }
+        let begins = self.burst == 0;
+        self.burst += segments;
+        self.last_ns = self.last_ns.max(at_ns);
+        begins
+    }
+
+    /// How long there has been no data; 0 before the first.
+    pub(crate) fn silence_ns(&self, at_ns: u64) -> u64 {
+        match self.burst {
+            0 => 0,
+            _ => at_ns.saturating_sub(self.last_ns),
+        }
+    }
+
+    /// Memory of the distributions.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.gaps.bytes() + self.bursts.bytes()
+    }
+
+    /// Gaps, and bursts with the last one among them.
+    pub(crate) fn finish(mut self) -> (Histogram, Histogram) {
+        if self.burst > 0 {
+            self.bursts.record(self.burst);
+        }
+        (self.gaps, self.bursts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_as_long_as_the_burst_gap_ends_a_burst() {
+        let mut gaps = Gaps::default();
+        for (at, segments) in [(0, 1), (9, 2), (19, 4), (28, 8)] {
+            gaps.data(at, segments, 10);
+        }
+        let (gaps, bursts) = gaps.finish();
+        assert_eq!(gaps.summary().buckets, [(9, 2), (10, 1)]);
+        assert_eq!(bursts.summary().buckets, [(3, 1), (12, 1)]);
+    }
+
+    #[test]
+    fn time_that_runs_backwards_is_no_gap() {
+        let mut gaps = Gaps::default();
+        for at in [100, 90, 130] {
+            gaps.data(at, 1, 1_000);
+        }
+        let (gaps, bursts) = gaps.finish();
+        assert_eq!(gaps.summary().buckets, [(0, 1), (30, 1)]);
+        assert_eq!(bursts.summary().max, 3);
+    }
+}

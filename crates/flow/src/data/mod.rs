@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The data stream of one direction: which numbers were sent, and how many bytes and segments that was.
+
+mod gaps;
+pub(super) mod holes;
+pub(super) mod retransmission;
+
+use crate::acks::Marks;
+use crate::course::series::Bin;
+use crate::record::Data;
+use crate::segment::{Segment, unwrap_first, unwrap_near};
+use gaps::Gaps;
+use holes::Holes;
+use longhaul_packet::tcp::{FIN, SYN};
+use retransmission::Recovery;
+
+/// Largest payload that one segment carries if no MSS is known: jumbo frames of 9,000 bytes.
+const PAYLOAD_MAX: u32 = 8_960;
+/// What is taken for the MSS if none is known: Ethernet with IPv4.
+const MSS: u16 = 1_460;
+/// Linux's least MSS (`TCP_MIN_MSS`, `include/net/tcp.h`): an offer below it is damage.
+const MSS_MIN: u16 = 88;
+/// What time stamps take of the MSS, with their padding.
+const TIMESTAMPS_LEN: u32 = 12;
+
+/// Where a segment lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    /// First number, a SYN's included.
+    pub(super) start: u64,
+    /// Behind the last, a FIN's included.
+    pub(super) end: u64,
+}
+
+impl Numbers {
+    /// How many they are.
+    pub(super) fn len(self) -> u32 {
+        (self.end - self.start) as u32
+    }
+}
+
+/// What was sent so far.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    /// Behind the highest number sent; 0 while none is known.
+    pub(super) next: u64,
+    /// The first number of its data, or the first that was seen.
+    pub(super) origin: u64,
+    pub(super) marks: Marks,
+    /// The SYN's number on the wire.
+    pub(super) isn: Option<u32>,
+    /// MSS that the other end offered.
+    pub(super) mss: Option<u16>,
+    /// The number of the last byte sent into a window of zero; 0 is none.
+    pub(super) probed: u64,
+    pub(super) holes: Holes,
+    pub(super) recovery: Recovery,
+    pub(super) gaps: Gaps,
+    pub(super) data: Data,
+}
+
+impl Sending {
+    /// Where `segment` lies, which may be the first of this direction.
+    #[inline]
+    pub(super) fn place(&mut self, segment: &Segment) -> Numbers {
+        if self.next == 0 {
+            self.begin(segment.seq);
+        }
+        let start = unwrap_near(self.next, segment.seq);
+        let marks = (segment.flags & (SYN | FIN)).count_ones();
+        let end = start + u64::from(segment.payload) + u64::from(marks);
+        if marks > 0 {
+            self.mark(segment, start, end);
+        }
+        Numbers { start, end }
+    }
+
+    /// The first number that is known.
+    #[cold]
+    pub(super) fn begin(&mut self, number: u32) {
+        self.next = unwrap_first(number);
+        self.origin = self.next;
+    }
+
+    #[cold]
+    fn mark(&mut self, segment: &Segment, start: u64, end: u64) {
+        if segment.flags & SYN != 0 {
+            self.marks.syn = start;
+            self.origin = start + 1;
+            self.isn = Some(segment.seq);
+        }
+        if segment.flags & FIN != 0 {
+            self.marks.fin = end - 1;
+        }
+    }
+
+    /// A packet, whatever it carries: how many segments it was on the wire.
+    #[inline]
+    pub(super) fn count_packet(&mut self, segment: &Segment) -> u32 {
+        let segments = match segment.wire_segments {
+            0 | 1 if segment.payload > self.payload_max() => self.estimate(segment),
+            known => u32::from(known.max(1)),
+        };
+        self.data.packets += 1;
+        self.data.wire_segments += u64::from(segments);
+        self.data.wire_bytes += u64::from(segment.wire_bytes);
+        segments
+    }
+
+    /// The capture says nothing of it, but this was a super-packet.
+    #[cold]
+    fn estimate(&mut self, segment: &Segment) -> u32 {
+        let segments = segment
+            .payload
+            .div_ceil(self.segment_len(segment.has_timestamps));
+        let header = segment.wire_bytes.saturating_sub(segment.payload);
+        self.data.estimated_packets += 1;
+        self.data.wire_bytes += u64::from(header) * u64::from(segments - 1);
+        segments
+    }
+
+    #[inline]
+    fn payload_max(&self) -> u32 {
+        self.mss
+            .map_or(PAYLOAD_MAX, |mss| u32::from(mss.max(MSS_MIN)))
+    }
+
+    fn segment_len(&self, timestamps: bool) -> u32 {
+        let mss = u32::from(self.mss.unwrap_or(MSS).max(MSS_MIN));
+        mss - if timestamps { TIMESTAMPS_LEN } else { 0 }
+    }
+
+    /// The largest segment seen, or what it might be.
+    #[inline]
+    pub(super) fn segment_max(&self) -> u32 {
+        match self.data.segment_max_bytes {
+            0 => self.segment_len(false),
+            seen => seen,
+        }
+    }
+
+    /// A packet with payload, which was `segments` on the wire.
+    #[inline]
+    pub(super) fn count_data(&mut self, segment: &Segment, segments: u32, bin: &mut Bin) {
+        let data = &mut self.data;
+        let (payload, at_ns) = (segment.payload, segment.at_ns);
+        let largest = if segments == 1 {
+            payload
+        } else {
+            payload.div_ceil(segments)
+        };
+        data.segment_max_bytes = data.segment_max_bytes.max(largest);
+        data.data_packets += 1;
+        data.data_segments += u64::from(segments);
+        data.payload_bytes += u64::from(payload);
+        data.first_data_ns.get_or_insert(at_ns);
+        data.last_data_ns = data.last_data_ns.max(Some(at_ns));
+        bin.data_bytes += u64::from(payload);
+        bin.data_segments += segments;
+        let full = u64::from(data.segment_max_bytes) * u64::from(segments);
+        bin.short_segments += u32::from(u64::from(payload) < full);
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From a captured frame to a segment of a connection. The hot path: one call a packet.
+
+mod ip_packet;
+mod tcp_header;
+#[cfg(test)]
+mod tests;
+
+use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
+pub use ip_packet::Undecoded;
+use ip_packet::{behind_authentication, behind_extension_headers};
+use longhaul_packet::{capture::Frame, ip};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tcp_header::{Options, Tcp, be16, be32};
+
+/// The segment in a frame, and of which connection it is. Lengths are those that IP says, so that neither
+/// a short snaplen nor Ethernet's padding changes them; if it says 0, as it does of packets above 64 KB and
+/// of those that a card will yet cut, that on the wire. Of TCP options, what was captured counts.
+///
+/// # Errors
+///
+/// If there is none: see [`Undecoded`].
+#[inline(always)]
+pub fn decode(frame: &Frame<'_>) -> Result<(FlowKey, Segment), Undecoded> {
+    let at = frame.link_type.ip_offset(frame.bytes)?;
+    let packet = &frame.bytes[at..];
+    let wire_len = frame.wire_len.saturating_sub(at as u32);
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => decode_v4(frame, packet, wire_len),
+        _ => decode_v6(frame, packet, wire_len),
+    }
+}
+
+/// All of this way is inlined, so that a segment is put together where it shall be: what is written field by
+/// field and copied as a whole soon after makes the processor wait, for as long as all the rest takes.
+#[inline(always)]
+fn decode_v4(
+    frame: &Frame<'_>,
+    packet: &[u8],
+    wire_len: u32,
+) -> Result<(FlowKey, Segment), Undecoded> {
+    let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    if header_len < 20 {
+        return Err(Undecoded::Lengths);
+    }
+    if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
+        return Err(Undecoded::Fragment);
+    }
+    let headers_len = match header[9] {
+        ip::TCP => header_len,
+        protocol => behind_authentication(packet, protocol, header_len)?,
+    };
+    let total = match u16::from_be_bytes([header[2], header[3]]) {
+        0 => wire_len,
+        total => u32::from(total),
+    };
+    let tcp = Tcp::parse(packet, headers_len, total)?;
+    let (key, from_low) = key_v4(header, &tcp);
+    Ok((key, segment(frame, &tcp, from_low)))
+}
+
+#[inline(always)]
+fn decode_v6(
+    frame: &Frame<'_>,
+    packet: &[u8],
+    wire_len: u32,
+) -> Result<(FlowKey, Segment), Undecoded> {
+    let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
+    let headers_len = match header[6] {
+        ip::TCP => 40,
+        _ => behind_extension_headers(packet)?,
+    };
+    let total = match u16::from_be_bytes([header[4], header[5]]) {
+        0 => wire_len,
+        payload => 40 + u32::from(payload),
+    };
+    let tcp = Tcp::parse(packet, headers_len, total)?;
+    let (key, from_low) = key_v6(header, &tcp);
+    Ok((key, segment(frame, &tcp, from_low)))
+}
+
+/// The connection, and whether its lesser end sent this. Both ends are numbers as long as they are compared:
+/// which is the lesser changes with every other packet, and no guess of the processor's would do.
+#[inline(always)]
+fn key_v4(header: &[u8; 20], tcp: &Tcp<'_>) -> (FlowKey, bool) {
+    let (source_port, destination_port) = tcp.ports();
+    let number = |address: u32, port: u16| u64::from(address) << 16 | u64::from(port);
+    let source = number(be32(header, 12), source_port);
+    let destination = number(be32(header, 16), destination_port);
+    let end = |number: u64| Endpoint {
+        address: IpAddr::V4(Ipv4Addr::from_bits((number >> 16) as u32)),
+        port: number as u16,
+    };
+    let key = FlowKey {
+        low: end(source.min(destination)),
+        high: end(source.max(destination)),
+    };
+    (key, source <= destination)
+}
+
+#[inline(always)]
+fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
+    let (source_port, destination_port) = tcp.ports();
+    let end = |at: usize, port| {
+        let octets: [u8; 16] = std::array::from_fn(|octet| header[at + octet]);
+        let address = IpAddr::V6(Ipv6Addr::from(octets));
+        Endpoint { address, port }
+    };
+    let (source, destination) = (end(8, source_port), end(24, destination_port));
+    let from_low = source <= destination;
+    let (low, high) = match from_low {
+        true => (source, destination),
+        false => (destination, source),
+    };
+    (FlowKey { low, high }, from_low)
+}
+
+#[inline(always)]
+fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
+    let payload = tcp.total - tcp.headers;
+    let wire_segments = wire_segments(payload, frame.segment_size);
+    let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
+    let options = Options::parse(tcp.options);
+    Segment {
+        at_ns: frame.at_ns,
+        seq: be32(tcp.fixed, 4),
+        ack: be32(tcp.fixed, 8),
+        payload,
+        wire_bytes: tcp.total.saturating_add(repeated),
+        wire_segments,
+        window: be16(tcp.fixed, 14),
+        flags: tcp.fixed[13],
+        sack_blocks: options.sack_blocks,
+        from_low,
+        window_scale: match options.window_scale {
+            NO_SCALE if tcp.options_cut => SCALE_CUT,
+            scale => scale,
+        },
+        mss: options.mss,
+        sack_permitted: options.sack_permitted,
+        has_timestamps: options.timestamps.is_some(),
+        tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
+        tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
+        truth: frame.truth,
+        sack: options.sack,
+    }
+}
+
+/// As many as carry the payload, if the size of each is known.
+#[inline]
+fn wire_segments(payload: u32, segment_size: u16) -> u16 {
+    match u32::from(segment_size) {
+        0 => 1,
+        size if payload <= size => 1,
+        size => u16::try_from(payload.div_ceil(size)).unwrap_or(u16::MAX),
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP's header and its options, as far as they were captured.
+
+use super::ip_packet::Undecoded;
+use crate::segment::{NO_SCALE, SACK_BLOCKS_MAX, SCALE_CUT};
+
+/// A TCP header, and lengths in bytes.
+pub(super) struct Tcp<'a> {
+    pub(super) fixed: &'a [u8; 20],
+    /// As far as they were captured.
+    pub(super) options: &'a [u8],
+    /// They were not captured whole.
+    pub(super) options_cut: bool,
+    /// Of the packet from the IP header on.
+    pub(super) total: u32,
+    /// Of IP's and TCP's headers.
+    pub(super) headers: u32,
+}
+
+impl<'a> Tcp<'a> {
+    #[inline(always)]
+    pub(super) fn parse(packet: &'a [u8], at: usize, total: u32) -> Result<Self, Undecoded> {
+        let (fixed, rest) = packet
+            .get(at..)
+            .and_then(|tcp| tcp.split_first_chunk::<20>())
+            .ok_or(Undecoded::Short)?;
+        let header_len = usize::from(fixed[12] >> 4) * 4;
+        let headers = (at + header_len) as u32;
+        if header_len < 20 || total < headers {
+            return Err(Undecoded::Lengths);
+        }
+        let options = &rest[..rest.len().min(header_len - 20)];
+        Ok(Self {
+            fixed,
+            options,
+            options_cut: options.len() < header_len - 20,
+            total,
+            headers,
+        })
+    }
+
+    /// Source and destination.
+    #[inline]
+    pub(super) fn ports(&self) -> (u16, u16) {
+        (be16(self.fixed, 0), be16(self.fixed, 2))
+    }
+}
+
+/// Option kinds (RFC 9293 §3.2, RFC 7323, RFC 2018).
+mod option {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOP: u8 = 1;
+    pub(super) const MSS: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+}
+
+/// What TCP's options say, as [`Segment`] has it.
+pub(super) struct Options {
+    pub(super) timestamps: Option<(u32, u32)>,
+    pub(super) sack_blocks: u8,
+    pub(super) sack: [(u32, u32); SACK_BLOCKS_MAX],
+    pub(super) window_scale: u8,
+    pub(super) mss: u16,
+    pub(super) sack_permitted: bool,
+}
+
+impl Options {
+    const NONE: Self = Self {
+        timestamps: None,
+        sack_blocks: 0,
+        sack: [(0, 0); SACK_BLOCKS_MAX],
+        window_scale: NO_SCALE,
+        mss: 0,
+        sack_permitted: false,
+    };
+
+    /// Nearly every segment has time stamps and nothing else, behind two bytes of padding (RFC 7323
+    /// appendix A).
+    #[inline(always)]
+    pub(super) fn parse(bytes: &[u8]) -> Self {
+        match bytes {
+            [] => Self::NONE,
+            [1, 1, 8, 10, a, b, c, d, e, f, g, h] => Self {
+                timestamps: Some((
+                    u32::from_be_bytes([*a, *b, *c, *d]),
+                    u32::from_be_bytes([*e, *f, *g, *h]),
+                )),
+                ..Self::NONE
+            },
+            _ => Self::walk(bytes),
+        }
+    }
+
+    /// Up to the end mark, or the first that is damaged or cut off.
+    #[inline(never)]
+    fn walk(bytes: &[u8]) -> Self {
+        let (mut options, mut rest) = (Self::NONE, bytes);
+        while let [kind, tail @ ..] = rest {
+            match *kind {
+                option::END => break,
+                option::NOP => rest = tail,
+                kind => {
+                    let len = tail.first().copied().map_or(0, usize::from);
+                    let Some((option, after)) = rest.split_at_checked(len).filter(|_| len >= 2)
+                    else {
+                        break;
+                    };
+                    options.take(kind, &option[2..]);
+                    rest = after;
+                }
+            }
+        }
+        options
+    }
+
+    fn take(&mut self, kind: u8, body: &[u8]) {
+        match (kind, body) {
+            (option::MSS, [high, low]) => self.mss = u16::from_be_bytes([*high, *low]),
+            (option::WINDOW_SCALE, [shift]) => self.window_scale = (*shift).min(SCALE_CUT - 1),
+            (option::SACK_PERMITTED, []) => self.sack_permitted = true,
+            (option::SACK, blocks) => self.take_sack(blocks),
+            (option::TIMESTAMPS, stamps) => {
+                let stamps = <&[u8; 8]>::try_from(stamps).ok();
+                let numbers = stamps.map(|stamps| (be32(stamps, 0), be32(stamps, 4)));
+                self.timestamps = numbers.or(self.timestamps);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_sack(&mut self, blocks: &[u8]) {
+        let (blocks, _) = blocks.as_chunks::<8>();
+        let blocks = &blocks[..blocks.len().min(SACK_BLOCKS_MAX)];
+        self.sack_blocks = blocks.len() as u8;
+        for (into, block) in self.sack.iter_mut().zip(blocks) {
+            *into = (be32(block, 0), be32(block, 4));
+        }
+    }
+}
+
+#[inline]
+pub(super) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+pub(super) fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+use crate::segment::NO_SCALE;
+use longhaul_packet::capture::{Fate, LinkType, Truth};
+use longhaul_packet::tcp;
+
+const DATA: u32 = 1448;
+
+/// A TCP header with these options and flags, from port 5000 to 80.
+fn tcp(flags: u8, options: &[u8]) -> Vec<u8> {
+    let mut header = vec![
+        0x13, 0x88, 0, 80, 0, 0, 0, 7, 0, 0, 0, 9, 0, flags, 1, 0, 0, 0, 0, 0,
+    ];
+    header.extend(options);
+    header[12] = (header.len() / 4 * 16) as u8;
+    header
+}
+
+fn v4(transport: &[u8], payload: u32) -> Vec<u8> {
+    let total = (20 + transport.len() as u32 + payload) as u16;
+    let mut packet = vec![
+        0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1,
+    ];
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    packet.extend(transport);
+    packet
+}
+
+fn v6(next: u8, rest: &[u8], payload: u32) -> Vec<u8> {
+    let mut packet = vec![0; 40];
+    (packet[0], packet[6]) = (0x60, next);
+    let len = (rest.len() as u32 + payload) as u16;
+    packet[4..6].copy_from_slice(&len.to_be_bytes());
+    (packet[23], packet[39]) = (1, 2);
+    packet.extend(rest);
+    packet
+}
+
+fn frame(packet: &[u8]) -> Frame<'_> {
+    Frame {
+        at_ns: 77,
+        interface: 0,
+        link_type: LinkType::Raw,
+        wire_len: 9000,
+        bytes: packet,
+        segment_size: 0,
+        truth: None,
+    }
+}
+
+fn segment(packet: &[u8]) -> Segment {
+    decode(&frame(packet)).expect("a segment").1
+}
+
+fn undecoded(packet: &[u8]) -> Undecoded {
+    decode(&frame(packet)).expect_err("no segment")
+}
+
+const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 2, 0];
+
+#[test]
+fn an_ipv4_segment() {
+    let packet = v4(&tcp(tcp::ACK | tcp::PSH, &STAMPS), DATA);
+    let (key, segment) = decode(&frame(&packet)).unwrap();
+    let end = |last, port| Endpoint {
+        address: IpAddr::from([10, 0, 0, last]),
+        port,
+    };
+    assert_eq!((key.low, key.high), (end(1, 80), end(2, 5000)));
+    let expected = Segment {
+        at_ns: 77,
+        seq: 7,
+        ack: 9,
+        payload: DATA,
+        wire_bytes: 1500,
+        wire_segments: 1,
+        window: 256,
+        flags: 0x18,
+        window_scale: NO_SCALE,
+        has_timestamps: true,
+        tsval: 256,
+        tsecr: 512,
+        ..Segment::default()
+    };
+    assert_eq!(segment, expected);
+}
+
+#[test]
+fn both_directions_have_one_key() {
+    let there = v4(&tcp(tcp::ACK, &[]), 0);
+    let mut back = there.clone();
+    back[12..20].rotate_left(4);
+    back[20..24].rotate_left(2);
+    let (key, segment) = decode(&frame(&there)).unwrap();
+    let (key_back, segment_back) = decode(&frame(&back)).unwrap();
+    assert_eq!(key, key_back);
+    assert!(!segment.from_low && segment_back.from_low);
+}
+
+#[test]
+fn an_ipv6_segment_behind_extension_headers() {
+    let plain = segment(&v6(6, &tcp(tcp::ACK, &STAMPS), DATA));
+    assert_eq!((plain.payload, plain.wire_bytes), (DATA, 40 + 32 + DATA));
+    let hop_by_hop = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(tcp::ACK, &STAMPS)].concat();
+    let behind = segment(&v6(0, &hop_by_hop, DATA));
+    assert_eq!((behind.payload, behind.wire_bytes), (DATA, 48 + 32 + DATA));
+    assert!(behind.has_timestamps && behind.from_low);
+}
+
+#[test]
+fn a_segment_behind_an_authentication_header() {
+    let authentication = [
+        6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
+    ];
+    let behind = [&authentication[..], &tcp(tcp::ACK, &STAMPS)].concat();
+    let mut packet = v4(&behind, DATA);
+    packet[9] = 51;
+    for packet in [packet, v6(51, &behind, DATA)] {
+        let segment = segment(&packet);
+        assert_eq!((segment.payload, segment.seq), (DATA, 7));
+        assert!(segment.has_timestamps);
+    }
+    let mut other = v4(&behind, 0);
+    (other[9], other[20]) = (51, 58);
+    assert_eq!(undecoded(&other), Undecoded::NotTcp);
+}
+
+#[test]
+fn ipv4_options_are_no_payload() {
+    let mut packet = v4(&[&[1; 4][..], &tcp(tcp::ACK, &[])].concat(), DATA);
+    packet[0] = 0x46;
+    assert_eq!(segment(&packet).payload, DATA);
+}
+
+#[test]
+fn ethernet_padding_is_no_payload() {
+    let ack = v4(&tcp(tcp::ACK, &[]), 0);
+    let padded = [&[0; 12][..], &[8, 0], &ack, &[0xff; 6]].concat();
+    let frame = Frame {
+        link_type: LinkType::Ethernet,
+        wire_len: 60,
+        ..frame(&padded)
+    };
+    let (_, segment) = decode(&frame).unwrap();
+    assert_eq!((segment.payload, segment.wire_bytes), (0, 40));
+}
+
+#[test]
+fn where_ip_has_no_length_the_wire_has() {
+    let mut packet = v4(&tcp(tcp::ACK, &[]), 0);
+    packet[2..4].fill(0);
+    assert_eq!(segment(&packet).payload, 9000 - 40);
+    let mut packet = v6(6, &tcp(tcp::ACK, &[]), 0);
+    packet[4..6].fill(0);
+    assert_eq!(segment(&packet).payload, 9000 - 60);
+}
+
+#[test]
+fn super_packets_repeat_their_headers() {
+    let packet = v4(&tcp(tcp::ACK, &STAMPS), 4 * DATA + 1);
+    let count = |segment_size| {
+        let frame = Frame {
+            segment_size,
+            ..frame(&packet)
+        };
+        let (_, segment) = decode(&frame).unwrap();
+        (segment.wire_segments, segment.wire_bytes)
+    };
+    assert_eq!(count(0), (1, 52 + 4 * DATA + 1));
+    assert_eq!(count(1448), (5, 5 * 52 + 4 * DATA + 1));
+    assert_eq!(count(9000), (1, 52 + 4 * DATA + 1));
+    let ack = v4(&tcp(tcp::ACK, &STAMPS), 0);
+    let frame = Frame {
+        segment_size: 1448,
+        ..frame(&ack)
+    };
+    assert_eq!(decode(&frame).unwrap().1.wire_segments, 1);
+}
+
+#[test]
+fn options_of_a_syn() {
+    let options = [
+        2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
+    ];
+    let syn = segment(&v4(&tcp(tcp::SYN, &options), 0));
+    assert_eq!(
+        (syn.mss, syn.window_scale, syn.sack_permitted),
+        (1460, 7, true)
+    );
+    assert_eq!((syn.has_timestamps, syn.tsval, syn.payload), (true, 1, 0));
+}
+
+#[test]
+fn options_that_the_snaplen_cut_do_not_say_that_there_is_no_window_scale() {
+    let options = [
+        2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
+    ];
+    let whole = v4(&tcp(tcp::SYN, &options), 0);
+    for captured in 40..=60 {
+        let syn = segment(&whole[..captured]);
+        let expected = if captured < 60 { SCALE_CUT } else { 7 };
+        assert_eq!(syn.window_scale, expected, "{captured} bytes");
+    }
+}
+
+#[test]
+fn sack_behind_timestamps_and_alone() {
+    let blocks = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 2, 0];
+    for options in [&[&STAMPS[..], &blocks].concat()[..], &blocks] {
+        let ack = segment(&v4(&tcp(tcp::ACK, options), 0));
+        assert_eq!(ack.sack_blocks, 2);
+        assert_eq!(ack.sack[..3], [(1, 2), (256, 512), (0, 0)]);
+        assert_eq!(ack.has_timestamps, options.len() > 20);
+    }
+}
+
+#[test]
+fn damaged_options_end_the_walk() {
+    for options in [
+        [1, 1, 1, 0, 2, 4, 5, 180],
+        [3, 0, 2, 4, 5, 180, 1, 1],
+        [3, 1, 2, 4, 5, 180, 1, 1],
+        [1, 1, 1, 1, 5, 99, 2, 4],
+    ] {
+        let syn = segment(&v4(&tcp(tcp::SYN, &options), 0));
+        assert_eq!((syn.mss, syn.sack_blocks), (0, 0), "{options:?}");
+    }
+}
+
+#[test]
+fn the_snaplen_may_cut_options_but_not_the_rest() {
+    let packet = v4(&tcp(tcp::ACK, &STAMPS), DATA);
+    let whole = segment(&packet);
+    for len in 0..packet.len() {
+        match decode(&frame(&packet[..len])) {
+            Err(reason) => assert!(len < 40 && reason == Undecoded::Short, "{len}"),
+            Ok((_, cut)) => {
+                assert!(len >= 40 && !cut.has_timestamps, "{len}");
+                assert_eq!((cut.payload, cut.seq), (whole.payload, whole.seq));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_segment_says_why() {
+    let ack = tcp(tcp::ACK, &[]);
+    let with = |at: usize, byte: u8| {
+        let mut packet = v4(&ack, 0);
+        packet[at] = byte;
+        packet
+    };
+    assert_eq!(undecoded(&with(0, 0x55)), Undecoded::NotIp);
+    assert_eq!(undecoded(&with(9, 17)), Undecoded::NotTcp);
+    assert_eq!(undecoded(&with(9, 17)[..23]), Undecoded::Short);
+    assert_eq!(undecoded(&with(9, 4)), Undecoded::IpInIp);
+    assert_eq!(undecoded(&with(9, 41)), Undecoded::IpInIp);
+    assert_eq!(undecoded(&with(9, 47)), Undecoded::Gre);
+    assert_eq!(undecoded(&with(9, 50)), Undecoded::Encrypted);
+    let mut vxlan = with(9, 17);
+    vxlan[22..24].copy_from_slice(&4789u16.to_be_bytes());
+    assert_eq!(undecoded(&vxlan), Undecoded::Vxlan);
+    assert_eq!(undecoded(&with(0, 0x44)), Undecoded::Lengths);
+    assert_eq!(undecoded(&with(3, 39)), Undecoded::Lengths);
+    assert_eq!(undecoded(&with(32, 0x40)), Undecoded::Lengths);
+    assert_eq!(undecoded(&with(32, 0x60)), Undecoded::Lengths);
+    assert_eq!(undecoded(&with(7, 1)), Undecoded::Fragment);
+    assert_eq!(undecoded(&v6(58, &ack, 0)), Undecoded::NotTcp);
+    let later = [&[6, 0, 0, 8, 0, 0, 0, 1][..], &ack].concat();
+    assert_eq!(undecoded(&v6(44, &later, 0)), Undecoded::Fragment);
+    let unknown = Frame {
+        link_type: LinkType::Other(147),
+        ..frame(&ack)
+    };
+    assert_eq!(decode(&unknown), Err(Undecoded::LinkType));
+}
+
+#[test]
+fn a_first_fragment_counts_by_its_header() {
+    let mut packet = v4(&tcp(tcp::ACK, &[]), 560);
+    packet[6] = 0x20;
+    assert_eq!(segment(&packet).payload, 560);
+    let first = [&[6, 0, 0, 1, 0, 0, 0, 1][..], &tcp(tcp::ACK, &[])].concat();
+    assert_eq!(segment(&v6(44, &first, 560)).payload, 560);
+}
+
+#[test]
+fn truth_is_passed_on() {
+    let packet = v4(&tcp(tcp::ACK, &[]), 0);
+    let truth = Some(Truth {
+        queue_bytes: 9,
+        fate: Fate::Lost,
+    });
+    let frame = Frame {
+        truth,
+        ..frame(&packet)
+    };
+    assert_eq!(decode(&frame).unwrap().1.truth, truth);
+}

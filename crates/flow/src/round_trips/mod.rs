@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Round trips from the tap to the receiver of one direction and back, by both methods.
+//!
+//! SYN and FIN have a number and so an ACK: they are samples like data.
+
+mod outstanding;
+pub(super) mod round_trip;
+pub(super) mod timestamps;
+
+use crate::bounds::Bounds;
+use crate::distribution::Histogram;
+use crate::segment::Segment;
+use outstanding::{Covered, Outstanding};
+use round_trip::RoundTrip;
+use std::ops::Range;
+use timestamps::Timestamps;
+
+/// What one ACK says of the round trip, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// From the packet with the last byte acknowledged to the ACK, or by time stamp.
+    pub(super) rtt_ns: u64,
+    /// Age of the first byte that the ACK does not cover; see [`Bin::unacked_age_min_us`](crate::series::Bin::unacked_age_min_us).
+    /// None for a sample by time stamp.
+    pub(super) unacked_age_ns: Option<u64>,
+}
+
+/// What waits for an answer, and the answers.
+#[derive(Debug, Default)]
+pub(super) struct RoundTrips {
+    outstanding: Outstanding,
+    timestamps: Timestamps,
+    smoothed: RoundTrip,
+    pub(super) by_pairs: Histogram,
+    pub(super) by_timestamps: Histogram,
+}
+
+impl RoundTrips {
+    /// SRTT and RTTVAR so far.
+    pub(super) fn smoothed(&self) -> RoundTrip {
+        self.smoothed
+    }
+
+    /// A packet of this direction, with anything that is acknowledged or without.
+    #[inline]
+    pub(super) fn stamped(&mut self, segment: &Segment, answered: bool, bounds: &mut Bounds) {
+        if segment.has_timestamps {
+            self.timestamps
+                .sent(segment.tsval, segment.at_ns, answered, bounds);
+        }
+    }
+
+    /// `length` numbers from `start` on were sent for the first time.
+    #[inline]
+    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
+        self.outstanding.sent(start, length, at_ns, bounds);
+    }
+
+    /// Numbers begin anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.outstanding.forget();
+    }
+
+    /// Packets that wait longest for their ACK, as [`Outstanding::oldest`].
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        self.outstanding.oldest()
+    }
+
+    /// Memory of the distributions.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.by_pairs.bytes() + self.by_timestamps.bytes()
+    }
+
+    /// Memory of the tables.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.outstanding.table_bytes() + self.timestamps.table_bytes()
+    }
+
+    /// These numbers were sent again.
+    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
+        self.outstanding.sent_again(numbers);
+    }
+
+    /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before.
+    /// The round trip that it says: by pair, or without one by time stamp.
+    #[inline]
+    pub(super) fn answered(&mut self, before: u64, ack: u64, segment: &Segment) -> Option<Sample> {
+        let by_timestamp = self.echoed(segment);
+        let covered = (ack > before)
+            .then(|| self.outstanding.acknowledged(before, ack))
+            .flatten();
+        let sample = match covered {
+            Some(covered) => self.paired(covered, segment.at_ns),
+            None => Sample {
+                rtt_ns: by_timestamp?,
+                unacked_age_ns: None,
+            },
+        };
+        self.smoothed.sample(sample.rtt_ns);
+        Some(sample)
+    }
+
+    #[inline]
+    fn paired(&mut self, covered: Covered, at_ns: u64) -> Sample {
+        let rtt_ns = at_ns.saturating_sub(covered.last_ns);
+        self.by_pairs.record(rtt_ns);
+        let age = |sent_ns| at_ns.saturating_sub(sent_ns);
+        Sample {
+            rtt_ns,
+            unacked_age_ns: Some(covered.next_ns.map_or(0, age)),
+        }
+    }
+
+    /// Whether the time stamp of `segment` says nothing new.
+    #[inline]
+    pub(super) fn is_echo_known(&self, segment: &Segment) -> bool {
+        !segment.has_timestamps || self.timestamps.is_last_echo(segment.tsecr)
+    }
+
+    #[inline]
+    fn echoed(&mut self, segment: &Segment) -> Option<u64> {
+        if !segment.has_timestamps {
+            return None;
+        }
+        let sent_ns = self.timestamps.echoed(segment.tsecr)?;
+        let rtt = segment.at_ns.saturating_sub(sent_ns);
+        self.by_timestamps.record(rtt);
+        Some(rtt)
+    }
+}

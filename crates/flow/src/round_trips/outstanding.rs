@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets that wait for their ACK: round trips by pairs of data and ACK.
+
+use crate::bounds::{Bounds, bytes_of};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A packet that was sent for the first time.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    at_ns: u64,
+    /// First number, on the wire.
+    start: u32,
+    /// Numbers that it has.
+    length: u32,
+}
+
+/// What an ACK says of the packets around its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// When the packet was sent that carried the last byte acknowledged, ns.
+    pub(super) last_ns: u64,
+    /// When the packet was sent that carried the first byte not acknowledged, ns. None if every byte
+    /// sent is acknowledged, or if that packet is not in the table.
+    pub(super) next_ns: Option<u64>,
+}
+
+/// Packets in order of their numbers, which is the order in which they were sent.
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    packets: VecDeque<Packet>,
+    /// What was sent again, from the first of it to the last. An ACK that covers any of that is of no use,
+    /// because nobody knows which of both it answers, or how long what lies above waited for it (Karn; RFC
+    /// 6298 §3; Linux: `FLAG_RETRANS_DATA_ACKED`).
+    resent: Range<u64>,
+    /// Everything below is acknowledged.
+    acked: u64,
+}
+
+impl Outstanding {
+    /// Numbers were sent that were never sent before. When there are too many, the newest are not kept,
+    /// so that their ACKs have no sample.
+    #[inline]
+    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
+        let most = bounds.settings.outstanding_max;
+        if bounds.has_room(&mut self.packets, most) {
+            self.packets.push_back(Packet {
+                at_ns,
+                start: start as u32,
+                length,
+            });
+        }
+    }
+
+    /// Packets that wait longest: when they were sent, their first number on the wire, and their length.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        (self.packets.iter()).map(|packet| (packet.at_ns, packet.start, packet.length))
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> usize {
+        bytes_of(&self.packets)
+    }
+
+    /// Nothing waits any more: numbers begin anew.
+    pub(super) fn forget(&mut self) {
+        self.packets.clear();
+        self.resent = 0..0;
+    }
+
+    /// These numbers were sent again.
+    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
+        let is_over = self.acked >= self.resent.end;
+        self.resent = match is_over {
+            true => numbers,
+            false => self.resent.start.min(numbers.start)..self.resent.end.max(numbers.end),
+        };
+    }
+
+    /// Everything below `ack` is acknowledged, and was not further than `before` until now. Returns when
+    /// the packets around `ack` were sent, if that is a round-trip sample: one sample an ACK.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, before: u64, ack: u64) -> Option<Covered> {
+        let mut last = None;
+        while let Some(packet) = self.packets.front() {
+            // Signed, because both are numbers of the wire, less than half a turn apart.
+            let beyond = (ack as u32).wrapping_sub(packet.start).cast_signed();
+            if beyond <= 0 {
+                break;
+            }
+            let over = beyond.cast_unsigned();
+            // `over == length` is its end; beyond that, another carried the last byte.
+            last = (over <= packet.length).then_some(packet.at_ns);
+            if over < packet.length {
+                break;
+            }
+            self.packets.pop_front();
+        }
+        self.acked = ack;
+        let last_ns = last.filter(|_| before >= self.resent.end || ack <= self.resent.start)?;
+        let next = self.packets.front().filter(|packet| {
+            // A packet further on is not the next: the table was full when that was sent.
+            (ack as u32).wrapping_sub(packet.start) < packet.length
+        });
+        Some(Covered {
+            last_ns,
+            next_ns: next.map(|packet| packet.at_ns),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    fn four() -> Bounds {
+        Bounds::new(Settings {
+            outstanding_max: 4,
+            ..Settings::default()
+        })
+    }
+
+    /// Packets of 10 at times 100, 101, … from number 1,000.
+    fn sent(count: u32) -> Outstanding {
+        let mut outstanding = Outstanding::default();
+        for i in 0..u64::from(count) {
+            outstanding.sent(1_000 + i * 10, 10, 100 + i, &mut four());
+        }
+        outstanding
+    }
+
+    fn last(covered: Option<Covered>) -> Option<u64> {
+        covered.map(|covered| covered.last_ns)
+    }
+
+    #[test]
+    fn samples_first_byte_not_acknowledged() {
+        let mut outstanding = sent(4);
+        let covered = outstanding.acknowledged(1_000, 1_020).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (101, Some(102)));
+        let covered = outstanding.acknowledged(1_020, 1_025).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (102, Some(102)));
+        let covered = outstanding.acknowledged(1_025, 1_040).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (103, None));
+    }
+
+    #[test]
+    fn packet_beyond_a_full_table_is_not_the_next() {
+        let mut outstanding = sent(4);
+        outstanding.sent(1_040, 10, 104, &mut four());
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
+        outstanding.sent(1_050, 10, 105, &mut four());
+        let covered = outstanding.acknowledged(1_020, 1_040).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (103, None));
+    }
+
+    #[test]
+    fn the_last_packet_covered_is_the_sample() {
+        let mut outstanding = sent(4);
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
+        assert_eq!(outstanding.acknowledged(1_020, 1_020), None);
+        assert_eq!(last(outstanding.acknowledged(1_020, 1_040)), Some(103));
+    }
+
+    #[test]
+    fn a_part_of_a_super_packet_is_a_sample_of_it() {
+        let mut outstanding = sent(2);
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_005)), Some(100));
+        assert_eq!(last(outstanding.acknowledged(1_005, 1_010)), Some(100));
+    }
+
+    #[test]
+    fn what_was_sent_again_is_no_sample() {
+        let mut outstanding = sent(3);
+        outstanding.sent_again(1_000..1_010);
+        assert_eq!(outstanding.acknowledged(1_000, 1_020), None);
+        assert_eq!(last(outstanding.acknowledged(1_020, 1_030)), Some(102));
+    }
+
+    /// A tail loss probe repeats the last packet; ACKs of those before it answer what was sent once.
+    #[test]
+    fn what_lies_below_is_a_sample() {
+        let mut outstanding = sent(4);
+        outstanding.sent_again(1_030..1_040);
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
+        assert_eq!(last(outstanding.acknowledged(1_020, 1_030)), Some(102));
+        assert_eq!(outstanding.acknowledged(1_030, 1_040), None);
+    }
+
+    #[test]
+    fn what_lies_between_is_none_until_both_are_acknowledged() {
+        let mut outstanding = sent(4);
+        outstanding.sent_again(1_000..1_010);
+        outstanding.sent_again(1_030..1_040);
+        assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
+        assert_eq!(outstanding.acknowledged(1_010, 1_020), None);
+        let mut outstanding = sent(4);
+        outstanding.sent_again(1_000..1_010);
+        assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
+        outstanding.sent_again(1_030..1_040);
+        assert_eq!(last(outstanding.acknowledged(1_010, 1_020)), Some(101));
+    }
+
+    #[test]
+    fn packets_beyond_the_bound_are_no_sample() {
+        let mut outstanding = sent(6);
+        assert_eq!(outstanding.packets.len(), 4);
+        assert_eq!(outstanding.acknowledged(1_000, 1_060), None);
+        outstanding.sent(1_060, 10, 200, &mut four());
+        assert_eq!(last(outstanding.acknowledged(1_060, 1_070)), Some(200));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut outstanding = Outstanding::default();
+        let start = (1 << 33) - 5;
+        outstanding.sent(start, 10, 7, &mut four());
+        assert_eq!(last(outstanding.acknowledged(start, start + 10)), Some(7));
+    }
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A direction's course in phases, as paper 001 (§2.3) tells them apart: growth, peak, what follows.
+//!
+//! The rule, and why it is so:
+//!
+//! 1. **Idle** is at least two round trips and 2 % of the course without data. Less is how windows
+//!    leave. A silence that a retransmission ends is a time-out, not idleness.
+//! 2. Between idle stretches the rate of sending is taken over whole round trips
+//!    (`course/rounds.rs`) and cut where straight lines change (`course/pieces.rs`). A line whose end is
+//!    15 % above its beginning, and more than noise explains, **grows**.
+//! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
+//!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
+//!    from ten packets is flat for many round trips against what it becomes. So do the first eight
+//!    steps where the rate is higher after them.
+//! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
+//!    it ends; where that grows by less than 15 %, until the rate is back at nine tenths of what it
+//!    was or at what follows, and nothing is sent again any more. A loss after which the rate stays above nine tenths is none.
+//! 5. **Peak** follows ramp-up: the round trip grows because a queue stands. It begins when the
+//!    packets that found the queue were sent, since the rate of sending goes on doubling for another
+//!    round trip after the path is full; it ends with the first retransmission or when the round
+//!    trip is at its greatest.
+//! 6. Everything else is **steady**, the saw-tooth that a queue or the resolution hides included;
+//!    levels that differ by 15 % are two steady phases, as on a path whose rate changes.
+//!
+//! Times are right to about a round trip, or to 1/256 of the course if that is longer
+//! (`tests/analysis/tap_truth/`).
+
+use crate::course::{
+    Course,
+    pieces::{Piece, cut, noise, without_outliers},
+    rounds::Rounds,
+    series::Bin,
+    spans::{self, drop_short, join, paint},
+};
+use crate::record::{Phase, PhaseKind};
+use std::ops::{Range, RangeInclusive};
+
+/// What a rate must change by to be another.
+const CHANGE: f64 = 1.15;
+/// Below this share of the flow's rate nothing has happened yet.
+const LOW: f64 = 0.1;
+/// A rate that is back where it was.
+const BACK: f64 = 0.9;
+/// A rate that is what it will be.
+const SETTLED: f64 = 0.97;
+/// Steps that a repair may go on when the rate is back; a path that loses all the time never ends one.
+const REPAIR_STEPS: usize = 8;
+/// Steps in which a flow may reach its rate without a line that grows.
+const BEGINNING_STEPS: usize = 8;
+/// Idle stretches are at least this part of the course; so there are few.
+const IDLE_PART: usize = 50;
+/// Segments that have a course.
+const SEGMENTS_MIN: u64 = 10;
+/// The least noise of a rate, of its size: a window grows and sends in whole packets.
+const NOISE_MIN: f64 = 0.02;
+
+/// The phases of `course`, in order and without gaps from its first data to its last; none for
+/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
+/// it was seen.
+#[must_use]
+pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Phase> {
+    let segments: u64 = course
+        .bins
+        .iter()
+        .map(|bin| u64::from(bin.data_segments))
+        .sum();
+    match Rounds::of(course, handshake_ns) {
+        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
+            .iter()
+            .map(|span| phase(&rounds, span))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+type Span = spans::Span<PhaseKind>;
+
+fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for bins in stretches(rounds) {
+        if let Some(last) = spans.last() {
+            let idle = last.bins.end..bins.start;
+            spans.push(Span {
+                kind: PhaseKind::Idle,
+                bins: idle,
+            });
+        }
+        spans.extend(Stretch::of(rounds, bins).spans());
+    }
+    spans
+}
+
+/// Stretches with data, idle ones between them.
+fn stretches(rounds: &Rounds<'_>) -> Vec<Range<usize>> {
+    let (bins, active) = (rounds.bins(), rounds.active());
+    let least = (2.0 * rounds.rtt).max(2.0).ceil() as usize;
+    let least = least.max(active.len() / IDLE_PART);
+    let (mut stretches, mut from, mut last) = (Vec::new(), active.start, active.start);
+    for bin in active {
+        if bins[bin].data_bytes == 0 {
+            continue;
+        }
+        if bin - last > least && bins[bin].retransmitted_bytes == 0 {
+            stretches.push(from..last + 1);
+            from = bin;
+        }
+        last = bin;
+    }
+    stretches.push(from..last + 1);
+    stretches
+}
+
+/// A stretch without idle time.
+struct Stretch<'a> {
+    rounds: &'a Rounds<'a>,
+    bins: Range<usize>,
+    /// Bytes a bin, of each step.
+    rates: Vec<f64>,
+    sigma: f64,
+    pieces: Vec<Piece>,
+    /// Bins in which losses are repaired, from the first to the last of each.
+    losses: Vec<RangeInclusive<usize>>,
+}
+
+impl<'a> Stretch<'a> {
+    fn of(rounds: &'a Rounds<'a>, bins: Range<usize>) -> Self {
+        let steps = (bins.len() as f64 / rounds.step).floor().max(1.0) as usize;
+        let mut stretch = Self {
+            losses: losses(rounds, &bins),
+            rounds,
+            bins,
+            rates: vec![0.0; steps],
+            sigma: 0.0,
+            pieces: Vec::new(),
+        };
+        stretch.rates = (0..steps).map(|step| stretch.rate(step)).collect();
+        stretch.sigma = noise(&stretch.rates).max(NOISE_MIN * stretch.high());
+        stretch.pieces = cut(&without_outliers(&stretch.rates), stretch.sigma);
+        stretch
+    }
+
+    /// Where step `step` begins; the last takes what is left over.
+    fn edge(&self, step: usize) -> f64 {
+        match step < self.rates.len() {
+            true => self.bins.start as f64 + step as f64 * self.rounds.step,
+            false => self.bins.end as f64,
+        }
+    }
+
+    fn bin(&self, step: usize) -> usize {
+        self.edge(step).round() as usize
+    }
+
+    fn step(&self, bin: usize) -> usize {
+        let step = (bin - self.bins.start) as f64 / self.rounds.step;
+        (step as usize).min(self.rates.len() - 1)
+    }
+
+    /// Bytes a bin. What is left over after the last step has the end of a burst and no time after it.
+    fn rate(&self, step: usize) -> f64 {
+        let range = self.edge(step)..self.edge(step) + self.rounds.step;
+        self.rounds.sent_in(range) / self.rounds.step
+    }
+
+    /// The rate of the flow when it is fast: nine tenths of the steps are not faster.
+    fn high(&self) -> f64 {
+        let mut sorted = self.rates.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() * 9 / 10]
+    }
+
+    fn grows(&self, piece: &Piece) -> bool {
+        let rise = piece.end - piece.start;
+        piece.end > CHANGE * piece.start && rise > 3.0 * self.sigma
+    }
+
+    /// Whether `piece` is the few steps before the rate is at `next`: a window that is small is reached
+    /// in so few of them that no line grows.
+    fn begins(&self, piece: &Piece, next: f64) -> bool {
+        piece.from == 0
+            && piece.to <= BEGINNING_STEPS
+            && next > CHANGE * piece.mean
+            && next - piece.mean > 3.0 * self.sigma
+    }
+
+    /// Whether growth in `piece` makes up for a loss.
+    fn comes_back(&self, piece: &Piece) -> bool {
+        let soon = self.bin((piece.from + 2).min(self.rates.len()));
+        let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
+        self.losses.iter().any(|loss| *loss.start() <= soon) && piece.end <= CHANGE * before
+    }
+
+    fn kinds(&self) -> Vec<PhaseKind> {
+        let high = self.high();
+        let mut next = PhaseKind::Steady;
+        let mut higher = 0.0;
+        let mut kinds: Vec<_> = self
+            .pieces
+            .iter()
+            .rev()
+            .map(|piece| {
+                next = match self.grows(piece) {
+                    true if self.comes_back(piece) => PhaseKind::Recovery,
+                    true => PhaseKind::RampUp,
+                    false if self.begins(piece, higher) => PhaseKind::RampUp,
+                    false if piece.mean < LOW * high => next,
+                    false => PhaseKind::Steady,
+                };
+                higher = piece.start;
+                next
+            })
+            .collect();
+        kinds.reverse();
+        kinds
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let kinds = self.kinds();
+        let mut spans: Vec<Span> = Vec::new();
+        for (piece, kind) in self.pieces.iter().zip(kinds) {
+            let bins = self.bin(piece.from)..self.bin(piece.to);
+            spans.push(Span { kind, bins });
+        }
+        spans = self.joined(spans);
+        for loss in &self.losses {
+            if let Some(bins) = self.dip(loss, &spans) {
+                paint(
+                    &mut spans,
+                    Span {
+                        kind: PhaseKind::Recovery,
+                        bins,
+                    },
+                );
+            }
+        }
+        if let Some(peak) = self.peak(&spans) {
+            self.paint_peak(&mut spans, peak);
+        }
+        self.joined(self.long_enough(spans))
+    }
+
+    /// From the loss until the rate is back, or grows.
+    fn dip(&self, repair: &RangeInclusive<usize>, spans: &[Span]) -> Option<Range<usize>> {
+        let loss = *repair.start();
+        let step = self.step(loss);
+        let near = self.bin(step.saturating_sub(1))..=self.bin((step + 3).min(self.rates.len()));
+        let growth =
+            |span: &&Span| span.kind == PhaseKind::Recovery && near.contains(&span.bins.start);
+        if let Some(growth) = spans.iter().find(growth) {
+            return Some(loss..growth.bins.end);
+        }
+        let before = self.rates[step.saturating_sub(2)..=step]
+            .iter()
+            .copied()
+            .fold(0.0, f64::max);
+        let later = (step + 2).min(self.rates.len() - 1);
+        let level = self.pieces.iter().find(|piece| piece.to > later)?.mean;
+        let after = &self.rates[(step + 1).min(self.rates.len())..];
+        let dips = |rate: &f64| *rate < BACK * before;
+        let back = |rate: &f64| !dips(rate) || *rate >= SETTLED * level;
+        let steps = after.iter().position(back)?;
+        let dipped = after.iter().take(2).any(dips);
+        let end = step + 1 + steps;
+        let latest = self.bin((end + REPAIR_STEPS).min(self.rates.len()));
+        let end = self.bin(end).max(latest.min(repair.end() + 1));
+        dipped.then_some(loss..end)
+    }
+
+    /// While a queue grows at the end of the first growth.
+    fn peak(&self, spans: &[Span]) -> Option<Range<usize>> {
+        let ramp = spans
+            .first()
+            .filter(|span| span.kind == PhaseKind::RampUp)?;
+        let rtt = self.rounds.standing_rtt_ns(self.rounds.rtt);
+        let base = self.rounds.nanos(self.rounds.least);
+        let excess = |bin: usize| rtt[bin] as f64 - base;
+        let end = self
+            .losses
+            .first()
+            .map_or(self.bins.end, |loss| *loss.start());
+        // Round trips of a flow that is slow yet are long because its ACKs wait for more data.
+        let high = self.high();
+        let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
+        let most = (self.bin(fast)..end).map(excess).fold(0.0, f64::max);
+        if most < LOW * base {
+            return None;
+        }
+        let top = (self.bin(fast)..end).find(|bin| excess(*bin) >= 0.95 * most)?;
+        let stands = LOW * most;
+        let calm = (self.bins.start..top)
+            .rev()
+            .find(|bin| excess(*bin) < stands)?;
+        // The sample came a round trip after its packet left, and a window of one round trip had to
+        // pass before no lesser one was left in it.
+        let lag = self.rounds.least + self.rounds.rtt;
+        let onset = (calm as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
+        let latest = ramp.bins.end as f64 + 2.0 * self.rounds.step;
+        let long = (top - onset) as f64 >= self.rounds.rtt;
+        (long && onset as f64 <= latest).then_some(onset..top)
+    }
+
+    fn paint_peak(&self, spans: &mut Vec<Span>, peak: Range<usize>) {
+        let ramp_end = spans[0].bins.end;
+        if peak.end < ramp_end {
+            let rest = match self.losses.first() {
+                Some(loss) if *loss.start() < ramp_end => PhaseKind::Recovery,
+                _ => PhaseKind::Steady,
+            };
+            paint(
+                spans,
+                Span {
+                    kind: rest,
+                    bins: peak.end..ramp_end,
+                },
+            );
+        } else {
+            spans[0].bins.end = ramp_end.min(peak.start);
+        }
+        let from = spans[0].bins.end.min(peak.start);
+        paint(
+            spans,
+            Span {
+                kind: PhaseKind::Peak,
+                bins: from..peak.end,
+            },
+        );
+    }
+
+    /// Without what is shorter than a step, or two where nothing happens; the one before takes it.
+    fn long_enough(&self, spans: Vec<Span>) -> Vec<Span> {
+        let step = self.rounds.step.floor() as usize;
+        let short = |span: &Span| {
+            let steady = span.kind == PhaseKind::Steady;
+            span.bins.len() < if steady { 2 * step } else { step }
+        };
+        drop_short(spans, short)
+    }
+
+    /// Neighbours that are the same phase made one.
+    fn joined(&self, spans: Vec<Span>) -> Vec<Span> {
+        join(spans, |one, next| self.same(one, next))
+    }
+
+    fn same(&self, one: &Span, next: &Span) -> bool {
+        let level = |span: &Span| {
+            let range = span.bins.start as f64..span.bins.end as f64;
+            self.rounds.sent_in(range) / span.bins.len().max(1) as f64
+        };
+        let (a, b) = (level(one), level(next));
+        one.kind == next.kind
+            && match one.kind {
+                PhaseKind::Steady => a.max(b) < CHANGE * a.min(b) + self.sigma,
+                PhaseKind::Recovery => !self.loses_between(one, next),
+                _ => true,
+            }
+    }
+
+    /// Whether a loss separates two recoveries.
+    fn loses_between(&self, one: &Span, next: &Span) -> bool {
+        let step = self.rounds.step.ceil() as usize;
+        let range = one.bins.start + 2 * step..next.bins.start + step;
+        self.losses.iter().any(|loss| range.contains(loss.start()))
+    }
+}
+
+/// Bins in which something is sent again, those of one repair together: no two round trips and no step
+/// lie between them.
+fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
+    let quiet = (2.0 * rounds.rtt).max(rounds.step);
+    let mut losses: Vec<RangeInclusive<usize>> = Vec::new();
+    for bin in bins
+        .clone()
+        .filter(|bin| rounds.bins()[*bin].retransmitted_bytes > 0)
+    {
+        match losses.last_mut() {
+            Some(last) if (bin - last.end()) as f64 <= quiet => *last = *last.start()..=bin,
+            _ => losses.push(bin..=bin),
+        }
+    }
+    losses
+}
+
+fn phase(rounds: &Rounds<'_>, span: &Span) -> Phase {
+    let bins = &rounds.bins()[span.bins.clone()];
+    let sum = |of: fn(&Bin) -> u64| bins.iter().map(|bin| of(bin) as f64).sum::<f64>();
+    let seconds = rounds.nanos(span.bins.len() as f64) / 1e9;
+    let acks = sum(|bin| u64::from(bin.acks));
+    Phase {
+        kind: span.kind,
+        from_ns: rounds.time(span.bins.start),
+        to_ns: rounds.time(span.bins.end),
+        data_bps: sum(|bin| bin.data_bytes) * 8.0 / seconds,
+        acked_bps: sum(|bin| bin.acked_bytes) * 8.0 / seconds,
+        acks_per_s: acks / seconds,
+        packets_per_ack: sum(|bin| u64::from(bin.data_segments)) / acks.max(1.0),
+    }
+}

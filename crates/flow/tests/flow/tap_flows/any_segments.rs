@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whatever comes, nothing breaks, and what is said twice is the same.
+
+use crate::tap_flows::script::{Said, Seg, c, key, s, settings};
+use longhaul_flow::segment::{Item, Vantage};
+use longhaul_flow::{Flows, Settings};
+use longhaul_packet::capture::Fate;
+use proptest::prelude::*;
+
+/// Segments that are near each other, as those of a connection are, with all sorts of trouble.
+fn near() -> impl Strategy<Value = Seg> {
+    let numbers = (0u32..40, 0u32..40, 0u64..3_000_000, any::<bool>());
+    let content = (0u32..4, 1u16..4, any::<u8>(), 0u16..3);
+    let options = (
+        prop::option::of((0u32..20, 0u32..20)),
+        prop::collection::vec((0u32..40, 0u32..40), 0..=4),
+    );
+    (numbers, content, options).prop_map(
+        |((seq, ack, at, from_client), (length, segments, flags, window), (stamps, sack))| {
+            let blocks: Vec<_> = sack.iter().map(|&(l, r)| (l * 500, r * 500)).collect();
+            let end = if from_client { c } else { s };
+            let mut seg = end(at, seq * 500, ack * 500)
+                .data(length * 500)
+                .segments(segments)
+                .window(window)
+                .sack(&blocks)
+                // RST and SYN are rare, so that there is something between them.
+                .flags(if flags < 12 { flags } else { 0x10 | flags & 1 })
+                .truth(u32::from(flags), Fate::Lost);
+            if let Some((tsval, tsecr)) = stamps {
+                seg = seg.stamps(tsval, tsecr);
+            }
+            seg
+        },
+    )
+}
+
+/// Segments without any sense.
+fn wild() -> impl Strategy<Value = Seg> {
+    let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
+    let content = (any::<u32>(), any::<u16>(), any::<u8>(), any::<u16>());
+    let options = (
+        any::<u8>(),
+        any::<u16>(),
+        any::<[(u32, u32); 4]>(),
+        any::<u8>(),
+    );
+    (numbers, content, options).prop_map(
+        |(
+            (seq, ack, at, from_client),
+            (payload, segments, flags, window),
+            (scale, mss, sack, sacks),
+        )| {
+            let end = if from_client { c } else { s };
+            let mut seg = end(at, seq, ack)
+                .window(window)
+                .flags(flags)
+                .stamps(seq, ack);
+            seg.segment.payload = payload % 70_000;
+            seg.segment.wire_bytes = payload;
+            seg.segment.wire_segments = segments;
+            seg.segment.window_scale = scale;
+            seg.segment.mss = mss;
+            seg.segment.sack = sack;
+            seg.segment.sack_blocks = sacks;
+            seg
+        },
+    )
+}
+
+fn analyse(segments: &[Seg], isn: u32, tables_max_bytes: usize) -> Said {
+    let settings = Settings {
+        bin_widths_ns: vec![1_000, 100_000],
+        flows_max: 2,
+        tables_max_bytes,
+        outstanding_max: 5,
+        ranges_max: 3,
+        timestamps_max: 3,
+        course_bins_max: 8,
+        ..Settings::default()
+    };
+    let (mut flows, mut said) = (Flows::new(settings), Said::default());
+    for (number, seg) in segments.iter().enumerate() {
+        let mut segment = seg.segment;
+        segment.seq = segment.seq.wrapping_add(isn);
+        segment.ack = segment.ack.wrapping_add(isn);
+        let vantage = Vantage(u32::from(seg.port % 2));
+        flows.segment(number as u64, vantage, &key(seg.port), &segment, &mut said);
+    }
+    flows.finish(&mut said);
+    for flow in &said.flows {
+        assert!(flow.upload.course.bins.len() <= 8 && flow.download.course.bins.len() <= 8);
+        assert!(flow.first_ns <= flow.last_ns);
+    }
+    let packets: u64 = (said.flows.iter())
+        .map(|flow| flow.upload.data.packets + flow.download.data.packets)
+        .sum();
+    assert_eq!(packets, segments.len() as u64);
+    said
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn near_segments_add_up(mut segments in prop::collection::vec(near(), 1..150), isn: u32) {
+        segments.sort_by_key(|seg| seg.segment.at_ns);
+        analyse(&segments, isn, 100_000).check(2);
+    }
+
+    #[test]
+    fn segments_out_of_time_add_up(segments in prop::collection::vec(near(), 1..100), isn: u32, bytes in 0usize..6_000) {
+        analyse(&segments, isn, bytes).check(2);
+    }
+
+    #[test]
+    fn wild_segments_break_nothing(segments in prop::collection::vec((wild(), 0u16..4), 1..60)) {
+        let segments: Vec<_> = segments.into_iter().map(|(seg, port)| seg.port(port)).collect();
+        analyse(&segments, 0, 100_000);
+    }
+
+    /// Flows that reopen, end early and share their slots, with batches that end anywhere.
+    #[test]
+    fn batches_say_of_each_flow_what_single_segments_do(
+        segments in prop::collection::vec((wild(), 0u16..5), 1..80),
+        length in 1usize..30,
+    ) {
+        let items: Vec<_> = segments.into_iter().enumerate().map(item).collect();
+        let settings = Settings { flows_max: 3, ..settings() };
+        let (mut flows, mut one_by_one) = (Flows::new(settings.clone()), Said::default());
+        for Item { number, vantage, key, segment } in &items {
+            flows.segment(*number, *vantage, key, segment, &mut one_by_one);
+        }
+        flows.finish(&mut one_by_one);
+        let (mut flows, mut batches) = (Flows::new(settings), Said::default());
+        for batch in items.chunks(length) {
+            flows.segments(batch, &mut batches);
+        }
+        flows.finish(&mut batches);
+        prop_assert_eq!(by_flow(one_by_one), by_flow(batches));
+    }
+}
+
+fn item((number, (seg, port)): (usize, (Seg, u16))) -> Item {
+    Item {
+        number: number as u64,
+        vantage: Vantage(u32::from(port % 2)),
+        key: key(port),
+        segment: seg.segment,
+    }
+}
+
+fn by_flow(mut said: Said) -> Said {
+    said.bins
+        .sort_by_key(|bin| (bin.flow, bin.width, bin.upload));
+    said.flows.sort_by_key(|flow| flow.number);
+    said
+}

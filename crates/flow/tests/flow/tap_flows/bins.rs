@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bins of several widths, and the course.
+
+use crate::tap_flows::script::{MS, c, run, run_with, settings};
+use longhaul_flow::Settings;
+
+#[test]
+fn empty_bins_are_left_out() {
+    let said = run(&[
+        c(500, 1, 1).data(10),
+        c(MS - 1, 11, 1).data(20),
+        c(7 * MS, 31, 1).data(30),
+        c(1_000 * MS, 61, 1).data(40),
+    ]);
+    let bytes = |width| -> Vec<(u64, u64)> {
+        let series = said.series(0, true, width);
+        series
+            .iter()
+            .map(|(at, bin)| (*at, bin.data_bytes))
+            .collect()
+    };
+    assert_eq!(bytes(0), [(0, 30), (7 * MS, 30), (1_000 * MS, 40)]);
+    assert_eq!(bytes(1), [(0, 60), (1_000 * MS, 40)]);
+}
+
+#[test]
+fn time_that_runs_backwards_stays_in_the_open_bin() {
+    let said = run(&[
+        c(5 * MS, 1, 1).data(10),
+        c(6 * MS, 11, 1).data(20),
+        c(6 * MS - 1, 31, 1).data(30),
+        c(6 * MS + 1, 61, 1).data(40),
+    ]);
+    let series = said.series(0, true, 0);
+    let bytes: Vec<_> = series
+        .iter()
+        .map(|(at, bin)| (*at, bin.data_bytes))
+        .collect();
+    assert_eq!(bytes, [(5 * MS, 10), (6 * MS, 90)]);
+}
+
+#[test]
+fn widths_need_not_divide_each_other() {
+    let odd = Settings {
+        bin_widths_ns: vec![7, 10, 1],
+        course_width_ns: 3,
+        ..settings()
+    };
+    let segments: Vec<_> = (0..40u32)
+        .map(|i| c(u64::from(i), 1 + i, 1).data(1))
+        .collect();
+    let said = run_with(&segments, [0, 0], &odd);
+    said.check(3);
+    let counts = |width| -> Vec<u64> {
+        let series = said.series(0, true, width);
+        series.iter().map(|(_, bin)| bin.data_bytes).collect()
+    };
+    assert_eq!(counts(0), [7, 7, 7, 7, 7, 5]);
+    assert_eq!(counts(1), [10; 4]);
+    assert_eq!(counts(2), [1; 40]);
+    let course = &said.flows[0].upload.course;
+    assert_eq!((course.width_ns, course.bins.len()), (3, 14));
+}
+
+/// A packet every 10 ms: 64 bins reach over 400 ms when each is 8 ms wide.
+#[test]
+fn a_course_is_as_fine_whatever_else_goes_on() {
+    let slow = (0..40u32).map(|i| c(u64::from(i) * 10 * MS, 1 + i, 1).data(1));
+    let others = |count: u16| (0..count).map(|port| c(0, 1, 1).data(10).port(2_000 + port));
+    let width_ms = |count| {
+        let segments: Vec<_> = others(count).chain(slow.clone()).collect();
+        let mut said = run(&segments);
+        let last = said.flows.pop().unwrap();
+        assert_eq!(last.upload.data.packets, 40);
+        last.upload.course.width_ns / MS
+    };
+    assert_eq!([0, 1, 50].map(width_ms), [8; 3]);
+}
+
+#[test]
+fn a_course_has_a_bound() {
+    let segments: Vec<_> = (0..1_000u32)
+        .map(|i| c(u64::from(i) * MS, 1 + i, 1).data(1))
+        .collect();
+    let said = run(&segments);
+    let course = &said.flows[0].upload.course;
+    assert_eq!((course.width_ns, course.bins.len()), (16 * MS, 63));
+    assert!(course.bins[..62].iter().all(|bin| bin.data_bytes == 16));
+    // The first packet said what the window for it is.
+    assert_eq!(said.flows[0].download.course.bins.len(), 1);
+}

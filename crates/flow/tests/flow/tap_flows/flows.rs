@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which segments are one flow, and how many flows there may be.
+
+use crate::tap_flows::script::{MS, Said, c, handshake, key, run, run_with, s, script, settings};
+use longhaul_flow::record::Closing;
+use longhaul_flow::segment::Vantage;
+use longhaul_flow::{Flows, Settings};
+
+const S: u64 = 1_000 * MS;
+
+#[test]
+fn flows_have_the_numbers_of_their_first_packets() {
+    let said = run(&[
+        c(0, 1, 1).data(10),
+        c(1, 1, 1).data(10).port(1_001),
+        c(2, 11, 1).data(10),
+        c(3, 1, 1).data(10).port(1_002),
+    ]);
+    let numbers: Vec<_> = said
+        .flows
+        .iter()
+        .map(|f| (f.number, f.client.port))
+        .collect();
+    assert_eq!(numbers, [(0, 1_000), (1, 1_001), (3, 1_002)]);
+    assert_eq!(said.flows[0].upload.data.unique_bytes, 20);
+}
+
+#[test]
+fn a_vantage_is_a_flow_of_its_own() {
+    let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+    for number in 0..6 {
+        let segment = c(number, 1, 1).data(10).segment;
+        flows.segment(
+            number,
+            Vantage(number as u32 % 2),
+            &key(5),
+            &segment,
+            &mut said,
+        );
+    }
+    flows.finish(&mut said);
+    let seen: Vec<_> = said
+        .flows
+        .iter()
+        .map(|f| (f.vantage.0, f.upload.data.packets))
+        .collect();
+    assert_eq!(seen, [(0, 3), (1, 3)]);
+}
+
+#[test]
+fn a_syn_with_another_number_begins_another_flow() {
+    let again = |at, isn| c(at, isn, 0).syn(1_000, 7).no_ack();
+    let said = run(&script(&[
+        &handshake(MS),
+        &[
+            c(2 * MS, 1, 1).rst(),
+            again(3 * MS, 70_000),
+            again(4 * MS, 70_000),
+            s(5 * MS, 90_000, 70_001).syn(1_000, 7),
+            c(5 * MS, 70_001, 90_001).data(5),
+        ],
+    ]));
+    let flows: Vec<_> = said.flows.iter().map(|f| (f.number, f.closing)).collect();
+    assert_eq!(flows, [(0, Closing::ResetByClient), (4, Closing::Open)]);
+    assert_eq!(said.flows[1].opening.syn_retransmissions, 1);
+    assert_eq!(said.flows[1].upload.data.unique_bytes, 5);
+}
+
+#[test]
+fn a_syn_after_data_begins_another_flow() {
+    let said = run(&[
+        c(0, 1, 1).data(10),
+        s(1, 1, 11),
+        c(2 * MS, 500, 0).syn(1_000, 7).no_ack(),
+    ]);
+    assert_eq!(said.flows.len(), 2);
+}
+
+#[test]
+fn the_same_syn_is_another_flow_only_after_a_long_silence() {
+    let syn = |at| c(at, 0, 0).syn(1_000, 7).no_ack();
+    assert_eq!(run(&[syn(0), syn(120 * S)]).flows.len(), 1);
+    assert_eq!(run(&[syn(0), syn(120 * S + 1)]).flows.len(), 2);
+}
+
+#[test]
+fn the_flow_seen_longest_ago_makes_room() {
+    let bounds = Settings {
+        flows_max: 2,
+        ..settings()
+    };
+    let said = run_with(
+        &[
+            c(0, 1, 1).data(10).port(1),
+            c(1, 1, 1).data(10).port(2),
+            c(2, 11, 1).data(10).port(1),
+            c(3, 1, 1).data(10).port(3),
+            c(4, 21, 1).data(10).port(1),
+        ],
+        [0, 0],
+        &bounds,
+    );
+    let flows: Vec<_> = said
+        .flows
+        .iter()
+        .map(|f| (f.client.port, f.upload.data.packets))
+        .collect();
+    assert_eq!(flows, [(2, 1), (1, 3), (3, 1)]);
+    said.check(2);
+}
+
+/// Sixty flows fit in when they begin. Gaps that double take an octave of a distribution each.
+#[test]
+fn flows_that_grow_make_room() {
+    let bounds = Settings {
+        flows_max_bytes: 400_000,
+        tables_max_bytes: 50_000,
+        ..settings()
+    };
+    let (mut flows, mut said) = (Flows::new(bounds), Said::default());
+    for round in 0..40u32 {
+        for port in 0..60u16 {
+            let at_ns = (1 << round) + u64::from(port);
+            let segment = c(at_ns, 1 + 10 * round, 1).data(10).segment;
+            let number = u64::from(round) * 60 + u64::from(port);
+            flows.segment(number, Vantage(0), &key(port), &segment, &mut said);
+            assert!(flows.held_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
+        }
+        assert!(round > 3 || said.flows.is_empty(), "all fit in");
+    }
+    assert!(!said.flows.is_empty());
+    assert!(flows.held_bytes() > 350_000);
+    flows.finish(&mut said);
+    let packets = said.flows.iter().map(|flow| flow.upload.data.packets);
+    assert_eq!(packets.sum::<u64>(), 40 * 60);
+}
+
+#[test]
+fn a_flow_alone_may_take_more_than_there_is() {
+    let bounds = Settings {
+        flows_max_bytes: 1,
+        tables_max_bytes: 0,
+        ..settings()
+    };
+    let segments: Vec<_> = (0..20u32)
+        .map(|i| c(u64::from(i) * MS, 1 + i, 1).data(1))
+        .collect();
+    let said = run_with(&segments, [0, 0], &bounds);
+    assert_eq!(said.flows[0].upload.data.packets, 20);
+    assert_eq!(said.flows[0].upload.course.bins.len(), 2);
+    said.check(2);
+}
+
+#[test]
+fn a_closed_flow_goes_when_it_is_old() {
+    let mut segments = handshake(MS);
+    segments.extend([c(2 * MS, 1, 1).rst(), c(200 * S, 1, 1).data(10).port(7)]);
+    let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+    for (number, seg) in segments.iter().enumerate() {
+        flows.segment(
+            number as u64,
+            Vantage(0),
+            &key(seg.port),
+            &seg.segment,
+            &mut said,
+        );
+    }
+    assert_eq!(said.flows.len(), 1);
+    flows.finish(&mut said);
+    assert_eq!(said.flows.len(), 2);
+}
+
+#[test]
+fn slots_are_used_again() {
+    let bounds = Settings {
+        flows_max: 3,
+        ..settings()
+    };
+    let segments: Vec<_> = (0..1_000u16)
+        .map(|port| c(u64::from(port), 1, 1).data(10).port(port))
+        .collect();
+    let said = run_with(&segments, [0, 0], &bounds);
+    let ports: Vec<_> = said.flows.iter().map(|f| f.client.port).collect();
+    assert_eq!(ports, (0..1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn shards_say_together_what_one_says() {
+    let segments: Vec<_> = (0..600u32)
+        .map(|i| {
+            let (port, number) = (i * i % 7, i / 7);
+            let at_ns = u64::from(i) * 300_000;
+            match i % 3 {
+                2 => s(at_ns, 1, 1 + number * 10),
+                _ => c(at_ns, 1 + number * 10, 1).data(10),
+            }
+            .port(port as u16)
+        })
+        .collect();
+    let analyse = |shards: u16| {
+        let mut all = Said::default();
+        for shard in 0..shards {
+            let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+            for (number, seg) in segments.iter().enumerate() {
+                if seg.port % shards == shard {
+                    let key = key(seg.port);
+                    flows.segment(number as u64, Vantage(0), &key, &seg.segment, &mut said);
+                }
+            }
+            flows.finish(&mut said);
+            all.flows.append(&mut said.flows);
+            all.bins.append(&mut said.bins);
+        }
+        all.flows.sort_by_key(|flow| flow.number);
+        all.bins
+            .sort_by_key(|b| (b.flow, !b.upload, b.width, b.from_ns));
+        all
+    };
+    let one = analyse(1);
+    assert_eq!(one.flows.len(), 4); // The squares modulo 7.
+    assert_eq!(analyse(3), one);
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How flows begin and end.
+
+use crate::tap_flows::script::{MS, Seg, c, handshake, run, run_one, s, script};
+use longhaul_flow::record::Closing;
+use longhaul_packet::tcp::{ACK, RST};
+
+#[test]
+fn a_handshake_says_what_both_can() {
+    let flow = run_one(&handshake(10 * MS));
+    assert_eq!((flow.client.port, flow.server.port), (1_000, 80));
+    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(10 * MS));
+    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(0));
+    let offer = flow.upload.offer;
+    assert_eq!(
+        (offer.mss, offer.window_scale, offer.sack, offer.timestamps),
+        (Some(1_000), Some(7), true, false)
+    );
+    assert_eq!(flow.closing, Closing::Open);
+    assert_eq!((flow.first_ns, flow.last_ns), (0, 10 * MS));
+}
+
+#[test]
+fn the_first_is_the_client_without_a_syn() {
+    let flow = run_one(&[s(0, 1, 1).data(10), c(MS, 1, 11)]);
+    assert_eq!(flow.client.port, 80);
+    assert_eq!(flow.upload.data.unique_bytes, 10);
+}
+
+#[test]
+fn whoever_answers_a_syn_is_the_server() {
+    let flow = run_one(&[s(0, 0, 1).syn(1_000, 7), c(MS, 1, 1)]);
+    assert_eq!(flow.client.port, 1_000);
+    assert_eq!(
+        (
+            flow.opening.syn_to_syn_ack_ns,
+            flow.opening.syn_ack_to_ack_ns
+        ),
+        (None, Some(MS))
+    );
+    // The client's scale is unknown, the server's is taken to be used.
+    assert_eq!(flow.upload.acks.window_scale, Some(7));
+    assert_eq!(flow.download.acks.window_scale, None);
+}
+
+#[test]
+fn both_may_open() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 0, 0).syn(1_000, 7).no_ack(),
+        c(10 * MS, 0, 1).syn(1_000, 7),
+        s(11 * MS, 0, 1).syn(1_000, 7),
+        c(12 * MS, 1, 1).data(10),
+        s(20 * MS, 1, 11),
+    ]);
+    assert_eq!(flow.client.port, 1_000);
+    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(11 * MS));
+    assert_eq!(
+        (
+            flow.opening.syn_retransmissions,
+            flow.opening.syn_ack_retransmissions
+        ),
+        (0, 0)
+    );
+    assert_eq!(
+        (flow.upload.data.unique_bytes, flow.upload.acks.acked_bytes),
+        (10, 10)
+    );
+    assert_eq!(flow.upload.data.retransmitted_bytes, 0);
+}
+
+#[test]
+fn a_syn_may_carry_data() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).data(100).no_ack(),
+        s(MS, 0, 101).syn(1_000, 7),
+        c(MS, 101, 1).data(50),
+        s(2 * MS, 1, 151),
+    ]);
+    assert_eq!(
+        (flow.upload.data.unique_bytes, flow.upload.acks.acked_bytes),
+        (150, 150)
+    );
+    assert_eq!(flow.upload.ack_diff.count, 2);
+}
+
+fn closed_by(last: &[Seg]) -> Closing {
+    run_one(&script(&[&handshake(MS), last])).closing
+}
+
+#[test]
+fn each_end_has_a_word_of_its_own() {
+    let fins = [
+        c(2 * MS, 1, 1).fin(),
+        s(3 * MS, 1, 2).fin(),
+        c(4 * MS, 2, 2),
+    ];
+    assert_eq!(closed_by(&fins), Closing::Finished);
+    assert_eq!(closed_by(&fins[..1]), Closing::HalfClosed);
+    assert_eq!(closed_by(&[c(2 * MS, 1, 1).rst()]), Closing::ResetByClient);
+    assert_eq!(
+        closed_by(&[s(2 * MS, 1, 1).flags(RST | ACK)]),
+        Closing::ResetByServer
+    );
+    assert_eq!(
+        closed_by(&[fins[0], s(3 * MS, 1, 2).rst()]),
+        Closing::ResetByServer
+    );
+    // What comes after both are done changes nothing.
+    assert_eq!(
+        closed_by(&[fins[0], fins[1], c(9 * MS, 2, 0).rst()]),
+        Closing::Finished
+    );
+    // At once.
+    assert_eq!(
+        closed_by(&[c(2 * MS, 1, 1).fin(), s(2 * MS, 1, 1).fin()]),
+        Closing::Finished
+    );
+}
+
+#[test]
+fn a_reset_is_counted_but_says_nothing_of_numbers() {
+    let flow = run_one(&script(&[
+        &handshake(MS),
+        &[
+            c(2 * MS, 1, 1).data(10),
+            s(3 * MS, 0x7000_0000, 0x5000_0000).rst(),
+        ],
+    ]));
+    assert_eq!(
+        (flow.upload.acks.acked_bytes, flow.download.data.packets),
+        (0, 2)
+    );
+    assert_eq!(flow.download.data.missed_bytes, 0);
+}
+
+/// A server that answers a SYN anew each time chooses another number each time: the last counts.
+#[test]
+fn another_syn_ack_before_the_handshake_ends_is_of_the_same_flow() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 5_000_000, 1).syn(1_000, 7),
+        c(1_000 * MS, 0, 0).syn(1_000, 7).no_ack(),
+        s(1_001 * MS, 900_000, 1).syn(1_000, 7),
+        c(1_002 * MS, 1, 900_001).data(10),
+        s(1_003 * MS, 900_001, 11).data(100),
+        c(1_004 * MS, 11, 900_101),
+    ]);
+    assert_eq!(flow.opening.syn_retransmissions, 1);
+    assert_eq!(flow.opening.syn_ack_retransmissions, 1);
+    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(MS));
+    let down = &flow.download;
+    assert_eq!((down.data.packets, down.data.unique_bytes), (3, 100));
+    assert_eq!(down.data.retransmitted_bytes + down.data.missed_bytes, 0);
+    assert_eq!((down.acks.acked_bytes, down.data.reordered), (100, 0));
+    assert_eq!(
+        down.rtt_by_pairs.count, 2,
+        "of the last SYN/ACK and of the data"
+    );
+    assert_eq!(flow.upload.data.unique_bytes, 10);
+}
+
+#[test]
+fn another_syn_ack_after_the_handshake_begins_a_new_flow() {
+    let said = run(&script(&[
+        &handshake(10 * MS),
+        &[s(20 * MS, 700_000, 1).syn(1_000, 7)],
+    ]));
+    assert_eq!(said.flows.len(), 2);
+}

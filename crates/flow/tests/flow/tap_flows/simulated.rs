@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A simulated transfer, tapped at both ends, against what its sender and its path know.
+
+use crate::simulated_tap::{Look, SimulatedTap};
+use crate::tap_flows::script::{Said, settings};
+use longhaul_flow::record::{Data, Direction};
+use longhaul_flow::segment::{Segment, Vantage};
+use longhaul_flow::{Flows, Settings};
+use longhaul_netem::{Schedule, Setting};
+use longhaul_tcpsim::congestion_control::reno::Reno;
+use longhaul_tcpsim::receiver::AckPolicy;
+use longhaul_tcpsim::sender::{self, Counters};
+use longhaul_tcpsim::simulation::{FlowSettings, Path, Simulation};
+use longhaul_units::{Bytes, Time};
+
+const MSS: u32 = 1448;
+/// Four times what the path holds.
+const WINDOW: u64 = 1 << 20;
+
+/// What both taps and the simulation say of a transfer.
+struct Transfer {
+    at_sender: Direction,
+    at_receiver: Direction,
+    counters: Counters,
+    lost: u64,
+    acked_packets: u64,
+}
+
+/// Ten seconds over 40 ms with these settings and changes of the way forth.
+fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Transfer {
+    let mut path = Path {
+        seed: 3,
+        ..Path::default()
+    };
+    path.back.apply(Setting::parse("delay", "20ms").unwrap());
+    for (key, value) in [("delay", "20ms"), ("rate", "50mbit")].iter().chain(forth) {
+        path.forth.apply(Setting::parse(key, value).unwrap());
+    }
+    let mut schedule = Schedule::default();
+    changes
+        .iter()
+        .for_each(|change| schedule.add_text(change).unwrap());
+    path.forth_changes = schedule;
+    let flow = FlowSettings {
+        start: Time::ZERO,
+        extra_rtt: Time::ZERO,
+        sender: sender::Settings {
+            receive_window: Bytes::new(WINDOW),
+            ..sender::Settings::default()
+        },
+        acks: AckPolicy::default(),
+        control: Box::new(Reno),
+    };
+    let look = Look {
+        mss: MSS,
+        window: WINDOW,
+        super_packets,
+    };
+    let mut simulation = Simulation::watched(path, vec![flow], SimulatedTap::new(look));
+    simulation.run_until(Time::from_secs(10));
+    let drops = simulation.drops();
+    let (sent, arrived) = (
+        simulation.watch().take_at_sender(),
+        simulation.watch().take_at_receiver(),
+    );
+    Transfer {
+        at_sender: upload(&sent),
+        at_receiver: upload(&arrived),
+        counters: simulation.sender(0).counters(),
+        lost: drops.loss + drops.overflow + drops.rule,
+        acked_packets: simulation.sender(0).acked(),
+    }
+}
+
+fn upload(segments: &[(usize, Segment)]) -> Direction {
+    let bounds = Settings {
+        course_bins_max: 4096,
+        ..settings()
+    };
+    let (mut flows, mut said) = (Flows::new(bounds), Said::default());
+    for (number, (_, segment)) in segments.iter().enumerate() {
+        let key = SimulatedTap::key(0);
+        flows.segment(number as u64, Vantage(0), &key, segment, &mut said);
+    }
+    flows.finish(&mut said);
+    said.check(2);
+    assert_eq!(said.flows.len(), 1);
+    said.flows.remove(0).upload
+}
+
+fn retransmissions(data: &Data) -> u64 {
+    data.fast_retransmissions
+        + data.timeout_retransmissions
+        + data.spurious_retransmissions
+        + data.other_retransmissions
+}
+
+/// What holds whatever happens.
+fn check(transfer: &Transfer) {
+    let (sent, counters) = (&transfer.at_sender.data, transfer.counters);
+    assert_eq!(sent.data_segments, counters.sent);
+    assert_eq!(retransmissions(sent), counters.retransmitted);
+    let first_time = counters.sent - counters.retransmitted;
+    assert_eq!(sent.unique_bytes, first_time * u64::from(MSS));
+    assert_eq!(
+        sent.retransmitted_bytes,
+        counters.retransmitted * u64::from(MSS)
+    );
+    assert_eq!(
+        transfer.at_sender.acks.acked_bytes,
+        transfer.acked_packets * u64::from(MSS)
+    );
+    assert_eq!(
+        (
+            sent.missed_bytes,
+            sent.reordered,
+            sent.unseen_retransmissions
+        ),
+        (0, 0, 0)
+    );
+    let arrived = &transfer.at_receiver.data;
+    assert_eq!((arrived.missed_bytes, arrived.reordered), (0, 0));
+    // Some are still under way, and some of the lost are yet to be sent again.
+    let under_way = counters.sent - transfer.lost - arrived.data_segments;
+    assert!(under_way < 600, "{under_way}");
+    assert!(arrived.unseen_retransmissions <= transfer.lost);
+}
+
+#[test]
+fn without_loss_nothing_is_sent_again() {
+    let transfer = transfer(&[("queue", "10bdp")], &[], false);
+    check(&transfer);
+    assert_eq!((transfer.lost, transfer.counters.retransmitted), (0, 0));
+    let rtt = &transfer.at_sender.rtt_by_pairs;
+    assert!(rtt.min >= 40_000_000 && rtt.min < 42_000_000, "{}", rtt.min);
+    let stamped = &transfer.at_sender.rtt_by_timestamps;
+    assert!(
+        stamped.p50.abs_diff(rtt.p50) < rtt.p50 / 10,
+        "{} {}",
+        stamped.p50,
+        rtt.p50
+    );
+    // Two segments an ACK, after the first few.
+    assert_eq!(transfer.at_receiver.packets_per_ack.p50, 2);
+    assert!(transfer.at_receiver.rtt_by_pairs.p50 < 2_000_000);
+}
+
+#[test]
+fn losses_are_repaired_fast() {
+    let transfer = transfer(&[("queue", "2bdp"), ("loss", "0.1%")], &[], false);
+    check(&transfer);
+    assert!(transfer.counters.retransmitted > 20);
+    let arrived = &transfer.at_receiver.data;
+    assert!(transfer.lost - arrived.unseen_retransmissions < 100);
+    let sent = &transfer.at_sender.data;
+    assert_eq!(
+        sent.timeout_retransmissions > 0,
+        transfer.counters.time_outs > 0
+    );
+    assert!(
+        sent.fast_retransmissions * 10 >= transfer.counters.retransmitted * 9,
+        "{sent:?}"
+    );
+}
+
+#[test]
+fn super_packets_make_no_difference() {
+    let single = transfer(&[("queue", "2bdp"), ("loss", "0.1%")], &[], false);
+    let joined = transfer(&[("queue", "2bdp"), ("loss", "0.1%")], &[], true);
+    check(&single);
+    let (a, b) = (&single.at_sender, &joined.at_sender);
+    assert!(b.data.data_packets < a.data.data_packets);
+    assert_eq!(b.data.data_segments, a.data.data_segments);
+    assert_eq!(
+        (b.data.unique_bytes, b.data.wire_bytes),
+        (a.data.unique_bytes, a.data.wire_bytes)
+    );
+    assert_eq!(b.data.retransmitted_bytes, a.data.retransmitted_bytes);
+    assert_eq!((b.acks, &b.ack_diff), (a.acks, &a.ack_diff));
+    assert_eq!(b.rtt_by_pairs, a.rtt_by_pairs);
+}
+
+#[test]
+fn a_blackout_is_a_time_out() {
+    let changes = ["5s: loss 100%", "6500ms: loss 0%"];
+    let transfer = transfer(&[("queue", "2bdp")], &changes, false);
+    check(&transfer);
+    assert!(transfer.counters.time_outs > 0);
+    let sent = &transfer.at_sender.data;
+    assert!(
+        sent.timeout_retransmissions >= transfer.counters.time_outs,
+        "{sent:?}"
+    );
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same connection tapped at both ends of the path: what took how long, and what was lost where.
+
+use super::truth::{Case, MSS, Truth, analysed, case};
+use longhaul_flow::{
+    both_ends::{Bounds, Comparison, Place},
+    joint_verdict,
+    record::{BothEnds, Clocks, Flow, Limit},
+    segment::Segment,
+};
+
+/// Segments of both places by their times, as two files are read together.
+fn compare(left: &[Segment], right: &[Segment], same_clock: bool, bounds: Bounds) -> BothEnds {
+    let mut comparison = Comparison::new(same_clock, bounds);
+    let mut rest = (left.iter().peekable(), right.iter().peekable());
+    loop {
+        let take_left = match (rest.0.peek(), rest.1.peek()) {
+            (None, None) => break,
+            (Some(left), Some(right)) => left.at_ns <= right.at_ns,
+            (left, _) => left.is_some(),
+        };
+        let (place, segment) = match take_left {
+            true => (Place::Left, rest.0.next()),
+            false => (Place::Right, rest.1.next()),
+        };
+        comparison.segment(place, segment.unwrap());
+        assert!(comparison.waiting() <= 8 * bounds.packets_max);
+    }
+    comparison.finish(&analysed(left), &analysed(right))
+}
+
+fn at_once(truth: &Truth) -> BothEnds {
+    compare(
+        &truth.at_sender,
+        &truth.at_receiver,
+        true,
+        Bounds::default(),
+    )
+}
+
+/// 20 ms each way with a queue of 20 ms, full now and then.
+fn lossy() -> Case {
+    case(
+        "20ms",
+        &[("rate", "50mbit"), ("queue", "1bdp"), ("loss", "0.05%")],
+        6.0,
+    )
+}
+
+/// Every packet that was sent and not lost is matched; what was lost, was lost on the path.
+fn agrees(truth: &Truth, found: &BothEnds) {
+    assert!(found.client_is_left);
+    let forth = &found.from_client;
+    let (lost, edge) = (forth.lost, forth.at_edges);
+    // What is under way at the end is at the edge.
+    assert_eq!(lost.segments, truth.lost, "{lost:?} {edge:?}");
+    assert_eq!(lost.bytes, truth.lost * MSS);
+    let sent = truth.counters.sent * MSS;
+    assert_eq!(forth.matched_bytes, sent + 1 - lost.bytes - edge.bytes);
+    assert_eq!(
+        forth.missed.bytes + forth.lost_before_bytes + forth.reordered,
+        0
+    );
+    assert_eq!(found.from_server.lost.segments, 0);
+}
+
+#[test]
+fn losses_and_delays_by_one_clock_are_the_paths() {
+    let truth = lossy().run();
+    assert!(truth.lost > 20);
+    let found = at_once(&truth);
+    agrees(&truth, &found);
+    assert_eq!((found.clocks, found.offset_ns), (Clocks::Same, 0));
+    // A packet takes 240 µs on the wire; the handshake takes none.
+    let (forth, back) = (&found.from_client.delay, &found.from_server.delay);
+    let deepest = truth
+        .samples
+        .iter()
+        .map(|sample| sample.queue)
+        .max()
+        .unwrap();
+    let most = 20_000_000 + (deepest + 3_000) * 8 * 20;
+    assert_eq!(forth.min, 20_000_000);
+    assert!(
+        forth.max <= most && forth.max * 10 > most * 9,
+        "{} {most}",
+        forth.max
+    );
+    assert_eq!((back.min, back.max), (20_000_000, 20_000_000));
+    assert_eq!(
+        found.from_server.lost.acks + found.from_server.missed.acks,
+        0
+    );
+}
+
+#[test]
+fn super_packets_at_one_place_are_matched_with_their_segments_at_the_other() {
+    let truth = lossy().run_with_super_packets();
+    agrees(&truth, &at_once(&truth));
+}
+
+/// Without them a retransmission and its original are told apart by their delays.
+#[test]
+fn losses_are_found_without_time_stamps() {
+    let truth = lossy().run();
+    let bare = |segments: &[Segment]| -> Vec<Segment> {
+        let without = |segment: &Segment| Segment {
+            has_timestamps: false,
+            ..*segment
+        };
+        segments.iter().map(without).collect()
+    };
+    let (left, right) = (bare(&truth.at_sender), bare(&truth.at_receiver));
+    agrees(&truth, &compare(&left, &right, true, Bounds::default()));
+}
+
+/// The right's clock is 2.5 s ahead (or behind) and 60 ppm fast.
+#[test]
+fn clocks_that_differ_are_brought_together() {
+    for ahead in [2_500_000_000i64, -2_500_000_000] {
+        let truth = lossy().run();
+        let origin = 10_000_000_000;
+        let other = |at_ns: u64| {
+            let fast = at_ns + (at_ns as f64 * 60e-6) as u64;
+            (fast + origin).saturating_add_signed(ahead)
+        };
+        let moved = |segments: &[Segment], clock: &dyn Fn(u64) -> u64| -> Vec<Segment> {
+            let moved = |segment: &Segment| Segment {
+                at_ns: clock(segment.at_ns),
+                ..*segment
+            };
+            segments.iter().map(moved).collect()
+        };
+        let left = moved(&truth.at_sender, &|at| at + origin);
+        let right = moved(&truth.at_receiver, &other);
+        let found = compare(&left, &right, false, Bounds::default());
+        agrees(&truth, &found);
+        assert_eq!(found.clocks, Clocks::Symmetric);
+        assert!(
+            (found.offset_ns - ahead).abs() < 200_000,
+            "{}",
+            found.offset_ns
+        );
+        // The first packets are short: 240 µs less on the wire are 20 ppm of both ways in 6 s.
+        assert!((found.skew_ppm - 60.0).abs() < 21.0, "{}", found.skew_ppm);
+        let true_delay = at_once(&truth).from_client.delay;
+        assert!(found.from_client.delay.p50.abs_diff(true_delay.p50) < 1_000_000);
+    }
+}
+
+#[test]
+fn the_client_may_be_at_either_place() {
+    let truth = lossy().run();
+    let straight = at_once(&truth);
+    let other = compare(
+        &truth.at_receiver,
+        &truth.at_sender,
+        true,
+        Bounds::default(),
+    );
+    assert!(straight.client_is_left && !other.client_is_left);
+    let buckets = |found: &BothEnds| found.from_client.delay.buckets.clone();
+    assert_eq!(buckets(&straight), buckets(&other));
+    assert_eq!(
+        straight.from_server.ack_spacing,
+        other.from_server.ack_spacing
+    );
+    assert_eq!(straight.from_client.lost, other.from_client.lost);
+}
+
+/// One ACK in eight arrives: the others are lost on the path back, as far as anybody can see.
+#[test]
+fn acks_that_are_thinned_on_the_path_are_missing_there() {
+    let truth = case("20ms", &[("rate", "50mbit")], 3.0)
+        .receive_window(100_000)
+        .back("ack-thin", "3")
+        .run();
+    let found = at_once(&truth).from_server;
+    let pure = |segments: &[Segment]| segments.iter().filter(|s| !s.from_low).count() as u64 - 1;
+    let (sent, arrived) = (pure(&truth.at_receiver), pure(&truth.at_sender));
+    assert_eq!(found.lost.acks + found.at_edges.acks, sent - arrived);
+    assert!(
+        found.at_edges.acks < 200 && found.lost.acks > 1_000,
+        "{found:?}"
+    );
+}
+
+/// Paced ACKs are evenly spaced where they arrive, whatever they were where they left.
+#[test]
+fn what_pacing_does_to_acks_shows_in_their_spacing() {
+    let truth = case("20ms", &[("rate", "1gbit")], 4.0)
+        .receive_window(1 << 20)
+        .back("ack-pace", "1000")
+        .back("ack-buffer", "100000")
+        .run();
+    let spacing = at_once(&truth).from_server.ack_spacing;
+    assert!(
+        spacing.arrived.p50.abs_diff(1_000_000) < 32_000,
+        "{}",
+        spacing.arrived.p50
+    );
+    assert!(spacing.stretched > spacing.compressed);
+    assert_eq!(spacing.arrived.count, spacing.sent.count);
+}
+
+/// A capture that covers half of the time says nothing of losses in the other half.
+#[test]
+fn what_one_capture_does_not_cover_is_not_lost() {
+    let truth = lossy().run();
+    let late = truth
+        .at_receiver
+        .partition_point(|s| s.at_ns < 3_000_000_000);
+    let found = compare(
+        &truth.at_sender,
+        &truth.at_receiver[late..],
+        true,
+        Bounds::default(),
+    );
+    let forth = &found.from_client;
+    assert!(forth.lost.segments < truth.lost && forth.at_edges.bytes > 10_000_000);
+    assert_eq!(forth.missed.bytes, 0);
+    // Nothing at all to compare with.
+    let none = compare(
+        &truth.at_sender,
+        &truth.at_sender[..3],
+        true,
+        Bounds::default(),
+    );
+    assert_eq!(none.from_client.lost.bytes, 0);
+}
+
+/// `compare` asserts that no more waits. With too little room less is matched, and every byte is still
+/// somewhere.
+#[test]
+fn what_waits_is_bounded_and_nothing_gets_lost_by_that() {
+    let truth = lossy().run();
+    let sent = |segments: &[Segment]| -> u64 {
+        let data = segments.iter().filter(|segment| segment.from_low);
+        data.map(|segment| u64::from(segment.payload) + u64::from(segment.flags & 2 != 0))
+            .sum()
+    };
+    for packets_max in [16, 150, 200, 1 << 16] {
+        let bounds = Bounds {
+            packets_max,
+            ..Bounds::default()
+        };
+        let way = compare(&truth.at_sender, &truth.at_receiver, true, bounds).from_client;
+        let alone = way.lost.bytes + way.missed.bytes + way.at_edges.bytes;
+        let both = sent(&truth.at_sender) + sent(&truth.at_receiver);
+        assert_eq!(2 * way.matched_bytes + alone, both, "{packets_max}");
+    }
+}
+
+/// Both flows after the joint verdict, the sender's first. The receiver's clock is `ahead_ns` ahead.
+fn judged_together(truth: &Truth, ahead_ns: u64) -> [Flow; 2] {
+    let later = |segment: &Segment| Segment {
+        at_ns: segment.at_ns + ahead_ns,
+        ..*segment
+    };
+    let at_receiver: Vec<_> = truth.at_receiver.iter().map(later).collect();
+    let pair = compare(
+        &truth.at_sender,
+        &at_receiver,
+        ahead_ns == 0,
+        Bounds::default(),
+    );
+    let (mut near, mut far) = (analysed(&truth.at_sender), analysed(&at_receiver));
+    joint_verdict::judge(&mut near, &mut far, &pair);
+    [near, far]
+}
+
+#[test]
+fn both_ends_agree_that_a_queue_stood() {
+    for ahead_ns in [0, 3_000_000_000] {
+        let path = [("rate", "50mbit"), ("queue", "2bdp")];
+        let truth = case("20ms", &path, 20.0).run();
+        let [near, far] = judged_together(&truth, ahead_ns);
+        assert_eq!(near.upload.verdict, far.upload.verdict);
+        let verdict = &near.upload.verdict;
+        assert!(verdict.starts_with("Seen at both ends: "), "{verdict}");
+        assert!(verdict.contains("by the path's rate"), "{verdict}");
+        let shifted = near.upload.limits.iter().zip(&far.upload.limits);
+        for (near, far) in shifted {
+            assert_eq!(near.by, far.by);
+            let ahead = far.from_ns - near.from_ns;
+            assert!(ahead.abs_diff(ahead_ns) < 1_000_000, "{ahead}");
+        }
+    }
+}
+
+/// ACKs at 6,000 a second whatever happens: the one-way delays show which way the queue is.
+#[test]
+fn both_ends_agree_that_acks_queued() {
+    let truth = case("125ms", &[("rate", "10gbit")], 40.0)
+        .receive_window(16 << 20)
+        .back("ack-pace", "6000")
+        .back("ack-buffer", "100000")
+        .run();
+    let [near, far] = judged_together(&truth, 0);
+    assert_eq!(near.upload.verdict, far.upload.verdict);
+    let last = near.upload.limits.last().unwrap();
+    assert_eq!(last.by, Limit::AckStream, "{}", near.upload.verdict);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counts, exactly: what the sender and the path counted, what each ACK acknowledged.
+
+use super::{
+    reference,
+    truth::{Case, MSS, Truth, case},
+};
+use longhaul_flow::{record::Flow, segment::Segment, series::Bin};
+use longhaul_units::Time;
+
+fn cases() -> Vec<(&'static str, Case)> {
+    let lossy = [("rate", "100mbit"), ("queue", "1bdp")];
+    let flow = || case("20ms", &lossy, 6.0);
+    vec![
+        ("an ACK a packet", flow().acks(1, Time::ZERO)),
+        ("one for two", flow()),
+        ("one for eight", flow().acks(8, Time::ZERO)),
+        ("one for 64", flow().acks(64, Time::ZERO)),
+        ("GRO", flow().acks(2, Time::from_micros(1_000))),
+        ("thinned", flow().back("ack-thin", "4")),
+        ("paced", flow().back("ack-pace", "2000")),
+        ("a window", flow().receive_window(100_000)),
+        (
+            "random loss",
+            case("20ms", &[("rate", "1gbit"), ("loss", "0.1%")], 6.0),
+        ),
+        (
+            "a path that breaks",
+            flow().change("2s: loss 100%").change("3s: loss none"),
+        ),
+    ]
+}
+
+/// Bytes that each ACK acknowledged, of those that did.
+fn ack_diffs(segments: &[Segment]) -> Vec<u64> {
+    let mut diffs = Vec::new();
+    let mut last = None;
+    for segment in segments.iter().filter(|s| !s.from_low) {
+        let before = last.replace(segment.ack).unwrap_or(segment.ack);
+        let newly = segment.ack.wrapping_sub(before);
+        if newly > 0 {
+            diffs.push(u64::from(newly));
+        }
+    }
+    diffs
+}
+
+fn agrees(truth: &Truth, flow: &Flow) {
+    let (counters, upload) = (truth.counters, &flow.upload);
+    let data = upload.data;
+    assert_eq!(data.data_segments, counters.sent);
+    let unique = counters.sent - counters.retransmitted;
+    assert_eq!(data.unique_bytes, unique * MSS);
+    assert_eq!(data.retransmitted_bytes, counters.retransmitted * MSS);
+    assert_eq!(data.reordered + data.missed_bytes + data.probes, 0);
+    assert_eq!(upload.acks.pure, counters.acks);
+    assert_eq!(upload.acks.acked_bytes, truth.acked_packets * MSS);
+    let diffs = ack_diffs(&truth.at_sender);
+    let found = &upload.ack_diff;
+    assert_eq!(found.count, diffs.len() as u64);
+    assert_eq!(found.min, *diffs.iter().min().unwrap());
+    assert_eq!(found.max, *diffs.iter().max().unwrap());
+    let mean = diffs.iter().sum::<u64>() as f64 / diffs.len() as f64;
+    assert!((found.mean / mean - 1.0).abs() < 1e-9);
+    let in_flight = truth.samples.iter().map(|s| s.in_flight).max().unwrap();
+    assert!(upload.in_flight_max_bytes >= in_flight * MSS);
+}
+
+#[test]
+fn what_the_tap_counts_is_what_the_sender_counted() {
+    for (name, case) in cases() {
+        println!("{name}");
+        let truth = case.run();
+        agrees(&truth, &truth.flow());
+    }
+}
+
+#[test]
+fn super_packets_are_counted_as_the_segments_that_they_were() {
+    let path = [("rate", "1gbit"), ("queue", "1bdp")];
+    let run = || case("20ms", &path, 3.0);
+    let truth = run().run_with_super_packets();
+    let flow = truth.flow();
+    agrees(&truth, &flow);
+    assert!(flow.upload.data.data_packets < flow.upload.data.data_segments / 4);
+    let single = run().run().flow();
+    assert_eq!(
+        single.upload.data.data_segments,
+        flow.upload.data.data_segments
+    );
+    assert_eq!(single.upload.ack_diff, flow.upload.ack_diff);
+}
+
+/// The same in every bin as the plainest reckoning has it.
+#[test]
+fn a_course_is_what_happened_bin_by_bin() {
+    for (name, case) in cases() {
+        println!("{name}");
+        let truth = case.run();
+        let found = truth.flow().upload.course;
+        let plain = reference::course(&truth.at_sender, found.width_ns);
+        assert_eq!(found.from_ns, plain.from_ns);
+        for (at, (found, plain)) in found.bins.iter().zip(&plain.bins).enumerate() {
+            let counts = |bin: &Bin| {
+                let data = (bin.data_bytes, bin.data_segments, bin.retransmitted_bytes);
+                (
+                    data,
+                    bin.acked_bytes,
+                    bin.acks,
+                    bin.sacks,
+                    bin.moving_acks,
+                    bin.ack_diff_max,
+                )
+            };
+            assert_eq!(counts(found), counts(plain), "bin {at}");
+            assert_eq!(found.ack_way_ns.is_some(), found.acks > 0, "bin {at}");
+        }
+    }
+}
+
+/// Round trips are those of the path and its queue, window and time stamps included.
+#[test]
+fn round_trips_are_the_paths_and_its_queues() {
+    let path = [("rate", "100mbit"), ("queue", "100p")];
+    let truth = case("20ms", &path, 6.0).acks(1, Time::ZERO).run();
+    let upload = truth.flow().upload;
+    // 120 µs a packet on the wire, and 100 of them that wait.
+    let most = 40_000_000 + 101 * 120_000;
+    assert_eq!(upload.rtt_by_pairs.min, 40_000_000, "the handshake's");
+    assert_eq!(upload.rtt_by_timestamps.min, 40_120_000);
+    for rtt in [&upload.rtt_by_pairs, &upload.rtt_by_timestamps] {
+        assert!(
+            rtt.max <= most && rtt.max > most - 1_000_000,
+            "{} {most}",
+            rtt.max
+        );
+    }
+}

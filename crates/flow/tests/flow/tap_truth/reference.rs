@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A course made of segments in the plainest way, with all the memory that it takes.
+
+use longhaul_flow::{ack_way::AckWay, course::Course, segment::Segment, series::Bin};
+use std::collections::BTreeMap;
+
+/// The client's data and the ACKs for it.
+pub(crate) fn course(segments: &[Segment], width_ns: u64) -> Course {
+    let mut course = Course::new(segments[0].at_ns, width_ns);
+    let mut flow = Plain::default();
+    for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {
+        let bin = match segment.from_low {
+            true => flow.data(segment),
+            false => flow.ack(segment),
+        };
+        course.add(segment.at_ns, &bin, usize::MAX);
+    }
+    course
+}
+
+#[derive(Default)]
+struct Plain {
+    /// The first sequence number of all, unwrapped by adding to it.
+    origin: Option<u32>,
+    next: u64,
+    una: u64,
+    window: Option<u64>,
+    way: AckWay,
+    /// When what ends here was sent, but not if it was sent again.
+    outstanding: BTreeMap<u64, Option<u64>>,
+}
+
+impl Plain {
+    fn unwrap(&mut self, seq: u32) -> u64 {
+        let origin = *self.origin.get_or_insert(seq);
+        let low = seq.wrapping_sub(origin);
+        let near = self.next.max(self.una) as i64;
+        let step = low.wrapping_sub(near as u32) as i32;
+        (near + i64::from(step)) as u64
+    }
+
+    fn data(&mut self, segment: &Segment) -> Bin {
+        let from = self.unwrap(segment.seq);
+        let payload = u64::from(segment.payload);
+        if payload == 0 {
+            return Bin::default();
+        }
+        let end = from + payload;
+        let again = end <= self.next;
+        let sent = (!again).then_some(segment.at_ns);
+        self.outstanding.insert(end, sent);
+        self.next = self.next.max(end);
+        let room = self
+            .window
+            .is_some_and(|window| self.una + window < end + 1448);
+        Bin {
+            data_bytes: payload,
+            data_segments: u32::from(segment.wire_segments),
+            retransmitted_bytes: if again { payload } else { 0 },
+            retransmissions: u32::from(again),
+            window_full: u32::from(room),
+            in_flight_max: self.next - self.una,
+            ..Bin::default()
+        }
+    }
+
+    fn ack(&mut self, segment: &Segment) -> Bin {
+        let ack = self.unwrap(segment.ack);
+        let newly = ack.saturating_sub(self.una);
+        let sent = self.outstanding.get(&ack).copied().flatten();
+        self.outstanding = self.outstanding.split_off(&(ack + 1));
+        self.una += newly;
+        let window = u64::from(segment.window) << 14;
+        self.window = Some(window);
+        let rtt = sent.filter(|_| newly > 0).map(|sent| segment.at_ns - sent);
+        let mut bin = Bin {
+            acked_bytes: newly,
+            acks: 1,
+            moving_acks: u32::from(newly > 0),
+            duplicate_acks: u32::from(newly == 0),
+            sacks: u32::from(segment.sack_blocks > 0),
+            ack_diff_max: newly as u32,
+            rtt_min_ns: rtt.unwrap_or(0),
+            rtt_max_ns: rtt.unwrap_or(0),
+            rtt_sum_ns: rtt.unwrap_or(0),
+            rtt_samples: u32::from(rtt.is_some()),
+            window_min: Some(window),
+            ..Bin::default()
+        };
+        self.way.note(segment, &mut bin);
+        bin
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bursts by the ACK that released them: exactly what the sender did.
+
+use super::truth::{MSS, Truth, case};
+use longhaul_flow::{record::Releases, segment::Segment};
+use longhaul_units::Time;
+
+const WITHIN_NS: u64 = 100_000;
+
+/// Bursts after each ACK that moved or repeated a number, in the plainest way: AckDiff and length in
+/// segments, and all payload in them.
+fn bursts(segments: &[Segment]) -> (Vec<(u64, u64)>, u64) {
+    let talk: Vec<_> = segments.iter().filter(|s| s.flags & 2 == 0).collect();
+    let (mut bursts, mut released, mut una, mut next) = (Vec::new(), 0, None, 0);
+    for (at, ack) in talk.iter().enumerate() {
+        if ack.from_low {
+            next = ack.seq.wrapping_add(ack.payload);
+            continue;
+        }
+        let before = *una.get_or_insert(talk[0].seq);
+        let newly = ack.ack.wrapping_sub(before);
+        una = Some(ack.ack);
+        if newly == 0 && next == ack.ack {
+            continue; // Nothing is outstanding.
+        }
+        let (mut last_ns, mut length) = (ack.at_ns, 0);
+        for data in talk[at + 1..].iter().take_while(|s| s.from_low) {
+            if data.at_ns - last_ns >= WITHIN_NS {
+                break;
+            }
+            last_ns = data.at_ns;
+            length += u64::from(data.wire_segments);
+            released += u64::from(data.payload);
+        }
+        bursts.push((u64::from(newly).div_ceil(MSS), length));
+    }
+    (bursts, released)
+}
+
+fn class(segments: u64) -> usize {
+    let edges = [0, 1, 2, 4, 8, 16, 32, 64, u64::MAX];
+    edges.iter().position(|most| segments <= *most).unwrap()
+}
+
+fn agrees(truth: &Truth) -> Releases {
+    let found = truth.flow().upload.releases;
+    let (bursts, released) = bursts(&truth.at_sender);
+    assert_eq!(found.bytes, released);
+    let mut counts = vec![[0u64; 9]; 9];
+    for (ack_diff, length) in &bursts {
+        counts[class(*ack_diff)][class(*length)] += 1;
+    }
+    for by in &found.by_ack_diff {
+        let row = counts[class(by.segments.0)];
+        assert_eq!((by.bursts, by.acks), (row, row.iter().sum()), "{by:?}");
+    }
+    let acks: u64 = found.by_ack_diff.iter().map(|by| by.acks).sum();
+    assert_eq!(acks, bursts.len() as u64);
+    found
+}
+
+/// A full window: all data waits for ACKs. Those for 64 let 64 go each; of those for one, most let
+/// nothing go, since the sender waits until a super-packet is worth it (`tcp_tso_should_defer`).
+#[test]
+fn with_a_full_window_acks_release_everything() {
+    let run = |packets| {
+        case("20ms", &[("rate", "1gbit")], 5.0)
+            .receive_window(400 * MSS)
+            .acks(packets, Time::ZERO)
+            .run()
+    };
+    let of = |found: &Releases, least| {
+        let mut rows = found.by_ack_diff.iter();
+        rows.find(|by| by.segments.0 == least).unwrap().clone()
+    };
+    let (each, merged) = (agrees(&run(1)), agrees(&run(64)));
+    for found in [&each, &merged] {
+        assert_eq!(found.bytes, found.of_bytes, "{found:?}");
+    }
+    let (each, merged) = (of(&each, 1), of(&merged, 33));
+    assert!(each.bursts[0] as f64 > 0.8 * each.acks as f64, "{each:?}");
+    assert!(
+        merged.bursts[7] as f64 > 0.8 * merged.acks as f64,
+        "{merged:?}"
+    );
+}
+
+#[test]
+fn losses_and_few_acks_are_counted_as_they_were() {
+    let path = [("rate", "100mbit"), ("queue", "1bdp")];
+    agrees(&case("20ms", &path, 6.0).run());
+    agrees(&case("20ms", &path, 6.0).back("ack-thin", "4").run());
+    let truth = case("20ms", &[("rate", "1gbit"), ("loss", "0.1%")], 6.0).run();
+    agrees(&truth);
+}
+
+/// A sender that paces sends when it likes, whatever ACKs come.
+#[test]
+fn a_paced_sender_does_not_follow_its_acks() {
+    let path = [("rate", "50mbit"), ("queue", "4bdp")];
+    let run = || {
+        case("50ms", &path, 10.0)
+            .receive_window(100 * MSS)
+            .acks(8, Time::ZERO)
+    };
+    let (clocked, paced) = (agrees(&run().run()), agrees(&run().paced().run()));
+    let share = |found: &Releases| found.bytes as f64 / found.of_bytes as f64;
+    assert!(share(&clocked) > 0.99, "{clocked:?}");
+    assert!(share(&paced) < 0.5, "{paced:?}");
+}

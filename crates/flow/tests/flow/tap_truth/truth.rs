@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs a flow, taps it at both ends, and writes down what only the simulation knows.
+
+use crate::simulated_tap::{Look, SimulatedTap};
+use longhaul_flow::{
+    Flows, Sink,
+    record::Flow,
+    segment::{Segment, Vantage},
+    series::Bin,
+};
+use longhaul_netem::{Schedule, Setting, Shape};
+use longhaul_tcpsim::{
+    congestion_control::{CongestionControl, reno::Reno},
+    receiver::AckPolicy,
+    sender::{Backoff, Counters, Settings},
+    simulation::{FlowSettings, Path, Simulation},
+};
+use longhaul_units::{Bytes, Time};
+
+pub(crate) const MSS: u64 = 1448;
+/// How often the truth is written down.
+const EVERY: Time = Time::from_millis(1);
+
+/// One flow over one path.
+pub(crate) struct Case {
+    forth: Vec<(&'static str, &'static str)>,
+    back: Vec<(&'static str, &'static str)>,
+    changes: Vec<&'static str>,
+    sender: Settings,
+    acks: AckPolicy,
+    control: Option<Box<dyn CongestionControl>>,
+    writes: Vec<(f64, u64)>,
+    seconds: f64,
+}
+
+/// What is known at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) at_ns: u64,
+    pub(crate) cwnd: u64,
+    pub(crate) in_flight: u64,
+    /// Bytes before the bottleneck.
+    pub(crate) queue: u64,
+}
+
+/// A run, and all that is known of it.
+pub(crate) struct Truth {
+    pub(crate) at_sender: Vec<Segment>,
+    pub(crate) at_receiver: Vec<Segment>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) counters: Counters,
+    pub(crate) backoffs: Vec<Backoff>,
+    pub(crate) lost: u64,
+    pub(crate) acked_packets: u64,
+}
+
+/// A Reno flow of `seconds` over a path of `delay` each way.
+pub(crate) fn case(
+    delay: &'static str,
+    forth: &[(&'static str, &'static str)],
+    seconds: f64,
+) -> Case {
+    Case {
+        forth: [&[("delay", delay)], forth].concat(),
+        back: vec![("delay", delay)],
+        changes: Vec::new(),
+        sender: Settings::default(),
+        acks: AckPolicy {
+            aggregate: Time::ZERO,
+            ..AckPolicy::default()
+        },
+        control: None,
+        writes: Vec::new(),
+        seconds,
+    }
+}
+
+impl Case {
+    pub(crate) fn control(mut self, control: impl CongestionControl + 'static) -> Self {
+        self.control = Some(Box::new(control));
+        self
+    }
+
+    pub(crate) fn back(mut self, key: &'static str, value: &'static str) -> Self {
+        self.back.push((key, value));
+        self
+    }
+
+    pub(crate) fn change(mut self, text: &'static str) -> Self {
+        self.changes.push(text);
+        self
+    }
+
+    pub(crate) fn receive_window(mut self, bytes: u64) -> Self {
+        self.sender.receive_window = Bytes::new(bytes);
+        self
+    }
+
+    pub(crate) fn paced(mut self) -> Self {
+        self.sender.paced = true;
+        self
+    }
+
+    pub(crate) fn acks(mut self, packets: u32, aggregate: Time) -> Self {
+        self.acks.packets = packets;
+        self.acks.aggregate = aggregate;
+        self
+    }
+
+    /// The application has so many packets at these times (in seconds), and no more.
+    pub(crate) fn writes(mut self, writes: impl IntoIterator<Item = (f64, u64)>) -> Self {
+        self.writes = writes.into_iter().collect();
+        self.sender.packets = Some(0);
+        self
+    }
+
+    pub(crate) fn packets(mut self, packets: u64) -> Self {
+        self.sender.packets = Some(packets);
+        self
+    }
+
+    pub(crate) fn run(self) -> Truth {
+        self.run_as(false)
+    }
+
+    pub(crate) fn run_with_super_packets(self) -> Truth {
+        self.run_as(true)
+    }
+
+    fn run_as(self, super_packets: bool) -> Truth {
+        let look = Look {
+            mss: MSS as u32,
+            window: self.sender.receive_window.get().min(1 << 29),
+            super_packets,
+        };
+        let end = Time::from_secs_f64(self.seconds);
+        let mut writes = self.writes.into_iter().peekable();
+        let path = Path {
+            forth: shape(&self.forth),
+            back: shape(&self.back),
+            forth_changes: schedule(&self.changes),
+            seed: 1,
+            ..Path::default()
+        };
+        let flow = FlowSettings {
+            start: Time::ZERO,
+            extra_rtt: Time::ZERO,
+            sender: self.sender,
+            acks: self.acks,
+            control: self.control.unwrap_or_else(|| Box::new(Reno)),
+        };
+        let mut simulation = Simulation::watched(path, vec![flow], SimulatedTap::new(look));
+        let mut samples = Vec::new();
+        while simulation.now() < end {
+            while let Some((_, packets)) =
+                writes.next_if(|(at, _)| Time::from_secs_f64(*at) <= simulation.now())
+            {
+                simulation.write(0, packets);
+            }
+            simulation.run_until(simulation.now() + EVERY);
+            samples.push(sample(&mut simulation));
+        }
+        finish(simulation, samples)
+    }
+}
+
+fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> Truth {
+    let drops = simulation.drops();
+    let tap = simulation.watch();
+    let alone =
+        |seen: Vec<(usize, Segment)>| seen.into_iter().map(|(_, segment)| segment).collect();
+    let (at_sender, at_receiver) = (alone(tap.take_at_sender()), alone(tap.take_at_receiver()));
+    let sender = simulation.sender(0);
+    Truth {
+        at_sender,
+        at_receiver,
+        samples,
+        counters: sender.counters(),
+        backoffs: sender.take_backoffs(),
+        acked_packets: sender.acked(),
+        lost: drops.loss + drops.overflow + drops.rule,
+    }
+}
+
+fn sample(simulation: &mut Simulation<SimulatedTap>) -> Sample {
+    let (at_ns, queue) = (simulation.now().as_nanos(), simulation.backlog_bytes());
+    let sender = simulation.sender(0);
+    Sample {
+        at_ns,
+        queue,
+        cwnd: u64::from(sender.window().cwnd),
+        in_flight: sender.in_flight(),
+    }
+}
+
+impl Truth {
+    /// What the analysis says of it from the sender's end.
+    pub(crate) fn flow(&self) -> Flow {
+        analysed(&self.at_sender)
+    }
+
+    /// What a tap on the far stretch of the way says, `before` the receiver: data comes there earlier than
+    /// at the receiver, ACKs later. There must be no queue on that stretch.
+    pub(crate) fn flow_seen_before_receiver(&self, before: Time) -> Flow {
+        let before = before.as_nanos();
+        let mut segments = self.at_receiver.clone();
+        for segment in &mut segments {
+            segment.at_ns = match segment.from_low {
+                true => segment.at_ns - before,
+                false => segment.at_ns + before,
+            };
+        }
+        segments.sort_by_key(|segment| segment.at_ns);
+        analysed(&segments)
+    }
+
+    /// The first time at which something is so, in seconds.
+    pub(crate) fn first(&self, so: impl Fn(&Sample) -> bool) -> f64 {
+        let sample = self.samples.iter().find(|sample| so(sample));
+        sample.expect("it is so at some time").at_ns as f64 / 1e9
+    }
+
+    /// From when on a queue stands until `end`, in seconds.
+    pub(crate) fn queue_stands_from(&self, end: f64) -> f64 {
+        let before = |sample: &&Sample| sample.at_ns as f64 / 1e9 <= end;
+        let empty = self
+            .samples
+            .iter()
+            .take_while(before)
+            .filter(|s| s.queue == 0)
+            .last();
+        empty.map_or(0.0, |sample| sample.at_ns as f64 / 1e9)
+    }
+
+    /// When losses are answered, in seconds.
+    pub(crate) fn losses(&self) -> Vec<f64> {
+        self.backoffs.iter().map(|b| b.at.as_secs_f64()).collect()
+    }
+}
+
+/// Takes the flow that comes last: there is only one.
+#[derive(Default)]
+struct Last(Option<Flow>);
+
+impl Sink for Last {
+    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &Bin) {}
+
+    fn flow(&mut self, flow: Flow) {
+        self.0 = Some(flow);
+    }
+}
+
+pub(crate) fn analysed(segments: &[Segment]) -> Flow {
+    let (mut flows, mut last) = (
+        Flows::new(longhaul_flow::Settings::default()),
+        Last::default(),
+    );
+    for (number, segment) in (0..).zip(segments) {
+        let key = SimulatedTap::key(0);
+        flows.segment(number, Vantage(0), &key, segment, &mut last);
+    }
+    flows.finish(&mut last);
+    last.0.expect("a flow")
+}
+
+pub(crate) fn shape(settings: &[(&str, &str)]) -> Shape {
+    let mut shape = Shape::default();
+    for (key, value) in settings {
+        shape.apply(Setting::parse(key, value).unwrap());
+    }
+    shape.check().unwrap();
+    shape
+}
+
+fn schedule(changes: &[&str]) -> Schedule {
+    let mut schedule = Schedule::default();
+    for change in changes {
+        schedule.add_text(change).unwrap();
+    }
+    schedule
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An analysis that has warmed up takes no memory for a packet: invariant 1.
+
+use assert_no_alloc::{AllocDisabler, assert_no_alloc};
+
+#[global_allocator]
+static ALLOCATOR: AllocDisabler = AllocDisabler;
+
+/// Counts bins and forgets them.
+#[derive(Default)]
+struct Counter {
+    bins: u64,
+}
+
+impl longhaul_flow::Sink for Counter {
+    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &longhaul_flow::series::Bin) {
+        self.bins += 1;
+    }
+
+    fn flow(&mut self, _: longhaul_flow::record::Flow) {}
+}
+
+/// A transfer as a tap sees it that stands beside the sender: every second segment is acknowledged 5 ms
+/// later, and each 1,000th is lost and SACKed around until it comes again.
+struct Transfer {
+    flows: longhaul_flow::Flows,
+    sink: Counter,
+    packets: u64,
+}
+
+impl Transfer {
+    const SIZE: u32 = 1_448;
+    const IN_FLIGHT: u32 = 4_000;
+
+    fn run(&mut self, segments: std::ops::Range<u32>) {
+        for index in segments {
+            let at_ns = u64::from(index) * 1_200;
+            self.packet(at_ns, true, index, Self::SIZE, []);
+            let lost = index / 1_000 * 1_000;
+            if index % 1_000 == 500 {
+                self.packet(at_ns + 1, true, lost, Self::SIZE, []);
+            }
+            if index % 2 == 0 && index > Self::IN_FLIGHT {
+                let (behind, mark) = (
+                    index - Self::IN_FLIGHT,
+                    (index - Self::IN_FLIGHT) / 1_000 * 1_000,
+                );
+                match behind % 1_000 {
+                    0..600 => self.packet(at_ns + 2, false, mark, 0, [(mark + 1, behind + 1)]),
+                    _ => self.packet(at_ns + 2, false, behind + 1, 0, []),
+                }
+            }
+        }
+    }
+
+    fn packet<const N: usize>(
+        &mut self,
+        at_ns: u64,
+        forth: bool,
+        number: u32,
+        payload: u32,
+        sack: [(u32, u32); N],
+    ) {
+        use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, Segment, Vantage};
+        let end = |last: u8| Endpoint {
+            address: std::net::IpAddr::from([10, 0, 0, last]),
+            port: 5201,
+        };
+        let byte = |number: u32| number.wrapping_mul(Self::SIZE);
+        let mut blocks = [(0, 0); 4];
+        for (block, (left, right)) in blocks.iter_mut().zip(sack) {
+            *block = (byte(left), byte(right));
+        }
+        let (seq, ack) = if forth {
+            (byte(number), 1)
+        } else {
+            (1, byte(number))
+        };
+        let millis = (at_ns / 1_000_000) as u32;
+        let segment = Segment {
+            at_ns,
+            seq,
+            ack,
+            payload,
+            wire_bytes: payload + 52,
+            wire_segments: 1,
+            window: 60_000,
+            flags: longhaul_packet::tcp::ACK,
+            sack_blocks: N as u8,
+            from_low: forth,
+            window_scale: NO_SCALE,
+            has_timestamps: true,
+            tsval: millis,
+            tsecr: millis.saturating_sub(5),
+            sack: blocks,
+            ..Segment::default()
+        };
+        let key = FlowKey {
+            low: end(1),
+            high: end(2),
+        };
+        self.flows
+            .segment(self.packets, Vantage(0), &key, &segment, &mut self.sink);
+        self.packets += 1;
+    }
+}
+
+#[test]
+fn a_warm_analysis_allocates_nothing() {
+    let mut transfer = Transfer {
+        flows: longhaul_flow::Flows::new(longhaul_flow::Settings::default()),
+        sink: Counter::default(),
+        packets: 0,
+    };
+    // Past 4.1 s, where a course of 4,096 bins of 1 ms has its largest table.
+    transfer.run(0..3_600_000);
+    let before = (transfer.sink.bins, transfer.packets);
+    assert_no_alloc(|| transfer.run(3_600_000..4_000_000));
+    assert!(
+        transfer.sink.bins - before.0 > 470,
+        "{}",
+        transfer.sink.bins
+    );
+    assert!(transfer.packets - before.1 > 500_000);
+}
