@@ -4,7 +4,7 @@
 //!
 //! The input is the body.
 
-use longhaul_transfer::site::xml::{BODY_LEN_MAX, DEPTH_MAX, ELEMENTS_MAX, check as check_body};
+use longhaul_site::xml::{BODY_LEN_MAX, DEPTH_MAX, ELEMENTS_MAX, check as check_body};
 use xmltree::{Element, XMLNode};
 
 pub(crate) fn check(input: &[u8]) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part that all commands of longhaul share: exit codes, lines on standard output and standard error, event loops
-//! and the version.
+//! The part that all commands of longhaul share: exit codes, lines on standard output and standard error, event loops,
+//! threads and the version.
 //!
 //! A command returns `anyhow::Result`. Bad input and a machine that lacks something are an [`exit::Refusal`], and `main`
 //! turns the outcome into an exit code:
@@ -23,6 +23,7 @@
 pub mod console;
 pub mod event_loop;
 pub mod exit;
+pub mod threads;
 
 use std::sync::OnceLock;
 

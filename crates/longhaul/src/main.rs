@@ -24,7 +24,7 @@ enum Command {
     /// Copy files over many connections at once, good to go on with after whatever befalls it
     Copy(Box<longhaul_transfer::copy::Args>),
     /// Offer directories to longhaul copy on other machines
-    Site(Box<longhaul_transfer::site::Args>),
+    Site(Box<longhaul_site::Args>),
     /// List, load, watch, unload and simulate congestion controls
     Cc(longhaul_tuning::cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         Command::Link(args) => longhaul_emulator::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),
         Command::Copy(args) => longhaul_transfer::copy::run(&args),
-        Command::Site(args) => longhaul_transfer::site::run(&args),
+        Command::Site(args) => longhaul_site::run(&args),
         Command::Cc(args) => longhaul_tuning::cc::run(&args),
         Command::Probe(args) => longhaul_probe::run(&args),
         Command::Decp(args) => longhaul_tuning::decp::run(&args),

@@ -5,7 +5,13 @@
 //! more. A [`RelPath`] is one that names something below a directory and cannot say "elsewhere".
 
 use serde::{Deserialize, Serialize};
-use std::{cmp::Ordering, ffi::OsStr, fmt, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    cmp::Ordering,
+    ffi::OsStr,
+    fmt,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 /// Bytes in a path, at most: Linux's PATH_MAX.
 pub const PATH_LEN_MAX: usize = 4096;
@@ -248,6 +254,20 @@ impl fmt::Debug for RelPath {
     }
 }
 
+/// The path without symbolic links, as far as it is there.
+#[must_use]
+pub fn real(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = path.canonicalize() {
+        return Some(real);
+    }
+    let around = path.parent()?;
+    let around = match around.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => around,
+    };
+    Some(real(around)?.join(path.file_name()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,5 +395,17 @@ mod tests {
             let shown = path.to_string();
             prop_assert!(shown.chars().all(|c| !c.is_control()), "{}", shown);
         }
+    }
+
+    #[test]
+    fn what_is_not_there_is_below_what_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(".", top.join("link")).unwrap();
+        assert_eq!(real(&top.join("link/a/b")), Some(top.join("a/b")));
+        assert_eq!(
+            real(Path::new("nothing")).unwrap().file_name(),
+            Some("nothing".as_ref())
+        );
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files between hosts: `longhaul copy` ([`copy`]) and `longhaul site` ([`site`]), which offers directories to it.
+//! Files between hosts: `longhaul copy` ([`copy`]), and what its ends say to each other ([`protocol`]).
 //!
 //! A copy starts its two ends as processes of the running program, so that program must give the arguments that it is
 //! started with to this crate, as the binary `longhaul` does.
@@ -22,6 +22,6 @@
 
 pub mod copy;
 pub mod protocol;
-pub mod site;
-mod threads;
 mod transport;
+
+pub use transport::connection::SILENCE;

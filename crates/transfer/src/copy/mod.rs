@@ -9,11 +9,11 @@
 mod apart;
 mod args;
 mod config;
-pub(crate) mod conversation;
-pub(crate) mod end;
+mod conversation;
+mod end;
 mod movers;
 mod open_file;
-pub(crate) mod place;
+mod place;
 mod progress;
 mod run;
 #[cfg(test)]
@@ -21,4 +21,6 @@ mod samples;
 mod verify;
 
 pub use args::command::Args;
+pub use conversation::keyring::Keyring;
+pub use place::{Host, Place};
 pub use run::run;

@@ -12,20 +12,25 @@ use std::{
 
 /// A path on this machine or on another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// `None` is this machine.
-    pub(crate) host: Option<Host>,
+    pub host: Option<Host>,
     /// At a site, it begins with the export's name.
-    pub(crate) path: OsString,
+    pub path: OsString,
 }
 
 /// Another machine, and what leads there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Host {
+pub enum Host {
     /// What ssh is given: a host, `USER@HOST`, or a name from its configuration.
     Ssh(String),
     /// What `longhaul site` exports there.
-    Site { address: Address, export: String },
+    Site {
+        /// Where it listens.
+        address: Address,
+        /// Which of its directories.
+        export: String,
+    },
 }
 
 impl fmt::Display for Host {
@@ -40,7 +45,7 @@ impl fmt::Display for Host {
 impl Place {
     /// As scp and rsync read it: a colon before any slash divides host and path. `[2001:db8::1]:path` is a host with
     /// colons in it; `./a:b` is a path. `longhaul://HOST[:PORT]/EXPORT/PATH` is at a site; the path is taken as it is.
-    pub(crate) fn parse(text: &OsStr) -> Result<Self> {
+    pub fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
         if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
             return at_site(rest, &text.to_string_lossy());
@@ -86,7 +91,7 @@ impl Place {
     }
 
     /// Hosts that share the path, divided by commas before it: `a1,a2:/data`, `longhaul://s1,s2:7000/export/path`.
-    pub(crate) fn parse_shared(text: &OsStr) -> Result<Vec<Self>> {
+    pub fn parse_shared(text: &OsStr) -> Result<Vec<Self>> {
         let bytes = text.as_bytes();
         let (before, hosts, path) = match bytes.strip_prefix(SCHEME.as_bytes()) {
             Some(rest) => {
@@ -106,7 +111,7 @@ impl Place {
     }
 
     /// The site that it is at.
-    pub(crate) fn site(&self) -> Option<&Address> {
+    pub fn site(&self) -> Option<&Address> {
         match &self.host {
             Some(Host::Site { address, .. }) => Some(address),
             _ => None,

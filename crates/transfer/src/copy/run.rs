@@ -10,9 +10,9 @@ use super::{
     progress::{hearing::Hearing, record::Record},
     verify,
 };
-use crate::{protocol::order::Task, threads};
+use crate::protocol::order::Task;
 use anyhow::{Context as _, Result, bail};
-use longhaul_command::{note, say};
+use longhaul_command::{note, say, threads};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,

@@ -4,21 +4,21 @@
 use std::{fmt, str::FromStr};
 
 /// Where sites listen if nothing else is said.
-pub(crate) const PORT: u16 = 7311;
+pub const PORT: u16 = 7311;
 
 /// What stands before a site's name.
-pub(crate) const SCHEME: &str = "longhaul://";
+pub const SCHEME: &str = "longhaul://";
 
 /// A host, by name or address, and a TCP port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Address {
+pub struct Address {
     host: String,
     port: u16,
 }
 
 impl Address {
     /// For a resolver.
-    pub(crate) fn pair(&self) -> (&str, u16) {
+    pub fn pair(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 }

@@ -7,25 +7,26 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 /// What both offer as the protocol of the connection (RFC 7301); who speaks another does not get through TLS.
-pub(crate) const PROTOCOL: &[u8] = b"longhaul-site/1";
+pub const PROTOCOL: &[u8] = b"longhaul-site/1";
 
 /// The longest question, its length before it not counted.
-pub(crate) const ASK_LEN_MAX: usize = 1024;
+pub const ASK_LEN_MAX: usize = 1024;
 
 /// How long a handshake and the question may take: some round trips, on any path.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// From the client.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Ask {
-    pub(crate) secret: Secret,
+pub struct Ask {
+    /// Shows that it may.
+    pub secret: Secret,
     /// Whose end of a copy it wants.
-    pub(crate) export: String,
+    pub export: String,
 }
 
 /// From the site.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// From now on an end speaks.
     Welcome,
     /// No repetition mends it.
@@ -45,14 +46,15 @@ impl fmt::Display for Answer {
 
 /// What a site tells the end that it starts, before the client says anything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Confinement {
+pub struct Confinement {
     /// What the export is called: the first name of every path.
-    pub(crate) export: String,
+    pub export: String,
     /// Where it is.
-    pub(crate) directory: PathBuf,
-    pub(crate) writable: bool,
+    pub directory: PathBuf,
+    /// Whether the client may write there.
+    pub writable: bool,
     /// Where the client reached the site: there data comes in, and nowhere else.
-    pub(crate) at: IpAddr,
+    pub at: IpAddr,
     /// The site's ports for data; none is any.
-    pub(crate) ports: Option<Ports>,
+    pub ports: Option<Ports>,
 }

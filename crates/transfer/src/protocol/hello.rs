@@ -14,18 +14,18 @@ use std::{fmt::Display, io::Read, net::IpAddr};
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Stands before it, and tells an end from whatever a login prints.
-pub(crate) const GREETING: &[u8] = b"longhaul copy 1\n";
+pub const GREETING: &[u8] = b"longhaul copy 1\n";
 
 /// From an end to its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hello {
+pub struct Hello {
     pub(super) protocol: u32,
     /// For people.
     pub(super) release: String,
     /// DER.
-    pub(crate) certificate: Vec<u8>,
+    pub certificate: Vec<u8>,
     /// The two addresses of the ssh connection that brought it: the near one, its own.
-    pub(crate) ssh: Option<(IpAddr, IpAddr)>,
+    pub ssh: Option<(IpAddr, IpAddr)>,
 }
 
 /// What of it is the same in every protocol.
@@ -36,7 +36,8 @@ struct Speaker {
 }
 
 impl Hello {
-    pub(crate) fn new(certificate: &[u8], ssh: Option<(IpAddr, IpAddr)>) -> Self {
+    /// Of this program. `ssh` has the addresses of the client and of this machine, where ssh started it.
+    pub fn new(certificate: &[u8], ssh: Option<(IpAddr, IpAddr)>) -> Self {
         Self {
             protocol: PROTOCOL_VERSION,
             release: longhaul_command::release().to_owned(),
@@ -49,7 +50,7 @@ impl Hello {
     ///
     /// # Errors
     /// It speaks another protocol, or none.
-    pub(crate) fn read(from: &mut impl Read, host: &dyn Display) -> Result<Option<Self>> {
+    pub fn read(from: &mut impl Read, host: &dyn Display) -> Result<Option<Self>> {
         let Some(bytes) = message::read_bytes(from)? else {
             return Ok(None);
         };

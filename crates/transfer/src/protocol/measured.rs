@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 /// All that an end has measured since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Measured {
+pub struct Measured {
     /// Since when.
-    pub(crate) elapsed_us: u64,
+    pub elapsed_us: u64,
     /// Where its threads' time went.
-    pub(crate) stages: Stages,
+    pub stages: Stages,
     /// Part of the time waited: for a CPU.
-    pub(crate) crowded_us: u64,
+    pub crowded_us: u64,
     /// CPUs that it may use.
-    pub(crate) cpus: u32,
+    pub cpus: u32,
     /// The machine that it runs on: the same number, the same machine.
-    pub(crate) machine: u64,
+    pub machine: u64,
     /// What its sockets say; only the source's.
-    pub(crate) network: Network,
+    pub network: Network,
 }
 
 same_fields!(
@@ -36,17 +36,17 @@ same_fields!(
 
 /// Time in all stages, summed over threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stages {
-    pub(crate) idle: Spent,
-    pub(crate) reading: Spent,
-    pub(crate) hashing: Spent,
-    pub(crate) sending: Spent,
-    pub(crate) limited: Spent,
-    pub(crate) receiving: Spent,
-    pub(crate) writing: Spent,
-    pub(crate) looking: Spent,
-    pub(crate) syncing: Spent,
-    pub(crate) resting: Spent,
+pub struct Stages {
+    pub idle: Spent,
+    pub reading: Spent,
+    pub hashing: Spent,
+    pub sending: Spent,
+    pub limited: Spent,
+    pub receiving: Spent,
+    pub writing: Spent,
+    pub looking: Spent,
+    pub syncing: Spent,
+    pub resting: Spent,
 }
 
 impl Stages {
@@ -88,34 +88,34 @@ impl From<Stages> for scheduling::Stages {
 
 /// Time in one stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spent {
+pub struct Spent {
     /// On a CPU.
-    pub(crate) ran_us: u64,
+    pub ran_us: u64,
     /// The rest: for a disk, for a socket, for a CPU.
-    pub(crate) waited_us: u64,
+    pub waited_us: u64,
 }
 
 same_fields!(Spent, scheduling::Spent { ran_us, waited_us });
 
 /// What the source's sockets say of their streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Network {
+pub struct Network {
     /// Streams that are open.
-    pub(crate) streams: u32,
+    pub streams: u32,
     /// How long what limited them.
-    pub(crate) limited_us: Limited,
+    pub limited_us: Limited,
     /// Their congestion control doesn't take single losses for congestion, as BBR.
-    pub(crate) shrugs_off_losses: bool,
+    pub shrugs_off_losses: bool,
     /// Bytes sent, those sent again included.
-    pub(crate) sent_bytes: u64,
+    pub sent_bytes: u64,
     /// Bytes sent again.
-    pub(crate) again_bytes: u64,
+    pub again_bytes: u64,
     /// Segments sent again.
-    pub(crate) again_segments: u64,
+    pub again_segments: u64,
     /// Round-trip time now, the mean of all streams; 0 if it is not known.
-    pub(crate) rtt_us: u32,
+    pub rtt_us: u32,
     /// The smallest that any stream has seen; 0 if it is not known.
-    pub(crate) rtt_min_us: u32,
+    pub rtt_min_us: u32,
 }
 
 same_fields!(
@@ -134,12 +134,12 @@ same_fields!(
 
 /// How long what limited streams, in microseconds of all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limited {
-    pub(crate) application: u64,
-    pub(crate) receive_window: u64,
-    pub(crate) send_buffer: u64,
-    pub(crate) congestion_window: u64,
-    pub(crate) pacing: u64,
+pub struct Limited {
+    pub application: u64,
+    pub receive_window: u64,
+    pub send_buffer: u64,
+    pub congestion_window: u64,
+    pub pacing: u64,
 }
 
 impl Limited {

@@ -29,21 +29,21 @@ macro_rules! same_fields {
     };
 }
 
-pub(crate) mod address;
-pub(crate) mod admission;
+pub mod address;
+pub mod admission;
 pub mod block;
 pub mod entry;
 #[cfg(test)]
 mod golden;
-pub(crate) mod hello;
+pub mod hello;
 mod measured;
 pub mod message;
-pub(crate) mod options;
-pub(crate) mod order;
-pub(crate) mod preserve;
-pub(crate) mod report;
-pub(crate) mod sources;
-pub(crate) mod spread;
-pub(crate) mod token;
+pub mod options;
+pub mod order;
+pub mod preserve;
+pub mod report;
+pub mod sources;
+pub mod spread;
+pub mod token;
 
 pub use hello::PROTOCOL_VERSION;

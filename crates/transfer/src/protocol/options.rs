@@ -11,47 +11,60 @@ use longhaul_store::tree::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// How a copy is done; both ends get the same.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Options {
-    pub(crate) streams: Streams,
-    pub(crate) pace: Pace,
-    pub(crate) congestion_control: Option<String>,
-    pub(crate) transport: Transport,
-    pub(crate) encrypt: Switch,
-    pub(crate) hash: Switch,
+pub struct Options {
+    /// How many connections carry data.
+    pub streams: Streams,
+    /// How their packets are spaced.
+    pub pace: Pace,
+    /// The congestion control of their sockets; none leaves the choice to the copy.
+    pub congestion_control: Option<String>,
+    /// What they go over.
+    pub transport: Transport,
+    /// Whether data is encrypted. Orders always are.
+    pub encrypt: Switch,
+    /// Whether the data is verified by its hash.
+    pub hash: Switch,
     /// Bits a second.
-    pub(crate) limit: Option<u64>,
+    pub limit: Option<u64>,
     /// Milliseconds.
-    pub(crate) silence: u32,
-    pub(crate) dry_run: bool,
-    pub(crate) checksum: bool,
-    pub(crate) delete: bool,
-    pub(crate) update: bool,
-    pub(crate) one_file_system: bool,
-    pub(crate) rules: Vec<Rule>,
+    pub silence: u32,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Compare files by their content, and not by size and time of change.
+    pub checksum: bool,
+    /// Remove at the target what no source has.
+    pub delete: bool,
+    /// Leave alone files that are newer at the target.
+    pub update: bool,
+    /// Stay on the file system of each source.
+    pub one_file_system: bool,
+    /// What is copied and what is left out; the last that matches counts.
+    pub rules: Vec<Rule>,
     /// What the target takes over.
-    pub(crate) preserve: Preserve,
+    pub preserve: Preserve,
     /// Several sources, or one into a directory that is there: each goes below the target under its name.
-    pub(crate) into_directory: bool,
+    pub into_directory: bool,
     /// Tells this command's source from others': what it gave a name once, it finds again.
-    pub(crate) origin: Origin,
+    pub origin: Origin,
 }
 
 impl Options {
     /// What is left out.
-    pub(crate) fn filter(&self) -> Result<Filter> {
+    pub fn filter(&self) -> Result<Filter> {
         let rules: Vec<_> = self.rules.iter().cloned().map(Into::into).collect();
         let filter = Filter::new(&rules).map_err(Refusal::usage)?;
         Ok(filter.staying(self.one_file_system))
     }
 
     /// How long the other end may stay silent.
-    pub(crate) fn silence(&self) -> Duration {
+    pub fn silence(&self) -> Duration {
         Duration::from_millis(self.silence.into())
     }
 
     /// How many streams there are from beginning to end; none if that is found out on the way.
-    pub(crate) fn streams_fixed(&self) -> Option<u16> {
+    pub fn streams_fixed(&self) -> Option<u16> {
         match self.streams {
             Streams::Exactly(count) => Some(count),
             Streams::Auto => None,
@@ -61,7 +74,7 @@ impl Options {
 
 /// A pattern that says what is copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Rule {
+pub enum Rule {
     /// Copy what matches.
     Include(String),
     /// Leave out what matches.
@@ -79,16 +92,19 @@ impl From<Rule> for filter::Rule {
 
 /// How many connections carry data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Streams {
+pub enum Streams {
+    /// The copy finds out on the way.
     Auto,
+    /// So many, from beginning to end.
     Exactly(u16),
 }
 
 /// How packets of all streams together are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// TCP spaces each stream's by its window and round trip (net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
     Auto,
+    /// Packets leave as the window allows.
     Off,
     /// At most so many bits a second, in equal shares.
     Rate(u64),
@@ -96,21 +112,27 @@ pub(crate) enum Pace {
 
 /// What connections that carry data go over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Transport {
+pub enum Transport {
+    /// TCP, with TLS if data is encrypted.
     Tcp,
+    /// UDT, always with TLS.
     Udt,
 }
 
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Switch {
+pub enum Switch {
+    /// It is done.
     On,
+    /// It is not done.
     Off,
 }
 
 /// Ports, the first and the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ports {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
+pub struct Ports {
+    /// The least.
+    pub first: u16,
+    /// The greatest.
+    pub last: u16,
 }

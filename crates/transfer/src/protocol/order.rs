@@ -17,24 +17,28 @@ use std::{
 
 /// To an end.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Begin {
-    pub(crate) role: Role,
+pub struct Begin {
+    /// Which end it is.
+    pub role: Role,
     /// Sources, or the one target.
-    pub(crate) paths: Vec<Vec<u8>>,
-    pub(crate) options: Options,
+    pub paths: Vec<Vec<u8>>,
+    /// How the copy is done.
+    pub options: Options,
     /// DER.
-    pub(crate) peer_certificate: Vec<u8>,
-    pub(crate) meeting: Meeting,
-    pub(crate) task: Task,
+    pub peer_certificate: Vec<u8>,
+    /// How it meets the other end.
+    pub meeting: Meeting,
+    /// What it does of the copy.
+    pub task: Task,
     /// For a target: where the sources are.
-    pub(crate) sources: Sources,
+    pub sources: Sources,
     /// For a target that keeps shares of trees that were spread: which.
-    pub(crate) shares: Vec<Share>,
+    pub shares: Vec<Share>,
 }
 
 /// What is to be done of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Task {
+pub enum Task {
     /// All of it.
     Whole,
     /// Only to say where the sources are: for a source, which meets nobody then.
@@ -52,12 +56,13 @@ pub(crate) enum Task {
     /// For targets of several hosts, before anything else: one makes a file of this number in the target's directory, and
     /// takes it away when its standard input ends; the others say whether they see it.
     Mark(u128),
+    /// Says whether the file of this number is there.
     Seek(u128),
 }
 
 /// Gathering from several hosts: what has to be done while others are at it, and what after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Pass {
+pub enum Pass {
     /// Files, and all else but the metadata of directories, in which others may still write.
     Data,
     /// That, too, and what changed or failed meanwhile.
@@ -66,9 +71,14 @@ pub(crate) enum Pass {
 
 /// To a source that copies extents, while it does.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Word {
+pub enum Word {
     /// Another one. Numbers are the driver's.
-    Assignment { number: u64, extent: Extent },
+    Assignment {
+        /// By which reports name it.
+        number: u64,
+        /// What to copy.
+        extent: Extent,
+    },
     /// So many milliseconds from now on it may go on; after that others may have what it was assigned.
     Until(u32),
     /// There are no more.
@@ -77,34 +87,43 @@ pub(crate) enum Word {
 
 /// Work for one mover: data of a source, some GiB of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Extent {
+pub struct Extent {
     /// Which source it is of, from 0.
-    pub(crate) source: u32,
-    pub(crate) content: Content,
+    pub source: u32,
+    /// What of it.
+    pub content: Content,
 }
 
+/// What of a source an extent is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Content {
+pub enum Content {
     /// Whole files, as they are called in the copy.
     Files(Vec<RelPath>),
     /// Blocks of a file.
     Blocks {
+        /// As the file is called in the copy.
         path: RelPath,
+        /// Which, from 0.
         blocks: Range<u64>,
+        /// Of which state of the file.
         version: Version,
     },
     /// A file of which others brought the blocks: it gets its name.
     Name(RelPath),
 }
 
+/// The two ends of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Role {
+pub enum Role {
+    /// Reads files, and sends.
     Source,
+    /// Receives, and writes files.
     Target,
 }
 
 impl Role {
-    pub(crate) fn name(self) -> &'static str {
+    /// For lines and errors.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
             Self::Target => "target",
@@ -114,11 +133,16 @@ impl Role {
 
 /// How the two find each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Meeting {
+pub enum Meeting {
     /// Says another message, once this end is ready.
     Later,
-    /// On this address.
-    Listen { at: IpAddr, ports: Option<Ports> },
+    /// It listens.
+    Listen {
+        /// Of this machine.
+        at: IpAddr,
+        /// One of these; none is any.
+        ports: Option<Ports>,
+    },
     /// To the first of these that answers.
     Connect(Vec<SocketAddr>),
 }

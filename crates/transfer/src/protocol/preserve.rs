@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 /// What a target takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Preserve {
+pub struct Preserve {
     /// Owner and group.
-    pub(crate) owner: bool,
+    pub owner: bool,
     /// Character and block devices.
-    pub(crate) devices: bool,
+    pub devices: bool,
     /// Fifos.
-    pub(crate) special: bool,
+    pub special: bool,
     /// Set-id bits, capabilities and `trusted.*` attributes.
-    pub(crate) privileges: bool,
+    pub privileges: bool,
     /// Changes of permissions.
-    pub(crate) chmod: Chmod,
+    pub chmod: Chmod,
 }
 
 same_fields!(
@@ -33,7 +33,7 @@ same_fields!(
 /// Changes of permissions, made one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Chmod(Vec<Change>);
+pub struct Chmod(Vec<Change>);
 
 impl From<chmod::Chmod> for Chmod {
     fn from(chmod::Chmod(own): chmod::Chmod) -> Self {

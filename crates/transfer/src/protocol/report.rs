@@ -9,16 +9,18 @@ use std::ops::Range;
 
 /// From an end.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub enum Report {
     /// Shares of trees that were spread, which the sources are.
     Shares(Vec<spread::Share>),
     /// Where the sources are, before it is ready or listens.
     Sources(Sources),
     /// Has what it needs, and waits to hear of the meeting.
     Ready,
+    /// Listens on this port.
     Listening(u16),
     /// Where it shall listen, something else does: for good, or until the end of a conversation that broke is gone.
     Occupied(String),
+    /// How far it is, some times a second.
     Progress(Progress),
     /// Something that could not be copied, or not wholly.
     Problem(String),
@@ -28,7 +30,9 @@ pub(crate) enum Report {
     Found(Vec<Found>),
     /// An extent is done with: whether all of it is durable at the target, and if not, why not.
     Done {
+        /// The driver's.
         number: u64,
+        /// None: all of it is durable.
         failed: Option<String>,
     },
     /// With a dry run, what would be done at the target.
@@ -45,70 +49,86 @@ pub(crate) enum Report {
 
 /// Something that there is to copy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Found {
-    pub(crate) source: u32,
-    pub(crate) path: RelPath,
-    pub(crate) kind: Kind,
+pub struct Found {
+    /// Which source it is of, from 0.
+    pub source: u32,
+    /// As it is called in the copy.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: Kind,
     /// The blocks that are there, if it is a piece.
-    pub(crate) held: Option<Vec<Range<u64>>>,
+    pub held: Option<Vec<Range<u64>>>,
 }
 
 /// Something that would be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Planned {
-    pub(crate) action: Action,
+pub struct Planned {
+    /// What would be done.
+    pub action: Action,
     /// As the file system has it.
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
     /// Data that would be sent for it.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
+/// What is done to an entry at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Action {
+pub enum Action {
+    /// It is not there.
     Make,
+    /// It is there, and differs.
     Change,
+    /// No source has it.
     Remove,
 }
 
 /// What a stream has carried, as its sender's TCP sees it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct StreamFigures {
+pub struct StreamFigures {
     /// Seconds from when it was first seen to when it was last seen.
-    pub(crate) lasted_s: f64,
-    pub(crate) acked_bytes: u64,
-    pub(crate) sent_again_bytes: u64,
+    pub lasted_s: f64,
+    /// Bytes that the receiver has acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes that TCP sent again.
+    pub sent_again_bytes: u64,
     /// The smoothed round trip at last.
-    pub(crate) rtt_us: u32,
+    pub rtt_us: u32,
 }
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Progress {
-    /// Entries that the source has found, and bytes in their files.
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
+pub struct Progress {
+    /// Entries that the source has found.
+    pub entries: u64,
+    /// Bytes in the files that the source has found.
+    pub bytes: u64,
     /// Whether these are all.
-    pub(crate) scanned: bool,
-    /// Entries that are done with: there already, made, of a kind that the target does not take, failed.
-    pub(crate) same: u64,
-    pub(crate) made: u64,
-    pub(crate) left_out: u64,
-    pub(crate) failed: u64,
-    pub(crate) removed: u64,
-    /// Bytes sent in this conversation, and those that are durable.
-    pub(crate) sent: u64,
-    pub(crate) durable: u64,
+    pub scanned: bool,
+    /// Entries that were at the target already.
+    pub same: u64,
+    /// Made or changed.
+    pub made: u64,
+    /// Of a kind that the target does not take.
+    pub left_out: u64,
+    /// Not copied, or not wholly.
+    pub failed: u64,
+    /// Removed at the target.
+    pub removed: u64,
+    /// Bytes sent in this conversation.
+    pub sent: u64,
+    /// Bytes that are durable at the target.
+    pub durable: u64,
     /// Bytes sent a second time, because the stream that had them was slow.
-    pub(crate) repeated: u64,
+    pub repeated: u64,
     /// Bytes that need not be sent, because they are at the target already.
-    pub(crate) there: u64,
+    pub there: u64,
     /// What the end has measured of itself in this conversation.
-    pub(crate) measured: Measured,
+    pub measured: Measured,
 }
 
 impl Report {
     /// The same report, with the texts of another host escaped: they are shown here, often on a terminal.
-    pub(crate) fn escaped(mut self) -> Self {
+    pub fn escaped(mut self) -> Self {
         match &mut self {
             Self::Occupied(text)
             | Self::Problem(text)
@@ -125,7 +145,7 @@ impl Report {
 
 impl Progress {
     /// An entry is done with.
-    pub(crate) fn count(&mut self, outcome: &Outcome) {
+    pub fn count(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Same | Outcome::Newer => self.same += 1,
             Outcome::Made | Outcome::MadeWithout(_) => self.made += 1,

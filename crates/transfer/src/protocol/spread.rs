@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 /// One of several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Placement {
+pub struct Placement {
     /// Which, from 0.
-    pub(crate) host: u16,
+    pub host: u16,
     /// So many there are, 2 or more.
-    pub(crate) hosts: u16,
+    pub hosts: u16,
     /// Bytes of a stripe, if not as long as files of that size have them.
-    pub(crate) stripe: Option<u64>,
+    pub stripe: Option<u64>,
 }
 
 same_fields!(
@@ -30,15 +30,15 @@ same_fields!(
 
 /// One host's share of one tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Share {
+pub struct Share {
     /// What the tree is a copy of.
-    pub(crate) origin: Origin,
+    pub origin: Origin,
     /// Its name in the directory; none if the directory itself is it.
-    pub(crate) top: Option<RelPath>,
+    pub top: Option<RelPath>,
     /// Which of the hosts this is, from 0.
-    pub(crate) rank: u16,
+    pub rank: u16,
     /// All hosts that it was spread over, by their names then.
-    pub(crate) hosts: Vec<String>,
+    pub hosts: Vec<String>,
 }
 
 same_fields!(

@@ -13,7 +13,15 @@ const PREFIX: &str = "lhs1";
 
 /// The SHA-256 hash of a site's public key (SubjectPublicKeyInfo): what `curl --pinnedpubkey` calls sha256, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint(pub(crate) [u8; 32]);
+pub struct Fingerprint(pub(crate) [u8; 32]);
+
+impl Fingerprint {
+    /// Of a public key, a DER SubjectPublicKeyInfo.
+    #[must_use]
+    pub fn of(key: &[u8]) -> Self {
+        Self(Sha256::digest(key).into())
+    }
+}
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,10 +31,15 @@ impl fmt::Display for Fingerprint {
 
 /// What only the client knows. 256 bits of the system's randomness: nobody guesses it, so a plain hash keeps it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Secret([u8; 32]);
+pub struct Secret([u8; 32]);
 
 impl Secret {
-    pub(crate) fn random() -> std::io::Result<Self> {
+    /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system gives no randomness.
+    pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 32];
         let mut filled = 0;
         while filled < bytes.len() {
@@ -37,7 +50,7 @@ impl Secret {
     }
 
     /// What the site keeps. That two of them are compared in no constant time tells nobody anything of a secret.
-    pub(crate) fn hash(&self) -> String {
+    pub fn hash(&self) -> String {
         BASE64.encode(Sha256::digest(self.0))
     }
 }
@@ -50,14 +63,16 @@ impl fmt::Debug for Secret {
 
 /// A site's key and a secret for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) site: Fingerprint,
-    pub(crate) secret: Secret,
+pub struct Token {
+    /// Whose token it is.
+    pub site: Fingerprint,
+    /// Shows that the client may.
+    pub secret: Secret,
 }
 
 impl Token {
     /// As it is handed on; whoever has this text has the token.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{PREFIX}.{}.{}", self.site, BASE64.encode(self.secret.0))
     }
 }

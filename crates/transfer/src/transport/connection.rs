@@ -141,7 +141,7 @@ impl Connection {
 }
 
 /// How long what was sent may stay without an answer, if nobody says. Shorter interruptions of a path are TCP's matter.
-pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+pub const SILENCE: Duration = Duration::from_secs(60);
 
 fn shake_hands<C, S>(connection: &mut C, socket: &mut Buffered) -> Result<()>
 where

@@ -7,8 +7,6 @@ mod block;
 mod message;
 #[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
-#[path = "../../../../fuzz/invariants/request_xml.rs"]
-mod request_xml;
 
 use replay::replay;
 
@@ -20,9 +18,4 @@ fn headers_of_blocks_read_back() {
 #[test]
 fn messages_of_a_copy_are_read_to_their_last_byte() {
     replay("message", message::check);
-}
-
-#[test]
-fn xml_of_requests_becomes_a_small_tree() {
-    replay("request_xml", request_xml::check);
 }

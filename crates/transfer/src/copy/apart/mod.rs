@@ -21,11 +21,10 @@ use crate::{
         order::{Pass, Task},
         spread::Placement,
     },
-    threads,
 };
 use anyhow::{Result, anyhow, bail};
 use listener::ShareListener;
-use longhaul_command::exit::Refusal;
+use longhaul_command::{exit::Refusal, threads};
 use shares::Shares;
 use std::{sync::mpsc::channel, thread};
 

@@ -11,11 +11,10 @@ use crate::{
         order::Role,
         report::Report,
     },
-    threads,
 };
 use anyhow::{Context as _, Result, bail};
-use longhaul_command::console::escaped;
 use longhaul_command::note;
+use longhaul_command::{console::escaped, threads};
 use longhaul_linux::process_sockets;
 use longhaul_transport::duplex::Duplex;
 use serde::Serialize;

@@ -21,7 +21,7 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 
 /// Tokens by site.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Keyring(Vec<(Address, Token)>);
+pub struct Keyring(Vec<(Address, Token)>);
 
 /// `sites.toml`.
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ struct Entry {
 
 impl Keyring {
     /// Finds a token for each of `sites`, before anything is begun.
-    pub(crate) fn find(sites: &[Address], token_file: Option<&Path>) -> Result<Self> {
+    pub fn find(sites: &[Address], token_file: Option<&Path>) -> Result<Self> {
         if sites.is_empty() {
             return Ok(Self::default());
         }
@@ -56,7 +56,7 @@ impl Keyring {
     }
 
     /// The token for a site that was asked for.
-    pub(crate) fn token(&self, site: &Address) -> Option<&Token> {
+    pub fn token(&self, site: &Address) -> Option<&Token> {
         let found = self.0.iter().find(|(address, _)| address == site);
         found.map(|(_, token)| token)
     }

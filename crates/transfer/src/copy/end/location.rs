@@ -275,19 +275,6 @@ fn plain_join(path: &Path, below: &Path) -> PathBuf {
     }
 }
 
-/// The path without symbolic links, as far as it is there.
-pub(crate) fn real(path: &Path) -> Option<PathBuf> {
-    if let Ok(real) = path.canonicalize() {
-        return Some(real);
-    }
-    let around = path.parent()?;
-    let around = match around.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => around,
-    };
-    Some(real(around)?.join(path.file_name()?))
-}
-
 /// Lines of proc(5)'s mountinfo: ID, parent's ID, MAJOR:MINOR, root, mount point, and what does not matter here.
 fn mounts(text: &[u8]) -> Vec<Mount> {
     let lines = text.split(|byte| *byte == b'\n');
@@ -413,17 +400,5 @@ mod tests {
         assert_eq!(unescaped(b"a\\040b\\134\\"), Path::new("a b\\\\"));
         assert_eq!(unescaped(b"\\9"), Path::new("\\9"));
         assert_eq!(mounts(b"\n1 2\n"), []);
-    }
-
-    #[test]
-    fn what_is_not_there_is_below_what_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().canonicalize().unwrap();
-        std::os::unix::fs::symlink(".", top.join("link")).unwrap();
-        assert_eq!(real(&top.join("link/a/b")), Some(top.join("a/b")));
-        assert_eq!(
-            real(Path::new("nothing")).unwrap().file_name(),
-            Some("nothing".as_ref())
-        );
     }
 }

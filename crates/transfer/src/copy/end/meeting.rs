@@ -9,11 +9,13 @@ use crate::{
         order::{Begin, Meeting},
         report::Report,
     },
-    threads::{self, Ends, Monitor},
     transport::connection::{Connection, HANDSHAKE, Purpose},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
-use longhaul_command::exit::Refusal;
+use longhaul_command::{
+    exit::Refusal,
+    threads::{self, Ends, Monitor},
+};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::{

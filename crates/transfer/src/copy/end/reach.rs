@@ -83,7 +83,7 @@ impl Reach {
     /// A path without symbolic links, as far as it is there.
     pub(super) fn real(&self, path: &[u8]) -> Option<PathBuf> {
         match self {
-            Self::Everything => location::real(Path::new(OsStr::from_bytes(path))),
+            Self::Everything => longhaul_store::path::real(Path::new(OsStr::from_bytes(path))),
             Self::Export(_) => self.place(path),
         }
     }

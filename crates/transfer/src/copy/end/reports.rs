@@ -2,15 +2,13 @@
 //! What an end tells its driver, how far it is twice a second, and what it waits for from it.
 
 use super::{gauges::Gauges, reach::Reach};
-use crate::{
-    protocol::{
-        message,
-        order::{Begin, Meeting},
-        report::{Progress, Report},
-    },
-    threads,
+use crate::protocol::{
+    message,
+    order::{Begin, Meeting},
+    report::{Progress, Report},
 };
 use anyhow::{Context as _, Result};
+use longhaul_command::threads;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::{

@@ -6,15 +6,13 @@ use super::{
     reports::{Reporter, end_with_standard_input},
     source::{scan, share::shares},
 };
-use crate::{
-    protocol::{
-        entry::Kind,
-        order::Begin,
-        report::{Found, Progress, Report},
-    },
-    threads,
+use crate::protocol::{
+    entry::Kind,
+    order::Begin,
+    report::{Found, Progress, Report},
 };
 use anyhow::Result;
+use longhaul_command::threads;
 use longhaul_store::tree::scan::Item;
 
 /// Things in one report, and bytes of their names and ranges, at most one thing more: far less than a message may have.

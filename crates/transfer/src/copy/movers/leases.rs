@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The leases that one mover has: renewed while it works, given back when it can't, and believed no longer than they last.
 
-use crate::threads;
 use anyhow::{Result, anyhow, bail};
+use longhaul_command::threads;
 use longhaul_leases::{Board, Lease, NewExtent, Token};
 use std::{
     collections::BTreeMap,

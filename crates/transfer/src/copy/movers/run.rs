@@ -5,18 +5,16 @@ use super::{
     mover::{Mover, Said},
     work::Shared,
 };
-use crate::{
-    copy::{
-        conversation::{follow::TICK, job::Job, sharing},
-        progress::{
-            hearing::{Hearing, Narrator as _},
-            record::{Brought, Record},
-            standing::Standing,
-        },
+use crate::copy::{
+    conversation::{follow::TICK, job::Job, sharing},
+    progress::{
+        hearing::{Hearing, Narrator as _},
+        record::{Brought, Record},
+        standing::Standing,
     },
-    threads,
 };
 use anyhow::{Result, bail};
+use longhaul_command::threads;
 use std::{
     sync::{
         atomic::{AtomicBool, Ordering},

@@ -7,11 +7,9 @@ use super::{
     state::{Comparison, State},
     target::Target,
 };
-use crate::{
-    protocol::message::{Answer, Outcome, Share},
-    threads,
-};
+use crate::protocol::message::{Answer, Outcome, Share};
 use anyhow::Result;
+use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BLOCK, Blocks, FileHash},

@@ -13,13 +13,13 @@ use crate::{
         reports::{Reporter, Tally, end_with_standard_input, get_ready},
     },
     protocol::{message::Answer, order::Begin, report::Progress},
-    threads,
     transport::{
         connection::Connection,
         outbox::{Sender, outbox},
     },
 };
 use anyhow::Result;
+use longhaul_command::threads;
 use longhaul_scheduling::streams::STREAMS_MAX;
 use longhaul_transport::identity::Identity;
 use std::sync::Arc;

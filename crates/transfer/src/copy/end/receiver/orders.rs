@@ -13,11 +13,10 @@ use crate::{
         message::{self, Answer, Order, Outcome, Share},
         order::{Pass, Task},
     },
-    threads,
     transport::connection::Connection,
 };
 use anyhow::{Context as _, Result, bail, ensure};
-use longhaul_command::exit::Refusal;
+use longhaul_command::{exit::Refusal, threads};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     entry::{Entry, Kind},

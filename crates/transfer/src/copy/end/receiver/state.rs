@@ -5,8 +5,8 @@ use super::large::{Large, Named, size};
 use crate::{
     copy::end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
     protocol::message::Share,
-    threads::{Ends, Monitor},
 };
+use longhaul_command::threads::{Ends, Monitor};
 use longhaul_store::{
     blocks::{Blocks, FileHash},
     entry::Entry,

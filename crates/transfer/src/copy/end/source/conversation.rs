@@ -23,13 +23,13 @@ use crate::{
         order::{Begin, Task},
         report::{Progress, Report},
     },
-    threads,
     transport::{
         connection::Connection,
         outbox::{Sender, outbox},
     },
 };
 use anyhow::{Result, bail, ensure};
+use longhaul_command::threads;
 use longhaul_linux::clock;
 use longhaul_scheduling::Missing;
 use longhaul_store::tree::scan::Scan;

@@ -6,14 +6,12 @@ use super::{
     file::{SourceFile, file_of},
     state::{Source, Unsettled},
 };
-use crate::{
-    protocol::{
-        message::{self, Order, Share},
-        order::{Content, Extent, Word},
-        report::Report,
-    },
-    threads,
+use crate::protocol::{
+    message::{self, Order, Share},
+    order::{Content, Extent, Word},
+    report::Report,
 };
+use longhaul_command::threads;
 use longhaul_store::{
     entry::{Entry, Kind, Version},
     part::journal,

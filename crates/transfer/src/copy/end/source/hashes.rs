@@ -5,7 +5,8 @@ use super::{
     file::{Lost, SourceFile},
     state::{Source, State},
 };
-use crate::{protocol::message::Order, threads};
+use crate::protocol::message::Order;
+use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::blocks::FileHash;
 use std::sync::Arc;

@@ -13,9 +13,9 @@ use crate::{
         reports::{Reporter, Tally},
     },
     protocol::{message::Order, options::Switch, order::Task},
-    threads::{Ends, Monitor},
     transport::outbox::Outbox,
 };
+use longhaul_command::threads::{Ends, Monitor};
 use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
 use longhaul_store::entry::{Entry, Kind};
 use longhaul_transport::blocking::Handle;
@@ -96,14 +96,12 @@ impl Ends for State {
     }
 }
 
-impl Shared {
-    /// What a stream carries next; waits for it. `None`: nothing more comes, the stream has ended, or there are too many.
-    pub(super) fn next_parcel(&self, stream: u64) -> Option<Parcel> {
-        self.wait_for(|state| match state.is_done_with(stream) {
-            true => Some(None),
-            false => state.next(stream).map(Some),
-        })
-    }
+/// What a stream carries next; waits for it. `None`: nothing more comes, the stream has ended, or there are too many.
+pub(super) fn next_parcel(shared: &Shared, stream: u64) -> Option<Parcel> {
+    shared.wait_for(|state| match state.is_done_with(stream) {
+        true => Some(None),
+        false => state.next(stream).map(Some),
+    })
 }
 
 impl State {

@@ -3,7 +3,7 @@
 
 use super::{
     file::{Lost, Sending, SourceFile},
-    state::Source,
+    state::{Source, next_parcel},
 };
 use crate::{
     copy::{end::gauges::Gauge, open_file::OpenFile},
@@ -66,7 +66,7 @@ impl Source {
             buffer: Vec::with_capacity(BLOCK_LEN as usize),
             open: None,
         };
-        while let Some(parcel) = self.shared.next_parcel(number) {
+        while let Some(parcel) = next_parcel(&self.shared, number) {
             match parcel {
                 Parcel::Block { file, block } => self.send_block(&mut stream, file, block)?,
                 Parcel::Files(files) => self.send_files(&mut stream, files)?,

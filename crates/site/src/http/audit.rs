@@ -2,7 +2,7 @@
 //! A line for each request that is to change something: who, what, how much, and what came of it.
 
 use super::answer::Answer;
-use crate::site::{lines::Records, record::Record};
+use crate::{lines::Records, record::Record};
 use hyper::Request;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{

@@ -5,7 +5,7 @@ use super::{
     download::Download,
     meta::{Meta, blocking, errno, failed, io, within},
 };
-use crate::site::http::audit::Changes;
+use crate::http::audit::Changes;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
 use longhaul_store::{path::RelPath, root::Root};

@@ -8,7 +8,7 @@ use super::{
     tree,
     upload::Upload,
 };
-use crate::site::{
+use crate::{
     exports::lies_in,
     http::{access::Access, audit::Changes},
 };
@@ -35,7 +35,7 @@ const ENTRIES_MAX: usize = 100_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) root: Arc<Root>,
-    pub(in crate::site::http) access: Arc<Access>,
+    pub(in crate::http) access: Arc<Access>,
     /// A name of our own that this request may use, and what is below it.
     staged: Option<RelPath>,
     /// Of a COPY: where from, and where to.
@@ -47,7 +47,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Opened for each request: the directory may have been mounted meanwhile.
-    pub(in crate::site::http) fn of(access: Access, changes: Changes) -> std::io::Result<Self> {
+    pub(in crate::http) fn of(access: Access, changes: Changes) -> std::io::Result<Self> {
         Ok(Self {
             root: Arc::new(Root::open(&access.directory)?),
             access: Arc::new(access),

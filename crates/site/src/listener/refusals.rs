@@ -4,7 +4,7 @@
 //! Strangers choose neither how often something is printed nor how much is kept.
 
 use super::connections::network;
-use crate::site::{lines::Records, record::Record};
+use crate::{lines::Records, record::Record};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,

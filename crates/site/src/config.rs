@@ -2,7 +2,7 @@
 //! What stands after the check.
 
 use super::keys::{identity::Certificate, state::State};
-use crate::protocol::options::Ports;
+use longhaul_transfer::protocol::options::Ports;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// This program, also when an update has put another in its place.

@@ -3,8 +3,7 @@
 //! holds up no client, no copy and no end of the site.
 
 use super::record::Record;
-use crate::threads::Monitor;
-use longhaul_command::console;
+use longhaul_command::{console, threads::Monitor};
 use std::{
     fs::File,
     io::{self, Write},

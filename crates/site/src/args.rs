@@ -6,12 +6,12 @@ use super::{
     exports::keep_secrets,
     keys::{identity::Certificate, state::State},
 };
-use crate::{
-    copy::{conversation::keyring::Keyring, place::Place},
-    protocol::{address::PORT, options::Ports},
-};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_transfer::{
+    copy::{Keyring, Place},
+    protocol::{address::PORT, options::Ports},
+};
 use longhaul_units::Time;
 use std::{
     collections::{BTreeMap, btree_map::Entry},

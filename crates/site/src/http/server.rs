@@ -9,18 +9,14 @@ use super::{
     room::{Room, held},
 };
 use crate::{
-    protocol::admission::PATIENCE,
-    site::{
-        config::{Config, Scheme},
-        keys::identity::{Certificate, Identity},
-        lines::Records,
-        listener::{
-            accept::Stopped,
-            connections::{self, Connections},
-            refusals::{Cause, Refusals},
-        },
+    config::{Config, Scheme},
+    keys::identity::{Certificate, Identity},
+    lines::Records,
+    listener::{
+        accept::Stopped,
+        connections::{self, Connections},
+        refusals::{Cause, Refusals},
     },
-    transport::connection::SILENCE,
 };
 use anyhow::Result;
 use hyper::{
@@ -31,6 +27,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_transfer::{SILENCE, protocol::admission::PATIENCE};
 use longhaul_transport::blocking::end_when_silent;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Instant};
 use tokio::{

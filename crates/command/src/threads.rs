@@ -11,14 +11,14 @@ use std::{
 const LIMITED: &str = "cannot start a thread (ulimit -u and pids.max of the cgroup limit them)";
 
 /// Starts a thread.
-pub(crate) fn begin<T: Send + 'static>(
+pub fn begin<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
     thread::Builder::new().spawn(work).context(LIMITED)
 }
 
 /// Starts a thread that ends within `scope`.
-pub(crate) fn begin_within<'s, T: Send + 's>(
+pub fn begin_within<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     work: impl FnOnce() -> T + Send + 's,
 ) -> Result<ScopedJoinHandle<'s, T>> {
@@ -27,7 +27,7 @@ pub(crate) fn begin_within<'s, T: Send + 's>(
 }
 
 /// Starts as many as there are CPUs; fewer if there can't be so many, but one.
-pub(crate) fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() -> F) -> Result<()> {
+pub fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() -> F) -> Result<()> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     begin(work())?;
     for _ in 1..cpus {
@@ -37,20 +37,21 @@ pub(crate) fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() ->
 }
 
 /// A state that comes to an end, for which nobody waits beyond it.
-pub(crate) trait Ends {
+pub trait Ends {
+    /// Whether it has come to its end.
     fn is_over(&self) -> bool;
 }
 
 /// A state that many threads share, and that each of them may wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Monitor<S> {
+pub struct Monitor<S> {
     state: Mutex<S>,
     changed: Condvar,
 }
 
 impl<S> Monitor<S> {
     /// Does something with the state, and wakes whoever waits for a change.
-    pub(crate) fn change<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
+    pub fn change<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
         let done = act(&mut self.state.lock());
         self.changed.notify_all();
         done
@@ -58,7 +59,7 @@ impl<S> Monitor<S> {
 
     /// The same, where others wait only for what `matters`: to wake many threads again and again for nothing costs more
     /// than the work.
-    pub(crate) fn change_if<T>(
+    pub fn change_if<T>(
         &self,
         act: impl FnOnce(&mut S) -> T,
         matters: impl FnOnce(&S) -> bool,
@@ -72,17 +73,17 @@ impl<S> Monitor<S> {
     }
 
     /// Does something with the state that nobody waits for.
-    pub(crate) fn note<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
+    pub fn note<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
         act(&mut self.state.lock())
     }
 
     /// Looks something up.
-    pub(crate) fn look<T>(&self, act: impl FnOnce(&S) -> T) -> T {
+    pub fn look<T>(&self, act: impl FnOnce(&S) -> T) -> T {
         act(&self.state.lock())
     }
 
     /// Waits until there is something to take, and takes it.
-    pub(crate) fn wait_for<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> T {
+    pub fn wait_for<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> T {
         let mut state = self.state.lock();
         loop {
             if let Some(taken) = take(&mut state) {
@@ -93,7 +94,7 @@ impl<S> Monitor<S> {
     }
 
     /// Waits until something holds, but no longer than so.
-    pub(crate) fn wait_some_time(&self, time: Duration, held: impl Fn(&S) -> bool) {
+    pub fn wait_some_time(&self, time: Duration, held: impl Fn(&S) -> bool) {
         let waits = |state: &mut S| !held(state);
         self.changed
             .wait_while_for(&mut self.state.lock(), waits, time);
@@ -101,12 +102,13 @@ impl<S> Monitor<S> {
 }
 
 impl<S: Ends> Monitor<S> {
-    pub(crate) fn is_over(&self) -> bool {
+    /// Whether the state has come to its end.
+    pub fn is_over(&self) -> bool {
         self.look(S::is_over)
     }
 
     /// Waits until there is something to take, and takes it. `None`: all is over.
-    pub(crate) fn next<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
+    pub fn next<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
         self.wait_for(|state| match state.is_over() {
             true => Some(None),
             false => take(state).map(Some),
@@ -114,12 +116,12 @@ impl<S: Ends> Monitor<S> {
     }
 
     /// Waits until something holds, or all is over.
-    pub(crate) fn wait_until(&self, held: impl Fn(&S) -> bool) {
+    pub fn wait_until(&self, held: impl Fn(&S) -> bool) {
         self.wait_for(|state| (held(state) || state.is_over()).then_some(()));
     }
 
     /// Waits for so long, but not beyond the end.
-    pub(crate) fn pause(&self, time: Duration) {
+    pub fn pause(&self, time: Duration) {
         self.wait_some_time(time, S::is_over);
     }
 }

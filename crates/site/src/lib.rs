@@ -3,8 +3,23 @@
 //!
 //! A site listens (`daemon`), lets in who has a token (`visit`), and starts an end of `longhaul copy` for each,
 //! confined to the directory that was asked for (`Confinement`); from then on it passes bytes on
-//! (`bridge`). `longhaul copy` comes in by `copy::conversation::site`. The same directories are there for HTTP clients (`http`),
-//! and copied on to other sites (`mirror`).
+//! (`bridge`). `longhaul_transfer` is that end, and the copy that comes in. The same directories are there for HTTP clients
+//! (`http`), and copied on to other sites (`mirror`).
+//!
+//! ```no_run
+//! use clap::Parser;
+//!
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     site: longhaul_site::Args,
+//! }
+//!
+//! let cli = Cli::parse_from(["site", "--export", "data=/srv/data"]);
+//! longhaul_site::run(&cli.site).unwrap();
+//! ```
+
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod account;
 mod args;

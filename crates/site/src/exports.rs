@@ -2,9 +2,9 @@
 //! Exports as they lie on the disk: directories, and none that holds what lets others in.
 
 use super::{config::Export, keys::state::State};
-use crate::copy::end::location;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
+use longhaul_store::path;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::Path};
 
 impl Export {
@@ -29,7 +29,7 @@ pub(super) fn keep_secrets(
     state: &State,
     certificate: Option<&Path>,
 ) -> Result<()> {
-    let real = |path: &Path| location::real(path).unwrap_or_else(|| path.to_owned());
+    let real = |path: &Path| path::real(path).unwrap_or_else(|| path.to_owned());
     let of_state = real(state.directory());
     let of_certificate = certificate.map(real);
     for (name, export) in exports {

@@ -3,8 +3,8 @@
 //! client's connection. It ends with it.
 
 use super::{account::Account, config::SELF, listener::accept::Stopped};
-use crate::protocol::{admission::Confinement, message};
 use anyhow::{Context as _, Result};
+use longhaul_transfer::protocol::{admission::Confinement, message};
 use parking_lot::Mutex;
 use std::{io, process::Stdio};
 use tokio::net::TcpStream;

@@ -7,17 +7,15 @@ use super::{
     room::Room,
 };
 use crate::{
-    protocol::token::{Fingerprint, Token},
-    site::{
-        config::Config,
-        keys::tokens::{Grant, Tokens},
-    },
+    config::Config,
+    keys::tokens::{Grant, Tokens},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{
     Request, StatusCode,
     header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
 };
+use longhaul_transfer::protocol::token::{Fingerprint, Token};
 use std::{path::PathBuf, sync::Arc};
 
 /// What a request may do.
@@ -137,12 +135,12 @@ fn token(shown: &HeaderValue) -> Option<Token> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::token::Secret;
+    use longhaul_transfer::protocol::token::Secret;
 
     #[test]
     fn a_token_is_a_bearer_s_or_a_password() {
         let wanted = Token {
-            site: Fingerprint([1; 32]),
+            site: Fingerprint::of(b"a key"),
             secret: Secret::random().unwrap(),
         };
         let text = wanted.text();

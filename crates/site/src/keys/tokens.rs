@@ -6,11 +6,11 @@ use super::{
     identity::Identity,
     state::{Lock, State},
 };
-use crate::protocol::token::{Secret, Token};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::exit::Refusal;
 use longhaul_command::say;
+use longhaul_transfer::protocol::token::{Secret, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //! where clients wait for the next process. It costs some 10 MB.
 
 use super::server::Http;
-use crate::site::{
+use crate::{
     config::{Config, SELF, Scheme},
     lines::Records,
     listener::accept::{Stop, Stopped, accept},

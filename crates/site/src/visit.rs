@@ -15,15 +15,15 @@ use super::{
     mirror::News,
     record::Record,
 };
-use crate::{
+use anyhow::{Context as _, Result, ensure};
+use longhaul_command::note;
+use longhaul_transfer::{
+    SILENCE,
     protocol::{
         admission::{ASK_LEN_MAX, Answer, Ask, Confinement, PATIENCE, PROTOCOL},
         message,
     },
-    transport::connection::SILENCE,
 };
-use anyhow::{Context as _, Result, ensure};
-use longhaul_command::note;
 use longhaul_transport::blocking::end_when_silent;
 use parking_lot::Mutex;
 use std::{

@@ -3,17 +3,16 @@
 //! certificates that its listeners show.
 
 use super::state::State;
-use crate::protocol::token::Fingerprint;
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
+use longhaul_transfer::protocol::token::Fingerprint;
 use longhaul_transport::identity::provider;
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     version::TLS13,
 };
-use sha2::{Digest, Sha256};
 use std::{path::Path, sync::Arc};
 use tokio_rustls::TlsAcceptor;
 
@@ -50,7 +49,7 @@ impl Identity {
         let shown = certificate.chain.first().context("no certificate")?;
         let key = webpki::EndEntityCert::try_from(shown)?.subject_public_key_info();
         Ok(Self {
-            fingerprint: Fingerprint(Sha256::digest(&key).into()),
+            fingerprint: Fingerprint::of(&key),
             certificate,
         })
     }

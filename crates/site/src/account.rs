@@ -2,7 +2,7 @@
 //! What passes between a driver and an end, for whoever passes it on: what was asked for, how far it is, and how it ended.
 
 use super::record::Record;
-use crate::protocol::{
+use longhaul_transfer::protocol::{
     hello::GREETING,
     message,
     order::{Begin, Role},
@@ -189,7 +189,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::hello::Hello;
+    use longhaul_transfer::protocol::hello::Hello;
 
     fn said(reports: &[Report]) -> Vec<u8> {
         let mut bytes = GREETING.to_vec();

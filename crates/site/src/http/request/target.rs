@@ -3,7 +3,7 @@
 //!
 //! What is read here is written back into the request in one spelling, so that no other reading of it counts.
 
-use crate::site::http::export::meta::rel_path;
+use crate::http::export::meta::rel_path;
 use hyper::{
     HeaderMap, Request, StatusCode, Uri,
     header::{HOST, HeaderName, HeaderValue},
@@ -105,9 +105,19 @@ pub(crate) fn keep_what_is_there(headers: &mut HeaderMap) {
 }
 
 /// A path of a URL, escaped.
-fn url_path(export: &str, path: Option<&RelPath>) -> String {
+pub(crate) fn url_path(export: &str, path: Option<&RelPath>) -> String {
     let below = path.map_or(&b""[..], RelPath::as_bytes);
-    format!("/{export}/{}", percent_encode(below, &ESCAPED))
+    format!("/{export}/{}", escaped(below))
+}
+
+/// Bytes of a path as a URL has them.
+pub(crate) fn escaped(path: &[u8]) -> String {
+    percent_encode(path, &ESCAPED).to_string()
+}
+
+/// What a URL, or the path of one, names in an export; the export itself has no path.
+pub(crate) fn named(url: &str, export: &str) -> Option<Option<RelPath>> {
+    path_in(url.parse::<Uri>().ok()?.path(), export).ok()
 }
 
 fn bad(why: &'static str) -> Wrong {
@@ -262,7 +272,7 @@ fn spell_overwrite(headers: &mut HeaderMap) -> Result<bool, Wrong> {
 }
 
 /// A field's only value.
-fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Wrong> {
+pub(super) fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Wrong> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(HeaderValue::to_str).transpose();
     match (value, values.next()) {

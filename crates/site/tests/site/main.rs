@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A site and its clients: copies, browsers, WebDAV, other sites.
+
+mod corpus;
+mod site_audit;
+mod site_copies;
+mod site_http;
+mod site_http_bounds;
+mod site_mirror;
+mod site_namespaces;
+mod site_process;
+mod site_webdav;
