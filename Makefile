@@ -14,7 +14,7 @@ help: ## This list
 
 build: ## Build the release binary
 	@scripts/setup --build
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked -p longhaul
 
 demo: ## The main job on real traffic, with a report; SIZE=4.7GB is the paper's own file
 	@scripts/setup
