@@ -13,9 +13,12 @@ use std::{
 /// Where the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Whether a congestion control can be loaded here at all.
-pub(crate) fn check() -> Result<(), Error> {
-    rights("a congestion control is loaded and unloaded")?;
+/// What takes [`rights`], in words.
+pub(crate) const LOADED: &str = "a congestion control is loaded and unloaded";
+
+/// Whether a congestion control can be loaded here at all; `what` is as for [`only_root`].
+pub(crate) fn check(what: &str) -> Result<(), Error> {
+    rights(what)?;
     types()
 }
 
@@ -88,10 +91,15 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
     ONCE.call_once(|| {
         set_print(Some((PrintLevel::Warn, keep)));
     });
+    forget_warnings();
+    work()
+}
+
+/// What comes next is another attempt: what was said of the one before is not its reason.
+pub(crate) fn forget_warnings() {
     if let Ok(mut warnings) = WARNINGS.lock() {
         warnings.clear();
     }
-    work()
 }
 
 #[expect(
@@ -109,14 +117,83 @@ fn keep(_: PrintLevel, line: String) {
 
 /// An error of libbpf's as ours: rights are told from the rest, and its first warning is the reason.
 pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
-    let warned = WARNINGS.lock().ok().and_then(|all| all.first().cloned());
-    let first = warned.and_then(|text| text.lines().next().map(str::to_owned));
-    let reason = first.map_or(format!("{error}"), |line| format!("{error} ({line})"));
+    let reason = said().map_or(format!("{error}"), |line| format!("{error} ({line})"));
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => Error::Denied(format!(
             "cannot {step}: the kernel does not permit it ({reason}); it takes root of the machine, \
              not of a user namespace, and no lockdown"
         )),
         _ => Error::Failed { step, reason },
+    }
+}
+
+/// Programs that were not loaded: because the kernel's verifier does not take them, which it says with the
+/// number of missing rights (EACCES), too; otherwise as [`failed`].
+pub(crate) fn refused(step: &'static str, error: &libbpf_rs::Error) -> Error {
+    let verdict = WARNINGS.lock().ok().and_then(|all| verdict(&all));
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    match (verdict, error.kind()) {
+        (Some(verdict), _) => Error::Kernel(format!(
+            "cannot {step}: the verifier of this kernel ({release}) refuses {verdict}"
+        )),
+        (None, libbpf_rs::ErrorKind::PermissionDenied | libbpf_rs::ErrorKind::OutOfMemory) => {
+            failed(step, error)
+        }
+        (None, _) => {
+            let reason = said().unwrap_or_else(|| error.to_string());
+            Error::Kernel(format!(
+                "cannot {step}: this kernel ({release}) does not take them: {reason}"
+            ))
+        }
+    }
+}
+
+/// The first line of libbpf's first warning.
+fn said() -> Option<String> {
+    let warnings = WARNINGS.lock().ok()?;
+    let line = warnings.first()?.lines().next()?;
+    Some(line.trim_start_matches("libbpf: ").to_owned())
+}
+
+/// "PROGRAM: why", of the verifier's log: its last line before the statistics.
+fn verdict(warnings: &[String]) -> Option<String> {
+    const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
+    const STATISTICS: [&str; 5] = [
+        "processed ",
+        "verification time ",
+        "stack depth ",
+        "peak_states ",
+        "-- END ",
+    ];
+    let (head, log) = warnings.iter().find_map(|text| text.split_once(BEGIN))?;
+    let program = head.split('\'').nth(1).unwrap_or("a program");
+    let is_word =
+        |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begin| line.starts_with(begin));
+    let reason = log.lines().map(str::trim).rfind(is_word);
+    Some(format!("{program}: {}", reason.unwrap_or("without a word")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As libbpf 1.7 on Linux 6.1 has it.
+    #[test]
+    fn the_verifiers_last_word_is_the_reason() {
+        let warnings = [
+            "libbpf: prog 'look': BPF program load failed: Permission denied",
+            "libbpf: prog 'look': -- BEGIN PROG LOAD LOG --\n0: R1=ctx(off=0,imm=0)\n; bpf_spin_unlock(&flow->lock);\n\
+             61: (85) call bpf_spin_unlock#94\nbpf_spin_unlock without taking a lock\n\
+             processed 61 insns (limit 1000000) max_states_per_insn 0 total_states 6 peak_states 6 mark_read 3\n\
+             -- END PROG LOAD LOG --",
+            "libbpf: prog 'look': failed to load: -EACCES",
+        ];
+        let warnings = warnings.map(str::to_owned);
+        assert_eq!(
+            verdict(&warnings).as_deref(),
+            Some("look: bpf_spin_unlock without taking a lock")
+        );
+        assert_eq!(verdict(&warnings[..1]), None);
     }
 }

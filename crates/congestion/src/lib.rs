@@ -13,6 +13,7 @@ pub mod ack_thin;
 pub mod choice;
 mod error;
 mod kernel;
+mod links;
 pub mod loader;
 pub mod math;
 pub mod object;

@@ -70,12 +70,12 @@ pub fn attach(
 }
 
 fn load(algorithm: Algorithm, connections: BorrowedFd<'_>) -> Result<Object, Error> {
-    let step = "load the program for parameters of single sockets (Linux 5.8)";
+    let step = "load the programs for parameters of single sockets";
     let object = ObjectBuilder::default().open_memory(object::OWN_PARAMETERS);
     let mut object = object.map_err(|error| kernel::failed(step, &error))?;
     share_connections(connections, &mut object)?;
     describe(algorithm, &mut object);
-    object.load().map_err(|error| kernel::failed(step, &error))
+    object.load().map_err(|error| kernel::refused(step, &error))
 }
 
 /// The program's map becomes that of the congestion control.

@@ -153,7 +153,7 @@ fn configuration(settings: &Settings) -> io::Result<[u8; 24]> {
 fn load(settings: &Settings) -> Result<Object, Error> {
     let bytes = configuration(settings).map_err(|error| failed("read /proc", &error))?;
     let loaded = open(&bytes).and_then(OpenObject::load);
-    loaded.map_err(|error| kernel::failed("load ACK control (Linux 5.15)", &error))
+    loaded.map_err(|error| kernel::refused("load the programs of ACK control", &error))
 }
 
 fn open(configuration: &[u8]) -> libbpf_rs::Result<OpenObject> {

@@ -108,31 +108,48 @@ CC_INLINE u64 next_look(const struct ack_flow *state)
 	return state->deadline ? state->deadline : state->passed_at + SILENCE_NS;
 }
 
-static int look(void *map, u64 *cookie, struct flow *flow)
+/* Looks at the flow again in a moment: the ring is full. */
+CC_INLINE int look_later(struct flow *flow, u64 now)
 {
-	struct kept *out = bpf_ringbuf_reserve(&late, sizeof(*out), 0);
+	bpf_spin_lock(&flow->lock);
+	flow->timer_at = now + RETRY_NS;
+	bpf_spin_unlock(&flow->lock);
+	bpf_timer_start(&flow->timer, RETRY_NS, 0);
+	return 0;
+}
+
+/* For the verifier of Linux 6.1 the flow is looked up again, since it knows a lock by the look-up that it came
+ * from; and a place in the ring is tested once, since it forgets the answer. */
+static int look(void *map, u64 *cookie, struct flow *the_timers)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, cookie);
 	u64 now = bpf_ktime_get_ns(), next;
 	struct counts *seen = count();
-	int release = 0;
+	struct kept *out;
+	int release;
 
+	if (!flow)
+		return 0;
+	out = bpf_ringbuf_reserve(&late, sizeof(*out), 0);
+	if (!out)
+		return look_later(flow, now);
 	bpf_spin_lock(&flow->lock);
-	if (out && ack_release(&flow->state, now)) {
+	release = ack_release(&flow->state, now);
+	if (release)
 		*out = flow->kept;
-		release = 1;
-	}
 	next = next_look(&flow->state);
 	if (next <= now && flow->state.deadline)
 		next = now + RETRY_NS;
 	flow->timer_at = next;
 	bpf_spin_unlock(&flow->lock);
+	if (release)
+		bpf_ringbuf_submit(out, 0);
+	else
+		bpf_ringbuf_discard(out, 0);
 	if (release && seen)
 		seen->late++;
-	if (out && release)
-		bpf_ringbuf_submit(out, 0);
-	else if (out)
-		bpf_ringbuf_discard(out, 0);
 	if (next <= now)
-		bpf_map_delete_elem(map, cookie);
+		bpf_map_delete_elem(&flows, cookie);
 	else
 		bpf_timer_start(&flow->timer, next - now, 0);
 	return 0;

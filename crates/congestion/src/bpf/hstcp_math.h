@@ -75,8 +75,14 @@ CC_INLINE u32 hstcp_rows_below(u32 cwnd)
 	return rows;
 }
 
-/* In 1/256. */
-CC_INLINE u32 hstcp_b(u32 a) { return hstcp_rows[cc_clamp(a, 1, HSTCP_ROWS) - 1].b; }
+/* In 1/256. The upper bound is tested behind the subtraction: the verifier of Linux 6.1 forgets there
+ * that `a` was 1 or more. */
+CC_INLINE u32 hstcp_b(u32 a)
+{
+	u32 row = cc_max(a, 1) - 1;
+
+	return hstcp_rows[cc_min(row, HSTCP_ROWS - 1)].b;
+}
 
 /* `value`, by way of the state. The kernel's verifier follows every path through the table with all
  * that its comparisons say about a number; of one that comes from the state it knows nothing, and the

@@ -22,7 +22,7 @@ pub struct Hold {
 /// are for the case that it is not loaded; who needs others for sockets of his own gives them
 /// [`own_parameters::value`](crate::own_parameters::value).
 pub fn hold(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Hold, Error> {
-    kernel::check()?;
+    kernel::check(kernel::LOADED)?;
     let lock = pins.lock()?;
     let outcome = hold_under_lock(pins, algorithm, parameters);
     pins.tidy(lock);

@@ -15,7 +15,7 @@ use crate::{
 
 /// Whether this kernel and this user can load one at all.
 pub fn permitted() -> Result<(), Error> {
-    kernel::check()
+    kernel::check(kernel::LOADED)
 }
 
 /// What [`load`] did.
@@ -38,7 +38,7 @@ pub fn load(
     request: Request<'_>,
     replace: bool,
 ) -> Result<Outcome, Error> {
-    kernel::check()?;
+    kernel::check(kernel::LOADED)?;
     let lock = pins.lock()?;
     let outcome = under_lock(pins, algorithm, request, replace);
     if let Ok(Outcome::New(it) | Outcome::Same(it) | Outcome::Replaced(it, _)) = &outcome {
@@ -74,7 +74,7 @@ fn under_lock(
 
 /// Takes it away: nobody can choose it any more; connections that use it go on.
 pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
-    kernel::rights("a congestion control is loaded and unloaded")?;
+    kernel::rights(kernel::LOADED)?;
     if !pins.is_mounted() {
         return Err(Error::NotLoaded(algorithm.system_name()));
     }

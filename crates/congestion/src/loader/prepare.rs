@@ -15,7 +15,6 @@ pub(super) fn prepare(
     algorithm: Algorithm,
     request: Request<'_>,
     old: Option<&Loaded>,
-    linked: bool,
 ) -> Result<OpenObject, Error> {
     let bytes = object::of(algorithm).ok_or_else(|| Error::Failed {
         step: "find its program",
@@ -29,9 +28,6 @@ pub(super) fn prepare(
     }
     if let Some(old) = old {
         own_parameters::share_connections(old.connections()?.as_fd(), &mut object)?;
-    }
-    if !linked {
-        unlink(&mut object)?;
     }
     Ok(object)
 }
@@ -107,17 +103,6 @@ pub(super) fn rename(object: &mut OpenObject, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes BPF_F_LINK (include/uapi/linux/bpf.h) off the operations.
-fn unlink(object: &mut OpenObject) -> Result<(), Error> {
-    const BPF_F_LINK: u32 = 1 << 13;
-    let mut maps = object.maps_mut();
-    let map = maps.find(|map| map.map_type() == MapType::StructOps);
-    let mut map = map.expect("congestion_ops.h has it");
-    let flags = map.map_flags() & !BPF_F_LINK;
-    let set = map.set_map_flags(flags);
-    set.map_err(|error| kernel::failed("do without a link", &error))
-}
-
 pub(super) fn operations(object: &mut Object) -> MapMut<'_> {
     let map = object
         .maps_mut()
@@ -135,7 +120,7 @@ mod tests {
         for algorithm in algorithms() {
             let values = crate::math::parameters::defaults(algorithm);
             assert!(
-                prepare(algorithm, (&values).into(), None, false).is_ok(),
+                prepare(algorithm, (&values).into(), None).is_ok(),
                 "{algorithm:?}"
             );
             assert!(

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error, kernel,
+    links::{self, By},
     math::Algorithm,
     own_parameters::CONNECTIONS,
     pins::{self, Draft, Pins},
@@ -46,25 +47,17 @@ pub(super) fn in_the_making(pins: &Pins, algorithm: Algorithm) -> PathBuf {
     pins.of(&format!("new-{}", algorithm.name()))
 }
 
-/// With a link; by its map alone where the kernel is older than Linux 6.4 and has no links of this
-/// kind.
+/// With a link; by its map alone before Linux 6.4, which has no links of this kind.
 fn register(
     algorithm: Algorithm,
     request: Request<'_>,
     draft: &Draft,
     pins: &Pins,
 ) -> Result<(), Error> {
-    let mut object = match prepare(algorithm, request, None, true)?.load() {
-        Ok(object) => object,
-        Err(first) => {
-            let error = kernel::failed("load its programs", &first);
-            let plain = prepare(algorithm, request, None, false)?.load();
-            return match plain {
-                Ok(object) => register_by_map(algorithm, object, draft, pins),
-                Err(_) => Err(error),
-            };
-        }
-    };
+    let (mut object, by) = links::load(|| prepare(algorithm, request, None))?;
+    if by == By::Map {
+        return register_by_map(algorithm, object, draft, pins);
+    }
     write_down(algorithm, &mut object, draft)?;
     let attached = operations(&mut object).attach_struct_ops();
     let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
@@ -146,7 +139,8 @@ mod tests {
         let lock = pins.lock().unwrap();
         let cut_short = draft(&pins, scalable).unwrap();
         let register = |draft: &Draft| {
-            let object = prepare(scalable, (&[7, 1]).into(), None, false).unwrap();
+            let mut object = prepare(scalable, (&[7, 1]).into(), None).unwrap();
+            links::unlink(&mut object).unwrap();
             register_by_map(scalable, object.load().unwrap(), draft, &pins).unwrap();
         };
         register(&cut_short);

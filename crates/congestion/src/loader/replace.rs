@@ -51,8 +51,8 @@ fn successor(
     let draft = draft(pins, old.algorithm)?;
     kernel::quietly(|| {
         let connections = same_connections.then_some(old);
-        let object = prepare(old.algorithm, request, connections, true)?.load();
-        let mut object = object.map_err(|error| kernel::failed("load its programs", &error))?;
+        let object = prepare(old.algorithm, request, connections)?.load();
+        let mut object = object.map_err(|error| kernel::refused("load its programs", &error))?;
         write_down(old.algorithm, &mut object, &draft)?;
         let carried = carry_over(old, &draft, same_connections);
         carried.map_err(|source| old.error(source))?;
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(old.noted("fact").as_deref(), Some("word"));
         // And right before the update.
         let draft = draft(&pins, scalable).unwrap();
-        let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old), true)
+        let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old))
             .unwrap()
             .load()
             .unwrap();

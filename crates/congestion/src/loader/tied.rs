@@ -6,7 +6,11 @@ use super::{
     loaded::Request,
     prepare::{operations, prepare, rename},
 };
-use crate::{Error, kernel, math::Algorithm};
+use crate::{
+    Error, kernel,
+    links::{self, By},
+    math::Algorithm,
+};
 use libbpf_rs::{ErrorKind, Link, Object};
 
 /// Registered for as long as this lives, and its process does.
@@ -24,7 +28,7 @@ const TIED_MAX: usize = 16;
 /// if that is free, else as `lh_NAME.2`, `lh_NAME.3` … up to 16. `parameters` are in the order of
 /// [`Algorithm::parameters`]. Needs links of struct_ops (Linux 6.4).
 pub fn tie(algorithm: Algorithm, parameters: &[u32]) -> Result<Tied, Error> {
-    kernel::check()?;
+    kernel::check(kernel::LOADED)?;
     let names = (1..=TIED_MAX).map(|number| numbered(algorithm, number));
     for name in names.filter(|name| !kernel::is_registered(name)) {
         // Somebody else may have been quicker.
@@ -62,22 +66,19 @@ fn register(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Opti
 }
 
 fn load(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Object, Error> {
-    let prepared = |linked| {
-        let mut object = prepare(algorithm, Request::from(parameters), None, linked)?;
+    let prepared = || {
+        let mut object = prepare(algorithm, Request::from(parameters), None)?;
         rename(&mut object, name)?;
-        Ok::<_, Error>(object)
+        Ok(object)
     };
-    prepared(true)?.load().map_err(|first| {
-        let error = kernel::failed("load its programs", &first);
-        match prepared(false).map(|plain| plain.load().is_ok()) {
-            Ok(true) => Error::Kernel(
-                "this kernel keeps a congestion control registered when its process has ended: \
-                 one that goes with a process needs Linux 6.4"
-                    .to_owned(),
-            ),
-            _ => error,
-        }
-    })
+    match links::load(prepared)? {
+        (object, By::Link) => Ok(object),
+        (_, By::Map) => Err(Error::Kernel(
+            "this kernel keeps a congestion control registered when its process has ended: one that \
+             goes with a process needs Linux 6.4"
+                .to_owned(),
+        )),
+    }
 }
 
 impl Tied {

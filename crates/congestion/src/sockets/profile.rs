@@ -200,9 +200,8 @@ fn attach_aloud(
     bell: bool,
 ) -> Result<Attached, Error> {
     let object = prepare(profile, connections, bell)?;
-    let object = object
-        .load()
-        .map_err(failed("load the profile's program"))?;
+    let loaded = object.load();
+    let object = loaded.map_err(|error| kernel::refused("load the profile's programs", &error))?;
     let wanted = object
         .progs_mut()
         .filter(|program| bell || !is_bell(program.name()));

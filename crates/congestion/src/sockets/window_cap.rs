@@ -4,9 +4,13 @@
 //! A cap is the socket's own `snd_cwnd_clamp`, so it stays with the socket until it is lifted, also
 //! when this process is gone: [`Caps`] lifts nothing by itself.
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use crate::{Error, kernel, links};
+use libbpf_rs::{
+    Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, query::MapInfoIter,
+};
 use std::{
     io::{self, Read},
+    path::Path,
     sync::atomic::{AtomicU8, Ordering},
 };
 
@@ -14,26 +18,6 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/window_cap.bpf.
 
 /// Connections that can have an order at the same time (`orders` in the program): 64 B each.
 pub const CONNECTIONS_MAX: usize = 16_384;
-
-/// Why windows can't be capped here.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The rights are missing.
-    #[error("window caps need CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (run it as root)")]
-    Denied(#[source] libbpf_rs::Error),
-    /// The kernel is too old or was built without it.
-    #[error("window caps need Linux 5.15 with BTF and BPF struct_ops ({0})")]
-    Kernel(#[source] libbpf_rs::Error),
-}
-
-impl From<libbpf_rs::Error> for Error {
-    fn from(error: libbpf_rs::Error) -> Self {
-        match error.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => Self::Denied(error),
-            _ => Self::Kernel(error),
-        }
-    }
-}
 
 /// An order to do nothing.
 const KEEP: u32 = u32::MAX;
@@ -45,7 +29,8 @@ const UNSEEN: u32 = u32::MAX;
 pub struct Caps {
     orders: MapHandle,
     walk: Link,
-    _settle: Link,
+    settle: MapHandle,
+    _registered: Link,
     _object: Object,
 }
 
@@ -53,18 +38,19 @@ impl Caps {
     /// Loads the program. Its congestion control, which no connection keeps, is listed in
     /// `tcp_available_congestion_control` as `lh_s…` while it is loaded.
     pub fn load() -> Result<Self, Error> {
-        libbpf_rs::set_print(None);
-        let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
-        let name = settle_name();
-        for mut map in open.maps_mut() {
-            if let Some(value) = map.initial_value_mut() {
-                put_name(value, &name);
-            }
-        }
-        let mut object = open.load()?;
-        let settle = object
+        kernel::check("windows are capped")?;
+        kernel::quietly(|| {
+            forget_the_dead();
+            let name = settle_name();
+            let (object, _) = links::load(|| open(&name))?;
+            Self::attach(object).map_err(|error| kernel::failed("put the program to work", &error))
+        })
+    }
+
+    fn attach(mut object: Object) -> libbpf_rs::Result<Self> {
+        let registered = object
             .maps_mut()
-            .find(|map| map.name() == "longhaul_settle")
+            .find(|map| map.name() == SETTLE)
             .expect("the program has it")
             .attach_struct_ops()?;
         let walk = object
@@ -72,16 +58,23 @@ impl Caps {
             .find(|program| program.name() == "carry_out")
             .expect("the program has it")
             .attach()?;
-        let orders = object
-            .maps()
-            .find(|map| map.name() == "orders")
-            .expect("the program has it");
+        let map = |name: &str| {
+            let found = object.maps().find(|map| map.name() == name);
+            MapHandle::try_from(&found.expect("the program has it"))
+        };
         Ok(Self {
-            orders: MapHandle::try_from(&orders)?,
+            orders: map("orders")?,
+            settle: map(SETTLE)?,
             walk,
-            _settle: settle,
+            _registered: registered,
             _object: object,
         })
+    }
+
+    /// Takes the congestion control away in the name of an owner that was killed: before Linux 6.4 it would stay.
+    pub fn retire(&self) {
+        // Later kernels refuse, and did it themselves.
+        let _ = self.settle.delete(&ONLY);
     }
 
     /// Orders a cap of so many segments for the connection with this cookie, or, with 0, that its
@@ -168,11 +161,64 @@ fn settle_name() -> [u8; 16] {
     name
 }
 
+fn open(name: &[u8; 16]) -> Result<OpenObject, Error> {
+    let object = ObjectBuilder::default().open_memory(OBJECT);
+    let mut object = object.map_err(|error| kernel::failed("open the program", &error))?;
+    for mut map in object.maps_mut() {
+        if let Some(value) = map.initial_value_mut() {
+            put_name(value, name);
+        }
+    }
+    Ok(object)
+}
+
 fn put_name(value: &mut [u8], name: &[u8; 16]) {
     let at = value
         .windows(PLACEHOLDER.len())
         .position(|at| at == PLACEHOLDER);
     if let Some(at) = at {
         value[at..at + name.len()].copy_from_slice(name);
+    }
+}
+
+/// The map of operations in the program, and its only key.
+const SETTLE: &str = "longhaul_settle";
+const ONLY: [u8; 4] = [0; 4];
+
+/// Takes away what a process left that was killed together with its executor, before Linux 6.4.
+fn forget_the_dead() {
+    for info in MapInfoIter::default().filter(|info| info.name == SETTLE) {
+        let Ok(map) = MapHandle::from_map_id(info.id) else {
+            continue;
+        };
+        let value = map.lookup(&ONLY, MapFlags::ANY).ok().flatten();
+        if value.and_then(|value| owner(&value)).is_some_and(is_gone) {
+            let _ = map.delete(&ONLY);
+        }
+    }
+}
+
+fn is_gone(process: u32) -> bool {
+    !Path::new(&format!("/proc/{process}")).exists()
+}
+
+/// The process in a name of [`settle_name`], wherever that stands in the operations.
+fn owner(operations: &[u8]) -> Option<u32> {
+    let at = operations.windows(4).position(|at| at == b"lh_s")?;
+    let name = operations.get(at + 4..)?;
+    let number = name.split(|byte| *byte == b'_').next()?;
+    u32::from_str_radix(str::from_utf8(number).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_operations_tells_whose_they_are() {
+        let operations = [&[0; 7][..], &settle_name(), &[0; 9]].concat();
+        assert_eq!(owner(&operations), Some(std::process::id()));
+        assert_eq!(owner(b"lh_scalable\0"), None);
+        assert!(is_gone(u32::MAX) && !is_gone(std::process::id()));
     }
 }

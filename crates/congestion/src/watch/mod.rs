@@ -106,11 +106,11 @@ impl Watch {
     /// Loads it; it goes when it is dropped.
     pub fn new() -> Result<Self, Error> {
         kernel::rights("connections are watched")?;
-        let step = "load the iterator over connections (Linux 5.9)";
+        let step = "load the programs that walk through connections";
         kernel::quietly(|| {
             let object = ObjectBuilder::default().open_memory(object::WATCH);
             let object = object.and_then(libbpf_rs::OpenObject::load);
-            let object = object.map_err(|error| kernel::failed(step, &error))?;
+            let object = object.map_err(|error| kernel::refused(step, &error))?;
             Ok(Self { object })
         })
     }

@@ -26,6 +26,15 @@ pub struct Executor {
     process: Pid,
 }
 
+/// Why the work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The process gives no sign of life, and may go on.
+    Silent,
+    /// It is no more; this is the executor's last work.
+    Gone,
+}
+
 const ALIVE: u8 = b'.';
 const DISMISSED: u8 = b'q';
 
@@ -34,7 +43,7 @@ impl Executor {
     /// life for `patience`; after a silence it then waits on, for the next one.
     ///
     /// The caller must have one thread: only the calling thread exists in the other process.
-    pub fn appoint(patience: Duration, work: impl FnMut()) -> io::Result<Self> {
+    pub fn appoint(patience: Duration, work: impl FnMut(Owner)) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         // SAFETY: the caller has one thread, so nothing in the child can be waiting for a lock.
         match unsafe { libc::fork() } {
@@ -69,21 +78,21 @@ impl Executor {
     }
 }
 
-fn attend(mut pipe: PipeReader, patience: Duration, mut work: impl FnMut()) {
+fn attend(mut pipe: PipeReader, patience: Duration, mut work: impl FnMut(Owner)) {
     step_aside();
     let mut words = [0; 256];
     let mut is_silent = false;
     loop {
         if !is_silent && !hears(&pipe, patience) {
             is_silent = true;
-            work();
+            work(Owner::Silent);
         }
         match pipe.read(&mut words) {
-            Ok(0) => return work(),
+            Ok(0) => return work(Owner::Gone),
             Ok(count) if words[..count].contains(&DISMISSED) => return,
             Ok(_) => is_silent = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return work(),
+            Err(_) => return work(Owner::Gone),
         }
     }
 }

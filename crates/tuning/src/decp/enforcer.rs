@@ -5,8 +5,11 @@ use crate::decp::model::Change;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
-use longhaul_congestion::sockets::window_cap::{Caps, Error};
-use longhaul_linux::{executor::Executor, sock_diag::Connection};
+use longhaul_congestion::sockets::window_cap::Caps;
+use longhaul_linux::{
+    executor::{Executor, Owner},
+    sock_diag::Connection,
+};
 use longhaul_units::Time;
 use std::{collections::HashSet, thread::sleep, time::Duration};
 
@@ -29,7 +32,12 @@ impl Enforcer {
         let caps = load()?;
         let patience = PATIENCE + Duration::from(interval) * 2;
         // A cap that can't be lifted has nobody left who could be told.
-        let lift = || drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
+        let lift = |owner| {
+            drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
+            if owner == Owner::Gone {
+                caps.retire();
+            }
+        };
         let executor = Executor::appoint(patience, lift).context("cannot start a process")?;
         Ok(Self { caps, executor })
     }
@@ -77,11 +85,7 @@ impl Enforcer {
 }
 
 fn load() -> Result<Caps> {
-    Caps::load().map_err(|error| match error {
-        Error::Denied(_) | Error::Kernel(_) => {
-            Refusal::unsupported(format!("{error}; --dry-run needs neither"))
-        }
-    })
+    Caps::load().map_err(|error| Refusal::unsupported(format!("{error}; --dry-run needs neither")))
 }
 
 /// Lifts whatever caps these connections have.
