@@ -4,6 +4,7 @@
 
 use super::{
     answer::{Answer, said},
+    locks::Locks,
     room::Room,
 };
 use crate::{
@@ -25,6 +26,7 @@ pub(super) struct Access {
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
     pub(super) token: String,
+    pub(super) locks: Locks,
     /// For listings, of all requests.
     pub(super) room: Room,
     /// The directories of the other exports.
@@ -92,7 +94,7 @@ impl Visitor {
     }
 
     pub(super) fn enter(
-        self,
+        &self,
         export: &str,
         config: &Config,
         room: &Room,
@@ -104,7 +106,8 @@ impl Visitor {
             export: export.to_owned(),
             directory: found.directory.clone(),
             writable: found.writable && !self.grant.read_only,
-            token: self.token,
+            token: self.token.clone(),
+            locks: Locks::of(&config.state),
             room: room.clone(),
             others: config
                 .exports

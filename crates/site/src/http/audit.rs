@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-/// Methods that change nothing: there is no line for them.
+/// Methods that change nothing: there is no line for them, unless a LOCK makes a file.
 const READ_ONLY: [&str; 6] = ["GET", "HEAD", "OPTIONS", "PROPFIND", "LOCK", "UNLOCK"];
 
 /// Bytes of a path or a method in a line, at most. Longer ones are refused.
@@ -43,7 +43,8 @@ impl Changes {
 /// The line, said when the request has its status, or when it is dropped without one: the client is gone.
 #[derive(Debug)]
 pub(super) struct Entry {
-    records: Option<Records>,
+    records: Records,
+    reads: bool,
     client: SocketAddr,
     token: String,
     export: String,
@@ -64,7 +65,8 @@ impl Entry {
     ) -> Self {
         let method = request.method().as_str();
         Self {
-            records: (!READ_ONLY.contains(&method)).then_some(records),
+            records,
+            reads: READ_ONLY.contains(&method),
             client,
             token: token.to_owned(),
             export: shown(export),
@@ -85,10 +87,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let Some(records) = self.records else {
+        if self.reads && self.changes.0.entries.load(Relaxed) == 0 {
             return;
-        };
-        records.say(&Record::Request {
+        }
+        self.records.say(&Record::Request {
             client: self.client,
             token: std::mem::take(&mut self.token),
             export: std::mem::take(&mut self.export),

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request that is let in: checked, then given to dav-server, which does the methods of RFC 4918 on what [`Files`] shows
-//! it of an export.
+//! A request that is let in: checked, then carried out. Locks and properties are the site's; the other methods of RFC 4918
+//! are dav-server's, on what [`Files`] shows it of an export.
 
 use super::{
     access::Access,
-    answer::{Answer, said},
+    answer::{Answer, CLASSES, said},
     audit::Entry,
     export::{download::READ_LEN, files::Files},
-    listing, replacement,
+    listing, lock,
+    locks::Holder,
+    properties, protection, replacement,
     request::{
         ranges::{self, Asked},
         target::{Target, Wrong},
@@ -69,7 +71,7 @@ fn checked<B>(
 }
 
 async fn carry_out(
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     target: Target,
     files: Files,
     mut entry: Entry,
@@ -80,31 +82,71 @@ async fn carry_out(
     if let Some((status, why)) = misnamed(&files, &target, request.method()).await {
         return entry.end(said(status, why));
     }
+    let holder = match protection::pass(&files, &target, &mut request).await {
+        Ok(holder) => holder,
+        Err((status, why)) => return entry.end(said(status, why)),
+    };
     if request.method() == Method::PUT {
         return entry.end(handle(files, request).await);
     }
-    let mut whole = match with_whole_body(request).await {
+    let whole = match with_whole_body(request).await {
         Ok(request) => request,
         Err((status, why)) => return entry.end(said(status, why)),
     };
     if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
-        let refused = refuse_ranges(&files, &target, whole.headers_mut()).await;
-        return entry.end(match refused {
-            Some(answer) => answer,
-            None => show(files, &target, whole).await,
-        });
+        return entry.end(answer_whole(files, target, whole, holder).await);
     }
     // What has begun goes on when the client is gone.
     let carried_out = tokio::spawn(async move {
-        entry.end(replacement::carry_out(files, target, whole, handle).await)
+        let (method, export, at) = (whole.method().clone(), files.clone(), target.clone());
+        let whole = whole.map(Full::new);
+        let answer = replacement::carry_out(files, target, whole, handle).await;
+        protection::forget(export, at, method, answer.status()).await;
+        entry.end(answer)
     });
     carried_out.await.unwrap_or_else(|_| senseless())
 }
 
-/// Answers a request that changes no names. A directory is listed before the library is asked, which would show one that
-/// can't be listed as an empty one.
+/// Answers a request that moves and removes no names.
+async fn answer_whole(
+    files: Files,
+    target: Target,
+    mut request: Request<Bytes>,
+    holder: Holder,
+) -> Answer {
+    match request.method().as_str() {
+        "LOCK" => lock::lock(files, target, request, holder).await,
+        "UNLOCK" => lock::unlock(files, target, request, holder).await,
+        "PROPFIND" => properties::find(files, target, request).await,
+        "PROPPATCH" => properties::patch(files, target, request).await,
+        "OPTIONS" => options(handle(files, request.map(Full::new)).await),
+        _ => match refuse_ranges(&files, &target, request.headers_mut()).await {
+            Some(answer) => answer,
+            None => show(files, &target, request.map(Full::new)).await,
+        },
+    }
+}
+
+/// dav-server says that parts of a file may be put.
+fn options(mut answer: Answer) -> Answer {
+    let headers = answer.headers_mut();
+    headers.insert("dav", HeaderValue::from_static(CLASSES));
+    let allowed = headers
+        .get(header::ALLOW)
+        .and_then(|value| value.to_str().ok());
+    let kept = allowed
+        .unwrap_or_default()
+        .split(',')
+        .filter(|one| *one != "PATCH");
+    if let Ok(kept) = HeaderValue::try_from(kept.collect::<Vec<_>>().join(",")) {
+        headers.insert(header::ALLOW, kept);
+    }
+    answer
+}
+
+/// A directory is listed before the library is asked, which would show one that can't be listed as an empty one.
 async fn show(files: Files, target: &Target, request: Request<Full<Bytes>>) -> Answer {
-    if !listing::is_asked(&request) {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
         return handle(files, request).await;
     }
     match listing::of(files, target).await {
@@ -130,7 +172,7 @@ where
     let handler = DavConfig::new()
         .strip_prefix(format!("/{}", access.export))
         .filesystem(Box::new(files))
-        // Clients that mount want locks; these are granted to everyone.
+        // Locks are looked at before; this has it say that there are some.
         .locksystem(FakeLs::new())
         .principal(&access.token)
         .autoindex(true)
@@ -138,7 +180,10 @@ where
         .build_handler();
     // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
     let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
-    handled.await.unwrap_or_else(|_| senseless())
+    match handled.await {
+        Ok(answer) => answer.map(BodyExt::boxed_unsync),
+        Err(_) => senseless(),
+    }
 }
 
 fn senseless() -> Answer {
@@ -149,7 +194,7 @@ fn senseless() -> Answer {
 }
 
 /// The request when all of its body is there, which is checked if it is XML.
-async fn with_whole_body(request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Wrong> {
+pub(super) async fn with_whole_body(request: Request<Incoming>) -> Result<Request<Bytes>, Wrong> {
     let (head, body) = request.into_parts();
     let read = timeout(BODY_TIME, Limited::new(body, xml::BODY_LEN_MAX).collect()).await;
     let body = match read {
@@ -163,7 +208,7 @@ async fn with_whole_body(request: Request<Incoming>) -> Result<Request<Full<Byte
     if WITH_XML.contains(&head.method.as_str()) {
         xml::check(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
     }
-    Ok(Request::from_parts(head, Full::new(body)))
+    Ok(Request::from_parts(head, body))
 }
 
 /// Has a request for parts of a file ask for none that is not there; the answer to one for too many, or for the same

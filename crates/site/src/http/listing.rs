@@ -10,32 +10,35 @@ use super::{
     room::{LISTED_MAX, Place},
 };
 use dav_server::fs::{DavMetaData, FsError};
-use hyper::{Method, Request, StatusCode};
+use hyper::StatusCode;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 /// How long a request waits for others.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether a request may be answered by a listing.
-pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
-    match request.method().as_str() {
-        "PROPFIND" => request
-            .headers()
-            .get("depth")
-            .is_none_or(|depth| depth != "0"),
-        _ => [Method::GET, Method::HEAD].contains(request.method()),
-    }
-}
-
 /// Lists the request's directory for the library; nothing if it is none.
 ///
 /// # Errors
-/// It can't be listed, or too much is listed already.
+/// As [`entries`].
 pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<Place>), Wrong> {
+    Ok(match entries(&files, target).await? {
+        Some((entries, place)) => (files.listing(entries), Some(place)),
+        None => (files, None),
+    })
+}
+
+/// What is in the request's directory; nothing if it is none.
+///
+/// # Errors
+/// It can't be listed, or too much is listed already.
+pub(super) async fn entries(
+    files: &Files,
+    target: &Target,
+) -> Result<Option<(Entries, Place)>, Wrong> {
     let meta = files.look(target.path.clone()).await;
     if !meta.is_ok_and(|meta| meta.is_dir()) {
-        return Ok((files, None));
+        return Ok(None);
     }
     let room = files.access.room.clone();
     let busy = (
@@ -47,7 +50,7 @@ pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<P
     let (root, path) = (files.root.clone(), target.path.clone());
     let entries = match blocking(move || Entries::of(&root, path.as_ref())).await {
         Ok(entries) => entries,
-        Err(FsError::NotFound) => return Ok((files, None)),
+        Err(FsError::NotFound) => return Ok(None),
         Err(FsError::Forbidden) => {
             return Err((
                 StatusCode::FORBIDDEN,
@@ -75,5 +78,5 @@ pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<P
     .await;
     let place = place.ok().and_then(Result::ok).ok_or(busy)?;
     drop(reads);
-    Ok((files.listing(entries), Some(Place(Arc::new(place)))))
+    Ok(Some((entries, Place(Arc::new(place)))))
 }

@@ -63,7 +63,12 @@ pub(super) enum Unlocked {
 }
 
 impl Lock {
-    pub(super) fn new(place: String, principal: &str, (shared, deep): (bool, bool), owner: String) -> Result<Self> {
+    pub(super) fn new(
+        place: String,
+        principal: &str,
+        (shared, deep): (bool, bool),
+        owner: String,
+    ) -> Result<Self> {
         Ok(Self {
             token: new_token()?,
             place,
@@ -104,7 +109,11 @@ impl Lock {
     fn len(&self) -> usize {
         let texts = [&self.token, &self.place, &self.principal, &self.owner];
         // As JSON each quotation mark is two bytes.
-        texts.iter().map(|text| text.len() + text.matches('"').count()).sum::<usize>() + 200
+        texts
+            .iter()
+            .map(|text| text.len() + text.matches('"').count())
+            .sum::<usize>()
+            + 200
     }
 }
 
@@ -116,12 +125,20 @@ fn new_token() -> Result<String> {
     random[6] = random[6] & 0x0f | 0x40;
     random[8] = random[8] & 0x3f | 0x80;
     let hex = format!("{:032x}", u128::from_be_bytes(random));
-    let [a, b, c, d, e] = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    let [a, b, c, d, e] = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
     Ok(format!("urn:uuid:{a}-{b}-{c}-{d}-{e}"))
 }
 
 fn is_below(place: &str, top: &str) -> bool {
-    place.strip_prefix(top).is_some_and(|rest| rest.starts_with('/'))
+    place
+        .strip_prefix(top)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// All locks that hold.
@@ -155,7 +172,10 @@ impl Table {
         if met.any(|other| !(other.shared && lock.shared)) {
             return Err(Refused::Locked);
         }
-        let mine = self.0.iter().filter(|other| other.principal == lock.principal);
+        let mine = self
+            .0
+            .iter()
+            .filter(|other| other.principal == lock.principal);
         let len: usize = self.0.iter().chain([&lock]).map(Lock::len).sum();
         if self.0.len() >= LOCKS_MAX || mine.count() >= LOCKS_OF_ONE_MAX || len > LEN_MAX {
             return Err(Refused::Full);
@@ -219,6 +239,12 @@ impl Locks {
         let done = act(&mut table);
         self.0.write(FILE, &serde_json::to_string(&table)?, &held)?;
         Ok(done)
+    }
+
+    /// Does something that no other process of the site does at the same time.
+    pub(super) fn alone<T>(&self, act: impl FnOnce() -> T) -> Result<T> {
+        let _held = self.0.lock()?;
+        Ok(act())
     }
 
     /// What was at a place, or, without `itself`, below it, is gone, and so are its locks.
@@ -293,7 +319,13 @@ mod tests {
         assert_eq!(table.remove(&thief, "/a/x"), Unlocked::OfAnother);
         assert!(table.refresh(&thief, "/a", TIME).is_none());
         assert_eq!(table.remove(&holding(&[&deep]), "/b"), Unlocked::NoLock);
-        assert!(table.refresh(&holding(&[&deep]), "/a/x", TIME_MAX).unwrap().left() > TIME);
+        assert!(
+            table
+                .refresh(&holding(&[&deep]), "/a/x", TIME_MAX)
+                .unwrap()
+                .left()
+                > TIME
+        );
         assert_eq!(table.remove(&holding(&[&deep]), "/a/x"), Unlocked::Done);
         assert!(table.lets(&holding(&[]), "/a/x"));
     }
@@ -318,7 +350,10 @@ mod tests {
         let state = State::find(Some(&folder.path().join("state"))).unwrap();
         let (locks, others) = (Locks::of(&state), Locks::of(&state));
         let held = lock("/a/b", false, false);
-        assert_eq!(locks.change(|table| table.add(held.clone())).unwrap(), Ok(()));
+        assert_eq!(
+            locks.change(|table| table.add(held.clone())).unwrap(),
+            Ok(())
+        );
         assert!(!others.read().unwrap().lets(&holding(&[]), "/a/b"));
         others.forget("/a", false).unwrap();
         assert!(locks.read().unwrap().lets(&holding(&[]), "/a/b"));

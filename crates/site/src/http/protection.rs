@@ -5,7 +5,6 @@
 //! is of the names in it, too (§7.4). So the site looks at locks itself, and dav-server is given a lock system that lets all.
 
 use super::{
-    answer::Answer,
     export::{files::Files, meta::Meta},
     locks::{Holder, Table},
     request::{
@@ -22,7 +21,11 @@ use std::os::unix::ffi::OsStrExt;
 ///
 /// # Errors
 /// A condition does not hold (412), or something is locked by somebody else (423).
-pub(super) async fn pass<B>(files: &Files, target: &Target, request: &mut Request<B>) -> Result<Holder, Wrong> {
+pub(super) async fn pass<B>(
+    files: &Files,
+    target: &Target,
+    request: &mut Request<B>,
+) -> Result<Holder, Wrong> {
     let conditions = Conditions::take(request.headers_mut())?;
     let holder = Holder {
         principal: files.access.token.clone(),
@@ -52,7 +55,10 @@ pub(super) async fn pass<B>(files: &Files, target: &Target, request: &mut Reques
 
 /// The site can't look at its locks.
 pub(super) fn unavailable() -> Wrong {
-    (StatusCode::SERVICE_UNAVAILABLE, "the site can't look at its locks")
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the site can't look at its locks",
+    )
 }
 
 /// A place of an export as locks have it.
@@ -71,8 +77,8 @@ pub(super) fn place_around(files: &Files, path: Option<&RelPath>) -> Option<Stri
 }
 
 /// What was removed, moved away or replaced has no locks any more. A destination keeps its own: that is of the name.
-pub(super) async fn forget(files: Files, target: Target, method: Method, answer: &Answer) {
-    if ![StatusCode::CREATED, StatusCode::NO_CONTENT].contains(&answer.status()) {
+pub(super) async fn forget(files: Files, target: Target, method: Method, status: StatusCode) {
+    if ![StatusCode::CREATED, StatusCode::NO_CONTENT].contains(&status) {
         return;
     }
     let forgotten = tokio::task::spawn_blocking(move || {
@@ -106,11 +112,17 @@ impl Check {
     fn run(&self, conditions: &Conditions) -> Result<(), Wrong> {
         let table = self.files.access.locks.read().map_err(|_| unavailable())?;
         if !conditions.hold(|about, state| self.is(&table, about, state)) {
-            return Err((StatusCode::PRECONDITION_FAILED, "a condition of If does not hold"));
+            return Err((
+                StatusCode::PRECONDITION_FAILED,
+                "a condition of If does not hold",
+            ));
         }
         match !self.changes() || self.may_change(&table) {
             true => Ok(()),
-            false => Err((StatusCode::LOCKED, "it is locked: want the token of the lock, in If")),
+            false => Err((
+                StatusCode::LOCKED,
+                "it is locked: want the token of the lock, in If",
+            )),
         }
     }
 
@@ -135,14 +147,17 @@ impl Check {
     /// The entity tag of what is at a path; none is the request's.
     fn tag(&self, path: Option<Option<RelPath>>) -> Option<String> {
         let path = path.unwrap_or_else(|| self.target.path.clone());
-        let path = path.filter(|path| !path.is_own());
+        if path.as_ref().is_some_and(RelPath::is_own) {
+            return None;
+        }
         let meta = Meta::shown(&self.files.root, path.as_ref()).ok()?;
         Some(format!("\"{}\"", meta.etag()?))
     }
 
     fn may_change(&self, table: &Table) -> bool {
         let (path, destination) = (self.target.path.as_ref(), self.target.destination.as_ref());
-        let lets = |place: Option<String>| place.is_none_or(|place| table.lets(&self.holder, &place));
+        let lets =
+            |place: Option<String>| place.is_none_or(|place| table.lets(&self.holder, &place));
         let tree = |path: Option<&RelPath>| {
             let place = place(&self.files, path);
             lets(place_around(&self.files, path))

@@ -6,7 +6,7 @@
 //! request is carried out to a name of our own beside the destination, which then takes its place.
 
 use super::{
-    answer::{Answer, said},
+    answer::{Answer, bare, body, said},
     claims::{Claim, Place},
     export::{
         files::Files,
@@ -16,11 +16,7 @@ use super::{
     },
     request::target::{self, Target},
 };
-use bytes::Bytes;
-use dav_server::{
-    body::Body,
-    fs::{DavMetaData, FsError, FsResult},
-};
+use dav_server::fs::{DavMetaData, FsError, FsResult};
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode};
 use longhaul_command::note;
@@ -89,7 +85,7 @@ pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
             let ended = blocking(move || replacement.end(made)).await;
             match (made, ended) {
                 (false, _) => answer,
-                (true, Ok(())) => done(),
+                (true, Ok(())) => bare(StatusCode::NO_CONTENT),
                 (true, Err(_)) => said(
                     StatusCode::CONFLICT,
                     "what is at the destination cannot be replaced",
@@ -110,12 +106,6 @@ fn places(files: &Files, target: &Target, moved: bool) -> Vec<Place> {
         read: false,
     });
     source.into_iter().chain(destination).collect()
-}
-
-fn done() -> Answer {
-    let mut answer = Answer::new(Body::empty());
-    *answer.status_mut() = StatusCode::NO_CONTENT;
-    answer
 }
 
 fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
@@ -270,9 +260,9 @@ impl Replacement {
 
 /// The answer when all that is behind it is done: the library does the rest while its body is read.
 async fn whole(answer: Answer) -> Answer {
-    let (head, mut body) = answer.into_parts();
+    let (head, mut said_so_far) = answer.into_parts();
     let (mut bytes, mut fits) = (Vec::new(), true);
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Some(Ok(frame)) = said_so_far.frame().await {
         let data = frame.into_data().unwrap_or_default();
         fits &= bytes.len() + data.len() <= FAILURES_LEN_MAX;
         if fits {
@@ -280,7 +270,7 @@ async fn whole(answer: Answer) -> Answer {
         }
     }
     match fits {
-        true => Answer::from_parts(head, Bytes::from(bytes).into()),
+        true => Answer::from_parts(head, body(bytes)),
         false => said(
             StatusCode::INTERNAL_SERVER_ERROR,
             "more of it failed than can be listed",

@@ -3,9 +3,9 @@
 
 use super::{
     access::{Refusal, Visitor},
-    answer::{self, Answer},
+    answer::Answer,
     audit::Entry,
-    dav,
+    dav, index,
     room::{Room, held},
 };
 use crate::{
@@ -154,8 +154,8 @@ impl Http {
     ) -> Result<Answer, Refusal> {
         let config = &self.config;
         let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
-        if answer::is_for_index(&request) {
-            return Ok(answer::index(&visitor.exports(config)));
+        if index::is_asked(&request) {
+            return Ok(index::show(&visitor, config, &self.room, request).await);
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
         let who = (visitor.token(), export);

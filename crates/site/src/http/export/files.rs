@@ -3,6 +3,7 @@
 //! followed, and files of copies under way are not there.
 
 use super::{
+    attributes,
     download::Download,
     meta::{Meta, blocking, errno, failed, names, rel_path, within},
     tree,
@@ -25,8 +26,16 @@ use longhaul_store::{
     root::Root,
 };
 use parking_lot::Mutex;
-use rustix::{fs::Mode, io::Errno};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    ffi::OsStr,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::PathBuf,
+    sync::Arc,
+};
 
 /// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
 const ENTRIES_MAX: usize = 100_000;
@@ -61,6 +70,28 @@ impl Files {
     /// What is known of what is shown at a path; none is the export.
     pub(crate) fn look(&self, path: Option<RelPath>) -> FsFuture<'static, Meta> {
         self.act(move |root| Meta::shown(root, path.as_ref()))
+    }
+
+    /// Whether something is shown at a path.
+    pub(crate) fn is_there(&self, path: Option<&RelPath>) -> bool {
+        Meta::shown(&self.root, path).is_ok()
+    }
+
+    /// Makes a file with nothing in it, unless it is there meanwhile.
+    pub(crate) fn make_empty(&self, path: &RelPath) -> FsResult<()> {
+        let options = OpenOptions {
+            create_new: true,
+            ..OpenOptions::default()
+        };
+        match Upload::begin(&self.root, path.clone(), &options, &self.changes) {
+            Err(FsError::Exists) => Ok(()),
+            begun => begun?.finish(),
+        }
+    }
+
+    /// A file or a directory, opened for what is kept beside its contents.
+    pub(crate) fn open_any(&self, path: Option<&RelPath>) -> FsResult<OwnedFd> {
+        open_any(&self.root, path)
     }
 
     /// Where something of the export is on this machine.
@@ -178,6 +209,11 @@ impl Entries {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
+
+    /// Each name, and what is known of it.
+    pub(crate) fn into_names(self) -> impl Iterator<Item = (Vec<u8>, Meta)> + Send {
+        self.0.into_iter().map(|entry| (entry.name, entry.meta))
+    }
 }
 
 /// `all`: also what is not shown, to copy or remove it; never files of a copy under way.
@@ -207,11 +243,27 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
     }
 }
 
-/// Makes a directory for those who may use this one; its owner may always write, for it is filled yet.
-fn permit(root: &Root, path: &RelPath, like: &Meta) -> FsResult<()> {
+/// Makes a directory like this one, with its attributes and for those who may use it; its owner may always write, for it is
+/// filled yet.
+fn liken(root: &Root, path: &RelPath, original: &RelPath) -> FsResult<()> {
     let opened = root.open_dir(Some(path)).map_err(failed)?;
+    let like = Meta::any(root, Some(original))?;
     let mode = Mode::from_raw_mode(like.permissions() | 0o700);
-    rustix::fs::fchmod(&opened, mode).map_err(errno)
+    rustix::fs::fchmod(&opened, mode).map_err(errno)?;
+    let original = root.open_dir(Some(original)).map_err(failed)?;
+    attributes::copy(original, opened)
+}
+
+/// A plain file or a directory.
+fn open_any(root: &Root, path: Option<&RelPath>) -> FsResult<OwnedFd> {
+    match path.filter(|path| !root.is_dir(path)) {
+        None => root.open_dir(path).map_err(failed),
+        Some(file) => {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            let opened = root.open_with(file, flags, Mode::empty());
+            opened.map(OwnedFd::from).map_err(failed)
+        }
+    }
 }
 
 /// The record of a copy into it does not keep a directory from being removed, nor does what an upload has left.
@@ -279,7 +331,7 @@ impl DavFileSystem for Files {
             made.map_err(failed)?;
             changes.count_entry();
             match original {
-                Some(original) => permit(root, &path, &Meta::any(root, Some(&original))?),
+                Some(original) => liken(root, &path, &original),
                 None => Ok(()),
             }
         })

@@ -42,7 +42,7 @@ pub(super) fn names(root: &Root, directory: Option<&RelPath>) -> FsResult<Names>
 }
 
 /// A name in a directory, as a path.
-pub(super) fn within(directory: Option<&RelPath>, name: &[u8]) -> FsResult<RelPath> {
+pub(crate) fn within(directory: Option<&RelPath>, name: &[u8]) -> FsResult<RelPath> {
     let path = match directory {
         Some(directory) => directory.join(name),
         None => RelPath::parse(name),

@@ -2,6 +2,7 @@
 //! A file that is being put: written beside its name, and there when all of it is on the disk, or never.
 
 use super::{
+    attributes,
     download::Download,
     meta::{Meta, blocking, errno, failed, io, within},
 };
@@ -63,13 +64,20 @@ impl Upload {
         };
         if let Some(there) = there {
             begun.permit(&there)?;
+            begun.keep_attributes()?;
         }
         Ok(Self(Arc::new(begun)))
+    }
+
+    /// It is to be empty.
+    pub(crate) fn finish(self) -> FsResult<()> {
+        self.0.commit()
     }
 
     /// Copies all of a file of this site, for those who may have that.
     pub(crate) fn fill(self, from: &Download) -> FsResult<()> {
         self.0.permit(from.meta())?;
+        attributes::copy(from.file(), &self.0.file)?;
         let copied = std::io::copy(&mut from.file(), &mut &self.0.file);
         let copied = copied.map_err(io)?;
         self.0.changes.count_bytes(copied);
@@ -100,6 +108,15 @@ impl Begun {
         let permissions = Permissions::from_mode(like.permissions());
         let set = self.file.set_permissions(permissions);
         set.map_err(io)
+    }
+
+    /// Those of the file that it replaces: they are not of its contents. What the site can't read it can't keep.
+    fn keep_attributes(&self) -> FsResult<()> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        match self.root.open_with(&self.path, flags, Mode::empty()) {
+            Ok(replaced) => attributes::copy(replaced, &self.file),
+            Err(_) => Ok(()),
+        }
     }
 
     /// It is all there, and survives a power loss under its name.

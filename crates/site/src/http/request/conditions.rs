@@ -106,7 +106,9 @@ fn read_list(mut rest: &str) -> Option<(Vec<Condition>, &str)> {
         if let Some(after) = rest.strip_prefix(')') {
             return (!conditions.is_empty()).then_some((conditions, after));
         }
-        let not = rest.get(..3).is_some_and(|word| word.eq_ignore_ascii_case("not"));
+        let not = rest
+            .get(..3)
+            .is_some_and(|word| word.eq_ignore_ascii_case("not"));
         if not {
             rest = rest[3..].trim_start();
         }
@@ -136,7 +138,10 @@ fn read_tag(rest: &str) -> Option<(State, &str)> {
 /// Whether If-Match or If-None-Match are against a request for what has this entity tag; none is not there.
 pub(crate) fn are_against(headers: &HeaderMap, tag: Option<&str>) -> bool {
     let names = |name: HeaderName| {
-        let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let mut values = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
         values.any(|value| {
             let mut tags = value.split(',').map(str::trim);
             tags.any(|one| tag.is_some_and(|tag| one == "*" || one == tag))
@@ -183,7 +188,20 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_no_condition() {
         for text in [
-            "", "x", "()", "(", "(<a>", "<a>", "<a", "(Not)", "(a)", "([a])", "([\"a\"", "(<a>) x", "(W/\"a\")", "([\"])",
+            "",
+            "x",
+            "()",
+            "(",
+            "(<a>",
+            "<a>",
+            "<a",
+            "(Not)",
+            "(a)",
+            "([a])",
+            "([\"a\"",
+            "(<a>) x",
+            "(W/\"a\")",
+            "([\"])",
         ] {
             assert_eq!(Conditions::read(text), None, "{text}");
         }

@@ -2,7 +2,7 @@
 //! What bodies of PROPFIND, PROPPATCH and LOCK ask for (RFC 4918 §14).
 
 use super::{
-    element::{Document, Element, Name},
+    element::{DAV, Document, Element, Name},
     target::Wrong,
 };
 use hyper::StatusCode;
@@ -21,7 +21,10 @@ pub(crate) enum Asked {
 }
 
 fn senseless() -> Wrong {
-    (StatusCode::BAD_REQUEST, "the body is not what the method wants")
+    (
+        StatusCode::BAD_REQUEST,
+        "the body is not what the method wants",
+    )
 }
 
 impl Asked {
@@ -31,7 +34,9 @@ impl Asked {
             return Ok(Self::All(Vec::new()));
         }
         let document = Document::read(body).ok_or_else(senseless)?;
-        let top = document.top("propfind").ok_or_else(senseless)?;
+        let top = document
+            .top(&Name::new(DAV, "propfind"))
+            .ok_or_else(senseless)?;
         let names = |local| {
             let children = top.named(local);
             let children = children.iter().flat_map(Element::children);
@@ -60,7 +65,9 @@ pub(crate) struct Change {
 /// Reads a PROPPATCH, in its order.
 pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Wrong> {
     let document = Document::read(body).ok_or_else(senseless)?;
-    let top = document.top("propertyupdate").ok_or_else(senseless)?;
+    let top = document
+        .top(&Name::new(DAV, "propertyupdate"))
+        .ok_or_else(senseless)?;
     let mut changes = Vec::new();
     for action in top.children() {
         let action_name = action.name();
@@ -95,7 +102,9 @@ pub(crate) struct LockInfo {
 impl LockInfo {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Wrong> {
         let document = Document::read(body).ok_or_else(senseless)?;
-        let top = document.top("lockinfo").ok_or_else(senseless)?;
+        let top = document
+            .top(&Name::new(DAV, "lockinfo"))
+            .ok_or_else(senseless)?;
         let has = |local, value| {
             let found = top.named(local);
             found.iter().any(|element| !element.named(value).is_empty())
@@ -107,7 +116,10 @@ impl LockInfo {
         let owner = top.named("owner").first().and_then(Element::text);
         let owner = owner.unwrap_or_default();
         match owner.len() > OWNER_LEN_MAX {
-            true => Err((StatusCode::PAYLOAD_TOO_LARGE, "the owner is longer than 1,024 bytes")),
+            true => Err((
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the owner is longer than 1,024 bytes",
+            )),
             false => Ok(Self { shared, owner }),
         }
     }
@@ -125,7 +137,10 @@ mod tests {
         };
         let (etag, foreign) = (Name::new("DAV:", "getetag"), Name::new("urn:x", "a"));
         let both = vec![etag.clone(), foreign];
-        assert_eq!(find("<D:prop><D:getetag/><x:a/></D:prop>"), Some(Asked::These(both)));
+        assert_eq!(
+            find("<D:prop><D:getetag/><x:a/></D:prop>"),
+            Some(Asked::These(both))
+        );
         assert_eq!(find("<D:propname/>"), Some(Asked::Names));
         let more = "<D:allprop/><D:include><D:getetag/></D:include>";
         assert_eq!(find(more), Some(Asked::All(vec![etag])));
@@ -159,12 +174,18 @@ mod tests {
             )
         };
         let read = lock("<shared/>", "<owner><href>me</href></owner>").unwrap();
-        assert!(read.shared && read.owner.contains("<href>me</href>"), "{read:?}");
+        assert!(
+            read.shared && read.owner.contains("<href>me</href>"),
+            "{read:?}"
+        );
         assert!(!lock("<exclusive/>", "").unwrap().shared);
         for bad in ["", "<shared/><exclusive/>", "<x/>"] {
             assert!(lock(bad, "").is_err(), "{bad}");
         }
         let long = format!("<owner>{}</owner>", "x".repeat(OWNER_LEN_MAX));
-        assert_eq!(lock("<shared/>", &long).unwrap_err().0, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(
+            lock("<shared/>", &long).unwrap_err().0,
+            StatusCode::PAYLOAD_TOO_LARGE
+        );
     }
 }

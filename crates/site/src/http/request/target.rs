@@ -245,7 +245,7 @@ fn is_here<B>(destination: &Uri, request: &Request<B>) -> bool {
 
 /// Writes Depth as RFC 4918 §10.2 does. A request that only shows something and has none is for a directory and what is in it:
 /// all that is below it, as §9.1 has it, may be any amount.
-fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Wrong> {
+pub(crate) fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Wrong> {
     let spelled = match one(headers, &DEPTH)? {
         None if shows => "1",
         None => return Ok(()),

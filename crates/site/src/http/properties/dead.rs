@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Properties that clients set and that mean nothing to the site (RFC 4918 §4.1), in an extended attribute of the file or
+//! directory: they are where it goes, whoever moves or copies it.
+
+use super::names::is_free;
+use crate::http::{
+    export::{attributes, files::Files},
+    request::{
+        element::{Document, Name},
+        properties::Change,
+        xml,
+    },
+};
+use dav_server::fs::{FsError, FsResult};
+use hyper::StatusCode;
+use longhaul_store::path::RelPath;
+use serde::{Deserialize, Serialize};
+
+const ATTRIBUTE: &[u8] = b"user.longhaul.properties";
+
+/// Bytes of all properties of a file, at most, as JSON; ext4 has room for some 4,000.
+const LEN_MAX: usize = 16 << 10;
+
+/// A property.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::http) struct Property {
+    namespace: String,
+    name: String,
+    /// Its element.
+    pub(super) text: String,
+}
+
+impl Property {
+    pub(super) fn name(&self) -> Name {
+        Name::new(&self.namespace, &self.name)
+    }
+
+    /// Others may write attributes, too: what is no element would break every listing that it is in.
+    fn is_sound(&self) -> bool {
+        let text = self.text.as_bytes();
+        let read = Document::read(text).filter(|_| xml::check(text).is_ok());
+        read.is_some_and(|read| read.top(&self.name()).is_some()) && !text.starts_with(b"<?")
+    }
+}
+
+/// Those of a file or a directory.
+pub(super) fn of(files: &Files, path: Option<&RelPath>) -> FsResult<Vec<Property>> {
+    let value = attributes::read(files.open_any(path)?, ATTRIBUTE)?;
+    Ok(read(&value.unwrap_or_default()))
+}
+
+fn read(value: &[u8]) -> Vec<Property> {
+    let mut properties: Vec<Property> = serde_json::from_slice(value).unwrap_or_default();
+    properties.retain(Property::is_sound);
+    properties
+}
+
+/// Makes all changes or none: what came of each.
+pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Vec<StatusCode> {
+    if !changes.iter().all(|change| is_free(&change.name)) {
+        let status = |change: &Change| match is_free(&change.name) {
+            true => StatusCode::FAILED_DEPENDENCY,
+            false => StatusCode::FORBIDDEN,
+        };
+        return changes.iter().map(status).collect();
+    }
+    let made = files.access.locks.alone(|| make(files, path, changes));
+    let status = match made.unwrap_or(Err(FsError::GeneralFailure)) {
+        Ok(()) => StatusCode::OK,
+        Err(FsError::Forbidden) => StatusCode::FORBIDDEN,
+        Err(FsError::InsufficientStorage) => StatusCode::INSUFFICIENT_STORAGE,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    vec![status; changes.len()]
+}
+
+fn make(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> FsResult<()> {
+    let file = files.open_any(path)?;
+    let value = attributes::read(&file, ATTRIBUTE)?;
+    let mut properties = read(&value.unwrap_or_default());
+    for change in changes {
+        properties.retain(|property| property.name() != change.name);
+        if let Some(text) = &change.text {
+            properties.push(Property {
+                namespace: change.name.namespace.clone(),
+                name: change.name.local.clone(),
+                text: text.clone(),
+            });
+        }
+    }
+    let value = serde_json::to_vec(&properties).map_err(|_| FsError::GeneralFailure)?;
+    if value.len() > LEN_MAX {
+        return Err(FsError::InsufficientStorage);
+    }
+    let value = (!properties.is_empty()).then_some(&*value);
+    attributes::write(&file, ATTRIBUTE, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_property_is_left_out() {
+        let property = |name: &str, text: &str| Property {
+            namespace: "urn:x".to_owned(),
+            name: name.to_owned(),
+            text: text.to_owned(),
+        };
+        let good = property("a", "<a xmlns='urn:x'>1</a>");
+        for bad in [
+            "",
+            "x",
+            "<a xmlns='urn:x'>",
+            "<b xmlns='urn:x'/>",
+            "<a/>",
+            "<a xmlns='urn:x'/><a xmlns='urn:x'/>",
+            "<?xml version='1.0'?><a xmlns='urn:x'/>",
+            "<!DOCTYPE a><a xmlns='urn:x'/>",
+        ] {
+            let value = serde_json::to_vec(&[property("a", bad), good.clone()]).unwrap();
+            assert_eq!(read(&value), std::slice::from_ref(&good), "{bad}");
+        }
+        assert_eq!(read(b"junk"), []);
+    }
+}

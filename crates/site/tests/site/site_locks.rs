@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Locks of WebDAV: what is locked is changed by who shows the lock's token, and by nobody else, whichever way he comes.
+
+use crate::site_process::{
+    listing,
+    web::{Web, curl, names, until},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{fs, time::Duration};
+
+/// `file` and `directory/inner` in the export.
+fn planted() -> Web {
+    let web = Web::new();
+    fs::write(web.data("file"), "mine").unwrap();
+    fs::create_dir(web.data("directory")).unwrap();
+    fs::write(web.data("directory/inner"), "inner").unwrap();
+    web
+}
+
+fn body(scope: &str, owner: &str) -> String {
+    format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
+         <D:owner>{owner}</D:owner></D:lockinfo>"
+    )
+}
+
+fn ask(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
+    let bearer = format!("Authorization: Bearer {token}");
+    let (status, said) = curl(&[&["-k", "-H", &bearer], arguments].concat(), url);
+    (status, String::from_utf8(said).unwrap())
+}
+
+/// LOCK: the status, and what an If says that shows the token.
+fn lock(web: &Web, token: &str, path: &str, scope: &str, headers: &[&str]) -> (u16, String) {
+    let body = body(scope, "me");
+    let mut arguments = vec!["-X", "LOCK", "--data-binary", &body];
+    for header in headers {
+        arguments.extend(["-H", header]);
+    }
+    let (status, said) = ask(&web.url(path), token, &arguments);
+    let named = said.split_once("<D:locktoken><D:href>");
+    let named = named.map_or("", |(_, rest)| rest.split_once('<').unwrap().0);
+    (status, format!("If: (<{named}>)"))
+}
+
+fn locked(web: &Web, path: &str, scope: &str, headers: &[&str]) -> String {
+    let (status, shown) = lock(web, &web.token, path, scope, headers);
+    assert!([200, 201].contains(&status), "{path}: {status}");
+    shown
+}
+
+const PATCH: &str =
+    "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x>1</x></D:prop></D:set></D:propertyupdate>";
+
+/// All that changes a file, or what is at its name.
+fn changes<'a>(path: &'a str, destination: &'a str) -> Vec<(Vec<&'a str>, &'a str)> {
+    vec![
+        (vec!["-X", "PUT", "-d", "theirs"], path),
+        (vec!["-X", "PROPPATCH", "-d", PATCH], path),
+        (vec!["-X", "MOVE", "-H", "Destination: /data/away"], path),
+        (
+            vec!["-X", "COPY", "-H", destination],
+            "/data/directory/inner",
+        ),
+        (
+            vec!["-X", "MOVE", "-H", destination],
+            "/data/directory/inner",
+        ),
+        (vec!["-X", "DELETE"], path),
+    ]
+}
+
+#[test]
+fn what_is_locked_is_changed_by_nobody_else() {
+    let web = planted();
+    let other = web.home.token(&["new", "you"]);
+    let before = listing(&web.home.data());
+    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let tagged = shown.replace('(', &format!("<{}> (", web.url("/data/file")));
+    for (arguments, path) in changes("/data/file", "Destination: /data/file") {
+        // Without the token, and with the token of another's lock.
+        assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
+        let with = [&["-H", &tagged][..], &arguments].concat();
+        assert_eq!(ask(&web.url(path), &other, &with).0, 423, "{arguments:?}");
+        let both = "If: (<urn:uuid:bogus>) (Not <DAV:no-lock>)";
+        let with = [&["-H", both][..], &arguments].concat();
+        assert_eq!(web.status(&with, path), 423, "{arguments:?}");
+    }
+    for scope in ["exclusive", "shared"] {
+        assert_eq!(lock(&web, &other, "/data/file", scope, &[]).0, 423);
+        assert_eq!(lock(&web, &web.token, "/data/file", scope, &[]).0, 423);
+    }
+    assert_eq!(listing(&web.home.data()), before);
+    assert_eq!(web.curl(&[], "/data/file"), (200, b"mine".to_vec()));
+    for (shown, arguments) in [
+        (&shown, ["-X", "PUT", "-d", "1"]),
+        (&tagged, ["-X", "PUT", "-d", "2"]),
+        (&shown, ["-X", "PROPPATCH", "-d", PATCH]),
+    ] {
+        let status = web.status(&[&["-H", shown][..], &arguments].concat(), "/data/file");
+        assert!([204, 207].contains(&status), "{arguments:?}: {status}");
+    }
+    assert_eq!(
+        web.status(&["-X", "DELETE", "-H", &shown], "/data/file"),
+        204
+    );
+    // The lock is gone with the file.
+    assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/file"), 201);
+}
+
+/// A condition that can't hold, or can't be read, must not be taken for none.
+#[test]
+fn conditions_that_do_not_hold_keep_everything_as_it_is() {
+    let web = planted();
+    let before = listing(&web.home.data());
+    for (condition, wanted) in [
+        ("If: (<urn:uuid:bogus>)", 412),
+        ("If: (<DAV:no-lock>)", 412),
+        ("If: ([\"bogus\"])", 412),
+        ("If: (Not <DAV:no-lock> [\"bogus\"])", 412),
+        ("If: </data/file> (<urn:uuid:bogus>)", 412),
+        ("If: </data/none> ([\"bogus\"])", 412),
+        ("If: <http://elsewhere/x> (<urn:uuid:bogus>)", 412),
+        ("If: <urn:uuid:bogus>", 400),
+        ("If: ((", 400),
+        ("If: (<urn:uuid:bogus>", 400),
+        ("If: bogus", 400),
+    ] {
+        for (arguments, path) in changes("/data/file", "Destination: /data/file") {
+            let with = [&["-H", condition][..], &arguments].concat();
+            assert_eq!(
+                web.status(&with, path),
+                wanted,
+                "{condition}: {arguments:?}"
+            );
+        }
+    }
+    for (header, method) in [
+        ("If-Match: \"bogus\"", "LOCK"),
+        ("If-None-Match: *", "PROPPATCH"),
+    ] {
+        let body = body("exclusive", "");
+        let body = if method == "LOCK" { &body } else { PATCH };
+        assert_eq!(
+            web.status(&["-X", method, "-H", header, "-d", body], "/data/file"),
+            412
+        );
+    }
+    assert_eq!(listing(&web.home.data()), before);
+    let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
+    let tag = head
+        .lines()
+        .find_map(|line| line.strip_prefix("etag: "))
+        .unwrap();
+    let holds = format!("If: </data/none> (<urn:x>) </data/file> ([{tag}])");
+    assert_eq!(
+        web.status(&["-X", "PUT", "-d", "x", "-H", &holds], "/data/file"),
+        204
+    );
+}
+
+/// RFC 4918 §7.4: a lock of a directory is of the names in it, whatever its depth.
+#[test]
+fn a_lock_of_a_directory_is_of_the_names_in_it() {
+    let web = planted();
+    fs::create_dir(web.data("directory/deep")).unwrap();
+    fs::write(web.data("directory/deep/down"), "x").unwrap();
+    let into = "Destination: /data/directory/new";
+    let names = [
+        (vec!["-X", "PUT", "-d", "x"], "/data/directory/new"),
+        (vec!["-X", "MKCOL"], "/data/directory/new"),
+        (vec!["-X", "COPY", "-H", into], "/data/file"),
+        (vec!["-X", "MOVE", "-H", into], "/data/file"),
+        (vec!["-X", "DELETE"], "/data/directory/inner"),
+        (
+            vec!["-X", "MOVE", "-H", "Destination: /data/away"],
+            "/data/directory/inner",
+        ),
+        (vec!["-X", "DELETE"], "/data/directory"),
+    ];
+    for depth in ["Depth: 0", "Depth: infinity"] {
+        let before = listing(&web.home.data());
+        let shown = locked(&web, "/data/directory", "exclusive", &[depth]);
+        for (arguments, path) in &names {
+            assert_eq!(web.status(arguments, path), 423, "{depth}: {arguments:?}");
+        }
+        assert_eq!(
+            lock(&web, &web.token, "/data/directory/new", "exclusive", &[]).0,
+            423
+        );
+        let deep = depth == "Depth: infinity";
+        let wanted = if deep { 423 } else { 204 };
+        assert_eq!(
+            web.status(&["-X", "DELETE"], "/data/directory/deep/down"),
+            wanted
+        );
+        assert_eq!(
+            web.status(&["-X", "PUT", "-d", "inner"], "/data/directory/inner"),
+            wanted
+        );
+        if deep {
+            assert_eq!(listing(&web.home.data()), before);
+        }
+        // Of what is in it, too: it is the same lock.
+        let unlock = shown.replace("If: (", "Lock-Token: ").replace(')', "");
+        assert_eq!(
+            web.status(&["-X", "UNLOCK", "-H", &unlock], "/data/file"),
+            409
+        );
+        let at = if deep {
+            "/data/directory/inner"
+        } else {
+            "/data/directory"
+        };
+        assert_eq!(web.status(&["-X", "UNLOCK", "-H", &unlock], at), 204);
+        fs::write(web.data("directory/deep/down"), "x").unwrap();
+    }
+    // A lock in it keeps all of it.
+    let shown = locked(&web, "/data/directory/inner", "exclusive", &[]);
+    assert_eq!(
+        lock(&web, &web.token, "/data/directory", "exclusive", &[]).0,
+        423
+    );
+    let moved = ["-X", "MOVE", "-H", "Destination: /data/away"];
+    for arguments in [&["-X", "DELETE"][..], &moved] {
+        assert_eq!(
+            web.status(arguments, "/data/directory"),
+            423,
+            "{arguments:?}"
+        );
+    }
+    let about = shown.replace('(', "</data/directory/inner> (");
+    let with = [&["-H", &about][..], &moved].concat();
+    assert_eq!(web.status(&with, "/data/directory"), 201);
+}
+
+#[test]
+fn shared_locks_keep_those_out_who_have_none() {
+    let web = planted();
+    let other = web.home.token(&["new", "you"]);
+    let mine = locked(&web, "/data/file", "shared", &[]);
+    let (status, yours) = lock(&web, &other, "/data/file", "shared", &[]);
+    assert_eq!(status, 200);
+    assert_eq!(lock(&web, &other, "/data/file", "exclusive", &[]).0, 423);
+    let put = ["-X", "PUT", "-d", "x"];
+    for (token, shown, wanted) in [
+        (&web.token, None, 423),
+        (&web.token, Some(&yours), 423),
+        (&web.token, Some(&mine), 204),
+        (&other, Some(&yours), 204),
+    ] {
+        let shown = shown.map_or(vec![], |shown| vec!["-H", shown]);
+        let status = ask(&web.url("/data/file"), token, &[&shown[..], &put].concat()).0;
+        assert_eq!(status, wanted, "{shown:?}");
+    }
+    // Somebody else's is not given back.
+    let unlock = yours.replace("If: (", "Lock-Token: ").replace(')', "");
+    assert_eq!(
+        web.status(&["-X", "UNLOCK", "-H", &unlock], "/data/file"),
+        403
+    );
+    assert_eq!(
+        ask(
+            &web.url("/data/file"),
+            &other,
+            &["-X", "UNLOCK", "-H", &unlock]
+        )
+        .0,
+        204
+    );
+}
+
+#[test]
+fn locks_end_when_nobody_comes_back() {
+    let web = planted();
+    let shown = locked(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
+    let refresh = ["-X", "LOCK", "-H", &shown, "-H", "Timeout: Infinite"];
+    let (status, said) = web.curl(&refresh, "/data/file");
+    let said = String::from_utf8(said).unwrap();
+    assert_eq!(status, 200, "{said}");
+    assert!(
+        said.contains("<D:timeout>Second-3600</D:timeout>"),
+        "{said}"
+    );
+    std::thread::sleep(Duration::from_millis(2500));
+    let put = ["-X", "PUT", "-d", "x"];
+    assert_eq!(web.status(&put, "/data/file"), 423);
+    let refresh = ["-X", "LOCK", "-H", &shown, "-H", "Timeout: Second-1"];
+    assert_eq!(web.status(&refresh, "/data/file"), 200);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(web.status(&put, "/data/file"), 204);
+    assert_eq!(web.status(&refresh, "/data/file"), 412);
+    assert_eq!(web.status(&["-X", "LOCK"], "/data/file"), 412);
+}
+
+/// Both listeners, each a process of its own, other exports with the same directory, and the process that comes after one
+/// that was killed.
+#[test]
+fn all_that_serve_a_directory_see_its_locks() {
+    let web = planted();
+    until(|| web.site.http_processes().len() == 2);
+    locked(&web, "/data/directory", "exclusive", &[]);
+    let put = ["-X", "PUT", "-d", "x"];
+    let https = web.site.https.clone().unwrap() + "/data/directory/inner";
+    assert_eq!(ask(&https, &web.token, &put).0, 423);
+    for pid in web.site.http_processes() {
+        kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    }
+    web.site.says("http_ended");
+    web.site.says("http_ended");
+    assert_eq!(web.status(&put, "/data/directory/inner"), 423);
+    assert_eq!(ask(&https, &web.token, &put).0, 423);
+    assert_eq!(fs::read(web.data("directory/inner")).unwrap(), b"inner");
+    // In an export of its own the directory is locked, too, and nothing above it is told.
+    let ask_locks = ["-X", "PROPFIND", "-H", "Depth: 0"];
+    let said = web.curl(&ask_locks, "/closed/directory/inner").1;
+    let said = String::from_utf8(said).unwrap();
+    assert!(
+        said.contains("<D:lockroot><D:href>/closed/directory</D:href>"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_lock_of_a_name_makes_an_empty_file_there() {
+    let web = planted();
+    let shown = locked(&web, "/data/new", "exclusive", &[]);
+    assert_eq!(fs::read(web.data("new")).unwrap(), b"");
+    let said = web.site.says("request");
+    assert_eq!(
+        (&said["method"], &said["status"]),
+        (&"LOCK".into(), &201.into())
+    );
+    assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/new"), 423);
+    assert_eq!(
+        web.status(&["-X", "PUT", "-d", "x", "-H", &shown], "/data/new"),
+        204
+    );
+    for (path, wanted) in [
+        ("/data/none/new", 409),
+        ("/data/other/", 409),
+        ("/data/.longhaul-x.part", 403),
+    ] {
+        assert_eq!(
+            lock(&web, &web.token, path, "exclusive", &[]).0,
+            wanted,
+            "{path}"
+        );
+    }
+    assert_eq!(names(&web.home.data()), ["directory", "file", "new"]);
+    // What was not locked is not locked.
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/none"), 201);
+    assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/none/new"), 201);
+}
+
+#[test]
+fn a_copy_is_not_locked_nor_what_was_moved() {
+    let web = planted();
+    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let copy = ["-X", "COPY", "-H", "Destination: /data/copy"];
+    assert_eq!(web.status(&copy, "/data/file"), 201);
+    assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/copy"), 204);
+    let moved = ["-X", "MOVE", "-H", "Destination: /data/moved", "-H", &shown];
+    assert_eq!(web.status(&moved, "/data/file"), 201);
+    for path in ["/data/moved", "/data/file"] {
+        assert!(web.status(&["-X", "PUT", "-d", "x"], path) < 300, "{path}");
+    }
+    // The name that something is moved to stays its holder's.
+    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let onto = ["-X", "MOVE", "-H", "Destination: /data/file", "-H"];
+    let about = shown.replace('(', "</data/file> (");
+    assert_eq!(
+        web.status(&[&onto[..], &[&about]].concat(), "/data/moved"),
+        204
+    );
+    assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/file"), 423);
+    assert_eq!(
+        web.status(&["-X", "PUT", "-d", "x", "-H", &shown], "/data/file"),
+        204
+    );
+}
+
+#[test]
+fn readers_lock_nothing_and_nobody_locks_without_end() {
+    let web = planted();
+    let reader = web.home.token(&["new", "reader", "--read-only"]);
+    assert_eq!(lock(&web, &reader, "/data/file", "exclusive", &[]).0, 403);
+    assert_eq!(
+        lock(&web, &web.token, "/closed/file", "exclusive", &[]).0,
+        403
+    );
+    let long = body("exclusive", &"x".repeat(2000));
+    assert_eq!(web.status(&["-X", "LOCK", "-d", &long], "/data/file"), 413);
+    for wrong in ["<D:x xmlns:D='DAV:'/>", "<a", "<lockinfo xmlns='DAV:'/>"] {
+        assert_eq!(
+            web.status(&["-X", "LOCK", "-d", wrong], "/data/file"),
+            400,
+            "{wrong}"
+        );
+    }
+    assert_eq!(
+        lock(&web, &web.token, "/data/file", "exclusive", &["Depth: 1"]).0,
+        400
+    );
+    for _ in 0..256 {
+        assert_eq!(lock(&web, &web.token, "/data/file", "shared", &[]).0, 200);
+    }
+    assert_eq!(lock(&web, &web.token, "/data/file", "shared", &[]).0, 507);
+    assert_eq!(
+        web.status(&["-X", "PUT", "-d", "x"], "/data/directory/inner"),
+        204
+    );
+}

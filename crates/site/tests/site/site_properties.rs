@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Properties of WebDAV: those that clients set stay with the file, and what is asked for and not there is said to be missing.
+
+use crate::site_process::{
+    Client, succeed,
+    web::{Web, curl, names},
+};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use std::fs;
+
+fn web() -> Web {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    fs::create_dir_all(web.data("tree/inner")).unwrap();
+    fs::write(web.data("tree/inner/file"), "x").unwrap();
+    web
+}
+
+fn patch(web: &Web, path: &str, actions: &str) -> (u16, String) {
+    let body =
+        format!("<D:propertyupdate xmlns:D='DAV:' xmlns:x='urn:x'>{actions}</D:propertyupdate>");
+    let (status, said) = web.curl(&["-X", "PROPPATCH", "--data-binary", &body], path);
+    (status, String::from_utf8(said).unwrap())
+}
+
+fn set(web: &Web, path: &str, property: &str) {
+    let action = format!("<D:set><D:prop>{property}</D:prop></D:set>");
+    let (status, said) = patch(web, path, &action);
+    assert!(
+        status == 207 && said.contains("200 OK") && !said.contains("HTTP/1.1 4"),
+        "{status}: {said}"
+    );
+}
+
+fn find(web: &Web, path: &str, question: &str) -> String {
+    let body = format!("<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'>{question}</D:propfind>");
+    let (status, said) = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body], path);
+    let said = String::from_utf8(said).unwrap();
+    assert_eq!(status, 207, "{said}");
+    said
+}
+
+/// What it says of `x:a`.
+fn is_set(web: &Web, path: &str) -> bool {
+    find(web, path, "<D:prop><x:a/></D:prop>").contains(">of a<")
+}
+
+/// What is there, and what is not, apart.
+fn apart(said: &str) -> (&str, &str) {
+    match said.split_once("<D:status>HTTP/1.1 200 OK</D:status>") {
+        Some(parts) => parts,
+        None => ("", said),
+    }
+}
+
+#[test]
+fn what_a_client_sets_it_finds_again() {
+    let web = web();
+    for path in ["/data/file", "/data/tree", "/data/"] {
+        set(
+            &web,
+            path,
+            "<x:a xml:lang='de'>of <x:b>\u{1f600} &amp;</x:b></x:a><c/><D:displayname>shown</D:displayname>",
+        );
+        let all = find(&web, path, "<D:allprop/>");
+        assert!(
+            all.contains(" xml:lang=\"de\"") && all.contains("\u{1f600} &amp;"),
+            "{all}"
+        );
+        assert!(
+            all.contains("<c") && all.contains(">shown</D:displayname>"),
+            "{all}"
+        );
+        assert!(all.contains("<D:getetag>") && !all.contains("404"), "{all}");
+        let found = find(
+            &web,
+            path,
+            "<D:prop><x:a/><x:none/><c/><D:getetag/><D:none/><none/></D:prop>",
+        );
+        let (there, missing) = apart(&found);
+        assert_eq!(there.matches("xml:lang").count(), 1, "{found}");
+        assert!(
+            there.contains("<c") && there.contains("<D:getetag>\""),
+            "{found}"
+        );
+        assert!(
+            missing.contains("<none xmlns=\"urn:x\"/><D:none/><none/>"),
+            "{found}"
+        );
+        assert!(
+            missing.contains("404 Not Found") && !missing.contains("getetag"),
+            "{found}"
+        );
+        let names = find(&web, path, "<D:propname/>");
+        assert!(
+            names.contains("<a xmlns=\"urn:x\"/>") && names.contains("<D:displayname/>"),
+            "{names}"
+        );
+        assert!(
+            !names.contains("shown") && !names.contains("\u{1f600}"),
+            "{names}"
+        );
+        let (_, said) = patch(
+            &web,
+            path,
+            "<D:remove><D:prop><x:a/><D:displayname/><x:never/></D:prop></D:remove>",
+        );
+        assert!(said.matches("200 OK").count() == 3, "{said}");
+        let found = find(&web, path, "<D:prop><x:a/><D:displayname/><c/></D:prop>");
+        assert_eq!(apart(&found).0.matches("<c").count(), 1, "{found}");
+        assert!(!found.contains("shown"), "{found}");
+    }
+    assert_eq!(names(&web.home.data()), ["file", "tree"]);
+}
+
+#[test]
+fn properties_go_where_the_file_goes() {
+    let web = web();
+    for path in [
+        "/data/file",
+        "/data/tree",
+        "/data/tree/inner",
+        "/data/tree/inner/file",
+    ] {
+        set(&web, path, "<x:a>of a</x:a>");
+    }
+    assert_eq!(web.status(&["-X", "PUT", "-d", "new"], "/data/file"), 204);
+    assert!(is_set(&web, "/data/file"));
+    for (method, from, to) in [
+        ("COPY", "/data/file", "/data/second"),
+        ("COPY", "/data/tree", "/data/copy"),
+        ("MOVE", "/data/file", "/data/moved"),
+        ("MOVE", "/data/tree", "/data/away"),
+    ] {
+        let to = format!("Destination: {to}");
+        assert_eq!(web.status(&["-X", method, "-H", &to], from), 201);
+    }
+    // In place of what is there.
+    fs::write(web.data("old"), "old").unwrap();
+    assert_eq!(
+        web.status(
+            &["-X", "COPY", "-H", "Destination: /data/old"],
+            "/data/moved"
+        ),
+        204
+    );
+    let tops = [
+        "copy",
+        "copy/inner",
+        "copy/inner/file",
+        "away",
+        "away/inner",
+        "away/inner/file",
+    ];
+    for name in ["second", "moved", "old"].iter().chain(&tops) {
+        assert!(is_set(&web, &format!("/data/{name}")), "{name}");
+    }
+    let client = Client::knowing(&[(&web.site, &web.token)]);
+    let (from, to) = (web.site.at("/copy"), web.site.at("/by-longhaul"));
+    succeed(client.command(&[&from, &to]));
+    for name in ["", "/inner", "/inner/file"] {
+        assert!(is_set(&web, &format!("/data/by-longhaul{name}")), "{name}");
+    }
+}
+
+/// RFC 4918 §9.2: all of it or nothing.
+#[test]
+fn a_change_is_made_whole_or_not_at_all() {
+    let web = web();
+    for protected in [
+        "<D:getetag>x</D:getetag>",
+        "<D:unknown/>",
+        "<D:lockdiscovery/>",
+    ] {
+        let action = format!("<D:set><D:prop><x:a>of a</x:a>{protected}</D:prop></D:set>");
+        let (status, said) = patch(&web, "/data/file", &action);
+        assert_eq!(status, 207);
+        assert!(
+            said.contains("403 Forbidden") && said.contains("424 Failed Dependency"),
+            "{said}"
+        );
+        assert!(!is_set(&web, "/data/file"));
+    }
+    let long = format!(
+        "<D:set><D:prop><x:a>of a</x:a><x:b>{}</x:b></D:prop></D:set>",
+        "b".repeat(20_000)
+    );
+    let (status, said) = patch(&web, "/data/file", &long);
+    assert!(
+        status == 207 && said.matches("507 Insufficient Storage").count() == 2,
+        "{said}"
+    );
+    assert!(!is_set(&web, "/data/file"));
+    for wrong in ["", "<D:set/>", "<x:set><D:prop><x:a/></D:prop></x:set>"] {
+        assert_eq!(patch(&web, "/data/file", wrong).0, 400, "{wrong}");
+    }
+    assert_eq!(
+        patch(
+            &web,
+            "/data/none",
+            "<D:remove><D:prop><x:a/></D:prop></D:remove>"
+        )
+        .0,
+        404
+    );
+    assert_eq!(
+        patch(
+            &web,
+            "/closed/file",
+            "<D:remove><D:prop><x:a/></D:prop></D:remove>"
+        )
+        .0,
+        403
+    );
+}
+
+/// Each property is refused, and all else goes on.
+#[test]
+fn a_file_system_without_attributes_says_so() {
+    let web = web();
+    let at = web.data("ramfs");
+    fs::create_dir(&at).unwrap();
+    let none = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("ramfs", &at, "ramfs", none, None).unwrap();
+    fs::write(at.join("file"), "x").unwrap();
+    let (status, said) = patch(
+        &web,
+        "/data/ramfs/file",
+        "<D:set><D:prop><x:a>of a</x:a></D:prop></D:set>",
+    );
+    let found = find(&web, "/data/ramfs/file", "<D:allprop/>");
+    let put = web.status(&["-X", "PUT", "-d", "new"], "/data/ramfs/file");
+    set(&web, "/data/file", "<x:a>of a</x:a>");
+    let copied = web.status(
+        &["-X", "COPY", "-H", "Destination: /data/ramfs/copy"],
+        "/data/file",
+    );
+    rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(status == 207 && said.contains("403 Forbidden"), "{said}");
+    assert!(found.contains("<D:getcontentlength>1<"), "{found}");
+    assert_eq!((put, copied), (204, 201));
+}
+
+/// Others may write attributes, too.
+#[test]
+fn junk_in_the_attribute_breaks_no_listing() {
+    let web = web();
+    let name = "user.longhaul.properties";
+    let evil = "[{\"namespace\":\"urn:x\",\"name\":\"a\",\"text\":\"</D:prop><x>\"}]";
+    for junk in ["junk", "", "[]", evil] {
+        setxattr(web.data("file"), name, junk.as_bytes(), XattrFlags::empty()).unwrap();
+        let (status, said) = web.curl(&["-X", "PROPFIND"], "/data/");
+        let said = String::from_utf8(said).unwrap();
+        assert!(status == 207 && !said.contains("</D:prop><x>"), "{said}");
+        xmltree::Element::parse(said.as_bytes()).unwrap();
+    }
+    set(&web, "/data/file", "<x:a>of a</x:a>");
+    assert!(is_set(&web, "/data/file"));
+}
+
+#[test]
+fn attributes_of_users_stay_with_contents_that_change() {
+    let web = web();
+    let name = "user.comment";
+    for path in [
+        web.data("file"),
+        web.data("tree"),
+        web.data("tree/inner/file"),
+    ] {
+        setxattr(path, name, b"seen", XattrFlags::empty()).unwrap();
+    }
+    assert_eq!(web.status(&["-X", "PUT", "-d", "new"], "/data/file"), 204);
+    for (from, to) in [("file", "second"), ("tree", "copy")] {
+        let to = format!("Destination: /data/{to}");
+        assert_eq!(
+            web.status(&["-X", "COPY", "-H", &to], &format!("/data/{from}")),
+            201
+        );
+    }
+    for kept in ["file", "second", "copy", "copy/inner/file"] {
+        let mut value = [0; 16];
+        let len = getxattr(web.data(kept), name, &mut value[..]).expect(kept);
+        assert_eq!(&value[..len], b"seen", "{kept}");
+    }
+}
+
+#[test]
+fn the_top_is_a_directory_of_exports() {
+    let web = web();
+    let ask = |token: &str, arguments: &[&str]| {
+        let bearer = format!("Authorization: Bearer {token}");
+        let (status, said) = curl(&[&["-H", &bearer], arguments].concat(), &web.url("/"));
+        (status, String::from_utf8(said).unwrap())
+    };
+    let (status, said) = ask(&web.token, &["-X", "PROPFIND"]);
+    assert_eq!(status, 207);
+    for href in ["/", "/data/", "/closed/"] {
+        assert!(said.contains(&format!("<D:href>{href}</D:href>")), "{said}");
+    }
+    assert_eq!(said.matches("<D:collection/>").count(), 3, "{said}");
+    xmltree::Element::parse(said.as_bytes()).unwrap();
+    let one = web.home.token(&["new", "one", "--export", "closed"]);
+    let (_, said) = ask(&one, &["-X", "PROPFIND", "-H", "Depth: 1"]);
+    assert!(
+        said.contains("/closed/") && !said.contains("/data/"),
+        "{said}"
+    );
+    let (_, said) = ask(&web.token, &["-X", "PROPFIND", "-H", "Depth: 0"]);
+    assert_eq!(said.matches("<D:response>").count(), 1, "{said}");
+    for (arguments, wanted) in [
+        (&["-X", "PROPFIND", "-H", "Depth: infinity"][..], 403),
+        (&["-X", "PROPFIND", "-H", "Depth: 7"], 400),
+        (&["-X", "PROPFIND", "-d", "<a"], 400),
+    ] {
+        assert_eq!(ask(&web.token, arguments).0, wanted, "{arguments:?}");
+    }
+    assert_eq!(curl(&["-X", "PROPFIND"], &web.url("/")).0, 401);
+    for path in ["/", "/data/"] {
+        let (status, head) = web.curl(&["-X", "OPTIONS", "-i"], path);
+        let head = String::from_utf8(head).unwrap();
+        assert_eq!(status, 200, "{head}");
+        assert!(
+            head.contains("dav: 1, 2, 3\r\n") && head.contains("PROPFIND"),
+            "{head}"
+        );
+        assert!(
+            !head.contains("PATCH\r") && !head.contains(",PATCH,"),
+            "{head}"
+        );
+    }
+}
+
+/// RFC 4331; a client that finds none takes the disk for full.
+#[test]
+fn directories_say_how_much_space_there_is() {
+    let web = web();
+    let stat = rustix::fs::statvfs(web.home.data()).unwrap();
+    let all = stat.f_blocks * stat.f_frsize;
+    let question = "<D:prop><D:quota-available-bytes/><D:quota-used-bytes/></D:prop>";
+    for path in ["/", "/data/", "/data/tree"] {
+        let said = find(&web, path, question);
+        let number = |name: &str| -> u64 {
+            let rest = said.split_once(&format!("<D:{name}>")).expect(&said).1;
+            rest.split_once('<').unwrap().0.parse().unwrap()
+        };
+        let (available, used) = (number("quota-available-bytes"), number("quota-used-bytes"));
+        assert!(
+            available > 0 && used > 0 && available + used <= all,
+            "{said}"
+        );
+    }
+    assert!(apart(&find(&web, "/data/file", question)).0.is_empty());
+    assert!(!find(&web, "/data/", "<D:allprop/>").contains("quota"));
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that others wrote, as judges of the site's WebDAV: litmus, rclone, cadaver and davfs2.
+
+use crate::site_process::web::{Web, until};
+use longhaul_testbed::skip;
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// Whether it is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+fn have(program: &str) -> bool {
+    let there = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
+    let there = there
+        .iter()
+        .any(|folder| Path::new(folder).join(program).exists());
+    skip::unless(there, program)
+}
+
+/// What it says, whether it succeeds or not.
+fn said(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+#[test]
+fn litmus_finds_nothing_wrong() {
+    if !have("litmus") {
+        return;
+    }
+    let (web, folder) = (Web::new(), TempDir::new().unwrap());
+    let mut litmus = Command::new("litmus");
+    litmus.args(["-k", &web.url("/data/"), "me", &web.token]);
+    let (succeeded, said) = said(litmus.current_dir(&folder));
+    assert!(succeeded, "{said}");
+    let summary = |suite: &str| {
+        let begin = format!("<- summary for `{suite}': ");
+        let found = said.lines().find_map(|line| line.strip_prefix(&begin));
+        found
+            .unwrap_or_else(|| panic!("{suite}: {said}"))
+            .to_owned()
+    };
+    for suite in ["basic", "copymove", "props", "locks", "http"] {
+        let summary = summary(suite);
+        assert!(summary.contains(" 0 failed. 100.0%"), "{suite}: {said}");
+    }
+    assert!(
+        !said.contains("SKIPPED") && !said.contains("WARNING"),
+        "{said}"
+    );
+}
+
+#[test]
+fn rclone_mirrors_to_and_fro() {
+    if !have("rclone") {
+        return;
+    }
+    let (web, folder) = (Web::new(), TempDir::new().unwrap());
+    let source = folder.path().join("source");
+    fs::create_dir_all(source.join("a & b/ü#?%")).unwrap();
+    for (name, len) in [("empty", 0), ("a & b/one", 1), ("a & b/ü#?%/much", 3 << 20)] {
+        fs::write(source.join(name), vec![b'x'; len]).unwrap();
+    }
+    let rclone = |arguments: &[&str]| {
+        let mut command = Command::new("rclone");
+        command.args(arguments).env("HOME", folder.path());
+        for (name, value) in [
+            ("TYPE", "webdav"),
+            ("VENDOR", "other"),
+            ("URL", &web.url("")),
+            ("BEARER_TOKEN", &web.token),
+        ] {
+            command.env(format!("RCLONE_CONFIG_SITE_{name}"), value);
+        }
+        let (succeeded, said) = said(&mut command);
+        assert!(succeeded, "{arguments:?}: {said}");
+        said
+    };
+    let source = source.to_str().unwrap();
+    // The exports are directories at the top.
+    assert!(rclone(&["lsf", "site:"]).contains("data/\n"));
+    rclone(&["sync", source, "site:data/copy"]);
+    rclone(&["check", "--download", source, "site:data/copy"]);
+    rclone(&["moveto", "site:data/copy", "site:data/moved"]);
+    rclone(&["check", "--download", source, "site:data/moved"]);
+    assert!(rclone(&["about", "site:data"]).contains("Free:"));
+    rclone(&["purge", "site:data/moved"]);
+    assert!(crate::site_process::web::names(&web.home.data()).is_empty());
+}
+
+#[test]
+fn cadaver_locks_sets_and_unlocks() {
+    if !have("cadaver") {
+        return;
+    }
+    let (web, folder) = (Web::new(), TempDir::new().unwrap());
+    let host = web.url("/data/");
+    let login = format!("machine 127.0.0.1 login me password {}\n", web.token);
+    let netrc = folder.path().join(".netrc");
+    fs::write(&netrc, login).unwrap();
+    fs::set_permissions(&netrc, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(folder.path().join("here"), "by cadaver").unwrap();
+    let mut cadaver = Command::new("cadaver");
+    cadaver
+        .arg(&host)
+        .env("HOME", folder.path())
+        .current_dir(&folder);
+    cadaver
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut cadaver = cadaver.spawn().unwrap();
+    let commands = "put here there\nlock there\nput here there\npropset there colour blue\npropget there colour\n\
+                    unlock there\nmkcol in\nmove there in/there\nls in\ncopy in second\nrmcol in\nquit\n";
+    cadaver
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(commands.as_bytes())
+        .unwrap();
+    let output = cadaver.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!said.contains("failed"), "{said}");
+    assert!(said.contains("blue"), "{said}");
+    assert_eq!(fs::read(web.data("second/there")).unwrap(), b"by cadaver");
+    assert!(!web.data("in").exists());
+}
+
+/// In a mount namespace that ends with the commands.
+#[test]
+fn davfs2_mounts_the_top_and_writes() {
+    if !have("mount.davfs")
+        || !skip::unless_confined(!skip::is_confined(), "davfs2's user")
+        || !skip::unless(Path::new("/dev/fuse").exists(), "/dev/fuse")
+    {
+        return;
+    }
+    let (web, folder) = (Web::new(), TempDir::new().unwrap());
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(at("mount")).unwrap();
+    let url = web.url("/");
+    fs::write(at("secrets"), format!("{url} me {}\n", web.token)).unwrap();
+    fs::set_permissions(at("secrets"), fs::Permissions::from_mode(0o600)).unwrap();
+    // Newer kernels ask for more of a directory at once than it has room for.
+    let config = format!(
+        "buf_size 64\nuse_locks 1\nask_auth 0\nsecrets {}\n",
+        at("secrets")
+    );
+    fs::write(at("config"), config).unwrap();
+    let script = format!(
+        "set -e; mount --make-rprivate /; mount.davfs -o conf={} {url} {mount} </dev/null; df --output=pcent {mount}; \
+         cd {mount}/data; echo hello >new; mkdir dir; mv new dir/moved; cat dir/moved; cd /; umount {mount}",
+        at("config"),
+        mount = at("mount"),
+    );
+    let (succeeded, said) = said(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    assert!(succeeded, "{said}");
+    assert!(said.contains("hello") && !said.contains("100%"), "{said}");
+    until(|| fs::read(web.data("dir/moved")).is_ok_and(|read| read == b"hello\n"));
+    // Nobody holds a lock any more.
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 204);
+}
