@@ -120,9 +120,10 @@ fn exposition(format: Format, status: &Status) -> Response<Full<Bytes>> {
 fn health(health: &Health) -> Response<Full<Bytes>> {
     let status = match health.status {
         HealthStatus::Serving => StatusCode::OK,
-        HealthStatus::Draining | HealthStatus::Stalled | HealthStatus::CutOff => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        HealthStatus::Draining
+        | HealthStatus::Stalled
+        | HealthStatus::CutOff
+        | HealthStatus::NotIntercepting => StatusCode::SERVICE_UNAVAILABLE,
     };
     json(status, health)
 }

@@ -45,6 +45,8 @@ pub enum HealthStatus {
     Stalled,
     /// Connections are accepted, and every way on leads through a peer that is down.
     CutOff,
+    /// What is to be intercepted goes straight to its destinations, because rules can't be installed.
+    NotIntercepting,
 }
 
 /// `/api/v1/status`.

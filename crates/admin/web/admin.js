@@ -18,7 +18,7 @@
     pacing: "pacing, or the device",
     unknown: "not known yet",
   };
-  const STATES = { serving: "serving", draining: "draining: about to end", stalled: "a worker is stalled", unreachable: "unreachable" };
+  const STATES = { serving: "serving", draining: "draining: about to end", stalled: "a worker is stalled", not_intercepting: "not intercepting: rules can't be installed", unreachable: "unreachable" };
 
   const byId = (id) => document.getElementById(id);
   const say = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };

@@ -54,6 +54,9 @@ pub enum Failure {
     /// RST right behind the handshake.
     #[error("connection reset")]
     Reset,
+    /// ICMP: a router or firewall on the way forbids it.
+    #[error("prohibited on the way")]
+    Prohibited,
     /// Anything else.
     #[error("failed")]
     Other,
@@ -61,7 +64,7 @@ pub enum Failure {
 
 impl Failure {
     /// All causes, in the order of their discriminants.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Refused,
         Self::NetworkUnreachable,
         Self::HostUnreachable,
@@ -76,6 +79,7 @@ impl Failure {
         Self::HandshakeTimeout,
         Self::ClientGone,
         Self::Reset,
+        Self::Prohibited,
         Self::Other,
     ];
 
@@ -87,7 +91,8 @@ impl Failure {
             Some(Errno::NETUNREACH | Errno::NETDOWN) => Self::NetworkUnreachable,
             Some(Errno::HOSTUNREACH | Errno::HOSTDOWN) => Self::HostUnreachable,
             Some(Errno::TIMEDOUT) => Self::TimedOut,
-            Some(Errno::ACCESS | Errno::PERM) => Self::NotAllowed,
+            Some(Errno::ACCESS) => Self::Prohibited,
+            Some(Errno::PERM) => Self::NotAllowed,
             Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Self::Exhausted,
             Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Self::Exhausted,
             _ => Self::Other,
@@ -102,7 +107,7 @@ impl Failure {
             Self::HostUnreachable | Self::TimedOut | Self::NameNotFound | Self::NameServers => {
                 Reply::HostUnreachable
             }
-            Self::NotAllowed => Reply::NotAllowed,
+            Self::NotAllowed | Self::Prohibited => Reply::NotAllowed,
             Self::Loop => Reply::TtlExpired,
             _ => Reply::GeneralFailure,
         }
@@ -112,7 +117,7 @@ impl Failure {
     pub fn http(self) -> StatusCode {
         match self {
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-            Self::NotAllowed => StatusCode::FORBIDDEN,
+            Self::NotAllowed | Self::Prohibited => StatusCode::FORBIDDEN,
             Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::BadRequest => StatusCode::BAD_REQUEST,
@@ -133,6 +138,7 @@ impl Failure {
             Self::NetworkUnreachable => unreachable(ICMP_NET_UNREACHABLE),
             Self::HostUnreachable => unreachable(ICMP_HOST_UNREACHABLE),
             Self::NameNotFound | Self::NameServers => unreachable(ICMP_HOST_UNKNOWN),
+            Self::Prohibited => unreachable(ICMP_PROHIBITED),
             Self::NotAllowed => Answer::refused(ErrorCode::NotAuthorized),
             Self::Exhausted => Answer::refused(ErrorCode::ResourceExceeded),
             Self::BadRequest => Answer::refused(ErrorCode::MalformedMessage),
@@ -146,6 +152,7 @@ impl Failure {
             (ErrorCode::ConnectionReset, _) => Self::Refused,
             (ErrorCode::DestinationUnreachable, ICMP_NET_UNREACHABLE) => Self::NetworkUnreachable,
             (ErrorCode::DestinationUnreachable, ICMP_HOST_UNKNOWN) => Self::NameNotFound,
+            (ErrorCode::DestinationUnreachable, ICMP_PROHIBITED) => Self::Prohibited,
             (ErrorCode::DestinationUnreachable, _) => Self::HostUnreachable,
             (ErrorCode::NotAuthorized | ErrorCode::MissingCookie, _) => Self::NotAllowed,
             (ErrorCode::ResourceExceeded, _) => Self::Exhausted,
@@ -158,6 +165,8 @@ impl Failure {
 const ICMP_NET_UNREACHABLE: u8 = 0;
 const ICMP_HOST_UNREACHABLE: u8 = 1;
 const ICMP_HOST_UNKNOWN: u8 = 7;
+/// Communication administratively prohibited (RFC 1812 §5.2.7.1).
+const ICMP_PROHIBITED: u8 = 13;
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +183,7 @@ mod tests {
             NameNotFound,
             NotAllowed,
             Exhausted,
+            Prohibited,
         ] {
             let Answer::Refused { code, detail } = failure.convert() else {
                 panic!("{failure} is no refusal");

@@ -15,7 +15,7 @@ use longhaul_admin::relay_record::RelayRecord;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -171,6 +171,8 @@ pub(crate) struct Pulse {
     start: Instant,
     /// Milliseconds after `start`; 0 is never.
     latest: Vec<AtomicU64>,
+    /// Whether what is to be intercepted is.
+    pub(crate) intercepts: AtomicBool,
 }
 
 impl Pulse {
@@ -179,6 +181,7 @@ impl Pulse {
         Self {
             start: Instant::now(),
             latest: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            intercepts: true.into(),
         }
     }
 

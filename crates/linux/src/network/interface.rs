@@ -171,9 +171,9 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
     })
 }
 
-/// The same for packets of one address family, and only in this thread's namespace; that it is so
-/// already is no error. [`undo_diversion`] takes it back.
-pub fn divert_marked(family: Family, mark: u32, table: u32) -> io::Result<()> {
+/// The same for packets of one address family, and only in this thread's namespace; whether anything of it was missing.
+/// [`undo_diversion`] takes it back.
+pub fn divert_marked(family: Family, mark: u32, table: u32) -> io::Result<bool> {
     let here = Netns::current()?;
     let doing = format!(
         "route {} packets marked {mark:#x} to this host",
@@ -181,21 +181,29 @@ pub fn divert_marked(family: Family, mark: u32, table: u32) -> io::Result<()> {
     );
     let everything = everything_local(family, table, index_of(&here, "lo")?);
     // The route first: a mark without a route would follow the ordinary table.
-    ask(&here, &doing, async |kernel| {
-        kernel.route().add(everything).replace().execute().await
+    let route = ask(&here, &doing, async |kernel| {
+        is_new(kernel.route().add(everything).execute().await)
     })?;
-    ask(&here, &doing, async |kernel| {
+    let rule = ask(&here, &doing, async |kernel| {
         let rule = kernel.rule().add().fw_mark(mark).table_id(table);
         let rule = rule.priority(DIVERSION_PRIORITY);
         let rule = rule.action(RuleAction::ToTable);
-        unless(
-            libc::EEXIST,
-            match family {
-                Family::Ip => rule.v4().execute().await,
-                Family::Ip6 => rule.v6().execute().await,
-            },
-        )
-    })
+        is_new(match family {
+            Family::Ip => rule.v4().execute().await,
+            Family::Ip6 => rule.v6().execute().await,
+        })
+    })?;
+    Ok(route || rule)
+}
+
+/// False if the kernel answers that it was there already.
+fn is_new(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
+    match outcome {
+        Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {
+            Ok(false)
+        }
+        outcome => outcome.map(|()| true),
+    }
 }
 
 /// Whether this namespace has no IPv6, by module or by `disable_ipv6`.
@@ -281,11 +289,11 @@ pub(crate) fn index_here(name: &str) -> io::Result<u32> {
 }
 
 /// One question to the kernel, asked inside `netns`; an error says what was being done and where.
-fn ask(
+fn ask<T: Send>(
     netns: &Netns,
     doing: &str,
-    question: impl AsyncFnOnce(Handle) -> Result<(), rtnetlink::Error> + Send,
-) -> io::Result<()> {
+    question: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error> + Send,
+) -> io::Result<T> {
     let answer = netns.run(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

@@ -150,6 +150,11 @@ pub struct Args {
     #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
     pub(crate) initial_window_far: Option<u32>,
 
+    /// Legs find out what a path carries where routers drop large packets and ICMP is filtered: while the relay runs,
+    /// net.ipv4.tcp_mtu_probing of its network namespace is 1. Needs CAP_NET_ADMIN
+    #[arg(long, help_heading = "Legs")]
+    pub(crate) mtu_probing: bool,
+
     /// How bytes move from leg to leg [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(crate) mode: Option<Mode>,

@@ -50,6 +50,7 @@ impl Args {
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
         settings.allow_local |= self.allow_local;
+        settings.mtu_probing |= self.mtu_probing;
         add_peers(&self.peer, (self.peer_pool, self.streams), settings);
         for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
             if cc.is_some() {

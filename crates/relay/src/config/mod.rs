@@ -43,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// Clients from elsewhere may reach this host's own addresses.
     pub(crate) allow_local: bool,
+    /// TCP finds out by itself what a path carries (RFC 4821).
+    pub(crate) mtu_probing: bool,
     /// All of them, by name.
     pub(crate) profiles: Profiles,
     /// Of legs towards relays that a request names and `peers` does not have.
@@ -77,6 +79,7 @@ impl Config {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
             allow_local: settings.allow_local,
+            mtu_probing: settings.mtu_probing,
             pool: pool(settings).in_table(Table::Limits)?,
             limits: limits(settings).in_table(Table::Limits)?,
             peers,
@@ -102,6 +105,7 @@ impl Config {
             ),
             keep("limits.workers", &mut new.workers, &old.workers),
             keep("limits.memory", &mut new.memory, &old.memory),
+            keep("mtu_probing", &mut self.mtu_probing, &before.mtu_probing),
             keep("counters.file", &mut self.counters, &before.counters),
             keep("admin.address", &mut self.admin, &before.admin),
         ];

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     /// Clients from elsewhere may reach loopback, link-local addresses and these listeners through
     /// this relay.
     pub(crate) allow_local: bool,
+    /// TCP finds out by itself what a path carries (RFC 4821).
+    pub(crate) mtu_probing: bool,
     /// Ways in.
     pub(crate) listener: Vec<ListenerSettings>,
     /// Other relays, by the names that routes use.

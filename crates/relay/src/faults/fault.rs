@@ -152,6 +152,7 @@ impl Fault {
             F::TimedOut | F::HandshakeTimeout => "connection_timeout",
             F::NameNotFound | F::NameServers => "dns_error",
             F::NotAllowed => "http_request_denied",
+            F::Prohibited => "destination_ip_prohibited",
             F::Exhausted => "connection_limit_reached",
             F::Loop => "proxy_loop_detected",
             F::PeerProtocol => "proxy_configuration_error",
@@ -188,7 +189,7 @@ fn string(text: &str) -> String {
 }
 
 /// The failures of [`Cause::code`]. What is wrong between two neighbours only is not among them.
-const NUMBERS: [(Failure, u8); 12] = [
+const NUMBERS: [(Failure, u8); 13] = [
     (Failure::Refused, 1),
     (Failure::Reset, 2),
     (Failure::NetworkUnreachable, 3),
@@ -201,6 +202,7 @@ const NUMBERS: [(Failure, u8); 12] = [
     (Failure::PeerProtocol, 10),
     (Failure::Other, 11),
     (Failure::NameServers, 12),
+    (Failure::Prohibited, 13),
 ];
 
 fn to_number(failure: Failure) -> Option<u8> {

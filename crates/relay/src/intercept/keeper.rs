@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that keeps interception up: it renews the lease as long as the relay is well, and
-//! takes everything down at the end. docs/decisions/fail-open-by-lease.md says why there is no
-//! watchdog process.
+//! The thread that keeps interception up: it renews the lease as long as the relay is well, puts back what others
+//! remove, and takes everything down at the end. docs/decisions/fail-open-by-lease.md says why there is no watchdog
+//! process.
 
 use crate::{
     config::intercept::Intercept,
@@ -10,29 +10,24 @@ use crate::{
 };
 use longhaul_command::{exit::Refusal, note};
 use longhaul_linux::{
+    claim::{Claim, claimants},
     interface::{divert_marked, undo_diversion},
     netfilter::{
         Family,
+        changes::{Event, Watch},
         lease::Lease,
         marks::{Marks, TABLE_PREFIX},
-        nft::{self, NftError},
+        nft,
+        table::Table,
         target::append_queue_rule,
     },
     sock_diag::SockDiag,
-    socket,
 };
 use std::{
     cell::Cell,
-    io,
+    io::{self, PipeReader, PipeWriter, Read, Write},
     net::SocketAddr,
-    os::{
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr as UnixAddress, UnixDatagram},
-    },
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -48,6 +43,9 @@ const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_
 /// How long threads may take for their first sign of life.
 const START_TIME: Duration = Duration::from_secs(10);
 
+/// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
+const ATTEMPTS: usize = 10;
+
 /// The rules of one listener.
 pub(crate) struct Gate {
     listener: SocketAddr,
@@ -55,8 +53,8 @@ pub(crate) struct Gate {
     /// Where SYNs are held, if they are.
     queue: Option<u16>,
     lease: Lease,
-    /// The kernel's number of our table. Another process that has our port puts its own table in our table's place.
-    table: Cell<Option<u64>>,
+    /// Our table as it was installed. Another process that has our port puts its own in its place.
+    table: Cell<Option<Table>>,
     _claim: Claim,
 }
 
@@ -74,7 +72,7 @@ impl Gate {
             queue,
             lease: Lease::open(family, &rules::table(listener.port()))?,
             table: Cell::new(None),
-            _claim: Claim::new(family, listener.port())?,
+            _claim: Claim::new(&claimed(family, listener.port()))?,
         })
     }
 
@@ -88,47 +86,54 @@ impl Gate {
 
     /// Puts everything in place, or nothing. Nothing is intercepted before the lease is renewed.
     fn install(&self) -> anyhow::Result<()> {
-        self.try_install().inspect_err(|_| {
+        self.restore(&mut Vec::new()).inspect_err(|_| {
             // The first error is the one to tell.
             let _ = nft::delete_table(self.family(), &rules::table(self.listener.port()));
             let _ = undo_diversion(self.family(), self.mark(), self.mark());
         })
     }
 
-    fn try_install(&self) -> anyhow::Result<()> {
-        nft::load(&rules::script(self.listener, &self.intercept))?;
-        self.table.set(self.present_table()?);
-        if let Some(queue) = self.queue {
-            self.install_queue_rule(queue)?;
+    /// Puts in place what is missing, and adds its name to `missing`.
+    fn restore(&self, missing: &mut Vec<String>) -> anyhow::Result<()> {
+        let stands = |table: Table| table.rules >= self.table.get().map_or(usize::MAX, |t| t.rules);
+        if !self.present_table()?.is_some_and(stands) {
+            self.load_rules()?;
+            self.table.set(self.present_table()?);
+            missing.push(format!("the nft rules of {}", self.listener));
         }
         // The mark's routing table has the mark's number.
-        divert_marked(self.family(), self.mark(), self.mark())?;
+        if divert_marked(self.family(), self.mark(), self.mark())? {
+            missing.push(format!("the policy rule or route of {}", self.listener));
+        }
         Ok(())
     }
 
-    /// As nf_tables' own expression, or as x_tables' target where the kernel lacks the former.
-    fn install_queue_rule(&self, queue: u16) -> anyhow::Result<()> {
-        let (family, table) = (self.family(), rules::table(self.listener.port()));
-        let name = family.name();
-        let rule = format!("add rule {name} {table} {HOLD} queue num {queue} bypass\n");
-        if nft::load(&rule).is_ok() {
-            return Ok(());
+    /// The rule that queues is nf_tables' own expression, or x_tables' target where the kernel lacks the former.
+    fn load_rules(&self) -> anyhow::Result<()> {
+        let script = |queue| rules::script(self.listener, &self.intercept, queue);
+        match (nft::load(&script(self.queue)), self.queue) {
+            (Err(_), Some(queue)) => {
+                nft::load(&script(None))?;
+                let table = rules::table(self.listener.port());
+                append_queue_rule(self.family(), &table, HOLD, queue).map_err(|error| {
+                    Refusal::unsupported(format!(
+                        "--verify-connect: this kernel has neither nft_queue nor xt_NFQUEUE ({error})"
+                    ))
+                })
+            }
+            (outcome, _) => Ok(outcome?),
         }
-        append_queue_rule(family, &table, HOLD, queue).map_err(|error| {
-            Refusal::unsupported(format!(
-                "--verify-connect: this kernel has neither nft_queue nor xt_NFQUEUE ({error})"
-            ))
-        })
     }
 
-    fn present_table(&self) -> Result<Option<u64>, NftError> {
-        nft::handle(self.family(), &rules::table(self.listener.port()))
+    fn present_table(&self) -> io::Result<Option<Table>> {
+        Table::find(self.family(), &rules::table(self.listener.port()))
     }
 
     /// The rules of another process that has our port now stay: our connections are among those that they let in.
     fn remove(&self) {
         let present = self.present_table().unwrap_or_default();
-        if present.is_none() || present == self.table.get() {
+        let handle = |table: Option<Table>| table.map(|table| table.handle);
+        if present.is_none() || handle(present) == handle(self.table.get()) {
             remove(self.family(), self.listener.port());
         }
     }
@@ -152,7 +157,7 @@ fn remove_leftovers() -> io::Result<()> {
         let port = |name: &String| name.strip_prefix(TABLE_PREFIX)?.parse::<u16>().ok();
         let tables = nft::tables(family).unwrap_or_default();
         for port in tables.iter().filter_map(port) {
-            if !sockets.listens_on(port)? && !is_claimed(family, port)? {
+            if !sockets.listens_on(port)? && claimants(&claimed(family, port))?.is_empty() {
                 remove(family, port);
             }
         }
@@ -160,42 +165,17 @@ fn remove_leftovers() -> io::Result<()> {
     Ok(())
 }
 
-/// The sign that a process needs a table's rules: an abstract UNIX socket of the network namespace, which the kernel
-/// removes with the process. A relay that drains listens no more, and its connections still need the rules. It costs a
-/// descriptor.
-struct Claim(#[expect(dead_code, reason = "only its life counts")] UnixDatagram);
-
-impl Claim {
-    /// On the table of a listener on `port`. Several processes may have one.
-    fn new(family: Family, port: u16) -> io::Result<Self> {
-        let name = format!("{}{}", prefix(family, port), std::process::id());
-        let address = UnixAddress::from_abstract_name(name)?;
-        UnixDatagram::bind_addr(&address).map(Self)
-    }
-}
-
-/// Whether some process has a claim on the table of a listener on `port`.
-fn is_claimed(family: Family, port: u16) -> io::Result<bool> {
-    let claims = socket::abstract_names(&prefix(family, port))?;
-    Ok(!claims.is_empty())
-}
-
-fn prefix(family: Family, port: u16) -> String {
-    format!("longhaul-intercept-{}-{port}-", family.name())
+/// What a process has a claim on that needs the table of a listener on `port`. A relay that drains listens no more, and
+/// its connections still need the rules.
+fn claimed(family: Family, port: u16) -> String {
+    format!("intercept-{}-{port}", family.name())
 }
 
 /// Interception at work. Dropping it takes everything down.
 pub(crate) struct Keeper {
-    orders: SyncSender<Order>,
+    /// A byte: let new connections pass. The end: take everything down.
+    orders: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// New connections pass by; open ones go on.
-    LetPass,
-    /// Take everything down.
-    End,
 }
 
 impl Keeper {
@@ -206,6 +186,7 @@ impl Keeper {
         gates: Vec<Gate>,
     ) -> anyhow::Result<Self> {
         remove_leftovers()?;
+        let watch = Watch::open()?;
         let gates = Gates::installed(gates).map_err(explain)?;
         let began = Instant::now();
         while !pulse.is_steady(Instant::now()) {
@@ -215,13 +196,13 @@ impl Keeper {
             );
             std::thread::sleep(Duration::from_millis(10));
         }
-        gates.renew();
-        let (orders, inbox) = sync_channel(4);
+        gates.renew(pulse, false);
+        let (inbox, orders) = io::pipe()?;
         let pulse = pulse.clone();
         let thread = std::thread::Builder::new().name("relay-keeper".into());
-        let thread = thread.spawn(move || gates.keep(&pulse, &inbox))?;
+        let thread = thread.spawn(move || gates.keep(&pulse, &watch, inbox))?;
         Ok(Self {
-            orders,
+            orders: Some(orders),
             thread: Some(thread),
         })
     }
@@ -229,13 +210,13 @@ impl Keeper {
     /// Lets new connections go straight to their destinations; open ones go on.
     pub(crate) fn let_pass(&self) {
         // If the thread is gone, the lease is or soon will be.
-        let _ = self.orders.send(Order::LetPass);
+        let _ = self.orders.as_ref().map(|mut orders| orders.write(b"."));
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let _ = self.orders.send(Order::End);
+        drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
             // A panic was printed when it happened.
             let _ = thread.join();
@@ -268,15 +249,32 @@ impl Gates {
         Ok(standing)
     }
 
-    /// Renews every lease; a table that somebody has flushed is made again.
-    fn renew(&self) {
-        for gate in &self.0 {
-            if let Err(error) = gate.lease.renew(LEASE) {
-                note!("longhaul relay: the rules are gone ({error}): installing them again");
-                let again = gate.install().and_then(|()| Ok(gate.lease.renew(LEASE)?));
-                if let Err(error) = again {
-                    note!("longhaul relay: not intercepting: {error:#}");
-                }
+    /// Renews every lease. What somebody removed is put back; without it, new connections pass by. What is `suspect` is
+    /// looked at, other things only if a lease can't be renewed.
+    fn renew(&self, pulse: &Pulse, suspect: bool) {
+        let renew = || self.0.iter().try_for_each(|gate| gate.lease.renew(LEASE));
+        let suspect = suspect || !pulse.intercepts.load(Relaxed);
+        if !suspect && renew().is_ok() {
+            return;
+        }
+        let mut missing = Vec::new();
+        let mut restore = || {
+            self.0
+                .iter()
+                .try_for_each(|gate| gate.restore(&mut missing))?;
+            anyhow::Ok(renew()?)
+        };
+        let outcome = (1..ATTEMPTS).fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
+        let intercepted = pulse.intercepts.swap(outcome.is_ok(), Relaxed);
+        if !missing.is_empty() {
+            missing.sort();
+            missing.dedup();
+            note!("longhaul relay: gone and put back: {}", missing.join(", "));
+        }
+        if let Err(error) = outcome {
+            self.end_leases();
+            if intercepted {
+                note!("longhaul relay: not intercepting: {error:#}");
             }
         }
     }
@@ -288,23 +286,27 @@ impl Gates {
         }
     }
 
-    fn keep(self, pulse: &Pulse, inbox: &Receiver<Order>) {
-        let mut steady = true;
+    fn keep(self, pulse: &Pulse, watch: &Watch, mut orders: PipeReader) {
+        let (mut steady, mut suspect) = (true, false);
         loop {
-            match inbox.recv_timeout(PERIOD) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(Order::LetPass) => break,
-                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
+            match watch.wait(&orders, PERIOD) {
+                Ok(Event::Readable) => break,
+                Ok(event) => suspect |= event == Event::Changed,
+                Err(error) => {
+                    note!("longhaul relay: not intercepting: {error}");
+                    pulse.intercepts.store(false, Relaxed);
+                    break;
+                }
             }
             let now_steady = pulse.is_steady(Instant::now());
             report(std::mem::replace(&mut steady, now_steady), now_steady);
             if now_steady {
-                self.renew();
+                self.renew(pulse, std::mem::take(&mut suspect));
             }
         }
         self.end_leases();
-        // Until the end is ordered, or there is nobody left to order it.
-        while matches!(inbox.recv(), Ok(Order::LetPass)) {}
+        // Until nobody is left to order anything.
+        let _ = orders.read_to_end(&mut Vec::new());
     }
 }
 
@@ -319,22 +321,5 @@ fn report(was_steady: bool, is_steady: bool) {
         (true, false) => note!("longhaul relay: a thread stalls: new connections pass by"),
         (false, true) => note!("longhaul relay: intercepting again"),
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_ends_with_its_owner() {
-        // A port of our own: other tests run beside this one.
-        let port = 1 + (std::process::id() % 60_000) as u16;
-        let claimed = |family| is_claimed(family, port).unwrap();
-        let claim = Claim::new(Family::Ip, port).unwrap();
-        assert!(claimed(Family::Ip));
-        assert!(!claimed(Family::Ip6));
-        drop(claim);
-        assert!(!claimed(Family::Ip));
     }
 }

@@ -20,15 +20,15 @@ pub(super) const HOLD: &str = "hold";
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 const NOT_SYN: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 
-/// The table, which takes the place of an earlier one of its name.
-pub(super) fn script(listener: SocketAddr, intercept: &Intercept) -> String {
+/// The table, which takes the place of an earlier one of its name. SYNs that are held go to `queue`.
+pub(super) fn script(listener: SocketAddr, intercept: &Intercept, queue: Option<u16>) -> String {
     let family = Family::of(listener.ip()).name();
     let table = table(listener.port());
     let mut parts = vec![set(), inbound(listener, intercept), divert(listener)];
     let way = if intercept.verify { HOLD } else { "divert" };
     parts.push(select("select", way, listener, &intercept.targets));
     if intercept.verify {
-        parts.push(hold());
+        parts.push(hold(queue));
     }
     if intercept.local {
         parts.push(outbound(listener));
@@ -49,8 +49,8 @@ fn set() -> String {
     format!("set {} {{ type inet_proto; flags timeout; }}\n", lease::SET)
 }
 
-/// `socket transparent`: packets of the relay's own connections under foreign addresses. The
-/// listener itself is no such socket, but would look like one for its port.
+/// `socket transparent`: packets of the relay's own connections under foreign addresses, and ICMP errors that quote one
+/// (net/ipv4/netfilter/nf_socket_ipv4.c). The listener itself is no such socket, but would look like one for its port.
 fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
     let port = listener.port();
     let marks = Marks::of(port);
@@ -59,8 +59,13 @@ fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
         false => format!("meta l4proto @{} jump select\n", lease::SET),
         true => verdicts(listener),
     };
+    let errors = match listener.is_ipv4() {
+        true => "icmp",
+        false => "ipv6-icmp",
+    };
     format!(
         "chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
+         meta l4proto {errors} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
          meta l4proto != tcp return\n\
          tcp dport != {port} tcp flags & (syn | ack) != syn socket transparent 1 meta mark set {diverted} accept\n\
          tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
@@ -74,22 +79,33 @@ fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
 /// `icmp_send`).
 fn verdicts(listener: SocketAddr) -> String {
     let marks = Marks::of(listener.port());
-    let (no_host, no_network) = match listener.is_ipv4() {
-        true => ("icmp type host-unreachable", "icmp type net-unreachable"),
-        false => ("icmpv6 type addr-unreachable", "icmpv6 type no-route"),
+    let [no_host, no_network, prohibited] = match listener.is_ipv4() {
+        true => [
+            "icmp type host-unreachable",
+            "icmp type net-unreachable",
+            "icmp type admin-prohibited",
+        ],
+        false => [
+            "icmpv6 type addr-unreachable",
+            "icmpv6 type no-route",
+            "icmpv6 type admin-prohibited",
+        ],
     };
     format!(
         "meta mark {} goto divert\n\
          meta mark {} meta l4proto tcp reject with tcp reset\n\
-         iifname lo meta mark {{ {}, {} }} meta l4proto tcp reject with tcp reset\n\
+         iifname lo meta mark {{ {}, {}, {} }} meta l4proto tcp reject with tcp reset\n\
          meta mark {} reject with {no_host}\n\
-         meta mark {} reject with {no_network}\n",
+         meta mark {} reject with {no_network}\n\
+         meta mark {} reject with {prohibited}\n",
         marks.approved(),
         marks.refused(),
         marks.no_host(),
         marks.no_network(),
+        marks.prohibited(),
         marks.no_host(),
         marks.no_network(),
+        marks.prohibited(),
     )
 }
 
@@ -136,12 +152,13 @@ fn conditions(target: &Target) -> Vec<String> {
 }
 
 /// Before the chain that diverts: a verdict lets a packet go on behind the chain that queued it.
-/// The rule that queues is added to the empty chain once its number is known.
-fn hold() -> String {
+fn hold(queue: Option<u16>) -> String {
+    let rule = queue.map(|number| format!("queue num {number} bypass;"));
     format!(
-        "chain {HOLD} {{ }}\n\
+        "chain {HOLD} {{ {} }}\n\
          chain ask {{ type filter hook prerouting priority mangle - 5; policy accept;\n\
          {SYN} meta l4proto @{} jump select\n}}\n",
+        rule.unwrap_or_default(),
         lease::SET
     )
 }
@@ -202,7 +219,7 @@ mod tests {
                 verify,
                 ..intercept("10.0.0.0/8")
             };
-            let script = script("0.0.0.0:3129".parse().unwrap(), &intercept);
+            let script = script("0.0.0.0:3129".parse().unwrap(), &intercept, Some(1));
             let jumps = script.lines().filter(|line| line.contains("jump select"));
             assert!(jumps.clone().count() >= 1);
             assert!(
@@ -221,6 +238,7 @@ mod tests {
             a.refused(),
             a.no_host(),
             a.no_network(),
+            a.prohibited(),
             b.diverted(),
             OWN_MARK,
         ];

@@ -212,6 +212,7 @@ impl Holder {
             Failure::Refused | Failure::Reset if fault.is_at_relay() => self.marks.no_network(),
             Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
             Failure::NetworkUnreachable => self.marks.no_network(),
+            Failure::Prohibited => self.marks.prohibited(),
             _ => self.marks.no_host(),
         };
         Verdict::Accept { mark }

@@ -42,6 +42,7 @@ use crate::{
 use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
 use longhaul_command::{exit::Refusal, note, say};
+use longhaul_linux::mtu_probing::MtuProbing;
 use std::{
     io::{self, Write as _},
     net::TcpListener,
@@ -73,6 +74,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut passed = PassedSockets::take()?;
     let mut config = configuration(args)?;
+    // Before there are threads. It is taken back when the relay has ended.
+    let _probing = config.mtu_probing.then(probe_mtus).transpose()?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
@@ -155,6 +158,13 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
 fn budget(config: &Config) -> anyhow::Result<Budget> {
     let limit = longhaul_linux::descriptors::raise_limit();
     Budget::new(limit, &Demand::of(config)).ok_or_else(|| Refusal::unsupported(NO_ROOM))
+}
+
+fn probe_mtus() -> anyhow::Result<MtuProbing> {
+    MtuProbing::hold().map_err(|error| {
+        let way_out = "it needs CAP_NET_ADMIN and a /proc/sys that is writable; sysctl.d(5) may set it instead";
+        Refusal::unsupported(format!("--mtu-probing: {error} ({way_out})"))
+    })
 }
 
 fn warn_of_few(places: usize, wanted: u32) {

@@ -293,7 +293,7 @@ fn rules_that_somebody_flushed_come_back() {
         bed.until_source_is(family.far, &bed.listen(family.at(8080)));
     }
     let (_, said) = relay.stop();
-    assert!(said.contains("installing them again"), "{said}");
+    assert!(said.contains("gone and put back: the nft rules of "), "{said}");
     assert_eq!(bed.remains(), "");
 }
 
@@ -592,7 +592,7 @@ fn a_draining_relay_and_the_next_one_leave_each_other_s_rules_alone() {
             assert_eq!(bed.source(&inside), family.far, "{port}");
             let (status, said) = next.stop();
             assert!(
-                status.success() && !said.contains("rules are gone"),
+                status.success() && !said.contains("gone and put back"),
                 "{said}"
             );
             assert_eq!(bed.remains(), "");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! client – router – server in network namespaces, both IP families, and relays on the router. The
 //! namespaces go when the testbed goes.
+pub mod chain;
+
 use crate::relay_process::{PATIENCE, Relay};
 use longhaul_linux::{netns::Netns, process::inside};
 use std::{
@@ -130,12 +132,14 @@ impl Testbed {
     /// The rules of docs/relay.md for a listener on port 3129 that intercepts nothing by itself.
     /// What goes to the router itself passes.
     pub fn divert(&self) {
-        for (family, router, version) in [("ip", IPV4.near, "-4"), ("ip6", IPV6.near, "-6")] {
+        let v4 = ("ip", IPV4.near, "-4", "icmp");
+        let v6 = ("ip6", IPV6.near, "-6", "ipv6-icmp");
+        for (family, router, version, errors) in [v4, v6] {
             let rules = format!(
                 "table {family} divert {{
                     chain divert {{
                         type filter hook prerouting priority mangle;
-                        meta l4proto tcp socket transparent 1 meta mark set 0x1 accept
+                        meta l4proto {{ tcp, {errors} }} socket transparent 1 meta mark set 0x1 accept
                         iifname near {family} daddr != {router} meta l4proto tcp \
                             tproxy to :3129 meta mark set 0x1 accept
                     }}

@@ -51,7 +51,7 @@ impl Lease {
     fn message(&self, kind: u16, flags: u16) -> Message {
         const TABLE: u16 = 1;
         const SET_NAME: u16 = 2;
-        Message::new(kind, flags, 1, self.family.number(), 0)
+        Message::new(kind, flags, self.family.number(), 0)
             .text(TABLE, &self.table)
             .text(SET_NAME, SET)
     }
@@ -75,5 +75,36 @@ impl Lease {
                         .bytes(TIMEOUT, &milliseconds)
                 })
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::nft, *};
+    use crate::netns::Netns;
+    use longhaul_testbed::skip;
+
+    /// A renewal that fails has two errors.
+    #[test]
+    fn a_renewal_hears_its_own_answer() {
+        if !skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
+            return;
+        }
+        let name = format!("lease-{}", std::process::id());
+        let netns = Netns::create(&name).unwrap();
+        let outcome = netns.run(|| {
+            let lease = Lease::open(Family::Ip, "t")?;
+            for _ in 0..3 {
+                let renew = || lease.renew(Duration::from_secs(1));
+                assert_eq!(renew().unwrap_err().kind(), io::ErrorKind::NotFound);
+                let set = format!("set {SET} {{ type inet_proto; flags timeout; }}");
+                nft::load(&format!("table ip t {{ {set}\n }}\n")).map_err(io::Error::other)?;
+                renew()?;
+                nft::load("delete table ip t\n").map_err(io::Error::other)?;
+            }
+            Ok(())
+        });
+        Netns::delete(&name).unwrap();
+        outcome.unwrap();
     }
 }

@@ -26,6 +26,11 @@ impl Marks {
         self.with(*b"LH")
     }
 
+    /// Whether this is what [`Self::diverted`] gives for some listener.
+    pub(super) fn is_diverted(mark: u32) -> bool {
+        mark == Self::of(mark as u16).diverted()
+    }
+
     /// A SYN that was held, and may now reach the listener.
     pub fn approved(self) -> u32 {
         self.with(*b"LA")
@@ -44,5 +49,10 @@ impl Marks {
     /// A SYN that was held, to be answered with ICMP: no way to its network.
     pub fn no_network(self) -> u32 {
         self.with(*b"LN")
+    }
+
+    /// A SYN that was held, to be answered with ICMP: somebody on the way forbids it.
+    pub fn prohibited(self) -> u32 {
+        self.with(*b"LP")
     }
 }

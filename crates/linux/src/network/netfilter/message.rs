@@ -3,15 +3,23 @@
 //! and attributes in network byte order.
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
-use std::io;
+use std::{
+    io,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 pub(super) const REQUEST: u16 = 1;
 pub(super) const ACK: u16 = 4;
 pub(super) const CREATE: u16 = 0x400;
 pub(super) const APPEND: u16 = 0x800;
+pub(super) const DUMP: u16 = 0x300;
+/// Of an answer: what is being listed has changed meanwhile.
+const INTERRUPTED: u16 = 0x10;
 
 /// `NLMSG_ERROR`; error 0 is an acknowledgement.
 const ERROR: u16 = 2;
+/// `NLMSG_DONE`: the end of a list. An error number follows, as with an error.
+const DONE: u16 = 3;
 const HEADER_LEN: usize = 16;
 /// `struct nfgenmsg` behind it.
 const FAMILY_LEN: usize = 4;
@@ -24,12 +32,12 @@ pub(super) struct Message(Vec<u8>);
 
 impl Message {
     /// `resource` is what the subsystem wants it to be: a queue's number, another subsystem's.
-    pub(super) fn new(kind: u16, flags: u16, sequence: u32, family: u8, resource: u16) -> Self {
+    pub(super) fn new(kind: u16, flags: u16, family: u8, resource: u16) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend((REQUEST | flags).to_ne_bytes());
-        bytes.extend(sequence.to_ne_bytes());
-        bytes.extend([0; 4]);
+        // Who sends it gives it its number.
+        bytes.extend([0; 8]);
         bytes.extend([family, 0]);
         bytes.extend(resource.to_be_bytes());
         Self(bytes)
@@ -73,45 +81,106 @@ pub(super) fn open() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends messages that ask for one acknowledgement, for the last of them, and waits for it or for
-/// the first error.
+/// Sends messages of which at least the last asks for an acknowledgement.
 pub(super) fn ask(socket: &Socket, messages: &[u8]) -> io::Result<()> {
-    socket.send(messages, 0)?;
+    exchange(socket, messages, |_| ())
+}
+
+/// The same; `take` is shown everything else that the kernel answers. All answers are there when send(2) returns, and
+/// all are read: a batch that fails has an error for each of its messages. The first one counts. What is left of an
+/// earlier question that was given up has another number.
+pub(super) fn exchange(
+    socket: &Socket,
+    messages: &[u8],
+    mut take: impl FnMut(&Received),
+) -> io::Result<()> {
+    static SEQUENCE: AtomicU32 = AtomicU32::new(1);
+    let sequence = SEQUENCE.fetch_add(1, Relaxed);
+    socket.send(&numbered(messages, sequence), 0)?;
     let mut datagram = vec![0; DATAGRAM];
-    loop {
-        let len = socket.recv(&mut &mut datagram[..], 0)?;
-        for (kind, body) in split(&datagram[..len]) {
-            if kind == ERROR {
-                return outcome(body);
+    let mut outcome = Err(io::Error::other("the kernel does not answer"));
+    let mut is_known = false;
+    while let Some(len) = receive(socket, &mut datagram)? {
+        for message in split(&datagram[..len]).filter(|m| m.sequence == sequence) {
+            match message.kind {
+                ERROR | DONE if is_known && outcome.is_err() => {}
+                ERROR | DONE => (outcome, is_known) = (result(&message), true),
+                _ => take(&message),
             }
         }
     }
+    outcome
 }
 
-fn outcome(body: &[u8]) -> io::Result<()> {
-    let errno = body
-        .first_chunk()
-        .map_or(0, |code| i32::from_ne_bytes(*code));
-    match errno {
-        0 => Ok(()),
-        _ => Err(io::Error::from_raw_os_error(-errno)),
+/// The next datagram that is there, if there is one.
+pub(super) fn receive(socket: &Socket, datagram: &mut [u8]) -> io::Result<Option<usize>> {
+    match socket.recv(&mut &mut datagram[..], libc::MSG_DONTWAIT) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => receive(socket, datagram),
+        outcome => outcome.map(Some),
     }
 }
 
-/// The messages in a datagram: each one's kind, and what is behind its netlink header.
-pub(super) fn split(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+fn numbered(messages: &[u8], sequence: u32) -> Vec<u8> {
+    let mut all = messages.to_vec();
+    let mut at = 0;
+    while let Some(len) = all.get(at..).and_then(<[u8]>::first_chunk) {
+        let len = u32::from_ne_bytes(*len) as usize;
+        all[at + 8..at + 12].copy_from_slice(&sequence.to_ne_bytes());
+        at += len.next_multiple_of(4);
+    }
+    all
+}
+
+fn result(message: &Received) -> io::Result<()> {
+    let errno = message.body.first_chunk();
+    match errno.map_or(0, |code| i32::from_ne_bytes(*code)) {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(-errno)),
+    }
+}
+
+/// A message that came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Received<'a> {
+    pub(super) kind: u16,
+    flags: u16,
+    /// Of the question that it answers.
+    sequence: u32,
+    /// What is behind its netlink header.
+    pub(super) body: &'a [u8],
+}
+
+impl Received<'_> {
+    /// Whether the list that it is part of may be wrong.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.flags & INTERRUPTED != 0
+    }
+}
+
+/// The messages in a datagram.
+pub(super) fn split(mut datagram: &[u8]) -> impl Iterator<Item = Received<'_>> {
     std::iter::from_fn(move || {
         let len = u32::from_ne_bytes(*datagram.first_chunk()?) as usize;
         let message = datagram.get(..len).filter(|m| m.len() >= HEADER_LEN)?;
         datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
-        let kind = u16::from_ne_bytes([message[4], message[5]]);
-        Some((kind, &message[HEADER_LEN..]))
+        Some(Received {
+            kind: u16::from_ne_bytes([message[4], message[5]]),
+            flags: u16::from_ne_bytes([message[6], message[7]]),
+            sequence: u32::from_ne_bytes(*message[8..].first_chunk()?),
+            body: &message[HEADER_LEN..],
+        })
     })
 }
 
 /// The attributes of a message's body: each one's kind and value.
 pub(super) fn attributes(body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = body.get(FAMILY_LEN..).unwrap_or_default();
+    attributes_behind(FAMILY_LEN, body)
+}
+
+/// The same where a header of `header` bytes stands before them.
+pub(super) fn attributes_behind(header: usize, body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = body.get(header..).unwrap_or_default();
     std::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
         let attribute = rest.get(..len).filter(|a| a.len() >= 4)?;
@@ -125,11 +194,11 @@ pub(super) fn attributes(body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 pub(super) fn batch(messages: impl IntoIterator<Item = Message>) -> Vec<u8> {
     const BEGIN: u16 = 0x10;
     const END: u16 = 0x11;
-    let mut bytes = Message::new(BEGIN, 0, 0, 0, TABLES).finish();
+    let mut bytes = Message::new(BEGIN, 0, 0, TABLES).finish();
     for message in messages {
         bytes.extend(message.finish());
     }
-    bytes.extend(Message::new(END, 0, 0, 0, TABLES).finish());
+    bytes.extend(Message::new(END, 0, 0, TABLES).finish());
     bytes
 }
 
@@ -142,16 +211,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let message = Message::new(7, 0, 1, 2, 0x1234)
+        let message = Message::new(7, 0, 2, 0x1234)
             .text(1, "abc")
             .bytes(2, &[9; 5])
             .nested(3, |m| m.bytes(1, &[1]));
-        let bytes = message.finish();
+        let bytes = numbered(&batch([message]), 9);
         let all: Vec<_> = split(&bytes).collect();
-        let [(7, body)] = all[..] else {
-            panic!("{all:?}")
-        };
-        let all: Vec<_> = attributes(body).collect();
+        assert_eq!(all.iter().map(|m| m.sequence).collect::<Vec<_>>(), [9; 3]);
+        assert_eq!(all[1].kind, 7);
+        let all: Vec<_> = attributes(all[1].body).collect();
         assert_eq!(all[0], (1, &b"abc\0"[..]));
         assert_eq!(all[1], (2, &[9u8; 5][..]));
         assert_eq!(all[2].0, 3);
@@ -163,7 +231,7 @@ mod tests {
 
     #[test]
     fn cut_messages_end_the_list() {
-        let bytes = Message::new(7, 0, 1, 2, 0).text(1, "abc").finish();
+        let bytes = Message::new(7, 0, 2, 0).text(1, "abc").finish();
         for len in 0..bytes.len() {
             assert_eq!(split(&bytes[..len]).count(), 0, "{len}");
         }

@@ -5,9 +5,11 @@
 pub mod marks;
 mod message;
 
+pub mod changes;
 pub mod lease;
 pub mod nft;
 pub mod queue;
+pub mod table;
 pub mod target;
 
 /// The address family of a table.

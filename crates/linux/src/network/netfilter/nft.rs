@@ -35,17 +35,6 @@ pub fn tables(family: Family) -> Result<Vec<String>, NftError> {
     Ok(listing.lines().filter_map(name).collect())
 }
 
-/// The number that the kernel gave a table when it was made, which no other table of the network namespace has;
-/// `None` if there is no such table.
-pub fn handle(family: Family, table: &str) -> Result<Option<u64>, NftError> {
-    if !tables(family)?.iter().any(|name| name == table) {
-        return Ok(None);
-    }
-    let listing = run(&["-a", "list", "table", family.name(), table], "")?;
-    let first = listing.lines().next().unwrap_or_default();
-    Ok(first.rsplit(' ').next().and_then(|word| word.parse().ok()))
-}
-
 /// Deletes a table; that it is not there is no error.
 pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
     let family = family.name();

@@ -71,7 +71,7 @@ impl Queue {
     }
 
     fn configure(&self, attribute: u16, value: &[u8]) -> io::Result<()> {
-        let message = Message::new(CONFIG, ACK, 0, 0, self.number).bytes(attribute, value);
+        let message = Message::new(CONFIG, ACK, 0, self.number).bytes(attribute, value);
         message::ask(&self.socket, &message.finish())
     }
 
@@ -85,8 +85,8 @@ impl Queue {
     pub fn receive(&self) -> io::Result<Vec<Held>> {
         let mut datagram = [0; DATAGRAM];
         let len = self.socket.recv(&mut &mut datagram[..], 0)?;
-        let packets = split(&datagram[..len]).filter(|(kind, _)| *kind == PACKET);
-        Ok(packets.filter_map(|(_, body)| held(body)).collect())
+        let packets = split(&datagram[..len]).filter(|message| message.kind == PACKET);
+        Ok(packets.filter_map(|packet| held(packet.body)).collect())
     }
 
     /// Lets a packet go. `NotFound` if it is no longer held.
@@ -98,7 +98,7 @@ impl Queue {
             Verdict::Accept { mark } => (1, Some(mark)),
         };
         let header = [code.to_be_bytes(), id.to_be_bytes()].concat();
-        let mut message = Message::new(VERDICT, 0, 0, 0, self.number).bytes(HEADER, &header);
+        let mut message = Message::new(VERDICT, 0, 0, self.number).bytes(HEADER, &header);
         if let Some(mark) = mark {
             message = message.bytes(MARK, &mark.to_be_bytes());
         }

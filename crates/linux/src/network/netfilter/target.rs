@@ -18,7 +18,7 @@ pub fn append_queue_rule(family: Family, table: &str, chain: &str, number: u16) 
     const TABLE: u16 = 1;
     const CHAIN: u16 = 2;
     const EXPRESSIONS: u16 = 4;
-    let rule = Message::new(NEW_RULE, CREATE | APPEND | ACK, 1, family.number(), 0)
+    let rule = Message::new(NEW_RULE, CREATE | APPEND | ACK, family.number(), 0)
         .text(TABLE, table)
         .text(CHAIN, chain)
         .nested(EXPRESSIONS, |m| queue_expression(m, number));

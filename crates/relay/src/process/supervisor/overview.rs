@@ -17,7 +17,7 @@ use longhaul_admin::{
         Throughput,
     },
 };
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// The relay as its admin endpoint sees it.
 #[derive(Clone)]
@@ -29,8 +29,13 @@ impl Source for Overview {
         let Setup { config, peers } = self.0.setup();
         let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
         let down = peers.all().filter(is_down);
+        let obstacle = match self.0.pulse.intercepts.load(Relaxed) {
+            _ if is_cut_off(&config, &peers) => Some(HealthStatus::CutOff),
+            true => None,
+            false => Some(HealthStatus::NotIntercepting),
+        };
         Health {
-            status: status(self.0.drain.phase(), is_steady, is_cut_off(&config, &peers)),
+            status: status(self.0.drain.phase(), is_steady, obstacle),
             peers_down: down.map(|peer| peer.config.name.clone()).collect(),
             memory_exhausted: self.0.memory.is_exhausted(),
         }
@@ -121,10 +126,9 @@ fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
 }
 
 /// A relay that is about to end is not waited for, whatever its workers do.
-fn status(phase: Phase, is_steady: bool, is_cut_off: bool) -> HealthStatus {
+fn status(phase: Phase, is_steady: bool, obstacle: Option<HealthStatus>) -> HealthStatus {
     match (phase, is_steady) {
-        (Phase::Run, true) if is_cut_off => HealthStatus::CutOff,
-        (Phase::Run, true) => HealthStatus::Serving,
+        (Phase::Run, true) => obstacle.unwrap_or(HealthStatus::Serving),
         (Phase::Run, false) => HealthStatus::Stalled,
         (Phase::Drain | Phase::Cut | Phase::Stop, _) => HealthStatus::Draining,
     }
@@ -149,12 +153,13 @@ mod tests {
 
     #[test]
     fn connections_are_welcome_while_all_workers_live_and_there_is_a_way_on() {
-        assert_eq!(status(Phase::Run, true, false), HealthStatus::Serving);
-        assert_eq!(status(Phase::Run, true, true), HealthStatus::CutOff);
-        assert_eq!(status(Phase::Run, false, true), HealthStatus::Stalled);
+        let cut_off = Some(HealthStatus::CutOff);
+        assert_eq!(status(Phase::Run, true, None), HealthStatus::Serving);
+        assert_eq!(status(Phase::Run, true, cut_off), HealthStatus::CutOff);
+        assert_eq!(status(Phase::Run, false, cut_off), HealthStatus::Stalled);
         for phase in [Phase::Drain, Phase::Cut, Phase::Stop] {
-            assert_eq!(status(phase, true, true), HealthStatus::Draining);
-            assert_eq!(status(phase, false, false), HealthStatus::Draining);
+            assert_eq!(status(phase, true, cut_off), HealthStatus::Draining);
+            assert_eq!(status(phase, false, None), HealthStatus::Draining);
         }
     }
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel tells of changes to that which interception consists of: tables, policy rules and routes of this
+//! network namespace.
+
+use super::{
+    marks::{Marks, TABLE_PREFIX},
+    message::{self, Received, TABLES, attributes, attributes_behind, split},
+};
+use netlink_sys::{
+    Socket,
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::{
+    io,
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+/// `NFNLGRP_NFTABLES`.
+const TABLES_GROUP: u32 = 7;
+/// `RTNLGRP_LINK`, `RTNLGRP_IPV4_ROUTE`, `RTNLGRP_IPV4_RULE`, `RTNLGRP_IPV6_ROUTE` and `RTNLGRP_IPV6_RULE`.
+const ROUTING_GROUPS: [u32; 5] = [1, 7, 8, 11, 19];
+
+const DATAGRAM: usize = 64 * 1024;
+
+/// An ear for such changes.
+#[derive(Debug)]
+pub struct Watch {
+    tables: Socket,
+    routing: Socket,
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Something that a relay installed, this one or another, may be gone.
+    Changed,
+    /// The other descriptor is readable.
+    Readable,
+    /// The time is over.
+    Elapsed,
+}
+
+impl Watch {
+    /// Of the calling thread's network namespace, from now on.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            tables: member(NETLINK_NETFILTER, &[TABLES_GROUP])?,
+            routing: member(NETLINK_ROUTE, &ROUTING_GROUPS)?,
+        })
+    }
+
+    /// Waits for a change, for at most `time`, or until `other` is readable.
+    pub fn wait(&self, other: &impl AsFd, time: Duration) -> io::Result<Event> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut polled = [
+                PollFd::new(other, PollFlags::IN),
+                PollFd::new(&self.tables, PollFlags::IN),
+                PollFd::new(&self.routing, PollFlags::IN),
+            ];
+            match poll(&mut polled, left.try_into().ok().as_ref()) {
+                Ok(0) => return Ok(Event::Elapsed),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) if !polled[0].revents().is_empty() => return Ok(Event::Readable),
+                // Both are emptied.
+                Ok(_)
+                    if take(&self.tables, is_table_lost)? | take(&self.routing, is_route_lost)? =>
+                {
+                    return Ok(Event::Changed);
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+fn member(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    groups
+        .iter()
+        .try_for_each(|group| socket.add_membership(*group))?;
+    Ok(socket)
+}
+
+/// Empties the socket; whether a message is one that counts, or some were lost because there was no room for them.
+fn take(socket: &Socket, counts: fn(&Received) -> bool) -> io::Result<bool> {
+    let mut datagram = vec![0; DATAGRAM];
+    let mut found = false;
+    loop {
+        match message::receive(socket, &mut datagram) {
+            Ok(Some(len)) => found |= split(&datagram[..len]).any(|message| counts(&message)),
+            Ok(None) => return Ok(found),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => found = true,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A relay's table, or a chain or rule of it.
+fn is_table_lost(message: &Received) -> bool {
+    /// `NFT_MSG_DELTABLE`, `NFT_MSG_DELCHAIN`, `NFT_MSG_DELRULE`; the table's name is the first attribute of all three.
+    const DELETIONS: [u16; 3] = [TABLES << 8 | 2, TABLES << 8 | 5, TABLES << 8 | 8];
+    const TABLE: u16 = 1;
+    let ours =
+        |(kind, name): (u16, &[u8])| kind == TABLE && name.starts_with(TABLE_PREFIX.as_bytes());
+    DELETIONS.contains(&message.kind) && attributes(message.body).any(ours)
+}
+
+/// A policy rule that leads to a relay's routing table, or a route in one. With an interface the kernel removes routes
+/// without a word.
+fn is_route_lost(message: &Received) -> bool {
+    // `struct rtmsg` and `struct fib_rule_hdr` have the same length, RTA_TABLE and FRA_TABLE the same number.
+    const HEADER_LEN: usize = 12;
+    const TABLE: u16 = 15;
+    let ours = |(kind, table): (u16, &[u8])| {
+        let table = table.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        kind == TABLE && table.is_some_and(Marks::is_diverted)
+    };
+    match message.kind {
+        libc::RTM_DELROUTE | libc::RTM_DELRULE => {
+            attributes_behind(HEADER_LEN, message.body).any(ours)
+        }
+        libc::RTM_NEWLINK => {
+            let kind = message.body.get(2..4).map(|bytes| [bytes[0], bytes[1]]);
+            kind.map(u16::from_ne_bytes) == Some(libc::ARPHRD_LOOPBACK)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel has of a table.
+
+use super::{
+    Family,
+    message::{self, ACK, DUMP, Message, TABLES, attributes},
+};
+use std::io;
+
+/// `NFT_MSG_NEWTABLE`, `NFT_MSG_GETTABLE`, `NFT_MSG_NEWRULE` and `NFT_MSG_GETRULE`.
+const TABLE: u16 = TABLES << 8;
+const GET_TABLE: u16 = TABLES << 8 | 1;
+const RULE: u16 = TABLES << 8 | 6;
+const GET_RULES: u16 = TABLES << 8 | 7;
+
+/// `NFTA_TABLE_NAME` and `NFTA_RULE_TABLE`.
+const NAME: u16 = 1;
+
+/// How often a list is asked for that others change meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// A table that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    /// The number that the kernel gave it when it was made, which no other table of the network namespace has.
+    pub handle: u64,
+    /// Rules in all its chains.
+    pub rules: usize,
+}
+
+impl Table {
+    /// The table of this name, if there is one.
+    pub fn find(family: Family, name: &str) -> io::Result<Option<Self>> {
+        let found = handle(family, name)?.map(|handle| {
+            let rules = rules(family, name)?;
+            Ok(Self { handle, rules })
+        });
+        found.transpose()
+    }
+}
+
+fn handle(family: Family, name: &str) -> io::Result<Option<u64>> {
+    const HANDLE: u16 = 4;
+    let question = Message::new(GET_TABLE, ACK, family.number(), 0).text(NAME, name);
+    let mut found = None;
+    let outcome = message::exchange(&message::open()?, &question.finish(), |answer| {
+        let mut all = attributes(answer.body).filter(|(kind, _)| *kind == HANDLE);
+        if let (TABLE, Some((_, value))) = (answer.kind, all.next()) {
+            found = value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+        }
+    });
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        outcome => outcome.map(|()| found),
+    }
+}
+
+fn rules(family: Family, name: &str) -> io::Result<usize> {
+    let question = Message::new(GET_RULES, DUMP, family.number(), 0).text(NAME, name);
+    let question = question.finish();
+    let mut count = 0;
+    for _ in 0..ATTEMPTS {
+        let mut is_interrupted = false;
+        count = 0;
+        message::exchange(&message::open()?, &question, |answer| {
+            is_interrupted |= answer.is_interrupted();
+            count += usize::from(answer.kind == RULE);
+        })?;
+        if !is_interrupted {
+            break;
+        }
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::nft, *};
+    use crate::netns::Netns;
+    use longhaul_testbed::skip;
+
+    #[test]
+    fn rules_are_counted_and_tables_told_apart() {
+        if !skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
+            return;
+        }
+        let name = format!("table-{}", std::process::id());
+        let netns = Netns::create(&name).unwrap();
+        let load = |script| nft::load(script).map_err(io::Error::other);
+        let found = netns.run(|| {
+            let find = || Table::find(Family::Ip, "t");
+            let mut found = vec![find()?];
+            load("table ip t { chain a { accept; }\nchain b { drop; }\n}\n table ip u { chain a { drop; } }\n")?;
+            found.push(find()?);
+            load("flush table ip t\n")?;
+            found.push(find()?);
+            load("delete table ip t\ntable ip t { chain a { accept; } }\n")?;
+            found.push(find()?);
+            Ok(found)
+        });
+        Netns::delete(&name).unwrap();
+        let found = found.unwrap();
+        let rules: Vec<_> = found.iter().map(|table| table.map(|t| t.rules)).collect();
+        assert_eq!(rules, [None, Some(2), Some(0), Some(1)]);
+        let handle = |n: usize| found[n].unwrap().handle;
+        assert_eq!(handle(1), handle(2));
+        assert_ne!(handle(2), handle(3));
+    }
+}

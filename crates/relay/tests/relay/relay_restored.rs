@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What interception consists of, and others on the host remove: tables, policy rules, routes. It comes back at once,
+//! with one line for each time.
+
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, exchange, may_use_namespaces, patient,
+};
+use longhaul_testnet::relay_testbed::{BOTH, Family, Testbed};
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+const INTERCEPT: [&str; 8] = [
+    "--transparent",
+    "127.0.0.1:3129",
+    "--transparent",
+    "[::1]:3129",
+    "--intercept",
+    "10.77.2.0/24",
+    "--intercept",
+    "fd77:2::/64",
+];
+
+/// It takes some 40 ms; other tests load this machine.
+const SOON: Duration = Duration::from_millis(500);
+
+/// What others may do, and what says that it is undone.
+const REMOVALS: [(&str, &str); 9] = [
+    ("nft flush ruleset", "nft list ruleset"),
+    ("nft delete table ip longhaul-3129", "nft list ruleset"),
+    ("nft flush table ip6 longhaul-3129", "nft list ruleset"),
+    (
+        "nft flush chain ip longhaul-3129 inbound",
+        "nft list ruleset",
+    ),
+    ("ip rule del prio 1000", "ip rule"),
+    ("ip -6 rule del prio 1000", "ip -6 rule"),
+    ("ip rule flush", "ip rule show prio 1000"),
+    (
+        "ip route flush table 1279790137",
+        "ip route show table 1279790137",
+    ),
+    (
+        "ip -6 route flush table 1279790137",
+        "ip -6 route show table 1279790137",
+    ),
+];
+
+fn run(bed: &Testbed, command: &str) -> String {
+    let mut words = command.split_whitespace();
+    let mut command = bed.within(words.next().unwrap());
+    let output = command.args(words).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a relay said of its interception.
+fn end(relay: Relay) -> Vec<String> {
+    let (_, said) = relay.stop();
+    let other = |line: &&str| !line.contains("RLIMIT_NOFILE") && !line.contains(": stopped, ");
+    said.lines().filter(other).map(str::to_owned).collect()
+}
+
+/// Without what always changes.
+fn shown(bed: &Testbed, command: &str) -> String {
+    let listing = run(bed, command);
+    let steady = |line| match str::contains(line, "elements") {
+        true => "elements",
+        false => line,
+    };
+    let mut lines: Vec<&str> = listing.lines().map(steady).collect();
+    // A table that is new comes last.
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+#[test]
+fn what_others_remove_is_put_back_at_once_and_said_once() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("removed");
+    for more in [&[][..], &["--verify-connect"]] {
+        for (removal, question) in REMOVALS {
+            let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+            let before = shown(&bed, question);
+            run(&bed, removal);
+            let began = Instant::now();
+            while shown(&bed, question) != before {
+                assert!(
+                    began.elapsed() < PATIENCE,
+                    "{removal}: {}",
+                    shown(&bed, question)
+                );
+            }
+            let took = began.elapsed();
+            println!("{removal} {more:?}: {took:?}");
+            assert!(took < SOON, "{removal}: {took:?}");
+            if removal == "ip rule flush" {
+                // Those of the system.
+                run(&bed, "ip rule add prio 32766 lookup main");
+                run(&bed, "ip rule add prio 32767 lookup default");
+            }
+            for family in BOTH {
+                let listener = bed.listen(family.at(8080));
+                let client = bed.connect(family.at(8080)).unwrap();
+                let server = accept(&listener);
+                assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{removal}");
+                patient(&client);
+                exchange(&client, &server, 1);
+            }
+            let said = end(relay);
+            assert_eq!(said.len(), 1, "{removal}: {said:?}");
+            assert!(said[0].contains("gone and put back: the "), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn an_open_connection_outlives_the_removal_of_what_it_stands_on() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("stands");
+    let _relay = bed.relay(&[&INTERCEPT[..], &["--keep-source"]].concat());
+    for family in BOTH {
+        let listener = bed.listen(family.at(8080));
+        for (removal, _) in REMOVALS.into_iter().filter(|(r, _)| *r != "ip rule flush") {
+            let client = bed.connect(family.at(8080)).unwrap();
+            let server = accept(&listener);
+            patient(&client);
+            run(&bed, removal);
+            exchange(&client, &server, 2);
+        }
+    }
+}
+
+#[test]
+fn six_flushes_are_at_most_six_lines() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("six");
+    for pause in [0, 20, 200, 1000] {
+        let relay = bed.relay(&[&INTERCEPT[..], &["--verify-connect"]].concat());
+        for _ in 0..6 {
+            run(&bed, "nft flush ruleset");
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        for family in BOTH {
+            let listener = bed.listen(family.at(8080));
+            let began = Instant::now();
+            loop {
+                let _client = bed.connect(family.at(8080)).unwrap();
+                if accept(&listener).peer_addr().unwrap().ip() == family.far {
+                    break;
+                }
+                assert!(began.elapsed() < PATIENCE, "it stays away");
+            }
+        }
+        let said = end(relay);
+        println!("{pause} ms apart: {} lines", said.len());
+        assert!((1..=6).contains(&said.len()), "{said:?}");
+        let is_right = |line: &String| line.contains("gone and put back: the nft rules of ");
+        assert!(said.iter().all(is_right), "{said:?}");
+    }
+}
+
+/// Where the kernel lets nobody have a relay's table but a process that holds it, and without a loopback interface.
+#[test]
+fn health_says_that_nothing_is_intercepted_while_it_cannot_be() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("cannot");
+    let relay = bed.relay(&[&INTERCEPT[..], &["--admin", "127.0.0.1:9100"]].concat());
+    let source = |family: &Family| {
+        let listener = bed.listen(family.at(8080));
+        let _client = bed.connect(family.at(8080)).unwrap();
+        accept(&listener).peer_addr().unwrap().ip()
+    };
+    let mut holder = bed
+        .within("nft")
+        .arg("-i")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let table = "table ip longhaul-3129";
+    let hold = format!("delete {table}; add {table} {{ flags owner; }}");
+    writeln!(holder.stdin.as_ref().unwrap(), "{hold}").unwrap();
+    relay.says("not intercepting: ");
+    assert!(health(&bed).contains(r#""status":"not_intercepting""#));
+    assert!(BOTH.iter().all(|family| source(family) == family.client));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    relay.says("gone and put back: the nft rules of 127.0.0.1:3129");
+    assert!(health(&bed).contains(r#""status":"serving""#));
+    assert!(BOTH.iter().all(|family| source(family) == family.far));
+
+    run(&bed, "ip link set lo down");
+    relay.says("not intercepting: ");
+    assert!(BOTH.iter().all(|family| source(family) == family.client));
+    run(&bed, "ip link set lo up");
+    relay.says("gone and put back: the policy rule or route of ");
+    assert!(BOTH.iter().all(|family| source(family) == family.far));
+}
+
+fn health(bed: &Testbed) -> String {
+    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 9100));
+    let mut endpoint = bed.router.run(|| TcpStream::connect(admin)).unwrap();
+    patient(&endpoint);
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    endpoint.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    endpoint.read_to_string(&mut answer).unwrap();
+    answer
+}
