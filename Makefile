@@ -6,7 +6,7 @@ DESTDIR ?=
 CARGO := scripts/cargo
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help build demo test check bench oracle install uninstall clean
+.PHONY: help build demo test check bench oracle kernels install uninstall clean
 .NOTPARALLEL:
 
 help: ## This list
@@ -34,6 +34,10 @@ bench: ## Benchmarks, all or ONLY="relay udt": decisions a second, real traffic 
 
 oracle: ## Record the test vectors of Linux's congestion controls afresh, in a kernel of our own
 	@scripts/oracle
+
+kernels: build ## Which features work on Debian's kernels, booted in QEMU; ONLY="bookworm trixie" some of them
+	@scripts/setup --kernels
+	@scripts/kernels $(ONLY)
 
 install: build ## Install binary, unit and manual under $(DESTDIR)$(PREFIX), and the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' RELEASE='$(RELEASE)' scripts/install
