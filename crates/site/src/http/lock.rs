@@ -145,8 +145,13 @@ fn grant(
     match path.map_or(Ok(()), |path| files.make_empty(path)) {
         Ok(()) => Ok(granted(StatusCode::CREATED, files, &lock)),
         Err(error) => {
-            // It ends by itself.
-            let _ = files.access.locks.forget(&lock.place, true);
+            let given_back = Holder {
+                principal: lock.principal.clone(),
+                tokens: vec![lock.token.clone()],
+            };
+            let locks = &files.access.locks;
+            // If not, it ends by itself.
+            let _ = locks.change(|table| table.remove(&given_back, &lock.place));
             Err(not_made(&error))
         }
     }

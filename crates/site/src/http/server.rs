@@ -3,9 +3,10 @@
 
 use super::{
     access::{Refusal, Visitor},
-    answer::Answer,
+    answer::{Answer, said},
     audit::Entry,
     dav, index,
+    request::line::{Lines, Watched},
     room::{Room, held},
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 };
 use anyhow::Result;
 use hyper::{
-    Request,
+    Request, StatusCode,
     body::Incoming,
     header::{self, HeaderName, HeaderValue},
     server::conn::http1,
@@ -119,7 +120,13 @@ impl Http {
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
-        let answer = async |request| Ok::<_, Infallible>(held(self.answer(request, client).await));
+        let lines = Lines::default();
+        let stream = Watched::new(stream, &lines);
+        let answer = async |request| {
+            let answer = self.answer(request, client, lines.has_fragment()).await;
+            lines.await_next();
+            Ok::<_, Infallible>(held(answer))
+        };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
@@ -128,8 +135,13 @@ impl Http {
         let _ = served.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>, client: SocketAddr) -> Answer {
-        let mut answer = match self.admitted(request, client).await {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: SocketAddr,
+        has_fragment: bool,
+    ) -> Answer {
+        let mut answer = match self.admitted(request, client, has_fragment).await {
             Ok(answer) => answer,
             Err(refusal) => {
                 if matches!(refusal, Refusal::WrongToken) {
@@ -151,6 +163,7 @@ impl Http {
         &self,
         request: Request<Incoming>,
         client: SocketAddr,
+        has_fragment: bool,
     ) -> Result<Answer, Refusal> {
         let config = &self.config;
         let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
@@ -160,6 +173,10 @@ impl Http {
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
         let who = (visitor.token(), export);
         let entry = Entry::of(&request, client, who, self.records);
+        if has_fragment {
+            let why = "\"#\" in a name is %23 in a URL";
+            return Ok(entry.end(said(StatusCode::BAD_REQUEST, why)));
+        }
         match visitor.enter(export, config, &self.room) {
             Ok(access) => Ok(dav::answer(access, request, entry).await),
             Err(refusal) => Ok(entry.end(refusal.answer())),

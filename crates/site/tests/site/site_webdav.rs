@@ -8,7 +8,7 @@ use crate::site_process::{
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File, Permissions},
-    io::Write,
+    io::{Read, Write},
     net::TcpStream,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -678,6 +678,41 @@ fn what_is_left_of_an_upload_keeps_no_directory() {
     fs::write(web.data("q/c/.longhaul-0123456789abcdef.put"), "half").unwrap();
     assert_eq!(web.status(&["-X", "DELETE"], "/data/q"), 204);
     assert!(!web.data("q").exists());
+}
+
+/// A "#" that is not escaped is none of a name, and what is before it is another name.
+#[test]
+fn a_name_that_is_cut_off_removes_nothing() {
+    let web = planted();
+    let address = web.url("");
+    let before = listing(&web.home.data());
+    for (method, path) in [
+        ("DELETE", "/data/plain#x"),
+        ("MOVE", "/data/p#x"),
+        ("PUT", "/data/plain#x"),
+        ("GET", "/data/plain#"),
+    ] {
+        let mut stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
+        let token = &web.token;
+        // The second request of a connection, too.
+        for (line, wanted) in [
+            ("HEAD /data/plain", "200"),
+            (&*format!("{method} {path}"), "400"),
+        ] {
+            let head = format!(
+                "{line} HTTP/1.1\r\nHost: x\r\nDestination: /data/new\r\nContent-Length: 0\r\n"
+            );
+            write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").unwrap();
+            let mut read = [0; 4096];
+            let len = stream.read(&mut read).unwrap();
+            let said = String::from_utf8_lossy(&read[..len]);
+            assert!(
+                said.starts_with(&format!("HTTP/1.1 {wanted}")),
+                "{line}: {said}"
+            );
+        }
+    }
+    assert_eq!(listing(&web.home.data()), before);
 }
 
 #[test]

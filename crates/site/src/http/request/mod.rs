@@ -3,6 +3,7 @@
 
 pub(super) mod conditions;
 pub(super) mod element;
+pub(super) mod line;
 pub(super) mod properties;
 pub(super) mod ranges;
 pub(super) mod target;
