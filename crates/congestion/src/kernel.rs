@@ -130,22 +130,33 @@ pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
 /// Programs that were not loaded: because the kernel's verifier does not take them, which it says with the
 /// number of missing rights (EACCES), too; otherwise as [`failed`].
 pub(crate) fn refused(step: &'static str, error: &libbpf_rs::Error) -> Error {
+    use libbpf_rs::ErrorKind::{OutOfMemory, PermissionDenied};
     let verdict = WARNINGS.lock().ok().and_then(|all| verdict(&all));
+    let reason = match (verdict, error.kind()) {
+        (Some(verdict), _) => format!("its verifier refuses {verdict}"),
+        (None, PermissionDenied | OutOfMemory) => return failed(step, error),
+        (None, _) => said().unwrap_or_else(|| error.to_string()),
+    };
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();
-    match (verdict, error.kind()) {
-        (Some(verdict), _) => Error::Kernel(format!(
-            "cannot {step}: the verifier of this kernel ({release}) refuses {verdict}"
-        )),
-        (None, libbpf_rs::ErrorKind::PermissionDenied | libbpf_rs::ErrorKind::OutOfMemory) => {
-            failed(step, error)
-        }
-        (None, _) => {
-            let reason = said().unwrap_or_else(|| error.to_string());
-            Error::Kernel(format!(
-                "cannot {step}: this kernel ({release}) does not take them: {reason}"
-            ))
-        }
+    let since = since(&release);
+    Error::Kernel(format!(
+        "cannot {step}: Linux {release} does not take them{since}: {reason}"
+    ))
+}
+
+/// The first kernel that takes every program of ours, as docs/kernels.md has it.
+const TAKES_ALL: [u32; 2] = [6, 1];
+
+/// What an older kernel's user is told.
+fn since(release: &str) -> String {
+    let numbers = release
+        .split(['.', '-'])
+        .map_while(|number| number.parse::<u32>().ok());
+    let [major, minor] = TAKES_ALL;
+    match numbers.take(2).lt(TAKES_ALL) {
+        true => format!(", Linux {major}.{minor} does"),
+        false => String::new(),
     }
 }
 
@@ -195,5 +206,15 @@ mod tests {
             Some("look: bpf_spin_unlock without taking a lock")
         );
         assert_eq!(verdict(&warnings[..1]), None);
+    }
+
+    #[test]
+    fn an_older_kernel_hears_which_one_takes_all() {
+        for old in ["5.10.0-32-amd64", "5.15.0", "6.0.19"] {
+            assert_eq!(since(old), ", Linux 6.1 does", "{old}");
+        }
+        for new in ["6.1.0-50-amd64", "6.12.117+deb13-amd64", "7.0-rc1"] {
+            assert_eq!(since(new), "", "{new}");
+        }
     }
 }

@@ -54,16 +54,32 @@ fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
     let cc = profile.options.congestion_control.as_deref().unwrap_or("");
     let profile = &profile.name;
     Err(match error.kind() {
-        io::ErrorKind::NotFound => Refusal::usage(format!(
-            "profile {profile}: {cc}: no such congestion control here; there are: {}",
-            socket::congestion_controls()?.join(", ")
-        )),
+        io::ErrorKind::NotFound => {
+            let there = socket::congestion_controls()?.join(", ");
+            Refusal::usage(format!("profile {profile}: {}", absent(cc, &there)))
+        }
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
             "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
              net.ipv4.tcp_allowed_congestion_control"
         )),
         kind => anyhow::Error::new(io::Error::from(kind)).context(format!("profile {profile}")),
     })
+}
+
+/// What is said of a congestion control that is not `there`, with the way to it if it is longhaul's.
+fn absent(cc: &str, there: &str) -> String {
+    let nowhere = format!("{cc}: no such congestion control here");
+    let Some(ours) = longhaul_congestion::math::algorithm(cc) else {
+        return format!("{nowhere}; there are: {there}");
+    };
+    let (name, load) = (
+        ours.system_name(),
+        format!("longhaul cc load {}", ours.name()),
+    );
+    match name == cc {
+        true => format!("{cc} is not loaded: {load}"),
+        false => format!("{nowhere}; longhaul's own is {name} ({load}); there are: {there}"),
+    }
 }
 
 #[cfg(test)]
@@ -84,5 +100,19 @@ mod tests {
         let problem = tried_out("congestion_control = 'no-such'").unwrap_err();
         let begin = "profile long: no-such: no such congestion control here; there are: ";
         assert!(problem.starts_with(begin), "{problem}");
+    }
+
+    #[test]
+    fn one_of_longhauls_that_is_not_loaded_is_to_be_loaded() {
+        assert_eq!(
+            absent("lh_bic_linux", "reno"),
+            "lh_bic_linux is not loaded: longhaul cc load bic_linux"
+        );
+        let said = absent("fast", "reno, cubic");
+        assert!(
+            said.contains("lh_fast (longhaul cc load fast); there are: reno, cubic"),
+            "{said}"
+        );
+        assert!(!absent("lh_no_such", "reno").contains("cc load"));
     }
 }

@@ -56,13 +56,9 @@ fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
     let _ = sweep();
     let signals = Signals::keep()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
-    let attachments = Attachments::new(wanted, &cgroup)?;
+    let (attachments, running) =
+        start(wanted, program, &cgroup, &signals).map_err(before_program)?;
     let began = Instant::now();
-    let mut command = program.command();
-    let entrance = cgroup.entrance()?;
-    let started =
-        attended::Program::start(&mut command, entrance, program.account.as_ref(), &signals);
-    let running = started.with_context(|| format!("cannot start {}", program.name()))?;
     let pid = running.id();
     let status = running.attend()?;
     Ok(Record {
@@ -75,6 +71,29 @@ fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
         acks: attachments.acks(),
         counts: attachments.counts()?,
     })
+}
+
+fn start<'a>(
+    wanted: &Wanted,
+    program: &Program,
+    cgroup: &TransientCgroup,
+    signals: &'a Signals,
+) -> Result<(Attachments, attended::Program<'a>)> {
+    let attachments = Attachments::new(wanted, cgroup)?;
+    let mut command = program.command();
+    let entrance = cgroup.entrance()?;
+    let account = program.account.as_ref();
+    let started = attended::Program::start(&mut command, entrance, account, signals);
+    let running = started.with_context(|| format!("cannot start {}", program.name()))?;
+    Ok((attachments, running))
+}
+
+/// An exit code of 1 would be the program's, which does not run.
+fn before_program(error: anyhow::Error) -> anyhow::Error {
+    match error.is::<Refusal>() {
+        true => error,
+        false => Refusal::unsupported(format!("{error:#}")),
+    }
 }
 
 fn without_cgroup(error: io::Error) -> anyhow::Error {

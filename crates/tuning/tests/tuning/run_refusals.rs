@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul run` refuses: one clear line, and the program does not run.
 
-use crate::run_program::{command, may_run};
-use std::os::unix::process::CommandExt;
+use crate::{
+    cc_host::Host,
+    run_program::{command, may_run},
+};
+use std::{
+    fs,
+    os::unix::{fs::symlink, process::CommandExt},
+    process::Command,
+};
 
 /// Refused with this code and one line that holds all of `words`; the program would print.
 fn refused(code: i32, flags: &[&str], words: &[&str]) {
@@ -71,5 +78,30 @@ fn whoever_may_not_is_told_what_is_missing() {
         said.contains("CAP_BPF") && said.lines().count() == 1,
         "{said}"
     );
+    assert!(output.stdout.is_empty());
+}
+
+/// 1 would be taken for the program's own.
+#[test]
+fn what_another_longhaul_loaded_is_refused_with_longhauls_code() {
+    if !may_run() {
+        return;
+    }
+    // For the turn alone.
+    let _host = Host::new();
+    let cc = |word| {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command.args(["cc", word, "trc"]).output().unwrap()
+    };
+    assert!(cc("load").status.success());
+    let layout = "/sys/fs/bpf/longhaul/cc/trc/layout";
+    let changed = fs::remove_file(layout).and_then(|()| symlink("another", layout));
+    let output = command(&["--cc", "lh_trc"], &["echo", "it ran"]).output();
+    assert!(cc("unload").status.success());
+    changed.unwrap();
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("by another longhaul"), "{said}");
     assert!(output.stdout.is_empty());
 }
