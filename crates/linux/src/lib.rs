@@ -20,15 +20,12 @@ mod processes;
 mod sockets;
 
 pub use io::{conduit, pipe_pool, private_file, splice, wait};
-pub use network::{
-    ack_pacing, claim, ethtool, interface, interface_list, mtu_probing, netfilter, netns, sysctl,
-    tun,
-};
+pub use network::{ack_pacing, ethtool, interface, interface_list, netfilter, netns, sysctl, tun};
 pub use processes::{
-    account, attended, cgroup, contained, descriptors, executor, file_size, memory, process,
-    process_usage, sandbox, transient_cgroup,
+    account, attended, cgroup, contained, descriptors, executor, file_size, memory, mtu_probing,
+    process, process_usage, sandbox, transient_cgroup,
 };
 pub use sockets::{
-    activation, packet_ring, process_sockets, single_segments, sock_diag, socket, tcp_info,
+    activation, claim, packet_ring, process_sockets, single_segments, sock_diag, socket, tcp_info,
     timestamps,
 };

@@ -2,11 +2,9 @@
 //! Network namespaces: their devices, addresses, routes, queueing disciplines, settings and packet rules.
 
 pub mod ack_pacing;
-pub mod claim;
 pub mod ethtool;
 pub mod interface;
 pub mod interface_list;
-pub mod mtu_probing;
 pub mod netfilter;
 pub mod netns;
 pub mod sysctl;

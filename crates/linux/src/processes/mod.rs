@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod contained;
 pub mod executor;
 pub mod memory;
+pub mod mtu_probing;
 pub mod process;
 pub mod process_usage;
 pub mod sandbox;

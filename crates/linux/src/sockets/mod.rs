@@ -3,6 +3,7 @@
 //! packets as an interface sees them.
 
 pub mod activation;
+pub mod claim;
 mod option;
 pub mod packet_ring;
 pub mod process_sockets;

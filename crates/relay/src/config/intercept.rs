@@ -5,10 +5,6 @@ use crate::config::networks::{Ports, Prefix, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
 
-/// The mark of the relay's own sockets, the same for all relays of a host: what carries it is not
-/// intercepted. `"LO"` and zeroes.
-pub(crate) const OWN_MARK: u32 = 0x4c4f_0000;
-
 /// What a transparent listener intercepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Intercept {

@@ -2,13 +2,12 @@
 //! How a leg behaves.
 
 use crate::config::{
-    intercept::OWN_MARK,
     location::{In as _, Table},
     settings::{Mode, ProfileSettings, Settings, Transport},
 };
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
-use longhaul_linux::socket::Options;
+use longhaul_linux::{netfilter::marks::OWN_MARK, socket::Options};
 use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -253,18 +253,19 @@ impl Gates {
     /// looked at, other things only if a lease can't be renewed.
     fn renew(&self, pulse: &Pulse, suspect: bool) {
         let renew = || self.0.iter().try_for_each(|gate| gate.lease.renew(LEASE));
-        let suspect = suspect || !pulse.intercepts.load(Relaxed);
-        if !suspect && renew().is_ok() {
+        // Where it failed already, once a round is enough.
+        let attempts = pulse.intercepts.load(Relaxed).then_some(ATTEMPTS);
+        if !suspect && attempts.is_some() && renew().is_ok() {
             return;
         }
         let mut missing = Vec::new();
         let mut restore = || {
-            self.0
-                .iter()
-                .try_for_each(|gate| gate.restore(&mut missing))?;
+            let mut gates = self.0.iter();
+            gates.try_for_each(|gate| gate.restore(&mut missing))?;
             anyhow::Ok(renew()?)
         };
-        let outcome = (1..ATTEMPTS).fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
+        let again = 1..attempts.unwrap_or(1);
+        let outcome = again.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
         let intercepted = pulse.intercepts.swap(outcome.is_ok(), Relaxed);
         if !missing.is_empty() {
             missing.sort();

@@ -66,13 +66,13 @@ impl Watch {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(_) if !polled[0].revents().is_empty() => return Ok(Event::Readable),
-                // Both are emptied.
-                Ok(_)
-                    if take(&self.tables, is_table_lost)? | take(&self.routing, is_route_lost)? =>
-                {
-                    return Ok(Event::Changed);
+                Ok(_) => {
+                    // Both are emptied.
+                    let tables = take(&self.tables, is_table_lost)?;
+                    if take(&self.routing, is_route_lost)? || tables {
+                        return Ok(Event::Changed);
+                    }
                 }
-                Ok(_) => {}
             }
         }
     }

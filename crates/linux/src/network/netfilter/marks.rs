@@ -4,6 +4,10 @@
 /// What tables are called that a relay made; the listener's port follows.
 pub const TABLE_PREFIX: &str = "longhaul-";
 
+/// The mark of relays' own sockets, the same for all relays of a host: what carries it is not intercepted. `"LO"` and
+/// zeroes.
+pub const OWN_MARK: u32 = 0x4c4f_0000;
+
 /// Marks of one listener's packets. The upper half says what is to become of a packet, the lower
 /// half whose it is: the port of the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,5 +58,29 @@ impl Marks {
     /// A SYN that was held, to be answered with ICMP: somebody on the way forbids it.
     pub fn prohibited(self) -> u32 {
         self.with(*b"LP")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_tell_listeners_and_fates_apart() {
+        let (a, b) = (Marks::of(1), Marks::of(2));
+        let all = [
+            a.diverted(),
+            a.approved(),
+            a.refused(),
+            a.no_host(),
+            a.no_network(),
+            a.prohibited(),
+            b.diverted(),
+            OWN_MARK,
+        ];
+        let distinct: std::collections::BTreeSet<_> = all.into_iter().collect();
+        assert_eq!(distinct.len(), all.len());
+        let diverted = all.into_iter().filter(|mark| Marks::is_diverted(*mark));
+        assert!(diverted.eq([a.diverted(), b.diverted()]));
     }
 }

@@ -2,7 +2,7 @@
 //! Signs that processes need something of their network namespace: abstract UNIX sockets, which the kernel removes with
 //! the process.
 
-use crate::socket::abstract_names;
+use super::socket::abstract_names;
 use std::{
     io,
     os::{

@@ -2,11 +2,11 @@
 //! Path MTU discovery by TCP itself (RFC 4821), for a while: Linux has it for a network namespace
 //! (net.ipv4.tcp_mtu_probing) and not for a socket.
 
-use super::{
+use super::executor::Executor;
+use crate::{
     claim::{Claim, claimants},
     sysctl,
 };
-use crate::executor::Executor;
 use std::{io, process, time::Duration};
 
 const SETTING: &str = "net.ipv4.tcp_mtu_probing";
