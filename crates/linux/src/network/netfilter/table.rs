@@ -86,15 +86,26 @@ mod tests {
         }
         let name = format!("table-{}", std::process::id());
         let netns = Netns::create(&name).unwrap();
-        let load = |script| nft::load(script).map_err(io::Error::other);
+        let load = |commands: &[&str]| nft::load(&commands.join("\n")).map_err(io::Error::other);
+        let one = [
+            "add table ip t",
+            "add chain ip t a",
+            "add rule ip t a accept",
+        ];
+        let more = [
+            "add rule ip t a drop",
+            "add table ip u",
+            "add chain ip u a",
+            "add rule ip u a drop",
+        ];
         let found = netns.run(|| {
             let find = || Table::find(Family::Ip, "t");
             let mut found = vec![find()?];
-            load("table ip t { chain a { accept; }\nchain b { drop; }\n}\n table ip u { chain a { drop; } }\n")?;
+            load(&[&one[..], &more].concat())?;
             found.push(find()?);
-            load("flush table ip t\n")?;
+            load(&["flush table ip t"])?;
             found.push(find()?);
-            load("delete table ip t\ntable ip t { chain a { accept; } }\n")?;
+            load(&[&["delete table ip t"], &one[..]].concat())?;
             found.push(find()?);
             Ok(found)
         });
