@@ -35,11 +35,11 @@ pub use scenario::expression;
 
 use anyhow::{Context, Result};
 use args::Command;
-use longhaul_command::say;
+use longhaul_command::{note, say};
 use longhaul_linux::contained;
 use run::{Batch, Ready, Request};
 use source::{Book, Choices, inherit, library};
-use std::{fs, process};
+use std::{collections::BTreeMap, fs, process};
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
@@ -74,10 +74,21 @@ fn contain(args: &args::Contain) -> Result<()> {
     process::exit(code.into())
 }
 
+/// All, and those that this user can't run.
 fn list() -> Result<()> {
+    let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in library::names() {
         let book = Book::open(&library::find(name)?, &Choices::default())?;
         say!("{name}\t{}", book.base.title);
+        if let Err(error) = run::rights(&book) {
+            lacking.entry(error.to_string()).or_default().push(name);
+        }
+    }
+    for (reason, names) in lacking {
+        note!(
+            "Not for this user, unless with --simulate: {} ({reason})",
+            names.join(", ")
+        );
     }
     Ok(())
 }

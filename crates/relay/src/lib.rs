@@ -55,10 +55,19 @@ pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyho
     authority::make(directory, names)
 }
 
+/// Whether this machine and this user have what the profiles of a relay of these flags ask of sockets.
+///
+/// # Errors
+///
+/// Names the profile, and what is lacking.
+pub fn try_out(flags: &[String]) -> anyhow::Result<()> {
+    process::run::configuration(&Args::read_flags(flags)?).map(drop)
+}
+
 /// Where a relay of these flags would listen for TCP, without making it: for those who write such flags for others,
-/// as `lab` does.
+/// as `lab` does. What this machine and this user lack for it is no matter of theirs.
 pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
-    let config = process::run::configuration(&Args::read_flags(flags)?)?;
+    let (config, ..) = Args::read_flags(flags)?.read()?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
     let places = over_tcp.map(|listener| listener.address);

@@ -2,7 +2,7 @@
 //! What a lab needs of this machine, tried before anything is touched, and the facts of it that belong beside every result.
 
 use crate::{
-    scenario::{LinkKind, Program, RelayProgram},
+    scenario::{LinkKind, Program, Relay, RelayProgram},
     source::{Book, Cell},
     testbed::{controls, programs},
 };
@@ -32,6 +32,9 @@ const SYSCTLS: [&str; 14] = [
     "net.ipv4.tcp_timestamps",
     "net.ipv4.tcp_wmem",
 ];
+
+/// What makes network devices.
+const TUN: &str = "/dev/net/tun";
 
 /// This machine, as the caller sees it (outside the sandbox), with these programs' versions.
 fn describe(programs: BTreeMap<String, String>) -> anyhow::Result<Host> {
@@ -108,25 +111,38 @@ pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
     }
     controls::check(book)?;
     windows(book)?;
-    if scenarios()
-        .flat_map(|s| &s.links)
-        .any(|link| link.kind == LinkKind::Emulated)
-    {
-        let tun = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/net/tun");
-        tun.map_err(|error| {
-            Refusal::unsupported(format!(
-                "cannot open /dev/net/tun ({error}), which emulated links need; run as root, or: \
-             sudo modprobe tun && sudo chmod 666 /dev/net/tun"
-            ))
-        })?;
-    }
+    rights(book)?;
     if book.needs_testbed() {
         stands(book)?;
     }
     describe(versions)
+}
+
+/// What only some users may: emulated links, and what relays ask of sockets. Nothing is run for it.
+pub(crate) fn rights(book: &Book) -> Result<()> {
+    let mut links = book.on_testbed().flat_map(|scenario| &scenario.links);
+    if links.any(|link| link.kind == LinkKind::Emulated) {
+        let device = fs::OpenOptions::new().read(true).write(true).open(TUN);
+        device.map_err(|error| {
+            Refusal::unsupported(format!(
+                "cannot open {TUN} ({error}), which emulated links need; run as root, or: \
+                 sudo modprobe tun && sudo chmod 666 {TUN}"
+            ))
+        })?;
+    }
+    let relays = book.on_testbed().flat_map(|scenario| &scenario.relays);
+    let own = relays.filter(|(_, relay)| relay.when && relay.program == RelayProgram::Longhaul);
+    let mut tried: Vec<(&String, &Relay)> = Vec::new();
+    for (host, relay) in own {
+        let same = |(at, other): &(&String, &Relay)| {
+            *at == host && other.options == relay.options && other.config == relay.config
+        };
+        if !tried.iter().any(same) {
+            programs::relay::try_out(host, relay)?;
+            tried.push((host, relay));
+        }
+    }
+    Ok(())
 }
 
 /// Tries the sandbox, and in its network namespace every setting that hosts are to have. Both go with it.

@@ -12,5 +12,5 @@ mod resume;
 mod turns;
 
 pub(crate) use batch::Batch;
-pub(crate) use machine::{leave_out, prerequisites, unsupported};
+pub(crate) use machine::{leave_out, prerequisites, rights, unsupported};
 pub(crate) use ready::{Ready, Request, possible};

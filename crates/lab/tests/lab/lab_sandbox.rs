@@ -580,17 +580,50 @@ fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
+/// The build directory may be closed to others. A copy that this process wrote itself could be inherited by what other
+/// tests start meanwhile, and a file that is open for writing is not executed (ETXTBSY).
+fn for_others(bench: &Bench) -> PathBuf {
+    let program = bench.path("longhaul");
+    let copied = Command::new("cp").arg(longhaul()).arg(&program).status();
+    assert!(copied.unwrap().success());
+    program
+}
+
+#[test]
+fn what_a_scenario_says_is_checked_without_rights() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let relay = "\n[relays.router]\nsocks5 = '0.0.0.0:1080'\nallow_from = '10.9.0.0/16'\ninitial_window_far = 40\n";
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD, relay]);
+    let program = for_others(&bench);
+    let told = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        let output = command.args(words).uid(65534).gid(65534).output().unwrap();
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        (output.status.code(), text, stderr(&output))
+    };
+    let everything = Command::new(longhaul()).args(["lab", "list"]).output();
+    let (code, listed, notes) = told(&["lab", "list"]);
+    assert_eq!(code, Some(0), "{notes}");
+    assert_eq!(listed.as_bytes(), everything.unwrap().stdout);
+    assert!(notes.contains("Not for this user"), "{notes}");
+    let (code, said, why) = told(&["lab", "check", bench.path("test.toml").to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{why}");
+    assert!(said.contains("1 cells"), "{said}");
+    assert!(
+        why.contains("initial_window") && why.contains("CAP_BPF"),
+        "{why}"
+    );
+}
+
 #[test]
 fn an_ordinary_user_runs_it_in_a_user_namespace() {
     if !may_use_namespaces() {
         return;
     }
     let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD]);
-    // The build directory may be closed to others. A copy that this process wrote itself could be inherited by
-    // what other tests start meanwhile, and a file that is open for writing is not executed (ETXTBSY).
-    let program = bench.path("longhaul");
-    let copied = Command::new("cp").arg(longhaul()).arg(&program).status();
-    assert!(copied.unwrap().success());
+    let program = for_others(&bench);
     let output = bench
         .command(&program)
         .uid(65534)

@@ -293,7 +293,10 @@ fn rules_that_somebody_flushed_come_back() {
         bed.until_source_is(family.far, &bed.listen(family.at(8080)));
     }
     let (_, said) = relay.stop();
-    assert!(said.contains("gone and put back: the nft rules of "), "{said}");
+    assert!(
+        said.contains("gone and put back: the nft rules of "),
+        "{said}"
+    );
     assert_eq!(bed.remains(), "");
 }
 

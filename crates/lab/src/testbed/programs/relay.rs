@@ -28,6 +28,14 @@ pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String
     }
 }
 
+/// Whether this machine and this user have what the relay on `host` asks of sockets, but for congestion controls.
+pub(crate) fn try_out(host: &str, relay: &Relay) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let bare = relay::left_out(relay);
+    let arguments = arguments(host, &bare, scratch.path(), scratch.path())?;
+    longhaul_relay::try_out(&arguments)
+}
+
 /// What is wrong with the configuration file begins with `config: `: where the file is and has its lines nobody wrote.
 fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
