@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn what_this_system_lacks_is_refused() {
         let flags = ["--socks5", "127.0.0.1:0", "--cc-far", "no-such"].map(str::to_owned);
-        let refusal = crate::check(&flags).unwrap_err().to_string();
+        let refusal = crate::try_out(&flags).unwrap_err().to_string();
         assert!(refusal.contains("there are: "), "{refusal}");
     }
 }
