@@ -2,7 +2,7 @@
 //! The protocols that relays speak with each other and with their clients, as bytes: RFC 8803 ([`convert`]), SOCKS5
 //! ([`socks5`]), the head of an HTTP request ([`proxy_headers`]), the PROXY protocol ([`proxy_protocol`]), pieces of a
 //! stream over several connections ([`stripe`]). [`failure`] has the reason why a connection was not made, and the word
-//! for it in each protocol.
+//! for it in each protocol; [`networks`] what rules compare a [`destination`] with.
 //!
 //! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No input makes anything
 //! here panic.
@@ -19,6 +19,7 @@
 pub mod convert;
 pub mod destination;
 pub mod failure;
+pub mod networks;
 pub mod proxy_headers;
 pub mod proxy_protocol;
 pub mod socks5;

@@ -27,7 +27,6 @@ mod check;
 mod config;
 mod doors;
 mod faults;
-mod intercept;
 mod leg;
 mod listener;
 mod peers;
@@ -38,6 +37,7 @@ mod route;
 mod session;
 mod stripe;
 mod transfer;
+mod verify;
 
 pub use args::Args;
 pub use process::run::run;

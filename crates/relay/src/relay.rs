@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all workers share: what is counted and kept, how far the relay is on its way to its end, and whether the threads
-//! that serve are there and alive.
+//! What all workers share: what is counted and kept, how far the relay is on its way to its end, and whether a thread
+//! that serves is gone.
 
 use crate::{
     admission::{accounts::Accounts, budget::Budget, lookups::Lookups, memory::Memory},
@@ -12,17 +12,9 @@ use crate::{
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::RelayRecord;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
-use tokio::{
-    sync::{Semaphore, watch},
-    time::{MissedTickBehavior, interval},
-};
+use longhaul_interception::heartbeat::Heartbeats;
+use std::sync::{Arc, atomic::AtomicU32};
+use tokio::sync::{Semaphore, watch};
 
 /// What all workers share.
 #[derive(Debug)]
@@ -48,8 +40,8 @@ pub(crate) struct Relay {
     pub(crate) budget: Budget,
     /// Raised when a thread that serves is gone.
     pub(crate) alarm: Alarm,
-    /// Signs of life of all threads that serve.
-    pub(crate) pulse: Arc<Pulse>,
+    /// Of all threads that serve.
+    pub(crate) heartbeats: Arc<Heartbeats>,
     /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
     pub(crate) pseudonym: String,
 }
@@ -159,63 +151,6 @@ impl Drop for Raise<'_> {
     }
 }
 
-/// How often a thread says that it is alive.
-const PERIOD: Duration = Duration::from_millis(100);
-
-/// Silence after which it counts as stalled.
-pub(crate) const STALLED_AFTER: Duration = Duration::from_millis(600);
-
-/// The latest sign of life of each thread.
-#[derive(Debug)]
-pub(crate) struct Pulse {
-    start: Instant,
-    /// Milliseconds after `start`; 0 is never.
-    latest: Vec<AtomicU64>,
-    /// Whether what is to be intercepted is.
-    pub(crate) intercepts: AtomicBool,
-}
-
-impl Pulse {
-    /// Of `threads` threads, none of which has been heard yet.
-    pub(crate) fn new(threads: usize) -> Self {
-        Self {
-            start: Instant::now(),
-            latest: (0..threads).map(|_| AtomicU64::new(0)).collect(),
-            intercepts: true.into(),
-        }
-    }
-
-    fn sign(&self, thread: usize, now: Instant) {
-        if let Some(latest) = self.latest.get(thread) {
-            latest.store(self.milliseconds(now).max(1), Relaxed);
-        }
-    }
-
-    /// Whether all have been heard of late.
-    pub(crate) fn is_steady(&self, now: Instant) -> bool {
-        let now = self.milliseconds(now);
-        let limit = STALLED_AFTER.as_millis() as u64;
-        self.latest.iter().all(|latest| match latest.load(Relaxed) {
-            0 => false,
-            latest => now.saturating_sub(latest) <= limit,
-        })
-    }
-
-    fn milliseconds(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.start).as_millis() as u64
-    }
-}
-
-/// Signs for `thread`, one of the relay's event loops, as long as that loop runs.
-pub(crate) async fn beat(pulse: Arc<Pulse>, thread: usize) {
-    let mut ticks = interval(PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        pulse.sign(thread, Instant::now());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,19 +169,5 @@ mod tests {
         let work = || panicked.over(|| panic!("a bug"));
         assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
         assert!(panicked.is_raised());
-    }
-
-    #[test]
-    fn steady_means_every_one_and_of_late() {
-        let pulse = Pulse::new(2);
-        let start = pulse.start;
-        let at = |ms| start + Duration::from_millis(ms);
-        pulse.sign(0, at(10));
-        assert!(!pulse.is_steady(at(10)), "one was never heard");
-        pulse.sign(1, at(500));
-        assert!(pulse.is_steady(at(610)));
-        assert!(!pulse.is_steady(at(611)), "the first is silent");
-        pulse.sign(0, at(611));
-        assert!(pulse.is_steady(at(611)), "it came back");
     }
 }

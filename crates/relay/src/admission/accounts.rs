@@ -2,7 +2,7 @@
 //! What each client holds of what all clients share: who has one address, of IPv6 one /64. An account lives as long as a
 //! connection of its client does.
 
-use crate::config::networks::network;
+use longhaul_protocol::networks::network;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,

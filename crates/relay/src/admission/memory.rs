@@ -2,11 +2,9 @@
 //! The memory budget: what all legs hold in socket buffers and pipes is added up now and then, and
 //! while it is over the budget no new connection is accepted, and those end that [`super::victims`] chooses.
 
-use crate::{
-    admission::victims::{Bounds, Holding},
-    config::networks::network,
-};
+use crate::admission::victims::{Bounds, Holding};
 use longhaul_command::note;
+use longhaul_protocol::networks::network;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use std::{

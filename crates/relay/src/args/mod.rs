@@ -3,13 +3,11 @@
 
 mod settings;
 
-use crate::config::{
-    intercept::Target,
-    networks::Prefix,
-    settings::{Mode, PeerAddress, SendProxy, socket_address},
-};
+use crate::config::settings::{Mode, PeerAddress, SendProxy, socket_address};
 use clap::{Args as _, Command, FromArgMatches as _, ValueEnum, builder::PossibleValue};
 use longhaul_command::exit::{self, Refusal};
+use longhaul_interception::target::Target;
+use longhaul_protocol::networks::Prefix;
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_units::{Bytes, Time};
 use std::{

@@ -6,7 +6,6 @@ use crate::{
     config::{
         Config,
         file::{self, File},
-        intercept::Target,
         settings::{
             KindName, ListenerSettings, PeerAddress, PeerSettings, RouteSettings, Settings,
             Transport,
@@ -14,6 +13,7 @@ use crate::{
     },
 };
 use longhaul_command::exit::Refusal;
+use longhaul_interception::target::Target;
 use std::net::SocketAddr;
 
 impl Args {

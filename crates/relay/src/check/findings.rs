@@ -8,12 +8,12 @@ use crate::{
         certificates::validity::Purpose,
         listener::{Kind, Listener},
         location::{Finding, Table},
-        networks::Prefix,
         policy::{Chain, WayOut},
         settings::Settings,
     },
 };
 use jiff::Timestamp;
+use longhaul_protocol::networks::Prefix;
 use std::{collections::BTreeSet, path::Path};
 
 /// All of them, in the order of the tables in the manual.

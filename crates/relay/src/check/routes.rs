@@ -6,9 +6,9 @@
 use crate::config::{
     Config,
     location::{Finding, Table},
-    networks::{Ports, Prefix, Target},
     policy::{Rule, any},
 };
+use longhaul_protocol::networks::{Ports, Prefix, Target};
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
 pub(crate) fn find(config: &Config) -> Vec<Finding> {

@@ -3,15 +3,15 @@
 
 use crate::config::{
     certificates::identity::Responder,
-    intercept::{Intercept, Target},
     limits::{IDLE_TIMEOUT_DEFAULT, positive},
-    networks::Prefix,
     profile::{Profile, Profiles, check_transport, profile_named},
     settings::{KindName, ListenerSettings, SendProxy, Settings, Transport},
     users::Users,
 };
 use longhaul_command::exit::Refusal;
+use longhaul_interception::target::{Intercept, Target};
 use longhaul_protocol::destination::Destination;
+use longhaul_protocol::networks::Prefix;
 use longhaul_units::BitRate;
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 

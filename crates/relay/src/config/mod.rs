@@ -3,11 +3,9 @@
 
 pub(crate) mod certificates;
 pub(crate) mod file;
-pub(crate) mod intercept;
 pub(crate) mod limits;
 pub(crate) mod listener;
 pub(crate) mod location;
-pub(crate) mod networks;
 pub(crate) mod peer;
 pub(crate) mod policy;
 pub(crate) mod profile;

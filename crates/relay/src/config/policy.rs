@@ -3,12 +3,12 @@
 
 use crate::config::{
     location::{In as _, Table},
-    networks::{Ports, Prefix, Target, embedded},
     peer::PeerConfig,
     profile::{Profile, Profiles, profile_named},
     settings::{RouteSettings, Settings},
 };
 use longhaul_command::exit::Refusal;
+use longhaul_protocol::networks::{Ports, Prefix, Target, embedded};
 use longhaul_protocol::{convert, destination::Destination};
 use std::{
     collections::BTreeMap,

@@ -2,11 +2,9 @@
 //! A relay's configuration as it is written: in a TOML file, or as flags that say the same. Nothing
 //! is checked here but the form; [`super::Config`] is what stands after the check.
 
-use crate::config::{
-    certificates::TlsSettings,
-    intercept::Target,
-    networks::{Ports, Prefix, Target as RouteTarget, text},
-};
+use crate::config::certificates::TlsSettings;
+use longhaul_interception::target::Target;
+use longhaul_protocol::networks::{Ports, Prefix, Target as RouteTarget, text};
 use longhaul_protocol::{convert, destination::Destination};
 use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};

@@ -7,7 +7,7 @@ use crate::{
         rate::{Clients, Limits, Pair},
     },
     config::listener::Listener,
-    doors::flow::Ready,
+    doors::ready::Ready,
     faults::warnings::Warnings,
     records::counters::Counters,
 };

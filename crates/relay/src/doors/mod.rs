@@ -3,8 +3,8 @@
 //! what they have counted stays in the total.
 
 pub(crate) mod door;
-pub(crate) mod flow;
 pub(crate) mod opening;
+pub(crate) mod ready;
 
 use crate::{doors::door::Door, records::counters, route::local::ListenAddresses};
 use longhaul_admin::{

@@ -2,8 +2,9 @@
 //! Lines about clients that a listener turned away. Strangers cause them, so that their number is
 //! bounded whatever comes.
 
-use crate::{config::networks::network, faults::disagreement::Stranger};
+use crate::faults::disagreement::Stranger;
 use longhaul_command::note;
+use longhaul_protocol::networks::network;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,

@@ -22,10 +22,6 @@ use crate::{
         door::Door,
         opening::{OpenDoor, Opening, PassedSockets, open_doors},
     },
-    intercept::{
-        keeper::{Gate, Keeper},
-        verify::Verifier,
-    },
     leg::profile,
     peers::{self, current::Current},
     process::{
@@ -37,11 +33,13 @@ use crate::{
         },
     },
     records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
-    relay::{Alarm, Drain, Phase, Pulse, Relay},
+    relay::{Alarm, Drain, Phase, Relay},
+    verify::Verifier,
 };
 use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
 use longhaul_command::{exit::Refusal, note, say};
+use longhaul_interception::{heartbeat::Heartbeats, rule_set::RuleSet, thread::Interception};
 use longhaul_linux::mtu_probing::MtuProbing;
 use std::{
     io::{self, Write as _},
@@ -106,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         places_all: (budget.connections as u32).into(),
         budget,
         alarm: Alarm::new(),
-        pulse: Pulse::new(config.limits.workers + verifiers.len()).into(),
+        heartbeats: Heartbeats::new(config.limits.workers + verifiers.len()).into(),
         pseudonym: pseudonym(),
         current: Current::new(config),
     });
@@ -204,18 +202,18 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
     let registry = Arc::<Registry>::default();
     // First: a lack of descriptors is seen before anything is touched.
     let runtime = longhaul_command::event_loop::of_this_thread()?;
-    let gates = gates(&relay.doors.open(), &verifiers)?;
+    let rule_sets = rule_sets(&relay.doors.open(), &verifiers)?;
     let (mut threads, workers) = start_workers((relay, &registry, &crew), opened.len(), newcomers)?;
     // A worker that is gone takes no listener; joining it tells why.
     let handed_out = opened
         .into_iter()
         .try_for_each(|(door, sockets)| reload::hand_out(&door, sockets, &workers));
     threads.extend(start_verifiers(relay, verifiers)?);
-    let keeper = handed_out.and_then(|()| keeper(relay, gates));
-    let outcome = keeper.and_then(|keeper| {
+    let interception = handed_out.and_then(|()| interception(relay, rule_sets));
+    let outcome = interception.and_then(|interception| {
         runtime.block_on(async {
             serve_admin(relay, &registry, endpoint)?;
-            supervise((relay, &registry), args, &workers, keeper.as_ref()).await
+            supervise((relay, &registry), args, &workers, interception.as_ref()).await
         })
     });
     relay.drain.enter(Phase::Stop);
@@ -300,21 +298,26 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
 }
 
 /// What is to be installed for each listener that intercepts.
-fn gates(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<Gate>> {
-    let gate = |door: &Arc<Door>| {
+fn rule_sets(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<RuleSet>> {
+    let rule_set = |door: &Arc<Door>| {
         let intercept = door.listener().intercept.clone()?;
         let verifier = verifiers.iter().find(|v| v.door().address == door.address);
         let queue = verifier.map(Verifier::queue);
-        Some(Gate::new(door.address, intercept, queue))
+        Some(RuleSet::new(door.address, intercept, queue))
     };
-    doors.iter().filter_map(gate).collect()
+    doors.iter().filter_map(rule_set).collect()
 }
 
 /// Interception, if there is any. It ends when this is dropped.
-fn keeper(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Option<Keeper>> {
-    match gates.is_empty() {
+fn interception(
+    relay: &Arc<Relay>,
+    rule_sets: Vec<RuleSet>,
+) -> anyhow::Result<Option<Interception>> {
+    match rule_sets.is_empty() {
         true => Ok(None),
-        false => Keeper::start(&relay.pulse, &relay.alarm, gates).map(Some),
+        false => {
+            Interception::start(&relay.heartbeats, || relay.alarm.is_raised(), rule_sets).map(Some)
+        }
     }
 }
 
@@ -324,7 +327,7 @@ async fn supervise(
     (relay, registry): (&Arc<Relay>, &Arc<Registry>),
     args: &Args,
     workers: &[Sender<Opening>],
-    keeper: Option<&Keeper>,
+    interception: Option<&Interception>,
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
@@ -350,8 +353,8 @@ async fn supervise(
             () = peers::check::watch(&relay.current) => {}
         }
         manager.stopping();
-        if let Some(keeper) = keeper {
-            keeper.let_pass();
+        if let Some(interception) = interception {
+            interception.let_pass();
         }
         wind_down(relay, registry, told_to_end()).await;
     };

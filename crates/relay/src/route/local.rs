@@ -3,12 +3,10 @@
 //! have a relay connect to them. Services there often ask nobody who they are: they take everyone who
 //! can reach them for a user of the host.
 
-use crate::config::{
-    listener::{Kind, Listener},
-    networks::{canonical, embedded},
-};
+use crate::config::listener::{Kind, Listener};
 use longhaul_linux::socket::is_local_address;
 use longhaul_protocol::destination::{Destination, HostName};
+use longhaul_protocol::networks::{canonical, embedded};
 use parking_lot::RwLock;
 use std::{
     io,

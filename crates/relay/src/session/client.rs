@@ -3,16 +3,12 @@
 
 use crate::{
     admission::accounts::Holder,
-    config::{
-        listener::Kind,
-        networks::{Prefix, network},
-        settings::SendProxy,
-        users::Users,
-    },
+    config::{listener::Kind, settings::SendProxy, users::Users},
     faults::disagreement::Stranger,
     route::request::Request,
     session::Session,
 };
+use longhaul_protocol::networks::{Prefix, network};
 use longhaul_protocol::{
     failure::Failure,
     proxy_protocol::{Header, encode_v1, encode_v2, missing, parse},

@@ -4,7 +4,6 @@
 use crate::{
     admission::lookups::Asker,
     config::{profile::Profile, settings::Mode},
-    doors::flow::Flow,
     faults::fault::Fault,
     leg::candidates::Candidates,
     peers::pool::Ready,
@@ -21,6 +20,7 @@ use crate::{
         striped::{self, Ends},
     },
 };
+use longhaul_interception::flow::Flow;
 use longhaul_protocol::{destination::Destination, failure::Failure};
 use std::{
     net::SocketAddr,

@@ -25,11 +25,11 @@ pub(crate) struct Overview(pub(crate) Arc<Relay>);
 
 impl Source for Overview {
     fn health(&self) -> Health {
-        let is_steady = self.0.pulse.is_steady(std::time::Instant::now());
+        let is_steady = self.0.heartbeats.is_steady(std::time::Instant::now());
         let Setup { config, peers } = self.0.setup();
         let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
         let down = peers.all().filter(is_down);
-        let obstacle = match self.0.pulse.intercepts.load(Relaxed) {
+        let obstacle = match self.0.heartbeats.intercepts.load(Relaxed) {
             _ if is_cut_off(&config, &peers) => Some(HealthStatus::CutOff),
             true => None,
             false => Some(HealthStatus::NotIntercepting),

@@ -13,7 +13,7 @@ use crate::{
         crew::{Crew, Newcomer},
         registry::Registry,
     },
-    relay::{Phase, Relay, beat},
+    relay::{Phase, Relay},
     session::Shares,
 };
 use longhaul_command::note;
@@ -55,7 +55,7 @@ impl Worker {
     }
 
     async fn serve(mut self) -> io::Result<()> {
-        tokio::spawn(beat(self.relay.pulse.clone(), self.index));
+        tokio::spawn(self.relay.heartbeats.clone().beat(self.index));
         let shares = Shares {
             pool: Arc::new(Pool::new(self.relay.config().pool)),
             ready: Arc::default(),

@@ -4,7 +4,7 @@
 
 use crate::{
     config::listener::Kind,
-    doors::{door::Door, flow::Flow},
+    doors::door::Door,
     faults::fault::Fault,
     peers::{current::Setup, pool::Ready},
     relay::{Phase, Relay},
@@ -15,6 +15,7 @@ use crate::{
         request::Request,
     },
 };
+use longhaul_interception::flow::Flow;
 use longhaul_linux::netfilter::marks::Marks;
 use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
 use longhaul_protocol::destination::Destination;
@@ -84,7 +85,7 @@ impl Verifier {
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
-            tokio::spawn(crate::relay::beat(relay.pulse.clone(), thread));
+            tokio::spawn(relay.heartbeats.clone().beat(thread));
             let stop = relay.drain.reached(Phase::Stop);
             select! {
                 outcome = self.serve(relay) => outcome,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What addresses are compared with: networks in CIDR notation, names, ranges of ports; and what an address alone tells.
 
+use crate::destination::Destination;
 use ipnet::IpNet;
-use longhaul_protocol::destination::Destination;
 use serde::{Deserialize, Deserializer};
 use std::{
     fmt::{self, Display},
@@ -13,26 +13,27 @@ use std::{
 
 /// A network such as `10.0.0.0/8`, `2001:db8::/32`, or a single address. One of IPv4-mapped addresses is one of IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Prefix(IpNet);
+pub struct Prefix(IpNet);
 
 impl Prefix {
     /// All addresses of both families.
-    pub(crate) const EVERYTHING: [Self; 2] = [
+    pub const EVERYTHING: [Self; 2] = [
         Self(IpNet::new_assert(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)),
         Self(IpNet::new_assert(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)),
     ];
 
-    pub(crate) fn is_ipv4(self) -> bool {
+    /// Whether its addresses are of IPv4.
+    pub fn is_ipv4(self) -> bool {
         self.0.addr().is_ipv4()
     }
 
     /// Whether all of `other` is in this network.
-    pub(crate) fn covers(self, other: Self) -> bool {
+    pub fn covers(self, other: Self) -> bool {
         self.0.contains(&other.0)
     }
 
     /// Whether `ip`, taken out of an IPv4-mapped address if it is one, is in this network.
-    pub(crate) fn contains(self, ip: IpAddr) -> bool {
+    pub fn contains(self, ip: IpAddr) -> bool {
         self.0.contains(&ip.to_canonical())
     }
 
@@ -78,21 +79,21 @@ impl<'de> Deserialize<'de> for Prefix {
 
 /// One port, or all from one to another: `443`, `8000-8999`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ports(RangeInclusive<u16>);
+pub struct Ports(RangeInclusive<u16>);
 
 impl Ports {
     /// From the first to the last.
-    pub(crate) fn range(&self) -> RangeInclusive<u16> {
+    pub fn range(&self) -> RangeInclusive<u16> {
         self.0.clone()
     }
 
     /// Whether all of `range` is in this one.
-    pub(crate) fn covers(&self, range: &RangeInclusive<u16>) -> bool {
+    pub fn covers(&self, range: &RangeInclusive<u16>) -> bool {
         self.contains(*range.start()) && self.contains(*range.end())
     }
 
     /// Whether `port` is one of these.
-    pub(crate) fn contains(&self, port: u16) -> bool {
+    pub fn contains(&self, port: u16) -> bool {
         self.0.contains(&port)
     }
 }
@@ -143,7 +144,7 @@ impl<'de> Deserialize<'de> for Ports {
 
 /// The IPv4 address that a translator or a tunnel takes out of `ip`: NAT64 (RFC 6052, RFC 8215),
 /// IPv4-compatible (RFC 4291 §2.5.5.1) and -translated (RFC 2765 §2.1) addresses, 6to4 (RFC 3056).
-pub(crate) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+pub fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let high_and_low =
         |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match ip.segments() {
@@ -156,7 +157,7 @@ pub(crate) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// The address, of IPv6 its /64, of which one host has all. Loopback is itself.
-pub(crate) fn network(client: IpAddr) -> IpAddr {
+pub fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
         other => other,
@@ -164,7 +165,7 @@ pub(crate) fn network(client: IpAddr) -> IpAddr {
 }
 
 /// A value that is written as text.
-pub(crate) fn text<'de, D, T>(input: D) -> Result<T, D::Error>
+pub fn text<'de, D, T>(input: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -175,7 +176,7 @@ where
 
 /// A network, a name, or all names under a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// Addresses; a name's are looked at once it is resolved.
     Network(Prefix),
     /// `example.org`, compared without case, a final dot ignored.
@@ -186,7 +187,7 @@ pub(crate) enum Target {
 
 impl Target {
     /// Whether it holds wherever `other` holds.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
+    pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Network(network), Self::Network(other)) => network.covers(*other),
             (Self::Domain(domain), Self::Name(other)) => is_below(other, domain),
@@ -197,7 +198,8 @@ impl Target {
         }
     }
 
-    pub(crate) fn is(&self, destination: &Destination) -> bool {
+    /// Whether `destination` is one of these.
+    pub fn is(&self, destination: &Destination) -> bool {
         match (self, destination) {
             (Self::Network(prefix), Destination::Address(address)) => prefix.contains(address.ip()),
             (Self::Name(name), Destination::Name(asked, _)) => *name == canonical(asked.as_str()),
@@ -215,7 +217,7 @@ fn is_below(name: &str, domain: &str) -> bool {
 }
 
 /// RFC 4343, RFC 1034 §3.1.
-pub(crate) fn canonical(name: &str) -> String {
+pub fn canonical(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 

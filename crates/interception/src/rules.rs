@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The nft rules of one listener, as text. docs/relay.md explains them to the operator.
 
-use crate::config::intercept::{Intercept, Target};
+use crate::target::{Intercept, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
     marks::{Marks, OWN_MARK, TABLE_PREFIX},
@@ -9,19 +9,19 @@ use longhaul_linux::netfilter::{
 use std::net::SocketAddr;
 
 /// The name of the table for a listener on `port`.
-pub(super) fn table(port: u16) -> String {
+pub(crate) fn table(port: u16) -> String {
     format!("{TABLE_PREFIX}{port}")
 }
 
 /// The chain that SYNs are queued from.
-pub(super) const HOLD: &str = "hold";
+pub(crate) const HOLD: &str = "hold";
 
 /// Only the first packet of a connection: connections from before the rules are left alone.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 const NOT_SYN: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 
 /// The table, which takes the place of an earlier one of its name. SYNs that are held go to `queue`.
-pub(super) fn script(listener: SocketAddr, intercept: &Intercept, queue: Option<u16>) -> String {
+pub(crate) fn script(listener: SocketAddr, intercept: &Intercept, queue: Option<u16>) -> String {
     let family = Family::of(listener.ip()).name();
     let table = table(listener.port());
     let mut parts = vec![set(), inbound(listener, intercept), divert(listener)];

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections whose far leg was opened before their near leg.
+//! Which connection a packet is of.
 
-use crate::route::far::Far;
 use longhaul_packet::{ip, tcp};
-use parking_lot::{Mutex, MutexGuard};
-use std::{
-    collections::HashMap,
-    net::{IpAddr, SocketAddr},
-    time::{Duration, Instant},
-};
+use std::net::{IpAddr, SocketAddr};
 
-/// Who wants to go where.
+/// The addresses of a TCP connection, as its client sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Flow {
+pub struct Flow {
     client: (IpAddr, u16),
     destination: (IpAddr, u16),
 }
 
 impl Flow {
     /// Scopes and flow labels don't count.
-    pub(crate) fn new(client: SocketAddr, destination: SocketAddr) -> Self {
+    pub fn new(client: SocketAddr, destination: SocketAddr) -> Self {
         let pair = |address: SocketAddr| (address.ip(), address.port());
         Self {
             client: pair(client),
@@ -28,7 +22,7 @@ impl Flow {
     }
 
     /// Of a packet that starts with its IP header, if it is a whole TCP header's worth.
-    pub(crate) fn of_packet(packet: &[u8]) -> Option<Self> {
+    pub fn of_packet(packet: &[u8]) -> Option<Self> {
         let transport = ip::transport(packet)?;
         let header = tcp::Header::at(packet.get(transport.offset..)?)?;
         if transport.protocol != ip::TCP || transport.fragment {
@@ -41,11 +35,13 @@ impl Flow {
         })
     }
 
-    pub(crate) fn client(&self) -> SocketAddr {
+    /// Who opens it.
+    pub fn client(&self) -> SocketAddr {
         self.client.into()
     }
 
-    pub(crate) fn destination(&self) -> SocketAddr {
+    /// Where to.
+    pub fn destination(&self) -> SocketAddr {
         self.destination.into()
     }
 }
@@ -62,48 +58,6 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match ip::version(packet)? {
         ip::Version::V4 => Some((at::<4>(packet, 12)?, at::<4>(packet, 16)?)),
         ip::Version::V6 => Some((at::<16>(packet, 8)?, at::<16>(packet, 24)?)),
-    }
-}
-
-/// Far legs that wait for their near legs. Each waits for an ACK that is on its way; who puts them
-/// in bounds their number.
-#[derive(Debug, Default)]
-pub(crate) struct Ready(Mutex<HashMap<Flow, (Instant, Far)>>);
-
-impl Ready {
-    /// How long a client may take for its ACK.
-    const PATIENCE: Duration = Duration::from_secs(10);
-
-    pub(crate) fn put(&self, flow: Flow, far: Far) {
-        self.lock().insert(flow, (Instant::now(), far));
-    }
-
-    /// Takes out the far leg of this connection.
-    pub(crate) fn take(&self, flow: Flow) -> Option<Far> {
-        self.lock().remove(&flow).map(|(_, far)| far)
-    }
-
-    pub(crate) fn has(&self, flow: Flow) -> bool {
-        self.lock().contains_key(&flow)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Resets those that nobody came for.
-    pub(crate) fn expire(&self) {
-        self.lock().retain(|_, (since, far)| {
-            let keep = since.elapsed() < Self::PATIENCE;
-            if !keep {
-                far.stream.carrier().reset_on_close();
-            }
-            keep
-        });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Flow, (Instant, Far)>> {
-        self.0.lock()
     }
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a transparent listener intercepts: networks, and ports in them.
 
-use crate::config::networks::{Ports, Prefix, text};
+use longhaul_protocol::networks::{Ports, Prefix, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
 
 /// What a transparent listener intercepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Intercept {
+pub struct Intercept {
     /// Networks and ports, all of the listener's family; not empty.
-    pub(crate) targets: Vec<Target>,
+    pub targets: Vec<Target>,
     /// This host's own connections too.
-    pub(crate) local: bool,
+    pub local: bool,
     /// The client's SYN is answered once the destination has answered.
-    pub(crate) verify: bool,
+    pub verify: bool,
 }
 
 /// Connections to any of these networks, on any of these ports.
@@ -22,16 +22,16 @@ pub(crate) struct Intercept {
 /// commas. IPv6 networks stand in brackets, unless one stands alone without ports:
 /// `10.0.0.0/8:80,443`, `[2001:db8::/32]:8000-8999`, `10.0.0.0/8,192.0.2.7`, `::/0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     /// Not empty.
-    pub(crate) networks: Vec<Prefix>,
+    pub networks: Vec<Prefix>,
     /// Empty for all ports.
-    pub(crate) ports: Vec<Ports>,
+    pub ports: Vec<Ports>,
 }
 
 impl Target {
     /// The part of it in one address family, if there is one.
-    pub(crate) fn of_family(&self, ipv4: bool) -> Option<Self> {
+    pub fn of_family(&self, ipv4: bool) -> Option<Self> {
         let ours = |network: &Prefix| network.is_ipv4() == ipv4;
         let networks: Vec<_> = self.networks.iter().copied().filter(ours).collect();
         (!networks.is_empty()).then(|| Self {

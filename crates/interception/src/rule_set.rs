@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel is given for one listener: its nft table, the routing of what it diverts, and the lease on which it
+//! holds.
+
+use crate::{
+    rules::{self, HOLD},
+    target::Intercept,
+};
+use longhaul_command::{exit::Refusal, note};
+use longhaul_linux::{
+    claim::{Claim, claimants},
+    interface::{divert_marked, undo_diversion},
+    netfilter::{
+        Family,
+        lease::Lease,
+        marks::{Marks, TABLE_PREFIX},
+        nft,
+        table::Table,
+        target::append_queue_rule,
+    },
+    sock_diag::SockDiag,
+};
+use std::{cell::Cell, io, net::SocketAddr, time::Duration};
+
+/// The rules of one listener.
+pub struct RuleSet {
+    listener: SocketAddr,
+    intercept: Intercept,
+    /// Where SYNs are held, if they are.
+    queue: Option<u16>,
+    lease: Lease,
+    /// Our table as it was installed. Another process that has our port puts its own in its place.
+    table: Cell<Option<Table>>,
+    _claim: Claim,
+}
+
+impl RuleSet {
+    /// `listener` is the address with the port that the kernel gave.
+    pub fn new(listener: SocketAddr, intercept: Intercept, queue: Option<u16>) -> io::Result<Self> {
+        let family = Family::of(listener.ip());
+        Ok(Self {
+            listener,
+            intercept,
+            queue,
+            lease: Lease::open(family, &rules::table(listener.port()))?,
+            table: Cell::new(None),
+            _claim: Claim::new(&claimed(family, listener.port()))?,
+        })
+    }
+
+    /// Makes the lease last until `length` from now.
+    pub(crate) fn renew(&self, length: Duration) -> io::Result<()> {
+        self.lease.renew(length)
+    }
+
+    /// Lets new connections pass. A lease that can't be ended runs out by itself.
+    pub(crate) fn end_lease(&self) {
+        let _ = self.lease.end();
+    }
+
+    fn family(&self) -> Family {
+        Family::of(self.listener.ip())
+    }
+
+    fn mark(&self) -> u32 {
+        Marks::of(self.listener.port()).diverted()
+    }
+
+    /// Puts everything in place, or nothing. Nothing is intercepted before the lease is renewed.
+    pub(crate) fn install(&self) -> anyhow::Result<()> {
+        self.restore(&mut Vec::new()).inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = nft::delete_table(self.family(), &rules::table(self.listener.port()));
+            let _ = undo_diversion(self.family(), self.mark(), self.mark());
+        })
+    }
+
+    /// Puts in place what is missing, and adds its name to `missing`.
+    pub(crate) fn restore(&self, missing: &mut Vec<String>) -> anyhow::Result<()> {
+        let stands = |table: Table| table.rules >= self.table.get().map_or(usize::MAX, |t| t.rules);
+        if !self.present_table()?.is_some_and(stands) {
+            self.load_rules()?;
+            self.table.set(self.present_table()?);
+            missing.push(format!("the nft rules of {}", self.listener));
+        }
+        // The mark's routing table has the mark's number.
+        if divert_marked(self.family(), self.mark(), self.mark())? {
+            missing.push(format!("the policy rule or route of {}", self.listener));
+        }
+        Ok(())
+    }
+
+    /// The rule that queues is nf_tables' own expression, or x_tables' target where the kernel lacks the former.
+    fn load_rules(&self) -> anyhow::Result<()> {
+        let script = |queue| rules::script(self.listener, &self.intercept, queue);
+        match (nft::load(&script(self.queue)), self.queue) {
+            (Err(_), Some(queue)) => {
+                nft::load(&script(None))?;
+                let table = rules::table(self.listener.port());
+                append_queue_rule(self.family(), &table, HOLD, queue).map_err(|error| {
+                    Refusal::unsupported(format!(
+                        "--verify-connect: this kernel has neither nft_queue nor xt_NFQUEUE ({error})"
+                    ))
+                })
+            }
+            (outcome, _) => Ok(outcome?),
+        }
+    }
+
+    fn present_table(&self) -> io::Result<Option<Table>> {
+        Table::find(self.family(), &rules::table(self.listener.port()))
+    }
+
+    /// The rules of another process that has our port now stay: our connections are among those that they let in.
+    pub(crate) fn remove(&self) {
+        let present = self.present_table().unwrap_or_default();
+        let handle = |table: Option<Table>| table.map(|table| table.handle);
+        if present.is_none() || handle(present) == handle(self.table.get()) {
+            remove(self.family(), self.listener.port());
+        }
+    }
+}
+
+/// Takes down a listener's table and its routing; what fails is said.
+fn remove(family: Family, port: u16) {
+    let mark = Marks::of(port).diverted();
+    let rules = nft::delete_table(family, &rules::table(port)).map_err(|error| error.to_string());
+    let routing = undo_diversion(family, mark, mark).map_err(|error| error.to_string());
+    for problem in [rules, routing].into_iter().filter_map(Result::err) {
+        note!("longhaul relay: {problem}");
+    }
+}
+
+/// Takes down what relays left behind that were killed: tables of theirs on whose port nobody
+/// listens any more, and that no draining relay needs.
+pub(crate) fn remove_leftovers() -> io::Result<()> {
+    let mut sockets = SockDiag::here()?;
+    for family in [Family::Ip, Family::Ip6] {
+        let port = |name: &String| name.strip_prefix(TABLE_PREFIX)?.parse::<u16>().ok();
+        let tables = nft::tables(family).unwrap_or_default();
+        for port in tables.iter().filter_map(port) {
+            if !sockets.listens_on(port)? && claimants(&claimed(family, port))?.is_empty() {
+                remove(family, port);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a process has a claim on that needs the table of a listener on `port`. A relay that drains listens no more, and
+/// its connections still need the rules.
+fn claimed(family: Family, port: u16) -> String {
+    format!("intercept-{}-{port}", family.name())
+}
