@@ -5,6 +5,7 @@
 //! makes anything here panic.
 //!
 //! - [`ip`] and [`tcp`] are the headers (RFC 791, RFC 8200, RFC 9293), [`checksum`] is RFC 1071.
+//! - [`tunnel`] finds the IP packet inside of another one.
 //! - [`super_packet`] cuts what an offload joined into the segments that a wire has; [`vnet`] is the
 //!   header that says how they were joined.
 //! - [`capture`] reads and writes pcap and pcapng, [`packet_filter`] compiles filters for the kernel.
@@ -25,4 +26,5 @@ pub mod ip;
 pub mod packet_filter;
 pub mod super_packet;
 pub mod tcp;
+pub mod tunnel;
 pub mod vnet;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where TCP's header is in an IP packet, and why there is none.
+//! What an IP packet carries, and why there is no segment in a frame.
 
 use longhaul_packet::{capture::NoIp, ip};
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,18 @@ pub enum Undecoded {
     NotIp,
     /// Another protocol on IP.
     NotTcp,
-    /// An IP packet in an IP packet (RFC 2003, RFC 2473, RFC 4213), not looked into.
-    IpInIp,
-    /// GRE (RFC 2784), not looked into.
-    Gre,
-    /// VXLAN (RFC 7348), not looked into.
-    Vxlan,
+    /// Tunnels in each other, more than [`TUNNELS_MAX`].
+    Nested,
     /// Encrypted by IPsec (RFC 4303).
     Encrypted,
+    /// An 802.11 frame that is encrypted.
+    EncryptedWifi,
+    /// An 802.11 frame with several packets in it (A-MSDU), not looked into.
+    AggregatedWifi,
+    /// A later fragment of an 802.11 frame, without a TCP header. The first one counts, with its packet's payload.
+    WifiFragment,
+    /// PPP with something compressed or encrypted.
+    CompressedPpp,
     /// A later fragment of an IP packet, without a TCP header. The first one counts, with its own payload.
     Fragment,
     /// The capture ends within the headers, before the first 20 bytes of TCP's are over.
@@ -30,64 +34,65 @@ pub enum Undecoded {
     Lengths,
 }
 
+/// Most tunnels in each other that are looked into.
+pub const TUNNELS_MAX: usize = 8;
+
 impl From<NoIp> for Undecoded {
     fn from(reason: NoIp) -> Self {
         match reason {
             NoIp::LinkType => Self::LinkType,
             NoIp::Protocol => Self::NotIp,
             NoIp::Short => Self::Short,
+            NoIp::EncryptedWifi => Self::EncryptedWifi,
+            NoIp::AggregatedWifi => Self::AggregatedWifi,
+            NoIp::WifiFragment => Self::WifiFragment,
+            NoIp::CompressedPpp => Self::CompressedPpp,
         }
     }
 }
 
-pub(super) fn behind_extension_headers(packet: &[u8]) -> Result<usize, Undecoded> {
-    let transport = ip::transport(packet).ok_or(Undecoded::Short)?;
-    match transport {
-        ip::Transport { fragment: true, .. } => Err(Undecoded::Fragment),
-        ip::Transport {
-            protocol, offset, ..
-        } => behind_authentication(packet, protocol, offset),
+/// The protocol that an IP packet carries, and where.
+pub(super) struct Carried {
+    pub(super) protocol: u8,
+    pub(super) at: usize,
+}
+
+impl Carried {
+    /// Behind options, extension headers and an authentication header.
+    pub(super) fn of(packet: &[u8]) -> Result<Self, Undecoded> {
+        let transport = ip::transport(packet).ok_or(missing(packet))?;
+        if transport.fragment {
+            return Err(Undecoded::Fragment);
+        }
+        let carried = Self {
+            protocol: transport.protocol,
+            at: transport.offset,
+        };
+        match carried.protocol {
+            AUTHENTICATION => carried.behind_authentication(packet),
+            ENCRYPTED => Err(Undecoded::Encrypted),
+            _ => Ok(carried),
+        }
+    }
+
+    /// That header says its length in words of four bytes, less two (RFC 4302 §2.2).
+    fn behind_authentication(self, packet: &[u8]) -> Result<Self, Undecoded> {
+        let header = packet.get(self.at..self.at + 2).ok_or(Undecoded::Short)?;
+        Ok(Self {
+            protocol: header[0],
+            at: self.at + (usize::from(header[1]) + 2) * 4,
+        })
     }
 }
 
-/// Where TCP's header is, `protocol` being what is at `at`: there, or behind an authentication header, which
-/// says its length in words of four bytes, less two (RFC 4302 §2.2).
-#[cold]
-pub(super) fn behind_authentication(
-    packet: &[u8],
-    protocol: u8,
-    at: usize,
-) -> Result<usize, Undecoded> {
-    match protocol {
-        ip::TCP => Ok(at),
-        protocol::AUTHENTICATION => match packet.get(at..at + 2).ok_or(Undecoded::Short)? {
-            &[ip::TCP, words] => Ok(at + (usize::from(words) + 2) * 4),
-            _ => Err(Undecoded::NotTcp),
-        },
-        protocol::IPV4 | protocol::IPV6 => Err(Undecoded::IpInIp),
-        protocol::GRE => Err(Undecoded::Gre),
-        protocol::ENCRYPTED => Err(Undecoded::Encrypted),
-        ip::UDP => Err(datagram(packet.get(at..at + 4).ok_or(Undecoded::Short)?)),
-        _ => Err(Undecoded::NotTcp),
+/// Why no transport header was found.
+fn missing(packet: &[u8]) -> Undecoded {
+    match packet.first() {
+        Some(0x40..=0x44) if packet.len() >= 20 => Undecoded::Lengths,
+        _ => Undecoded::Short,
     }
 }
-
-/// A UDP header's ports say what it is.
-fn datagram(ports: &[u8]) -> Undecoded {
-    match u16::from_be_bytes([ports[2], ports[3]]) {
-        VXLAN_PORT => Undecoded::Vxlan,
-        _ => Undecoded::NotTcp,
-    }
-}
-
-/// RFC 7348 §5.
-const VXLAN_PORT: u16 = 4789;
 
 /// IP's protocol numbers (IANA).
-mod protocol {
-    pub(super) const IPV4: u8 = 4;
-    pub(super) const IPV6: u8 = 41;
-    pub(super) const GRE: u8 = 47;
-    pub(super) const ENCRYPTED: u8 = 50;
-    pub(super) const AUTHENTICATION: u8 = 51;
-}
+const ENCRYPTED: u8 = 50;
+const AUTHENTICATION: u8 = 51;

@@ -7,13 +7,17 @@ mod tcp_header;
 mod tests;
 
 use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
-pub use ip_packet::Undecoded;
-use ip_packet::{behind_authentication, behind_extension_headers};
-use longhaul_packet::{capture::Frame, ip};
+use ip_packet::Carried;
+pub use ip_packet::{TUNNELS_MAX, Undecoded};
+use longhaul_packet::{capture::Frame, ip, tunnel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tcp_header::{Options, Tcp, be16, be32};
 
-/// The segment in a frame, and of which connection it is. Lengths are those that IP says, so that neither
+/// What is made of a frame.
+type Decoded = Result<(FlowKey, Segment), Undecoded>;
+
+/// The segment in a frame, and of which connection it is; of tunnels in each other, that of the innermost packet.
+/// Lengths are those that IP says, so that neither
 /// a short snaplen nor Ethernet's padding changes them; if it says 0, as it does of packets above 64 KB and
 /// of those that a card will yet cut, that on the wire. Of TCP options, what was captured counts.
 ///
@@ -21,7 +25,7 @@ use tcp_header::{Options, Tcp, be16, be32};
 ///
 /// If there is none: see [`Undecoded`].
 #[inline(always)]
-pub fn decode(frame: &Frame<'_>) -> Result<(FlowKey, Segment), Undecoded> {
+pub fn decode(frame: &Frame<'_>) -> Decoded {
     let at = frame.link_type.ip_offset(frame.bytes)?;
     let packet = &frame.bytes[at..];
     let wire_len = frame.wire_len.saturating_sub(at as u32);
@@ -34,11 +38,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<(FlowKey, Segment), Undecoded> {
 /// All of this way is inlined, so that a segment is put together where it shall be: what is written field by
 /// field and copied as a whole soon after makes the processor wait, for as long as all the rest takes.
 #[inline(always)]
-fn decode_v4(
-    frame: &Frame<'_>,
-    packet: &[u8],
-    wire_len: u32,
-) -> Result<(FlowKey, Segment), Undecoded> {
+fn decode_v4(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
     let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
     let header_len = usize::from(header[0] & 0xf) * 4;
     if header_len < 20 {
@@ -47,35 +47,62 @@ fn decode_v4(
     if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
         return Err(Undecoded::Fragment);
     }
-    let headers_len = match header[9] {
-        ip::TCP => header_len,
-        protocol => behind_authentication(packet, protocol, header_len)?,
-    };
+    match header[9] {
+        ip::TCP => tcp_v4(frame, packet, header_len, wire_len),
+        _ => decode_innermost(frame, packet, wire_len),
+    }
+}
+
+#[inline(always)]
+fn decode_v6(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
+    let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
+    match header[6] {
+        ip::TCP => tcp_v6(frame, packet, 40, wire_len),
+        _ => decode_innermost(frame, packet, wire_len),
+    }
+}
+
+/// What is behind extension headers or in tunnels.
+#[cold]
+#[inline(never)]
+fn decode_innermost(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
+    let (mut packet, mut wire_len) = (packet, wire_len);
+    for _ in 0..=TUNNELS_MAX {
+        let carried = Carried::of(packet)?;
+        if carried.protocol == ip::TCP {
+            return match ip::version(packet) {
+                Some(ip::Version::V4) => tcp_v4(frame, packet, carried.at, wire_len),
+                _ => tcp_v6(frame, packet, carried.at, wire_len),
+            };
+        }
+        let inner = tunnel::inner_ip(packet, carried.protocol, carried.at)?;
+        let inner = inner.ok_or(Undecoded::NotTcp)?;
+        packet = &packet[inner..];
+        wire_len = wire_len.saturating_sub(inner as u32);
+    }
+    Err(Undecoded::Nested)
+}
+
+#[inline(always)]
+fn tcp_v4(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded {
+    let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
     let total = match u16::from_be_bytes([header[2], header[3]]) {
         0 => wire_len,
         total => u32::from(total),
     };
-    let tcp = Tcp::parse(packet, headers_len, total)?;
+    let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v4(header, &tcp);
     Ok((key, segment(frame, &tcp, from_low)))
 }
 
 #[inline(always)]
-fn decode_v6(
-    frame: &Frame<'_>,
-    packet: &[u8],
-    wire_len: u32,
-) -> Result<(FlowKey, Segment), Undecoded> {
+fn tcp_v6(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded {
     let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
-    let headers_len = match header[6] {
-        ip::TCP => 40,
-        _ => behind_extension_headers(packet)?,
-    };
     let total = match u16::from_be_bytes([header[4], header[5]]) {
         0 => wire_len,
         payload => 40 + u32::from(payload),
     };
-    let tcp = Tcp::parse(packet, headers_len, total)?;
+    let tcp = Tcp::parse(packet, at, total)?;
     let (key, from_low) = key_v6(header, &tcp);
     Ok((key, segment(frame, &tcp, from_low)))
 }

@@ -253,13 +253,7 @@ fn what_is_no_segment_says_why() {
     assert_eq!(undecoded(&with(0, 0x55)), Undecoded::NotIp);
     assert_eq!(undecoded(&with(9, 17)), Undecoded::NotTcp);
     assert_eq!(undecoded(&with(9, 17)[..23]), Undecoded::Short);
-    assert_eq!(undecoded(&with(9, 4)), Undecoded::IpInIp);
-    assert_eq!(undecoded(&with(9, 41)), Undecoded::IpInIp);
-    assert_eq!(undecoded(&with(9, 47)), Undecoded::Gre);
     assert_eq!(undecoded(&with(9, 50)), Undecoded::Encrypted);
-    let mut vxlan = with(9, 17);
-    vxlan[22..24].copy_from_slice(&4789u16.to_be_bytes());
-    assert_eq!(undecoded(&vxlan), Undecoded::Vxlan);
     assert_eq!(undecoded(&with(0, 0x44)), Undecoded::Lengths);
     assert_eq!(undecoded(&with(3, 39)), Undecoded::Lengths);
     assert_eq!(undecoded(&with(32, 0x40)), Undecoded::Lengths);
@@ -282,6 +276,69 @@ fn a_first_fragment_counts_by_its_header() {
     assert_eq!(segment(&packet).payload, 560);
     let first = [&[6, 0, 0, 1, 0, 0, 0, 1][..], &tcp(tcp::ACK, &[])].concat();
     assert_eq!(segment(&v6(44, &first, 560)).payload, 560);
+}
+
+/// An IPv4 packet of this protocol around the others.
+fn around(protocol: u8, between: &[u8], inner: &[u8]) -> Vec<u8> {
+    let mut packet = v4(&[between, inner].concat(), 0);
+    packet[9] = protocol;
+    packet
+}
+
+const GRE_KEYED: [u8; 8] = [0x20, 0, 8, 0, 0, 0, 0, 9];
+
+#[test]
+fn a_segment_in_tunnels_is_that_of_the_innermost_packet() {
+    let inner = v4(&tcp(tcp::ACK, &STAMPS), DATA);
+    let plain = decode(&frame(&inner)).unwrap();
+    let mut tunnelled = inner;
+    for depth in 1..=TUNNELS_MAX {
+        tunnelled = match depth % 3 {
+            0 => around(4, &[], &tunnelled),
+            1 => around(47, &GRE_KEYED, &tunnelled),
+            _ => v6(4, &tunnelled, 0),
+        };
+        assert_eq!(decode(&frame(&tunnelled)), Ok(plain), "{depth} deep");
+    }
+    assert_eq!(undecoded(&around(4, &[], &tunnelled)), Undecoded::Nested);
+}
+
+#[test]
+fn what_a_tunnel_carries_besides_tcp_says_why() {
+    let mut datagram = v4(&tcp(tcp::ACK, &[]), 0);
+    datagram[9] = 17;
+    assert_eq!(undecoded(&around(4, &[], &datagram)), Undecoded::NotTcp);
+    assert_eq!(
+        undecoded(&around(47, &[0, 0, 8, 6], &[0; 28])),
+        Undecoded::NotIp
+    );
+    let mut bad_length = v4(&tcp(tcp::ACK, &[]), 0);
+    bad_length[0] = 0x44;
+    assert_eq!(undecoded(&around(4, &[], &bad_length)), Undecoded::Lengths);
+    for len in 20..44 {
+        let cut = &around(47, &GRE_KEYED, &v4(&tcp(tcp::ACK, &[]), 0))[..len];
+        assert_eq!(undecoded(cut), Undecoded::Short, "{len}");
+    }
+}
+
+/// Of a packet in a tunnel whose own packets are fragments, the first says all.
+#[test]
+fn fragments_of_a_tunnel() {
+    let inner = v4(&tcp(tcp::ACK, &STAMPS), DATA);
+    let mut first = around(47, &GRE_KEYED, &inner);
+    (first[2], first[3], first[6]) = (2, 0, 0x20);
+    assert_eq!(segment(&first).payload, DATA);
+    let mut later = first;
+    later[7] = 61;
+    assert_eq!(undecoded(&later), Undecoded::Fragment);
+}
+
+#[test]
+fn a_packet_without_a_length_in_a_tunnel() {
+    let mut inner = v4(&tcp(tcp::ACK, &[]), 0);
+    inner[2..4].fill(0);
+    let payload = segment(&around(47, &GRE_KEYED, &inner)).payload;
+    assert_eq!(payload, 9000 - 28 - 40);
 }
 
 #[test]

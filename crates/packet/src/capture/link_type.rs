@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What frames begin with, and where in them the IP packet is.
 
+use super::ether_type::{by_type, ethernet};
+use super::ip_start::{NoIp, bytes, is_ip, word};
+use super::{ppp, wifi};
+
 /// What a frame begins with: LINKTYPE values of the tcpdump group's registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkType {
@@ -8,46 +12,31 @@ pub enum LinkType {
     Null,
     /// Ethernet: 1.
     Ethernet,
+    /// PPP, in HDLC-like framing or without: 9.
+    Ppp,
+    /// PPP in HDLC-like framing, or Cisco's HDLC: 50 (and 104).
+    Hdlc,
+    /// PPPoE's session header, then PPP: 51.
+    PppOverEthernet,
     /// IPv4 or IPv6 without anything before: 101 (and 12, 14, 228, 229).
     Raw,
+    /// 802.11: 105.
+    Wifi,
     /// OpenBSD loopback, protocol family in network byte order: 108.
     Loop,
     /// Linux cooked capture: 113.
     LinuxCooked,
+    /// Radiotap, then 802.11: 127.
+    Radiotap,
+    /// Per-packet information, then what that says: 192.
+    Ppi,
+    /// A byte that says which way it went, then PPP: 204 (and 166).
+    PppWithDirection,
     /// Linux cooked capture, version 2: 276.
     LinuxCooked2,
     /// Anything else, which is not analysed.
     Other(u16),
 }
-
-/// Why no IP packet was found in a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoIp {
-    /// The link type is [`LinkType::Other`].
-    LinkType,
-    /// The frame carries something else.
-    Protocol,
-    /// The capture ends before it.
-    Short,
-}
-
-/// EtherTypes (IEEE 802.3 clause 3.2.6, registered with IANA).
-mod ether_type {
-    pub(super) const IPV4: u16 = 0x0800;
-    pub(super) const IPV6: u16 = 0x86dd;
-    /// 802.1Q, 802.1ad, and what was used for stacked tags before that.
-    pub(super) const VLAN: [u16; 4] = [0x8100, 0x88a8, 0x9100, 0x9200];
-    pub(super) const MPLS: [u16; 2] = [0x8847, 0x8848];
-    pub(super) const PPPOE_SESSION: u16 = 0x8864;
-    /// Up to here it is the length of an LLC frame.
-    pub(super) const LENGTH_MAX: u16 = 1500;
-}
-
-/// PPP's protocol numbers of IPv4 and IPv6 (RFC 1661, RFC 5072).
-const PPP_IP: [u16; 2] = [0x0021, 0x0057];
-
-/// Most VLAN tags, and most MPLS labels, that are passed over.
-const STACK_MAX: usize = 8;
 
 impl LinkType {
     /// From its number in the registry.
@@ -56,10 +45,17 @@ impl LinkType {
         match number {
             0 => Self::Null,
             1 => Self::Ethernet,
+            9 => Self::Ppp,
+            50 | 104 => Self::Hdlc,
+            51 => Self::PppOverEthernet,
             // DLT_RAW of several BSDs, LINKTYPE_RAW, and one for each IP.
             12 | 14 | 101 | 228 | 229 => Self::Raw,
+            105 => Self::Wifi,
             108 => Self::Loop,
             113 => Self::LinuxCooked,
+            127 => Self::Radiotap,
+            192 => Self::Ppi,
+            166 | 204 => Self::PppWithDirection,
             276 => Self::LinuxCooked2,
             number => Self::Other(number),
         }
@@ -71,9 +67,16 @@ impl LinkType {
         match self {
             Self::Null => 0,
             Self::Ethernet => 1,
+            Self::Ppp => 9,
+            Self::Hdlc => 50,
+            Self::PppOverEthernet => 51,
             Self::Raw => 101,
+            Self::Wifi => 105,
             Self::Loop => 108,
             Self::LinuxCooked => 113,
+            Self::Radiotap => 127,
+            Self::Ppi => 192,
+            Self::PppWithDirection => 204,
             Self::LinuxCooked2 => 276,
             Self::Other(number) => number,
         }
@@ -88,92 +91,48 @@ impl LinkType {
     #[inline]
     pub fn ip_offset(self, frame: &[u8]) -> Result<usize, NoIp> {
         match self {
-            Self::Ethernet => by_type(frame, word(frame, 12)?, 14),
+            Self::Ethernet => ethernet(frame, 0),
             Self::Raw => is_ip(frame, 0),
             Self::Null | Self::Loop => loopback(frame),
             Self::LinuxCooked => by_type(frame, word(frame, 14)?, 16),
             Self::LinuxCooked2 => by_type(frame, word(frame, 0)?, 20),
-            Self::Other(_) => Err(NoIp::LinkType),
+            _ => self.rare(frame),
+        }
+    }
+
+    #[cold]
+    fn rare(self, frame: &[u8]) -> Result<usize, NoIp> {
+        match self {
+            Self::Ppp => ppp::ppp(frame, 0),
+            Self::PppWithDirection => ppp::ppp(frame, 1),
+            Self::PppOverEthernet => ppp::unframed(frame, 6),
+            Self::Hdlc => hdlc(frame),
+            Self::Wifi => wifi::wifi(frame, 0, false),
+            Self::Radiotap => wifi::radiotap(frame),
+            Self::Ppi => ppi(frame),
+            _ => Err(NoIp::LinkType),
         }
     }
 }
 
-/// The payload at `at`, whose type was `ether_type`.
-#[inline]
-fn by_type(frame: &[u8], ether_type: u16, at: usize) -> Result<usize, NoIp> {
-    match ether_type {
-        ether_type::IPV4 | ether_type::IPV6 => is_ip(frame, at),
-        _ => encapsulated(frame, ether_type, at),
+/// Cisco's frames begin with another byte than PPP's, unicast or multicast, and have an EtherType (RFC 1547 §4.3.1).
+fn hdlc(frame: &[u8]) -> Result<usize, NoIp> {
+    match frame.first().ok_or(NoIp::Short)? {
+        0x0f | 0x8f => by_type(frame, word(frame, 2)?, 4),
+        _ => ppp::ppp(frame, 0),
     }
 }
 
-/// Passes over what can stand between the link and IP; each round takes bytes of the frame.
-fn encapsulated(frame: &[u8], ether_type: u16, at: usize) -> Result<usize, NoIp> {
-    let (mut ether_type, mut at) = (ether_type, at);
-    for _ in 0..=STACK_MAX {
-        match ether_type {
-            ether_type::IPV4 | ether_type::IPV6 => return is_ip(frame, at),
-            ether_type::PPPOE_SESSION => return pppoe(frame, at),
-            ..=ether_type::LENGTH_MAX => match llc(frame, at)? {
-                Llc::Ip => return is_ip(frame, at + 3),
-                Llc::Snap(inner) => (ether_type, at) = (inner, at + 8),
-            },
-            _ if ether_type::MPLS.contains(&ether_type) => return mpls(frame, at),
-            _ if ether_type::VLAN.contains(&ether_type) => {
-                (ether_type, at) = (word(frame, at + 2)?, at + 4);
-            }
-            _ => break,
-        }
+/// Version, flags, the length of all that and of fields, and the link type of the rest; in little-endian order. It holds
+/// no second header of its kind.
+fn ppi(frame: &[u8]) -> Result<usize, NoIp> {
+    let len = usize::from(u16::from_le_bytes(bytes(frame, 2)?));
+    let inner = LinkType::from_number(u16::from_le_bytes(bytes(frame, 4)?));
+    if inner == LinkType::Ppi {
+        return Err(NoIp::LinkType);
     }
-    Err(NoIp::Protocol)
-}
-
-/// What an LLC header (IEEE 802.2) says comes next.
-enum Llc {
-    /// IP (RFC 948), after three bytes.
-    Ip,
-    /// This EtherType (RFC 1042), after eight.
-    Snap(u16),
-}
-
-fn llc(frame: &[u8], at: usize) -> Result<Llc, NoIp> {
-    let header = frame.get(at..at + 3).ok_or(NoIp::Short)?;
-    match header {
-        [0x06, 0x06, 0x03] => Ok(Llc::Ip),
-        [0xaa, 0xaa, 0x03] => match frame.get(at + 3..at + 6).ok_or(NoIp::Short)? {
-            [0, 0, 0] => snap(word(frame, at + 6)?),
-            _ => Err(NoIp::Protocol),
-        },
-        _ => Err(NoIp::Protocol),
-    }
-}
-
-/// Within SNAP it is a type, never a length.
-fn snap(ether_type: u16) -> Result<Llc, NoIp> {
-    match ether_type {
-        ..=ether_type::LENGTH_MAX => Err(NoIp::Protocol),
-        ether_type => Ok(Llc::Snap(ether_type)),
-    }
-}
-
-/// RFC 2516 §4: six bytes, then PPP with its protocol field.
-fn pppoe(frame: &[u8], at: usize) -> Result<usize, NoIp> {
-    match PPP_IP.contains(&word(frame, at + 6)?) {
-        true => is_ip(frame, at + 8),
-        false => Err(NoIp::Protocol),
-    }
-}
-
-/// RFC 3032 §2.1: labels of four bytes up to the one with the bottom-of-stack bit. Nothing says what is
-/// below, but IP's version does (and a pseudo-wire's control word begins with 0, RFC 4385 §3).
-fn mpls(frame: &[u8], at: usize) -> Result<usize, NoIp> {
-    let labels = frame.get(at..).ok_or(NoIp::Short)?;
-    let bottom = |label: &[u8]| label[2] & 1 == 1;
-    match labels.chunks_exact(4).take(STACK_MAX).position(bottom) {
-        Some(before) => is_ip(frame, at + 4 * (before + 1)),
-        None if labels.len() < 4 * STACK_MAX => Err(NoIp::Short),
-        None => Err(NoIp::Protocol),
-    }
+    let rest = frame.get(len..).ok_or(NoIp::Short)?;
+    inner.ip_offset(rest).map(|at| len + at)
 }
 
 /// IPv6's protocol family on NetBSD and OpenBSD, FreeBSD, macOS, Linux and Windows; IPv4's is 2
@@ -182,7 +141,7 @@ const FAMILIES: [u32; 6] = [2, 24, 28, 30, 10, 23];
 
 /// In either byte order, because the writer's need not be that of the file.
 fn loopback(frame: &[u8]) -> Result<usize, NoIp> {
-    let family = *frame.first_chunk().ok_or(NoIp::Short)?;
+    let family = bytes(frame, 0)?;
     let orders = [u32::from_be_bytes(family), u32::from_le_bytes(family)];
     match orders.iter().any(|family| FAMILIES.contains(family)) {
         true => is_ip(frame, 4),
@@ -190,23 +149,9 @@ fn loopback(frame: &[u8]) -> Result<usize, NoIp> {
     }
 }
 
-/// `at`, if an IP packet begins there.
-#[inline]
-fn is_ip(frame: &[u8], at: usize) -> Result<usize, NoIp> {
-    match frame.get(at).ok_or(NoIp::Short)? >> 4 {
-        4 | 6 => Ok(at),
-        _ => Err(NoIp::Protocol),
-    }
-}
-
-#[inline]
-fn word(frame: &[u8], at: usize) -> Result<u16, NoIp> {
-    let bytes = frame.get(at..).and_then(|rest| rest.first_chunk());
-    bytes.copied().map(u16::from_be_bytes).ok_or(NoIp::Short)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{ether_type::TAGS_MAX, mpls::LABELS_MAX};
     use super::*;
 
     /// The words of each case, then an IPv4 header's first byte.
@@ -235,8 +180,8 @@ mod tests {
     #[test]
     fn stacks_are_bounded() {
         let tags = |count| [[0x81, 0, 0, 1].repeat(count), vec![8, 0]].concat();
-        assert_eq!(ethernet(&tags(STACK_MAX)), Ok(14 + 4 * STACK_MAX));
-        assert_eq!(ethernet(&tags(STACK_MAX + 1)), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&tags(TAGS_MAX)), Ok(14 + 4 * TAGS_MAX));
+        assert_eq!(ethernet(&tags(TAGS_MAX + 1)), Err(NoIp::Protocol));
         let labels = |count| {
             [
                 vec![0x88, 0x47],
@@ -244,7 +189,7 @@ mod tests {
                 vec![0, 0, 1, 64],
             ]
         };
-        assert_eq!(ethernet(&labels(7).concat()), Ok(14 + 4 * STACK_MAX));
+        assert_eq!(ethernet(&labels(7).concat()), Ok(14 + 4 * LABELS_MAX));
         assert_eq!(ethernet(&labels(8).concat()), Err(NoIp::Protocol));
     }
 
@@ -279,6 +224,40 @@ mod tests {
     }
 
     #[test]
+    fn ppp_framed_and_not() {
+        assert_eq!(offset(LinkType::Ppp, &[0, 0x21]), Ok(2));
+        assert_eq!(offset(LinkType::Ppp, &[0xff, 3, 0, 0x57]), Ok(4));
+        assert_eq!(offset(LinkType::Ppp, &[0x21]), Ok(1), "compressed field");
+        assert_eq!(offset(LinkType::Ppp, &[0xc0, 0x21]), Err(NoIp::Protocol));
+        let labelled = [0x02, 0x81, 0, 0, 1, 64];
+        assert_eq!(offset(LinkType::Ppp, &labelled), Ok(6));
+        for compressed in [[0, 0x2d], [0, 0xfd], [0, 0x53]] {
+            let found = offset(LinkType::Ppp, &compressed);
+            assert_eq!(found, Err(NoIp::CompressedPpp));
+        }
+        assert_eq!(offset(LinkType::Hdlc, &[0xff, 3, 0, 0x21]), Ok(4));
+        assert_eq!(offset(LinkType::Hdlc, &[0x0f, 0, 0x86, 0xdd]), Ok(4));
+        let session = [0x11, 0, 0, 1, 0, 42, 0, 0x21];
+        assert_eq!(offset(LinkType::PppOverEthernet, &session), Ok(8));
+        let sent = [1, 0xff, 3, 0, 0x21];
+        assert_eq!(offset(LinkType::PppWithDirection, &sent), Ok(5));
+    }
+
+    #[test]
+    fn per_packet_information_names_the_rest() {
+        let with = |link_type, field: &[u8]| {
+            let len = 8 + field.len() as u8;
+            offset(
+                LinkType::Ppi,
+                &[&[0, 0, len, 0, link_type, 0, 0, 0][..], field].concat(),
+            )
+        };
+        assert_eq!(with(101, &[0; 12]), Ok(20));
+        assert_eq!(with(192, &[]), Err(NoIp::LinkType));
+        assert_eq!(with(147, &[]), Err(NoIp::LinkType));
+    }
+
+    #[test]
     fn frames_may_end_anywhere() {
         let tagged = [&[0x11; 12][..], &[0x81, 0, 0, 1, 0x88, 0x47, 0, 0, 1, 1]].concat();
         for len in 0..=tagged.len() {
@@ -298,7 +277,10 @@ mod tests {
     fn numbers_read_back() {
         for number in 0..=u16::MAX {
             let link_type = LinkType::from_number(number);
-            assert!(link_type.number() == number || link_type == LinkType::Raw);
+            let canonical = link_type.number();
+            assert_eq!(LinkType::from_number(canonical), link_type);
+            let named = [9, 50, 51, 105, 127, 192, 204].contains(&canonical);
+            assert!(canonical == number || named || link_type == LinkType::Raw);
         }
     }
 }

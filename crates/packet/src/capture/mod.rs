@@ -24,20 +24,26 @@
 //! }
 //! ```
 
+pub(crate) mod ether_type;
 mod framing;
 mod interface;
+pub(crate) mod ip_start;
 mod link_type;
+mod mpls;
 mod order;
 mod pcap;
 mod pcapng;
+pub(crate) mod ppp;
 mod reader;
 mod record;
 mod run;
+mod wifi;
 pub mod writer;
 
 pub use framing::RECORD_MAX;
 pub use interface::{INTERFACES_MAX, Interface, NAME_MAX, Statistics};
-pub use link_type::{LinkType, NoIp};
+pub use ip_start::NoIp;
+pub use link_type::LinkType;
 pub use reader::{BUFFER_MAX, NotACapture, Reader, Step};
 pub use record::{Damage, Fate, Fault, Frame, Record, Truth};
 pub use run::{Records, Run};
