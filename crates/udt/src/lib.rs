@@ -25,6 +25,7 @@
 //! | rate after slow start when none is known | window / (RTT + SYN) | its inverse | as the draft |
 //! | the least increase | 1/MSS | 0.01 packets a SYN | 0.01 |
 //! | decreases in a period of losses | no bound | 5 | 5 |
+//! | what is lost again | reported again | after an expiration | to UDT4, after a long round trip and two SYN |
 //! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN |
 //! | time of an expiration | RTT + 4 variations + SYN, at least 100 ms | at least 300 ms | two of these round trips, at least 300 ms |
 //! | what counts as lost then | all | all | what was reported missing, and the last packet; all if that brings nothing |

@@ -320,7 +320,13 @@ impl Control for Bbr {
     }
 
     fn period(&self) -> Time {
-        let rate = self.rate.max(WINDOW_FIRST / self.rtt().as_secs_f64());
+        // Until a queue was full the window alone paces on a path shorter than a SYN: nothing there that was late slows it down.
+        let shortest = match self.ceiling.is_finite() {
+            true => SYN,
+            false => Time::ZERO,
+        };
+        let least = WINDOW_FIRST / self.rtt().max(shortest).as_secs_f64();
+        let rate = self.rate.max(least);
         Time::from_secs_f64(1.0 / (rate * self.gain() * MARGIN))
     }
 

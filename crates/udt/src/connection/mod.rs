@@ -370,6 +370,7 @@ impl Connection {
             let repeats = self.path.passed(answer.cookie, now);
             if repeats {
                 self.ack_request.stop();
+                self.sender.reports_come_again();
             }
             self.cut();
         }
@@ -391,6 +392,9 @@ impl Connection {
     fn look(&mut self, now: Time) {
         if self.end.is_none() && self.expiry.due(self.sender.rtt().long()) <= now {
             self.expire(now);
+        }
+        if self.sender.repeat_due().is_some_and(|due| due <= now) {
+            self.sender.repeat(now);
         }
     }
 

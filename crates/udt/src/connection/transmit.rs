@@ -162,6 +162,7 @@ impl Connection {
             self.receiver.due(),
             self.sender.due().filter(|_| !self.aborted),
             self.probe_due(),
+            self.sender.repeat_due().filter(|_| !self.aborted),
             ack_request.filter(|_| self.sender.is_waiting()),
             Some(expiry),
         ]

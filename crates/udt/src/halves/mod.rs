@@ -5,6 +5,7 @@ pub(crate) mod estimate;
 pub(crate) mod loss;
 pub(crate) mod receive_buffer;
 pub(crate) mod receiving;
+mod repeat;
 pub(crate) mod send_buffer;
 pub(crate) mod sending;
 mod slots;

@@ -6,6 +6,7 @@ use crate::{
     halves::{
         estimate::{PAIR_EVERY, RoundTrip},
         loss::LossList,
+        repeat::Repeat,
         send_buffer::SendBuffer,
     },
     packet::{Ack, Losses, Rates, number::Seq},
@@ -15,6 +16,9 @@ use longhaul_units::Time;
 /// What a late timer makes up for, at most: with 1 Gbit/s some 160 packets at once.
 const CATCH_UP: Time = Time::from_millis(2);
 
+/// Packets that go again at once whose loss report was lost.
+const UNHEARD_MAX: u32 = 16;
+
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) buffer: SendBuffer,
@@ -22,6 +26,8 @@ pub(crate) struct Sender {
     lost: LossList,
     /// Reported missing and not acknowledged, sent again or not.
     missing: LossList,
+    /// Unless the receiver reports again what stays missing.
+    repeat: Option<Repeat>,
     /// The first that did not arrive as far as any ACK says. A light one says less than a full one: libudt lets nobody read
     /// what it has not acknowledged by a full one, and never will after a shutdown.
     arrived: Seq,
@@ -76,6 +82,7 @@ impl Sender {
         Self {
             lost: LossList::new(buffer.acked(), buffer.room()),
             missing: LossList::new(buffer.acked(), buffer.room()),
+            repeat: Some(Repeat::new()),
             arrived: buffer.acked(),
             newest: buffer.acked(),
             delivered: 0,
@@ -176,6 +183,9 @@ impl Sender {
         let Ok(new) = u32::try_from(next.since(self.arrived)) else {
             return;
         };
+        if let Some(repeat) = self.repeat.as_mut().filter(|_| new > 0) {
+            repeat.advanced(now);
+        }
         self.delivered += u64::from(new);
         self.arrived = next;
         self.missing.advance(next);
@@ -262,6 +272,50 @@ impl Sender {
         self.lost.insert(last, last);
     }
 
+    /// The receiver is no UDT4.
+    pub(crate) fn reports_come_again(&mut self) {
+        self.repeat = None;
+    }
+
+    /// When something may have been lost again.
+    pub(crate) fn repeat_due(&self) -> Option<Time> {
+        let waits = self.under_way() > 0 && !self.lost.contains(self.arrived);
+        let repeat = self.repeat.as_ref().filter(|_| waits)?;
+        Some(repeat.due(self.rtt.long()))
+    }
+
+    /// What would be known to have arrived by now goes again.
+    pub(crate) fn repeat(&mut self, now: Time) {
+        let long = self.rtt.long();
+        let Some(repeat) = &mut self.repeat else {
+            return;
+        };
+        while let Some(seq) = repeat.next(long, now) {
+            if self.missing.contains(seq) {
+                self.lost.insert(seq, seq);
+            }
+        }
+        if repeat.is_first_late(long, now) {
+            self.count_first_as_lost();
+        }
+    }
+
+    /// If it was not reported, its report was lost, and more were missing, or all behind it was lost: the last packet shows that.
+    fn count_first_as_lost(&mut self) {
+        let first = self.arrived;
+        self.lost.insert(first, first);
+        if self.missing.contains(first) {
+            return;
+        }
+        let is_unheard = |seq: &Seq| seq.is_before(self.newest) && !self.missing.contains(*seq);
+        let behind = (1..UNHEARD_MAX).map(|n| first.plus(n));
+        for seq in behind.take_while(is_unheard) {
+            self.lost.insert(seq, seq);
+        }
+        let last = self.buffer.unsent().minus(1);
+        self.lost.insert(last, last);
+    }
+
     /// Whether something was sent that is not acknowledged.
     pub(crate) fn is_waiting(&self) -> bool {
         self.buffer.acked() != self.buffer.unsent()
@@ -286,6 +340,9 @@ impl Sender {
             }
             None => self.buffer.take_unsent()?,
         };
+        if let Some(repeat) = &mut self.repeat {
+            repeat.sent(seq, again.is_some(), seq == self.arrived, now);
+        }
         self.limited |= self.has_nothing();
         self.counts.sent += 1;
         self.busy_since.get_or_insert(now);

@@ -146,6 +146,8 @@ pub(crate) struct Bed {
     pub(crate) wires: [Wire; 2],
     /// When the second end last looked at its timers, if it is like UDT4's: it does so when a packet comes, and each 100 ms.
     pub(crate) looked: Option<Time>,
+    /// The newest packet that the second end has reported missing.
+    pub(crate) reported: Option<Seq>,
 }
 
 /// How often UDT4 looks at its timers if nothing comes (queue.cpp, `CRcvQueue::worker`).
@@ -236,6 +238,7 @@ impl Bed {
                 Wire::new(settings, changes, 2),
             ],
             looked: None,
+            reported: None,
         }
     }
 
@@ -256,7 +259,10 @@ impl Bed {
                     );
                     break;
                 }
-                self.wires[end].send(self.now, datagram);
+                match self.is_said(end, &datagram) {
+                    true => self.wires[end].send(self.now, datagram),
+                    false => self.wires[end].free.push(datagram),
+                }
             }
         }
         let deadlines = [self.ends[0].deadline(), self.second_deadline()].into_iter();
@@ -276,6 +282,21 @@ impl Bed {
                 }
             }
         }
+    }
+
+    /// Whether UDT4 would say that: it reports a loss once (core.cpp, `CUDT::checkTimers`).
+    fn is_said(&mut self, end: usize, datagram: &[u8]) -> bool {
+        let Some(Body::Nak(losses)) = Packet::read(datagram).map(|packet| packet.body) else {
+            return true;
+        };
+        if end == 0 || self.looked.is_none() {
+            return true;
+        }
+        let newest = losses.runs().map(|(_, last)| last).last();
+        let is_new = |last| self.reported.is_none_or(|before| before.is_before(last));
+        let is_said = newest.is_some_and(is_new);
+        self.reported = newest.filter(|_| is_said).or(self.reported);
+        is_said
     }
 
     /// A packet for an end, as UDT4 would have said it: an answer to a probe has no cookie.
