@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames: a segment's numbers agree with each other, the other direction is of the same connection, and
-//! a shorter snaplen either leaves a segment as it is, but for options, or says that the frame is too short.
+//! a shorter snaplen either leaves a segment as it is, but for options, or says that the frame is too short. In one more
+//! tunnel it is the same, or there are too many.
 //!
 //! The input is the link type, wire length beyond what was captured in units of 256, segment size in units
 //! of 16, and the frame.
@@ -26,6 +27,7 @@ pub(crate) fn check(input: &[u8]) {
     if let Ok((key, segment)) = &whole {
         numbers_agree(&frame, key, segment);
     }
+    in_a_tunnel(&frame, &whole);
     for len in 0..bytes.len() {
         let cut = Frame {
             bytes: &bytes[..len],
@@ -45,6 +47,26 @@ fn numbers_agree(frame: &Frame<'_>, key: &FlowKey, segment: &Segment) {
     assert!(segment.wire_bytes >= segment.payload + segments * 40);
     assert!(usize::from(segment.sack_blocks) <= segment.sack.len());
     assert!(segment.has_timestamps || (segment.tsval, segment.tsecr) == (0, 0));
+}
+
+/// GRE with a key, on IPv4.
+const TUNNEL: [u8; 28] = [
+    0x45, 0, 0, 28, 0, 0, 0, 0, 64, 47, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x20, 0, 0x08, 0, 0, 0, 0,
+    1,
+];
+
+fn in_a_tunnel(frame: &Frame<'_>, whole: &Decoded) {
+    let Ok(at) = frame.link_type.ip_offset(frame.bytes) else {
+        return;
+    };
+    let tunnelled = Frame {
+        link_type: LinkType::Raw,
+        wire_len: frame.wire_len - at as u32 + TUNNEL.len() as u32,
+        bytes: &[&TUNNEL[..], &frame.bytes[at..]].concat(),
+        ..*frame
+    };
+    let tunnelled = decode(&tunnelled);
+    assert!(tunnelled == *whole || tunnelled == Err(Undecoded::Nested));
 }
 
 type Decoded = Result<(FlowKey, Segment), Undecoded>;

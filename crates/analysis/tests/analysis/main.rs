@@ -11,3 +11,4 @@ mod tap_golden;
 mod tap_live_namespaces;
 mod tap_peers;
 mod tap_process;
+mod tap_tunnels;

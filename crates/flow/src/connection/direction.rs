@@ -138,7 +138,7 @@ impl Direction {
             self.pass_over(numbers.start, segment.at_ns, tsval, bounds);
             self.sent_new(segment, numbers, bounds);
             self.sending.data.unique_bytes += u64::from(segment.payload);
-        } else if self.is_probe(segment, numbers) {
+        } else if self.is_probe(segment, numbers) && !self.comes_late(segment, back) {
             self.sending.data.probes += 1;
         } else {
             self.sent_behind(segment, numbers, back, bounds, bin);
@@ -163,6 +163,13 @@ impl Direction {
             && segment.flags & (SYN | FIN) == 0
             && numbers.end == self.sending.next
             && (self.is_all_acknowledged() || self.acking.is_window_zero())
+    }
+
+    /// Whether the last number was passed over, and comes so soon after that it was late.
+    fn comes_late(&self, segment: &Segment, back: RoundTrip) -> bool {
+        let hole = self.sending.holes.ends_at(self.sending.next);
+        let round_trip = self.round_trips.smoothed().joined(back);
+        hole.is_some_and(|hole| is_overtaken(segment, hole, round_trip))
     }
 
     /// Numbers below the highest: overtaken or sent again, perhaps with new ones behind.

@@ -9,7 +9,7 @@ use crate::bounds::Bounds;
 use crate::course::series::Bin;
 use crate::excerpts::SAMPLE_EVERY;
 use crate::record::{Closing, Flow, Occasion, Offer};
-use crate::segment::{Endpoint, FlowKey, Item, SCALE_CUT, Segment, Vantage};
+use crate::segment::{Endpoint, FlowKey, Item, SCALE_CUT, Segment, Vantage, WINDOW_MAX};
 use crate::{Sink, verdict};
 use bins::Bins;
 use direction::Direction;
@@ -103,7 +103,19 @@ impl Connection {
         let sending = &self.directions[self.end_of(segment)].sending;
         sending.data.packets > 0
             && (self.is_silent(segment.at_ns)
-                || sending.isn != Some(segment.seq) && !self.answers_anew(segment))
+                || sending.isn != Some(segment.seq)
+                    && !self.answers_anew(segment)
+                    && !self.is_begun_by(segment))
+    }
+
+    /// Whether a SYN comes behind what it began, in a capture whose packets are out of order: its end sent none before,
+    /// and its number is the one before the first that was seen, or it is older than all else and its number is less.
+    fn is_begun_by(&self, syn: &Segment) -> bool {
+        let sending = &self.directions[self.end_of(syn)].sending;
+        let behind = (sending.next as u32).wrapping_sub(syn.seq);
+        let is_older = syn.at_ns < self.first_ns && (1..=WINDOW_MAX as u32).contains(&behind);
+        let begins = syn.seq.wrapping_add(1) == sending.origin as u32;
+        sending.isn.is_none() && (begins || is_older)
     }
 
     /// Whether `segment` is another SYN/ACK for the SYN that awaits one.

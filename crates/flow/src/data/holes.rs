@@ -40,6 +40,11 @@ impl Holes {
         }
     }
 
+    /// The last one, if it ends there.
+    pub(crate) fn ends_at(&self, end: u64) -> Option<&Hole> {
+        self.holes.back().filter(|hole| hole.end == end)
+    }
+
     /// `start..end` was seen after all: how many of these numbers had not been, and the first hole that
     /// they were in.
     pub(crate) fn fill(

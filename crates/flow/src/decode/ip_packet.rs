@@ -60,18 +60,33 @@ pub(super) struct Carried {
 impl Carried {
     /// Behind options, extension headers and an authentication header.
     pub(super) fn of(packet: &[u8]) -> Result<Self, Undecoded> {
-        let transport = ip::transport(packet).ok_or(missing(packet))?;
-        if transport.fragment {
-            return Err(Undecoded::Fragment);
-        }
-        let carried = Self {
-            protocol: transport.protocol,
-            at: transport.offset,
+        let carried = match ip::version(packet) {
+            Some(ip::Version::V4) => Self::of_v4(packet)?,
+            _ => Self::of_v6(packet)?,
         };
         match carried.protocol {
             AUTHENTICATION => carried.behind_authentication(packet),
             ENCRYPTED => Err(Undecoded::Encrypted),
             _ => Ok(carried),
+        }
+    }
+
+    fn of_v4(packet: &[u8]) -> Result<Self, Undecoded> {
+        let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
+        let at = header_len_v4(header)?;
+        let protocol = header[9];
+        Ok(Self { protocol, at })
+    }
+
+    fn of_v6(packet: &[u8]) -> Result<Self, Undecoded> {
+        match ip::transport(packet).ok_or(Undecoded::Short)? {
+            ip::Transport { fragment: true, .. } => Err(Undecoded::Fragment),
+            ip::Transport {
+                protocol, offset, ..
+            } => Ok(Self {
+                protocol,
+                at: offset,
+            }),
         }
     }
 
@@ -85,12 +100,17 @@ impl Carried {
     }
 }
 
-/// Why no transport header was found.
-fn missing(packet: &[u8]) -> Undecoded {
-    match packet.first() {
-        Some(0x40..=0x44) if packet.len() >= 20 => Undecoded::Lengths,
-        _ => Undecoded::Short,
+/// How long an IPv4 header is, with its options, of a packet that is whole or the first fragment.
+#[inline(always)]
+pub(super) fn header_len_v4(header: &[u8; 20]) -> Result<usize, Undecoded> {
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    if header_len < 20 {
+        return Err(Undecoded::Lengths);
     }
+    if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
+        return Err(Undecoded::Fragment);
+    }
+    Ok(header_len)
 }
 
 /// IP's protocol numbers (IANA).

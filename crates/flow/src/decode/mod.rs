@@ -7,7 +7,7 @@ mod tcp_header;
 mod tests;
 
 use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
-use ip_packet::Carried;
+use ip_packet::{Carried, header_len_v4};
 pub use ip_packet::{TUNNELS_MAX, Undecoded};
 use longhaul_packet::{capture::Frame, ip, tunnel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -40,13 +40,7 @@ pub fn decode(frame: &Frame<'_>) -> Decoded {
 #[inline(always)]
 fn decode_v4(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
     let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
-    let header_len = usize::from(header[0] & 0xf) * 4;
-    if header_len < 20 {
-        return Err(Undecoded::Lengths);
-    }
-    if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
-        return Err(Undecoded::Fragment);
-    }
+    let header_len = header_len_v4(header)?;
     match header[9] {
         ip::TCP => tcp_v4(frame, packet, header_len, wire_len),
         _ => decode_innermost(frame, packet, wire_len),

@@ -127,6 +127,22 @@ fn an_ack_captured_before_its_data_is_no_miss() {
 }
 
 #[test]
+fn a_last_byte_that_comes_behind_its_ack_is_no_keep_alive() {
+    let flow = run_one(&script(&[
+        &handshake(MS),
+        &[
+            c(2 * MS, 1, 1).data(100),
+            s(3 * MS, 1, 102),
+            c(3 * MS + 1, 101, 1).data(1),
+            c(3_000 * MS, 101, 1).data(1),
+        ],
+    ]));
+    let data = flow.upload.data;
+    assert_eq!((data.probes, data.unique_bytes), (1, 101));
+    assert_eq!((data.reordered, data.retransmissions), (1, 0));
+}
+
+#[test]
 fn keep_alives_are_no_retransmissions() {
     let flow = run_one(&script(&[
         &handshake(MS),

@@ -76,6 +76,24 @@ fn a_syn_after_data_begins_another_flow() {
     assert_eq!(said.flows.len(), 2);
 }
 
+/// As captures have it whose packets were put out of order.
+#[test]
+fn a_syn_behind_what_it_began_begins_nothing() {
+    let [syn, syn_ack, ack] = handshake(MS).try_into().unwrap();
+    let data = c(2 * MS, 1, 1).data(10);
+    let last = c(3 * MS, 11, 1).data(10);
+    let said = run(&[ack, data, syn_ack, syn, last]);
+    assert_eq!(said.flows.len(), 1);
+    let upload = &said.flows[0].upload;
+    assert_eq!(upload.offer.mss, Some(1_000));
+    assert_eq!(upload.data.unique_bytes, 20);
+    let older = run(&[last, syn, data, syn_ack, ack]);
+    assert_eq!(older.flows.len(), 1);
+    assert_eq!(older.flows[0].upload.data.payload_bytes, 20);
+    let older_and_far_away = c(0, 1 << 31, 0).syn(1_000, 7).no_ack();
+    assert_eq!(run(&[last, older_and_far_away]).flows.len(), 2);
+}
+
 #[test]
 fn the_same_syn_is_another_flow_only_after_a_long_silence() {
     let syn = |at| c(at, 0, 0).syn(1_000, 7).no_ack();
