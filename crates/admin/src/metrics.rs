@@ -209,6 +209,12 @@ fn snake_case(words: &str) -> String {
 
 fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
     let opened: Counts = family(registry, "connections", "Connections accepted", None);
+    let passed: Counts = family(
+        registry,
+        "passed_by",
+        "Connections that were to be intercepted and went straight to their destinations, for want of room",
+        None,
+    );
     let open: Values = family(registry, "connections_open", "Connections open now", None);
     let failures: Counts = family(
         registry,
@@ -239,6 +245,7 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
         let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
         let counted = &listener.counts;
         opened.get_or_create(&of()).inc_by(counted.accepted);
+        passed.get_or_create(&of()).inc_by(counted.passed_by);
         open.get_or_create(&of()).inc_by(counted.active as f64);
         for cause in Failure::ALL.map(|failure| failure.to_string()) {
             let count = counted.failed.get(&cause).copied().unwrap_or(0);

@@ -86,6 +86,9 @@ pub struct Counts {
     pub active: u64,
     /// Connections that were not made, by cause.
     pub failed: BTreeMap<String, u64>,
+    /// Connections that were to be intercepted and went straight to their destinations, for want of room.
+    #[serde(default)]
+    pub passed_by: u64,
     /// Bytes delivered from clients to destinations.
     pub bytes_up: u64,
     /// Bytes delivered from destinations to clients.
@@ -99,6 +102,7 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.active += other.active;
+        self.passed_by += other.passed_by;
         self.bytes_up += other.bytes_up;
         self.bytes_down += other.bytes_down;
         self.bytes_buffered += other.bytes_buffered;

@@ -4,7 +4,7 @@
 //! [`target`] says what is intercepted. A [`rule_set::RuleSet`] is what the kernel gets for one listener: an nft table,
 //! routing for what it diverts, and a lease on which the rules hold. [`thread::Interception`] renews the leases as long
 //! as all threads that serve have a [`heartbeat`], and puts back what others remove. [`flow`] tells which connection a
-//! held SYN is of.
+//! held SYN is of, [`held`] decides which SYNs are held.
 //!
 //! ```
 //! use longhaul_interception::target::Target;
@@ -17,6 +17,7 @@
 
 pub mod flow;
 pub mod heartbeat;
+pub mod held;
 pub mod rule_set;
 mod rules;
 pub mod target;

@@ -15,14 +15,17 @@ use crate::{
         request::Request,
     },
 };
-use longhaul_interception::flow::Flow;
+use longhaul_interception::{
+    flow::Flow,
+    held::{Arrival, Decision, HELD_MAX, HeldSyns},
+};
 use longhaul_linux::netfilter::marks::Marks;
 use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;
 use std::{
-    collections::HashMap,
     io,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,9 +35,8 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// SYNs of one listener that are held at once, and far legs that wait for their near legs; more
-/// SYNs are dropped, and sent again by TCP. Memory: a socket, a task and under 1 KiB each.
-const HELD_MAX: usize = 1024;
+/// Packets that the kernel keeps for one listener: those that are held, and as many that are yet to be decided on.
+const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
 
 /// How often far legs that nobody came for are looked for.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -58,7 +60,7 @@ impl Verifier {
         let port = door.address.port();
         let mut outcome = Err(io::Error::other("no number tried"));
         for number in (0..NUMBERS).map(|n| port.wrapping_add(n)) {
-            outcome = Queue::bind(number, HELD_MAX as u32);
+            outcome = Queue::bind(number, QUEUE_LEN);
             if outcome.is_ok() {
                 break;
             }
@@ -101,7 +103,7 @@ impl Verifier {
             relay: relay.clone(),
             marks: Marks::of(self.door.address.port()),
             door: self.door,
-            held: HashMap::new(),
+            held: HeldSyns::default(),
             tell,
         };
         let mut ticks = interval(PERIOD);
@@ -133,8 +135,8 @@ struct Holder {
     relay: Arc<Relay>,
     door: Arc<Door>,
     marks: Marks,
-    /// SYNs whose far legs are being opened, by the kernel's number.
-    held: HashMap<Flow, u32>,
+    /// Those whose far legs are being opened.
+    held: HeldSyns,
     tell: Sender<(Flow, Outcome)>,
 }
 
@@ -165,24 +167,61 @@ impl Holder {
         if self.door.ready.has(flow) {
             return release(queue, held.id, self.approval());
         }
-        // Each will be a connection, and has its place in the budget of descriptors.
-        let room = HELD_MAX.min(self.relay.places.available_permits());
-        let full = self.held.len() + self.door.ready.len() >= room;
-        if full || self.held.contains_key(&flow) {
-            return drop();
+        if self.is_denied(flow) {
+            self.door.counters.fail(Failure::NotAllowed);
+            return release(queue, held.id, self.answer(&Failure::NotAllowed.into()));
         }
-        self.held.insert(flow, held.id);
-        tokio::spawn(open(
-            self.relay.clone(),
-            self.door.clone(),
+        match self.decide(flow, held) {
+            Decision::Hold => self.open(flow),
+            Decision::Drop => drop(),
+            Decision::PassAgain => release(queue, held.id, PASSES),
+            Decision::PassClient => {
+                self.pass_by(Some(flow.client().ip()));
+                release(queue, held.id, PASSES);
+            }
+            Decision::PassAll => {
+                self.pass_by(None);
+                release(queue, held.id, PASSES);
+            }
+        }
+    }
+
+    fn is_denied(&self, flow: Flow) -> bool {
+        let listener = self.door.listener();
+        let client = flow.client().ip();
+        listener
+            .deny_from
+            .iter()
+            .any(|network| network.contains(client))
+    }
+
+    fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
+        let (waiting, waiting_of_client) = self.door.ready.count(flow.client().ip());
+        let arrival = Arrival {
             flow,
-            self.tell.clone(),
-        ));
+            is_local: held.device == LOOPBACK,
+            waiting,
+            waiting_of_client,
+            // Each will be a connection, and has its place in the budget of descriptors.
+            room: self.relay.places.available_permits(),
+        };
+        self.held.take(arrival, held.id, Instant::now())
+    }
+
+    /// Counts it, and says so once in a while: of `client`, or of all.
+    fn pass_by(&self, client: Option<IpAddr>) {
+        self.door.counters.pass_by();
+        self.door.warnings.pass_by(&self.door.name(), client);
+    }
+
+    fn open(&self, flow: Flow) {
+        let (relay, door) = (self.relay.clone(), self.door.clone());
+        tokio::spawn(open(relay, door, flow, self.tell.clone()));
     }
 
     /// Answers the client as the destination answered.
     fn settle(&mut self, queue: &Queue, flow: Flow, outcome: Outcome) {
-        let id = self.held.remove(&flow);
+        let id = self.held.remove(flow);
         let verdict = match outcome {
             // The SYN was given up meanwhile.
             Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
@@ -220,11 +259,17 @@ impl Holder {
     }
 
     fn forget_all(&mut self, queue: &Queue) {
-        for (_, id) in self.held.drain() {
+        for id in self.held.give_up() {
             release(queue, id, Verdict::Drop);
         }
     }
 }
+
+/// A SYN goes on as if nobody had held it.
+const PASSES: Verdict = Verdict::Accept { mark: 0 };
+
+/// The index of `lo`, in every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// A packet that can't be released is no longer held.
 fn release(queue: &Queue, id: u32, verdict: Verdict) {
@@ -242,13 +287,6 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     relay.memory.room(flow.client().ip()).await;
     let (listener, Setup { config, peers }) = (door.listener(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
-    if listener
-        .deny_from
-        .iter()
-        .any(|prefix| prefix.contains(client.ip()))
-    {
-        return Err(Failure::NotAllowed.into());
-    }
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
     let from_elsewhere = local::is_from_elsewhere(&listener, client);
     let route = Route {

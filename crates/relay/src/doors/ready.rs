@@ -2,51 +2,69 @@
 //! Connections whose far leg was opened before their near leg.
 
 use crate::route::far::Far;
-use longhaul_interception::flow::Flow;
+use longhaul_interception::{flow::Flow, held::PerClient};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
 /// Far legs that wait for their near legs. Each waits for an ACK that is on its way; who puts them
 /// in bounds their number.
 #[derive(Debug, Default)]
-pub(crate) struct Ready(Mutex<HashMap<Flow, (Instant, Far)>>);
+pub(crate) struct Ready(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    legs: HashMap<Flow, (Instant, Far)>,
+    clients: PerClient,
+}
 
 impl Ready {
     /// How long a client may take for its ACK.
     const PATIENCE: Duration = Duration::from_secs(10);
 
     pub(crate) fn put(&self, flow: Flow, far: Far) {
-        self.lock().insert(flow, (Instant::now(), far));
+        let mut state = self.lock();
+        state.clients.add(flow.client().ip());
+        if state.legs.insert(flow, (Instant::now(), far)).is_some() {
+            state.clients.remove(flow.client().ip());
+        }
     }
 
     /// Takes out the far leg of this connection.
     pub(crate) fn take(&self, flow: Flow) -> Option<Far> {
-        self.lock().remove(&flow).map(|(_, far)| far)
+        let mut state = self.lock();
+        let (_, far) = state.legs.remove(&flow)?;
+        state.clients.remove(flow.client().ip());
+        Some(far)
     }
 
     pub(crate) fn has(&self, flow: Flow) -> bool {
-        self.lock().contains_key(&flow)
+        self.lock().legs.contains_key(&flow)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+    /// Those of all clients, and those of `client`.
+    pub(crate) fn count(&self, client: IpAddr) -> (usize, usize) {
+        let state = self.lock();
+        (state.legs.len(), state.clients.count(client))
     }
 
     /// Resets those that nobody came for.
     pub(crate) fn expire(&self) {
-        self.lock().retain(|_, (since, far)| {
+        let State { legs, clients } = &mut *self.lock();
+        legs.retain(|flow, (since, far)| {
             let keep = since.elapsed() < Self::PATIENCE;
             if !keep {
+                clients.remove(flow.client().ip());
                 far.stream.carrier().reset_on_close();
             }
             keep
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Flow, (Instant, Far)>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::faults::disagreement::Stranger;
 use longhaul_command::note;
+use longhaul_interception::held::CLIENT_MAX;
 use longhaul_protocol::networks::network;
 use parking_lot::Mutex;
 use std::{
@@ -51,6 +52,25 @@ impl Warnings {
                 "longhaul relay: {listener}: more clients are turned away, and not named for some minutes"
             ),
             Line::Nothing => {}
+        }
+    }
+
+    /// Says that what is to be intercepted passes by, unless that was said of late: because of `client`'s number, or of all
+    /// clients'.
+    pub(crate) fn pass_by(&self, listener: &str, client: Option<IpAddr>) {
+        const KIND: u8 = u8::MAX;
+        let all = IpAddr::from([0; 4]);
+        let key = client.map_or(all, |client| network(client.to_canonical()));
+        let Line::New = self.line((key, KIND), Instant::now()) else {
+            return;
+        };
+        match client {
+            Some(client) => note!(
+                "longhaul relay: {listener}: {client} has {CLIENT_MAX} connections on their way: its others pass by"
+            ),
+            None => note!(
+                "longhaul relay: {listener}: there is no room for more connections on their way: others pass by"
+            ),
         }
     }
 

@@ -96,6 +96,7 @@ impl Drop for Pause<'_> {
 pub(crate) struct Counters {
     accepted: AtomicU64,
     active: AtomicU64,
+    passed_by: AtomicU64,
     failed: [AtomicU64; Failure::ALL.len()],
     pub(crate) traffic: Traffic,
     pub(crate) times: Times,
@@ -119,12 +120,18 @@ impl Counters {
         self.failed[failure as usize].fetch_add(1, Relaxed);
     }
 
+    /// Counts a connection that went straight to its destination, for want of room.
+    pub(crate) fn pass_by(&self) {
+        self.passed_by.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Counts {
         let (bytes_up, bytes_down) = self.traffic.read();
         let failed = Failure::ALL.into_iter().zip(&self.failed);
         Counts {
             accepted: self.accepted.load(Relaxed),
             active: self.active.load(Relaxed),
+            passed_by: self.passed_by.load(Relaxed),
             failed: failed
                 .map(|(failure, count)| (failure.to_string(), count.load(Relaxed)))
                 .filter(|(_, count)| *count > 0)

@@ -28,6 +28,7 @@ mod relay_proxy_protocol;
 mod relay_refusals;
 mod relay_reload;
 mod relay_restored;
+mod relay_scanner;
 mod relay_service;
 mod relay_service_manager;
 mod relay_socks5;

@@ -4,6 +4,7 @@
 
 use super::message::{self, ACK, Message, attributes, split};
 use netlink_sys::Socket;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::{
     io,
     os::fd::{AsRawFd, RawFd},
@@ -18,12 +19,16 @@ const CONFIG: u16 = 3 << 8 | 2;
 /// Bytes of each packet that are copied: the headers.
 const COPIED: u32 = 160;
 const DATAGRAM: usize = 16 * 1024;
+/// Of the socket, in bytes, for some 4,000 packets that come at once.
+const BUFFER: usize = 2 * 1024 * 1024;
 
 /// A packet that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// To name it by.
     pub id: u32,
+    /// The index of the interface that it came in by; 1 is `lo`, 0 unknown.
+    pub device: u32,
     /// Its first bytes, from the IP header on.
     pub packet: Vec<u8>,
 }
@@ -48,12 +53,15 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes the queue `number`, which holds at most `packets_max`; more are dropped. Reads don't
+    /// Takes the queue `number`, which holds at most `packets_max`; more go on as if it did not exist. Reads don't
     /// block. `EPERM` or `EBUSY` if another process has it.
     pub fn bind(number: u16, packets_max: u32) -> io::Result<Self> {
         const COMMAND: u16 = 1;
         const PARAMETERS: u16 = 2;
         const LENGTH_MAX: u16 = 3;
+        const FLAGS_MASK: u16 = 4;
+        const FLAGS: u16 = 5;
+        const FAIL_OPEN: u32 = 1;
         const BIND: [u8; 4] = [1, 0, 0, 0];
         const COPY_PACKET: u8 = 2;
         let queue = Self {
@@ -66,12 +74,22 @@ impl Queue {
             &[&COPIED.to_be_bytes()[..], &[COPY_PACKET]].concat(),
         )?;
         queue.configure(LENGTH_MAX, &packets_max.to_be_bytes())?;
+        let fail_open = FAIL_OPEN.to_be_bytes();
+        queue.ask(
+            Message::new(CONFIG, ACK, 0, number)
+                .bytes(FLAGS, &fail_open)
+                .bytes(FLAGS_MASK, &fail_open),
+        )?;
+        set_socket_recv_buffer_size_force(&queue.socket, BUFFER)?;
         queue.socket.set_non_blocking(true)?;
         Ok(queue)
     }
 
     fn configure(&self, attribute: u16, value: &[u8]) -> io::Result<()> {
-        let message = Message::new(CONFIG, ACK, 0, self.number).bytes(attribute, value);
+        self.ask(Message::new(CONFIG, ACK, 0, self.number).bytes(attribute, value))
+    }
+
+    fn ask(&self, message: Message) -> io::Result<()> {
         message::ask(&self.socket, &message.finish())
     }
 
@@ -139,12 +157,15 @@ impl AsRawFd for Queue {
 
 fn held(body: &[u8]) -> Option<Held> {
     const HEADER: u16 = 1;
+    const DEVICE: u16 = 5;
     const PAYLOAD: u16 = 10;
     let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted);
     let (_, header) = find(HEADER)?;
     let (_, packet) = find(PAYLOAD)?;
+    let device = find(DEVICE).and_then(|(_, index)| index.first_chunk().copied());
     Some(Held {
         id: u32::from_be_bytes(*header.first_chunk()?),
+        device: device.map_or(0, u32::from_be_bytes),
         packet: packet.to_vec(),
     })
 }

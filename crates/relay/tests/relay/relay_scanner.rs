@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A client that sends SYNs to a silent port under `--verify-connect`: others keep their connections, and its own go
+//! straight to their destinations.
+
+use longhaul_testnet::{
+    relay_process::{PATIENCE, may_use_namespaces},
+    relay_testbed::{BOTH, Family, Testbed, feed, ip},
+};
+use socket2::{Domain, Socket, Type};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+/// More than a listener holds, also if the kernel loses some.
+const SYNS: usize = 3000;
+
+/// The port that answers nothing.
+const SILENT: u16 = 8088;
+
+/// A second client's address, in another /64 than the first's.
+fn modest(family: &Family) -> IpAddr {
+    match family.client {
+        IpAddr::V4(_) => [10, 77, 1, 7].into(),
+        IpAddr::V6(_) => [0xfd77, 7, 0, 0, 0, 0, 0, 7].into(),
+    }
+}
+
+fn testbed(name: &str) -> Testbed {
+    let bed = Testbed::new(name);
+    ip(
+        &bed.client,
+        "address add 10.77.1.7/24 dev eth0\naddress add fd77:7::7/64 dev eth0 nodad",
+    );
+    ip(&bed.router, "-6 route add fd77:7::/64 via fd77:1::1");
+    feed(
+        &bed.server,
+        "nft",
+        &["-f", "-"],
+        "table inet test { chain c { type filter hook input priority 0; tcp dport 8088 drop\n}\n}",
+    );
+    bed
+}
+
+/// SYNs of the client's first address that nobody answers, as long as the sockets are there.
+fn scan(bed: &Testbed, to: SocketAddr) -> Vec<Socket> {
+    let syn = |_| {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let error = socket.connect(&to.into()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(115), "EINPROGRESS: {error}");
+        socket
+    };
+    bed.client.run(|| Ok((0..SYNS).map(syn).collect())).unwrap()
+}
+
+/// Where a connection from `client` comes from, as the server sees it.
+fn source(bed: &Testbed, client: IpAddr, server: &TcpListener) -> IpAddr {
+    let to = server.local_addr().unwrap();
+    let connect = || {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::new(client, 0).into()).unwrap();
+        socket
+            .connect_timeout(&to.into(), PATIENCE)
+            .map(|()| socket)
+    };
+    let _client = bed.client.run(connect).unwrap();
+    server.accept().unwrap().1.ip()
+}
+
+#[test]
+fn a_scanner_keeps_nobody_out_and_passes_by_itself() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let _ = longhaul_linux::descriptors::raise_limit();
+    let bed = testbed("scan");
+    let relay = bed.relay(&[
+        "--transparent",
+        "127.0.0.1:3129",
+        "--transparent",
+        "[::1]:3129",
+        "--intercept",
+        "10.77.2.0/24,[fd77:2::/64]:8080-8089",
+        "--verify-connect",
+        "--connect-timeout",
+        "30s",
+        "--counters",
+        "-",
+    ]);
+    for family in BOTH {
+        let server = bed.listen(family.at(8080));
+        let scanner = scan(&bed, family.at(SILENT));
+        assert_eq!(source(&bed, modest(&family), &server), family.far);
+        assert_eq!(source(&bed, family.client, &server), family.client);
+        drop(scanner);
+    }
+    let (_, said) = relay.stop();
+    for family in BOTH {
+        let line = format!(
+            "{} has 128 connections on their way: its others pass by",
+            family.client
+        );
+        assert_eq!(said.matches(&line).count(), 1, "{said}");
+    }
+}
