@@ -11,7 +11,7 @@ use longhaul_linux::{
     claim::{Claim, claimants},
     interface::{divert_marked, undo_diversion},
     netfilter::{
-        Family,
+        Family, conntrack,
         lease::Lease,
         marks::{Marks, TABLE_PREFIX},
         nft,
@@ -31,6 +31,8 @@ pub struct RuleSet {
     lease: Lease,
     /// Our table as it was installed. Another process that has our port puts its own in its place.
     table: Cell<Option<Table>>,
+    /// Whether something else on this host tracks connections, as far as the table knows.
+    is_tracked: Cell<bool>,
     _claim: Claim,
 }
 
@@ -44,6 +46,7 @@ impl RuleSet {
             queue,
             lease: Lease::open(family, &rules::table(listener.port()))?,
             table: Cell::new(None),
+            is_tracked: Cell::new(false),
             _claim: Claim::new(&claimed(family, listener.port()))?,
         })
     }
@@ -68,11 +71,26 @@ impl RuleSet {
 
     /// Puts everything in place, or nothing. Nothing is intercepted before the lease is renewed.
     pub(crate) fn install(&self) -> anyhow::Result<()> {
+        let is_tracked = self.intercept.keeps_source && conntrack::is_on(self.family());
+        self.is_tracked.set(is_tracked);
         self.restore(&mut Vec::new()).inspect_err(|_| {
             // The first error is the one to tell.
             let _ = nft::delete_table(self.family(), &rules::table(self.listener.port()));
             let _ = undo_diversion(self.family(), self.mark(), self.mark());
         })
+    }
+
+    /// Whether connection tracking has come to this host since the table was made, which then lacks the zones.
+    pub(crate) fn lacks_zones(&self) -> bool {
+        self.intercept.keeps_source && !self.is_tracked.get() && conntrack::has_entries()
+    }
+
+    /// Makes the table anew, with zones.
+    pub(crate) fn add_zones(&self) -> anyhow::Result<()> {
+        self.is_tracked.set(true);
+        self.load_rules()?;
+        self.table.set(self.present_table()?);
+        Ok(())
     }
 
     /// Puts in place what is missing, and adds its name to `missing`.
@@ -92,7 +110,8 @@ impl RuleSet {
 
     /// The rule that queues is nf_tables' own expression, or x_tables' target where the kernel lacks the former.
     fn load_rules(&self) -> anyhow::Result<()> {
-        let script = |queue| rules::script(self.listener, &self.intercept, queue);
+        let script =
+            |queue| rules::script(self.listener, &self.intercept, queue, self.is_tracked.get());
         match (nft::load(&script(self.queue)), self.queue) {
             (Err(_), Some(queue)) => {
                 nft::load(&script(None))?;

@@ -4,7 +4,7 @@
 use crate::target::{Intercept, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
-    marks::{Marks, OWN_MARK, TABLE_PREFIX},
+    marks::{Marks, NEAR_MARK, NEAR_ZONE, OWN_MARK, TABLE_PREFIX},
 };
 use std::net::SocketAddr;
 
@@ -20,24 +20,29 @@ pub(crate) const HOLD: &str = "hold";
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 const NOT_SYN: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 
-/// The table, which takes the place of an earlier one of its name. SYNs that are held go to `queue`.
-pub(crate) fn script(listener: SocketAddr, intercept: &Intercept, queue: Option<u16>) -> String {
+/// The table, which takes the place of an earlier one of its name. SYNs that are held go to `queue`. `is_tracked`:
+/// something else on this host tracks connections.
+pub(crate) fn script(
+    listener: SocketAddr,
+    intercept: &Intercept,
+    queue: Option<u16>,
+    is_tracked: bool,
+) -> String {
     let family = Family::of(listener.ip()).name();
     let table = table(listener.port());
     let mut parts = vec![set(), inbound(listener, intercept), divert(listener)];
     let way = if intercept.verify { HOLD } else { "divert" };
-    parts.push(select("select", way, listener, &intercept.targets));
+    parts.push(select("select", way, listener, intercept));
     if intercept.verify {
         parts.push(hold(queue));
     }
     if intercept.local {
         parts.push(outbound(listener));
-        parts.push(select(
-            "select_own",
-            "divert_own",
-            listener,
-            &intercept.targets,
-        ));
+        parts.push(select("select_own", "divert_own", listener, intercept));
+    }
+    if intercept.keeps_source && is_tracked {
+        parts.push(zones(listener, intercept));
+        parts.push(translated(listener));
     }
     let body = parts.concat();
     format!(
@@ -59,7 +64,7 @@ fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
         false => format!("meta l4proto @{} jump select\n", lease::SET),
         true => verdicts(listener),
     };
-    let icmp = if listener.is_ipv4() { "icmp" } else { "icmpv6" };
+    let icmp = icmp(listener);
     format!(
         "chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
          meta l4proto {icmp} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
@@ -115,21 +120,85 @@ fn divert(listener: SocketAddr) -> String {
 }
 
 /// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set
-/// would refuse ranges that overlap.
-fn select(name: &str, way: &str, listener: SocketAddr, targets: &[Target]) -> String {
+/// would refuse ranges that overlap. Segments signed end to end (RFC 2385, RFC 5925), as BGP has them, can't be split.
+fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) -> String {
+    const AUTHENTICATION: u8 = 29;
     let family = Family::of(listener.ip()).name();
-    let rules: String = targets
-        .iter()
-        .flat_map(conditions)
-        .map(|condition| format!("{family} daddr {condition} goto {way}\n"))
-        .collect();
+    let rules = |targets: &[Target], verdict: &str| -> String {
+        let conditions = targets.iter().flat_map(conditions);
+        conditions
+            .map(|condition| format!("{family} daddr {condition} {verdict}\n"))
+            .collect()
+    };
     format!(
         "chain {name} {{\n\
          tcp dport {} return\n\
          fib daddr type {{ local, broadcast, multicast, anycast }} return\n\
-         {rules}}}\n",
-        listener.port()
+         tcp option md5sig exists return\n\
+         tcp option {AUTHENTICATION} exists return\n\
+         {}{}}}\n",
+        listener.port(),
+        rules(&intercept.bypass, "return"),
+        rules(&intercept.targets, &format!("goto {way}")),
     )
+}
+
+/// Near legs have a zone of their own in connection tracking, because their far legs have the same addresses and ports:
+/// there, these are a connection of this host's, which NAT and stateful rules know. A packet that comes over `lo` was
+/// tracked when it left. SYNs that were held, and now go on to the relay, carry a verdict's mark. A near leg is known by
+/// not being a far one: while its handshake is on, its socket has nothing that rules could ask for but that it is
+/// transparent (net/netfilter/nft_socket.c).
+fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
+    let (new, select) = match intercept.verify {
+        true => (verdict_marks(listener), String::new()),
+        false => (
+            format!("{SYN} meta l4proto @{} jump select_zone\n", lease::SET),
+            select("select_zone", "near_zone", listener, intercept),
+        ),
+    };
+    let (icmp, port) = (icmp(listener), listener.port());
+    format!(
+        "chain near_zone {{ ct zone set {NEAR_ZONE}; }}\n\
+         {select}\
+         chain zones {{ type filter hook prerouting priority raw; policy accept;\n\
+         iifname lo return\n\
+         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {OWN_MARK} return\n\
+         meta l4proto {icmp} socket transparent 1 socket wildcard 0 goto near_zone\n\
+         tcp dport != {port} socket transparent 1 goto near_zone\n\
+         {new}}}\n\
+         chain zones_out {{ type filter hook output priority raw; policy accept;\n\
+         oifname != lo meta mark {NEAR_MARK} goto near_zone\n}}\n"
+    )
+}
+
+fn verdict_marks(listener: SocketAddr) -> String {
+    let marks = Marks::of(listener.port());
+    let all = [
+        marks.approved(),
+        marks.refused(),
+        marks.no_host(),
+        marks.no_network(),
+        marks.prohibited(),
+    ];
+    let all = all.map(|mark| mark.to_string()).join(", ");
+    format!("meta mark {{ {all} }} goto near_zone\n")
+}
+
+/// Answers to far legs whose source was translated on their way out: their destination is the client's again only here.
+fn translated(listener: SocketAddr) -> String {
+    let diverted = Marks::of(listener.port()).diverted();
+    format!(
+        "chain translated {{ type filter hook prerouting priority dstnat + 5; policy accept;\n\
+         ct status snat meta l4proto {{ tcp, {} }} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n}}\n",
+        icmp(listener)
+    )
+}
+
+fn icmp(listener: SocketAddr) -> &'static str {
+    match listener.is_ipv4() {
+        true => "icmp",
+        false => "icmpv6",
+    }
 }
 
 fn conditions(target: &Target) -> Vec<String> {
@@ -146,12 +215,13 @@ fn conditions(target: &Target) -> Vec<String> {
     networks.flat_map(|network| with_ports(&network)).collect()
 }
 
-/// Before the chain that diverts: a verdict lets a packet go on behind the chain that queued it.
+/// Before the chain that diverts: a verdict lets a packet go on behind the chain that queued it. Before connection
+/// tracking: only a SYN that goes on to the relay is tracked as one of a near leg.
 fn hold(queue: Option<u16>) -> String {
     let rule = queue.map(|number| format!("queue num {number} bypass;"));
     format!(
         "chain {HOLD} {{ {} }}\n\
-         chain ask {{ type filter hook prerouting priority mangle - 5; policy accept;\n\
+         chain ask {{ type filter hook prerouting priority raw - 5; policy accept;\n\
          {SYN} meta l4proto @{} jump select\n}}\n",
         rule.unwrap_or_default(),
         lease::SET
@@ -165,7 +235,7 @@ fn outbound(listener: SocketAddr) -> String {
     format!(
         "chain outbound {{ type route hook output priority mangle; policy accept;\n\
          meta l4proto != tcp return\n\
-         meta mark {OWN_MARK} return\n\
+         meta mark {{ {OWN_MARK}, {NEAR_MARK} }} return\n\
          {SYN} ct mark {diverted} ct mark set 0\n\
          ct mark {diverted} ct direction original meta mark set {diverted} accept\n\
          {NOT_SYN} return\n\
@@ -215,9 +285,10 @@ mod tests {
             let intercept = Intercept {
                 local,
                 verify,
+                keeps_source: true,
                 ..intercept("10.0.0.0/8")
             };
-            let script = script("0.0.0.0:3129".parse().unwrap(), &intercept, Some(1));
+            let script = script("0.0.0.0:3129".parse().unwrap(), &intercept, Some(1), true);
             let jumps = script.lines().filter(|line| line.contains("jump select"));
             assert!(jumps.clone().count() >= 1);
             assert!(

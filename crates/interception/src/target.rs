@@ -10,6 +10,10 @@ use std::{fmt, str::FromStr};
 pub struct Intercept {
     /// Networks and ports, all of the listener's family; not empty.
     pub targets: Vec<Target>,
+    /// What is left alone of these.
+    pub bypass: Vec<Target>,
+    /// Far legs have the addresses of their clients.
+    pub keeps_source: bool,
     /// This host's own connections too.
     pub local: bool,
     /// The client's SYN is answered once the destination has answered.

@@ -140,6 +140,17 @@ impl RuleSets {
         }
     }
 
+    /// Where connections are tracked from now on, the rules must know. Without zones, two legs are one to it.
+    fn add_zones(&self) {
+        for rule_set in self.0.iter().filter(|rule_set| rule_set.lacks_zones()) {
+            if let Err(error) = rule_set.add_zones() {
+                note!(
+                    "longhaul relay: connections are tracked here, and --keep-source has no zone of its own: {error:#}"
+                );
+            }
+        }
+    }
+
     fn end_leases(&self) {
         for rule_set in &self.0 {
             rule_set.end_lease();
@@ -161,6 +172,7 @@ impl RuleSets {
             let now_steady = heartbeats.is_steady(Instant::now());
             report(std::mem::replace(&mut steady, now_steady), now_steady);
             if now_steady {
+                self.add_zones();
                 self.renew(heartbeats, std::mem::take(&mut suspect));
             }
         }

@@ -71,6 +71,15 @@ pub struct Args {
     )]
     pub(crate) intercept: Vec<Target>,
 
+    /// Leave connections to these networks alone although --intercept has them; repeatable
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
+        requires = "intercept",
+        help_heading = "Ways in"
+    )]
+    pub(crate) bypass: Vec<Target>,
+
     /// Divert this host's own connections too
     #[arg(long, requires = "intercept", help_heading = "Ways in")]
     pub(crate) intercept_local: bool,

@@ -100,6 +100,10 @@ impl Args {
         let any = !intercept.is_empty();
         ListenerSettings {
             intercept,
+            bypass: match any {
+                true => targets_of(&self.bypass, listener.address),
+                false => Vec::new(),
+            },
             intercept_local: any && self.intercept_local,
             verify_connect: any && self.verify_connect,
             ..listener
@@ -169,6 +173,7 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         keep_source: false,
         direct_fallback: None,
         intercept: Vec::new(),
+        bypass: Vec::new(),
         intercept_local: false,
         verify_connect: false,
         allow_from: Vec::new(),

@@ -230,7 +230,11 @@ fn clients(listener: &Listener) -> String {
                 ""
             };
             let targets = list(&intercept.targets);
-            format!("{whose} connections to {targets}{held}")
+            let but = match &intercept.bypass[..] {
+                [] => String::new(),
+                bypass => format!(" but {}", list(bypass)),
+            };
+            format!("{whose} connections to {targets}{but}{held}")
         }
         (Kind::Transparent { .. }, None) => "whatever is diverted to it".to_owned(),
         _ if listener.allow_from.is_empty() => "this machine only".to_owned(),

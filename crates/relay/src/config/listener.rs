@@ -178,8 +178,9 @@ impl Listener {
 
 fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
     if written.intercept.is_empty() {
-        return match written.intercept_local || written.verify_connect {
-            true => Err("intercept_local and verify_connect want an intercept".to_owned()),
+        let any = written.intercept_local || written.verify_connect || !written.bypass.is_empty();
+        return match any {
+            true => Err("bypass, intercept_local and verify_connect want an intercept".to_owned()),
             false => Ok(None),
         };
     }
@@ -195,13 +196,18 @@ fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
     }
     let address = written.address;
     let foreign = |target: &Target| target.of_family(!address.is_ipv4());
-    if let Some(foreign) = written.intercept.iter().find_map(foreign) {
-        return Err(format!(
-            "intercept {foreign} is not of the family of {address}"
-        ));
+    for (key, targets) in [
+        ("intercept", &written.intercept),
+        ("bypass", &written.bypass),
+    ] {
+        if let Some(foreign) = targets.iter().find_map(foreign) {
+            return Err(format!("{key} {foreign} is not of the family of {address}"));
+        }
     }
     Ok(Some(Intercept {
         targets: written.intercept.clone(),
+        bypass: written.bypass.clone(),
+        keeps_source: written.keep_source,
         local: written.intercept_local,
         verify: written.verify_connect,
     }))

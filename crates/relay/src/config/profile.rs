@@ -3,7 +3,7 @@
 
 use crate::config::{
     location::{In as _, Table},
-    settings::{Mode, ProfileSettings, Settings, Transport},
+    settings::{ListenerSettings, Mode, ProfileSettings, Settings, Transport},
 };
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::initial_window;
@@ -137,8 +137,10 @@ pub(crate) fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     for always in ["near", "far"] {
         written.entry(always.to_owned()).or_default();
     }
-    // What the relay itself sends must not come back to it.
-    let marked = settings.listener.iter().any(|l| l.intercept_local);
+    // What the relay itself sends must not come back to it, and must be told from a near leg with the same addresses.
+    let intercepts = |l: &ListenerSettings| !l.intercept.is_empty();
+    let needs_mark = |l: &ListenerSettings| l.intercept_local || intercepts(l) && l.keep_source;
+    let marked = settings.listener.iter().any(needs_mark);
     let checked = |(name, written): (&String, _)| {
         let profile = Profile::new(name, written);
         let mut profile = profile.in_table(Table::Profile(name.clone()))?;

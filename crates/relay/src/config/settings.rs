@@ -64,6 +64,9 @@ pub(crate) struct ListenerSettings {
     /// `transparent` only: what the relay diverts to it, as `10.0.0.0/8:80,443`; its own family.
     #[serde(default)]
     pub(crate) intercept: Vec<Target>,
+    /// What is left alone of that, written likewise.
+    #[serde(default)]
+    pub(crate) bypass: Vec<Target>,
     /// This host's own connections too.
     #[serde(default)]
     pub(crate) intercept_local: bool,

@@ -11,7 +11,7 @@ use crate::{
     leg::{profile::set_initial_window, udt},
 };
 use longhaul_command::{exit::Refusal, note};
-use longhaul_linux::{activation, socket};
+use longhaul_linux::{activation, netfilter::marks::NEAR_MARK, socket};
 use longhaul_udt::socket::Socket;
 use std::{
     io::{self},
@@ -170,8 +170,11 @@ pub(crate) fn with_initial_window(
 
 /// Of a listener's sockets, and of those that they accept.
 pub(crate) fn socket_options(listener: &Listener) -> socket::Options {
+    let keeps_source = listener.intercept.as_ref().is_some_and(|i| i.keeps_source);
+    let own = listener.profile.options.mark;
     socket::Options {
         transparent: matches!(listener.kind, Kind::Transparent { .. }),
+        mark: keeps_source.then_some(NEAR_MARK).or(own),
         ..listener.profile.options.clone()
     }
 }

@@ -2,8 +2,10 @@
 //! The binary and its commands of this crate, with real sockets, files and processes.
 
 mod relay_admin;
+mod relay_authentication;
 mod relay_check_config;
 mod relay_conformance;
+mod relay_conntrack;
 mod relay_disagreement;
 mod relay_ends;
 mod relay_faults;

@@ -6,6 +6,7 @@ pub mod marks;
 mod message;
 
 pub mod changes;
+pub mod conntrack;
 pub mod lease;
 pub mod nft;
 pub mod queue;

@@ -96,7 +96,7 @@ impl Plan {
         let refused = |listener: &Listener| {
             let name = &listener.name;
             Err(format!(
-                "listener {name}: what it intercepts takes a restart to change"
+                "listener {name}: what it intercepts takes a restart to change, and so does keep_source there"
             ))
         };
         for (step, listener) in self.steps.iter().zip(new) {
