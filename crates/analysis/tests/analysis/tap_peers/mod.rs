@@ -6,6 +6,7 @@
 //! Captures that are kept are the same each time; real programs make other traffic each time.
 
 mod ours;
+mod out_of_order;
 mod ranges;
 mod rules;
 mod ssh;

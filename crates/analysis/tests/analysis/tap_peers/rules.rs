@@ -29,6 +29,33 @@ pub(crate) struct Packets<'a> {
 
 /// tshark's rules.
 pub(crate) fn beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
+    counts_beside_tshark(name, ours, theirs);
+    rtt_beside_tshark(name, ours, theirs);
+}
+
+/// All but round trips.
+pub(crate) fn counts_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
+    packets_beside_tshark(name, ours, theirs);
+    let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tshark)"), ours, theirs);
+    same(
+        "zero windows",
+        ours.acks("zero_windows"),
+        theirs.zero_windows,
+    );
+    // D1, D11: it also counts repeats with nothing outstanding, and looks at the packet before only.
+    let duplicates = theirs.duplicate_acks - theirs.no_duplicates + theirs.other_duplicates;
+    same("duplicate ACKs", ours.acks("duplicates"), duplicates);
+    // D2: it sorts late packets by the clock, so only the sum can agree. D10: a byte that was sent again
+    // looks like a keep-alive to it. D14, D16: data that comes behind its ACK.
+    same(
+        "sent again or late",
+        ours.retransmissions() + ours.data("reordered") + theirs.lone_bytes,
+        theirs.again_or_late + theirs.keep_alives_of_data + theirs.late_to_acks,
+    );
+}
+
+/// What no order changes.
+pub(crate) fn packets_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tshark)"), ours, theirs);
     same("packets", ours.data("packets"), theirs.packets);
     same(
@@ -40,22 +67,6 @@ pub(crate) fn beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     same("pure ACKs", ours.acks("pure"), theirs.pure_acks);
     same("ACKs with SACK", ours.acks("with_sack"), theirs.with_sack);
     same("SACK blocks", ours.acks("sack_blocks"), theirs.sack_blocks);
-    same(
-        "zero windows",
-        ours.acks("zero_windows"),
-        theirs.zero_windows,
-    );
-    // D1, D11: it also counts repeats with nothing outstanding, and looks at the packet before only.
-    let duplicates = theirs.duplicate_acks - theirs.no_duplicates + theirs.other_duplicates;
-    same("duplicate ACKs", ours.acks("duplicates"), duplicates);
-    // D2: it sorts late packets by the clock, so only the sum can agree. D10: a byte that was sent again
-    // looks like a keep-alive to it.
-    same(
-        "sent again or late",
-        ours.retransmissions() + ours.data("reordered"),
-        theirs.again_or_late + theirs.keep_alives_of_data,
-    );
-    rtt_beside_tshark(name, ours, theirs);
 }
 
 /// D3: it takes samples of what was sent twice, too; those are left out here. D6: it has none of an ACK

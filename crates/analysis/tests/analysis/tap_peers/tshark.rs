@@ -28,6 +28,12 @@ pub(crate) struct Tshark {
     pub(crate) again_or_late: u64,
     /// Keep-alives that carry a byte which nobody had acknowledged (D10).
     pub(crate) keep_alives_of_data: u64,
+    /// New data that only an ACK seen before has passed, which it takes for data in order (D14).
+    pub(crate) late_to_acks: u64,
+    /// A first packet of one byte that is acknowledged, which looks like a keep-alive to us (D16).
+    pub(crate) lone_bytes: u64,
+    /// Behind the last number that it acknowledged, or has by SACK.
+    holds: u64,
     /// Packets and bytes by our rules, less by tcptrace's (D5, D9, D10, D13).
     pub(crate) apart: Apart,
     /// RTTs of its data in ms, of ACKs that cover nothing that was sent again or late.
@@ -74,7 +80,7 @@ pub(crate) struct Apart {
     pub(crate) late_packets: i64,
 }
 
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "ip.src",
     "ipv6.src",
     "tcp.srcport",
@@ -87,6 +93,7 @@ const FIELDS: [&str; 20] = [
     "tcp.ack",
     "tcp.window_size_value",
     "tcp.options.sack.count",
+    "tcp.options.sack_re",
     "tcp.analysis.retransmission",
     "tcp.analysis.fast_retransmission",
     "tcp.analysis.spurious_retransmission",
@@ -153,6 +160,15 @@ impl<'a> Packet<'a> {
         (address, port as u16)
     }
 
+    /// Behind the last number of its SACK blocks.
+    fn sacked(&self) -> u64 {
+        let edges = self.fields["tcp.options.sack_re"].split(',');
+        edges
+            .filter_map(|edge| edge.parse().ok())
+            .max()
+            .unwrap_or(0)
+    }
+
     fn rtt_ms(&self) -> Option<f64> {
         let seconds = self.fields["tcp.analysis.ack_rtt"].parse::<f64>();
         Some(seconds.ok()? * 1e3)
@@ -190,6 +206,9 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Way, Tshark> {
             other.is_answered(&packet, own.acked.unwrap_or(0));
             own.acked = own.acked.max(Some(packet.ack));
         }
+        if packet.is(ACK) && !packet.is(RST) {
+            own.holds = own.holds.max(packet.ack).max(packet.sacked());
+        }
         own.remember(&packet);
         ways.insert(way, own);
     }
@@ -221,10 +240,16 @@ impl Tshark {
         let bare = packet.payload == 0 && packet.is(ACK) && !packet.is(SYN);
         let same_window = self.told.is_some_and(|told| told.1 == packet.window);
         let repeats = bare && same_window && self.acked == Some(packet.ack);
-        let duplicate = repeats && !packet.is(FIN | RST) && packet.ack < other.next;
+        // D14: what SACK has was sent, seen or not.
+        let unseen = packet.ack >= other.next;
+        let outstanding = !unseen || packet.ack < self.holds;
+        let duplicate = repeats && !packet.is(FIN | RST) && outstanding;
         let after_late = self.told.is_some_and(|told| told.0 != packet.ack);
-        let unlike_tshark =
-            after_late || packet.window == 0 || packet.numbers.start != self.next || other.asked;
+        let unlike_tshark = unseen
+            || after_late
+            || packet.window == 0
+            || packet.numbers.start != self.next
+            || other.asked;
         self.duplicate_acks += u64::from(flagged);
         self.no_duplicates += u64::from(flagged && !duplicate);
         self.other_duplicates += u64::from(!flagged && duplicate && unlike_tshark);
@@ -245,6 +270,13 @@ impl Tshark {
         let probe = one_below && !packet.is(FIN) && (known || closed);
         let keep_alive = packet.has("tcp.analysis.keep_alive") && packet.payload == 1;
         self.keep_alives_of_data += u64::from(keep_alive && !probe);
+
+        let new = self.packets > 1 && packet.numbers.start >= self.next;
+        let flagged = LATE_OR_AGAIN.iter().any(|field| packet.has(field));
+        let late_to_acks = new && !flagged && other.holds > packet.numbers.start;
+        self.late_to_acks += u64::from(late_to_acks && !packet.is(SYN));
+        let lone = self.packets == 1 && packet.payload == 1 && flagged;
+        self.lone_bytes += u64::from(lone && other.acked == Some(packet.numbers.end));
 
         let (seen, heard) = (&self.seen, &self.heard);
         let (seen, heard) = (
@@ -304,7 +336,9 @@ impl Tshark {
         self.asked = packet.has("tcp.analysis.keep_alive");
         self.next = self.next.max(packet.numbers.end);
         self.has_spoken |= !packet.is(SYN);
-        if !packet.is(RST) {
+        // The window of a SYN is not scaled; one that comes late tells nothing.
+        let late_syn = packet.is(SYN) && self.told.is_some();
+        if !packet.is(RST) && !late_syn {
             self.told = Some((packet.ack, packet.window));
         }
     }
