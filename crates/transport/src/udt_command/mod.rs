@@ -6,6 +6,7 @@ mod bench;
 mod config;
 mod course;
 mod figures;
+mod interruption;
 mod port;
 mod serve;
 mod transfer;

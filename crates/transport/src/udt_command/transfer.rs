@@ -6,8 +6,9 @@ use super::port::not_reached;
 use super::{
     config::{Receive, Send},
     figures::{Figures, cpu},
+    interruption::Interruption,
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_command::{note, say};
 use longhaul_udt::socket::Stream;
@@ -16,13 +17,16 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::FileTypeExt as _,
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Read and written at once.
 const BUFFER: usize = 1 << 18;
+
+/// How long the other end may take to hear that nothing more is wanted.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 pub(super) async fn send(config: &Send) -> Result<()> {
     let mut file = open(&config.file)?;
@@ -56,20 +60,33 @@ pub(super) async fn send(config: &Send) -> Result<()> {
 }
 
 pub(super) async fn receive(config: &Receive) -> Result<()> {
+    let is_file = config.file != Path::new("-");
+    let mut interruption = is_file.then(Interruption::listen).transpose()?;
     let to = Arriving::begin(&config.file)?;
     let socket = config.port.bind(config.at)?;
     socket.listen();
     note!("longhaul udt: listening at {}", socket.local_addr());
-    let mut stream = socket.accept().await?;
+    let mut stream = tokio::select! {
+        accepted = socket.accept() => accepted?,
+        () = Interruption::comes(&mut interruption) => bail!("interrupted: nothing came"),
+    };
     // One is enough.
     drop(socket);
     let begun = Begun::now();
-    let (bytes, hasher) = to.fill(&mut stream).await?;
+    let filled = tokio::select! {
+        filled = to.fill(&mut stream) => filled,
+        () = Interruption::comes(&mut interruption) => Err(anyhow!("interrupted: what came is thrown away")),
+    };
+    if filled.is_err() {
+        // Else the other end would wait for its silence.
+        let _told = tokio::time::timeout(FAREWELL, stream.shutdown()).await;
+    }
+    let (bytes, hasher) = filled?;
     let figures = begun.figures(bytes, &hasher, None);
-    match (config.json, config.file == Path::new("-")) {
-        (true, false) => say!("{}", serde_json::to_string(&figures)?),
+    match (config.json, is_file) {
+        (true, true) => say!("{}", serde_json::to_string(&figures)?),
         // What was received is there.
-        (true, true) => note!("{}", serde_json::to_string(&figures)?),
+        (true, false) => note!("{}", serde_json::to_string(&figures)?),
         (false, _) => note!("longhaul udt: {figures}"),
     }
     Ok(())
@@ -174,7 +191,7 @@ impl<'a> Arriving<'a> {
 /// When a transfer began.
 struct Begun {
     at: Instant,
-    cpu: std::time::Duration,
+    cpu: Duration,
 }
 
 impl Begun {

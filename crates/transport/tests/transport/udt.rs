@@ -7,10 +7,12 @@ use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     sync::OnceLock,
+    thread,
+    time::Duration,
 };
 
 /// A command that has hung after so many seconds.
@@ -122,6 +124,84 @@ fn what_breaks_off_gets_no_name() {
     pipe.write_all(&bytes(1_000_000)).unwrap();
     sends.kill().unwrap();
     sends.wait().unwrap();
+    assert_eq!(receives.wait().unwrap().code(), Some(1));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Starts `receive` into a file, with signals as env(1) makes them, and `send` from a file or from a pipe that stays open.
+fn begun(folder: &Path, signals: &str, from: &str) -> [Child; 2] {
+    let mut receives = Command::new("env");
+    receives.args([signals, longhaul_testbed::longhaul()]);
+    receives.args(["udt", "receive", "to", "--at", "127.0.0.1:0"]);
+    let mut receives = piped(receives).current_dir(folder).spawn().unwrap();
+    let (port, said) = port(&mut receives);
+    receives.stderr = Some(said.into_inner());
+    let mut sends = longhaul(&["send", from, &format!("127.0.0.1:{port}")]);
+    let mut sends = sends.stdin(Stdio::piped()).spawn().unwrap();
+    if let Some(pipe) = sends.stdin.as_mut().filter(|_| from == "-") {
+        pipe.write_all(&bytes(1_000_000)).unwrap();
+    }
+    let beside = |entry: io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len() > 0;
+    while !fs::read_dir(folder).unwrap().any(beside) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    [receives, sends]
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let kill = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(kill.unwrap().success());
+}
+
+#[test]
+fn what_a_signal_ends_leaves_nothing_and_the_sender_is_told() {
+    for (name, signals) in [
+        ("INT", "--default-signal=INT"),
+        // As a shell starts what it has in the background.
+        ("INT", "--ignore-signal=INT"),
+        ("TERM", "--default-signal=TERM"),
+        ("HUP", "--default-signal=HUP"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let [receives, sends] = begun(folder.path(), signals, "/dev/zero");
+        signal(&receives, name);
+        let output = receives.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+        assert!(said.contains("interrupted"), "{name}: {said}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
+        let output = sends.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("connection reset"), "{said}");
+    }
+}
+
+/// As nohup(1) does it.
+#[test]
+fn a_hang_up_that_is_ignored_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [receives, sends] = begun(folder.path(), "--ignore-signal=HUP", "-");
+    signal(&receives, "HUP");
+    assert!(sends.wait_with_output().unwrap().status.success());
+    let output = receives.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        fs::read(folder.path().join("to")).unwrap(),
+        bytes(1_000_000)
+    );
+}
+
+#[test]
+fn a_signal_before_anybody_calls_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to").display().to_string();
+    let mut receives = Command::new(longhaul_testbed::longhaul());
+    receives.args(["udt", "receive", &to, "--at", "127.0.0.1:0"]);
+    let mut receives = piped(receives).spawn().unwrap();
+    let (_port, _said) = port(&mut receives);
+    signal(&receives, "INT");
     assert_eq!(receives.wait().unwrap().code(), Some(1));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Signals that end a command which has something to tidy up.
+
+use anyhow::{Context as _, Result};
+use std::{future::poll_fn, task::Poll};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGINT, SIGTERM and SIGHUP, which end nothing by themselves from now on. A shell starts what it has in the background with SIGINT
+/// ignored: it counts all the same. SIGHUP does not where it is ignored, for then somebody asked for that (nohup(1)).
+pub(super) struct Interruption(Vec<Signal>);
+
+impl Interruption {
+    pub(super) fn listen() -> Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate()].into_iter();
+        let hangup = SignalKind::hangup();
+        let kinds = kinds.chain((!is_ignored(hangup)).then_some(hangup));
+        let signals = kinds.map(signal).collect::<std::io::Result<_>>();
+        Ok(Self(signals.context("cannot listen for signals")?))
+    }
+
+    /// Until one of them comes; never ends if nobody listens.
+    pub(super) async fn comes(this: &mut Option<Self>) {
+        poll_fn(|context| {
+            let signals = this.iter_mut().flat_map(|this| &mut this.0);
+            match signals
+                .into_iter()
+                .any(|one| one.poll_recv(context).is_ready())
+            {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
+
+/// Whether whoever started this process ignores it; proc(5), `SigIgn`.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.unwrap_or(0) >> (kind.as_raw_value() - 1) & 1 == 1
+}
