@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Network namespaces, named as iproute2 names them (`/run/netns/NAME`) or given by process.
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::{
+    fs::{fstat, stat},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 use std::{
     fs::File,
     io,
@@ -9,6 +12,9 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// What it takes to enter one that is not this process's own, for whom the kernel refuses.
+pub const ENTERING: &str = "entering a network namespace needs CAP_SYS_ADMIN: run it with sudo, outside of containers and user namespaces";
 
 /// Where `ip netns` keeps its names.
 pub const DIRECTORY: &str = "/run/netns";
@@ -77,11 +83,21 @@ impl Netns {
     /// it opens (sockets, TUN devices) stay in this namespace for ever.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let inside = || {
-            self.enter()?;
+            // The kernel wants CAP_SYS_ADMIN for the way into one, whether or not one is there already.
+            if !self.is_here() {
+                self.enter()?;
+            }
             work()
         };
         std::thread::scope(|scope| scope.spawn(inside).join())
             .unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
+    }
+
+    /// Whether the calling thread is in it.
+    fn is_here(&self) -> bool {
+        let numbers = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let here = stat("/proc/thread-self/ns/net").map(numbers);
+        here.is_ok() && fstat(&*self.file).map(numbers) == here
     }
 
     /// Moves the calling thread into this namespace, for good.
@@ -107,4 +123,27 @@ fn create_and_pin(pin: &Path) -> io::Result<()> {
     // SAFETY: only this thread's network namespace changes, and the thread ends right after.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET)? };
     Ok(rustix::mount::mount_bind("/proc/thread-self/ns/net", pin)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+    #[test]
+    fn work_in_ones_own_namespace_takes_no_rights() {
+        let here = Netns::current().unwrap();
+        let without_rights = || {
+            let none = CapabilitySet::empty();
+            let none = CapabilitySets {
+                effective: none,
+                permitted: none,
+                inheritable: none,
+            };
+            set_capabilities(None, none)?;
+            here.run(|| Ok(()))
+        };
+        let done = std::thread::scope(|scope| scope.spawn(without_rights).join());
+        done.unwrap().unwrap();
+    }
 }
