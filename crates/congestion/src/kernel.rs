@@ -22,13 +22,15 @@ pub(crate) fn check(what: &str) -> Result<(), Error> {
     types()
 }
 
-/// Capabilities are those of the caller; a user namespace's count for nothing here, which the kernel
-/// says later.
+/// Capabilities are those of the caller; a user namespace's count for nothing here.
 pub(crate) fn rights(what: &str) -> Result<(), Error> {
     let needed = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
     let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let enough = has.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN);
     match enough || has.contains(needed) {
+        true if longhaul_linux::process::is_in_user_namespace() => Err(Error::Denied(format!(
+            "{what} by root of the machine, and this is a user namespace: run it outside, with sudo"
+        ))),
         true => Ok(()),
         false => Err(only_root(what)),
     }

@@ -20,6 +20,7 @@ pub mod object;
 pub mod own_parameters;
 pub mod pins;
 pub mod sockets;
+pub mod trials;
 pub mod watch;
 
 pub use error::Error;

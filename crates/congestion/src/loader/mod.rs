@@ -20,5 +20,7 @@ mod withdraw;
 pub use hold::{Hold, hold};
 pub use load::{Outcome, load, permitted, unload};
 pub use loaded::{Loaded, Program, Request, all_loaded, loaded};
+pub(crate) use prepare::prepare;
+pub(crate) use tied::tie_as;
 pub use tied::{Tied, tie};
 pub use withdraw::clean;

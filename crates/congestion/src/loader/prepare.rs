@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapMut, MapType, Object, ObjectBuilder, OpenObject};
 use std::os::fd::AsFd;
 
 /// The object with its parameters in place, and with the connections of `old`.
-pub(super) fn prepare(
+pub(crate) fn prepare(
     algorithm: Algorithm,
     request: Request<'_>,
     old: Option<&Loaded>,

@@ -45,6 +45,16 @@ pub fn tie(algorithm: Algorithm, parameters: &[u32]) -> Result<Tied, Error> {
     })
 }
 
+/// The same by this name, which begins with `lh_` and must be free.
+pub(crate) fn tie_as(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Tied, Error> {
+    kernel::check(kernel::LOADED)?;
+    let tied = kernel::quietly(|| register(algorithm, parameters, name))?;
+    tied.ok_or_else(|| Error::Failed {
+        step: "register it",
+        reason: format!("{name} is there already"),
+    })
+}
+
 /// The kernel takes letters, digits, `_` and `.` (`bpf_obj_name_cpy`, kernel/bpf/syscall.c).
 fn numbered(algorithm: Algorithm, number: usize) -> String {
     match number {

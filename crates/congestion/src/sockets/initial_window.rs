@@ -15,7 +15,7 @@ use longhaul_linux::cgroup;
 use std::{
     io,
     ops::RangeInclusive,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::OnceLock,
 };
 
@@ -31,7 +31,9 @@ pub enum Error {
     #[error("no cgroup2 can be reached")]
     Cgroup(#[source] io::Error),
     /// The rights are missing, or a program above this cgroup excludes others.
-    #[error("{0} needs CAP_BPF and CAP_NET_ADMIN, and no cgroup above with an exclusive program")]
+    #[error(
+        "{0} needs CAP_BPF and CAP_NET_ADMIN (run it as root of the machine), and no cgroup above with an exclusive program"
+    )]
     Denied(&'static str, #[source] libbpf_rs::Error),
     /// The kernel is older than Linux 5.10 or was built without it.
     #[error("{0} needs Linux 5.10 with CONFIG_CGROUP_BPF")]
@@ -71,6 +73,11 @@ pub fn attach() -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether the kernel takes the program and lets it serve this process's cgroup, which it does for a moment.
+pub(crate) fn try_out() -> Result<(), Error> {
+    Attached::new().map(drop)
+}
+
 /// Lets connections of this socket begin with a window of so many segments ([`RANGE`]): its own, if it is set before
 /// connect(2), and those that it accepts later. It costs one system call.
 ///
@@ -104,7 +111,10 @@ pub fn attached_to(cgroup: impl AsFd) -> io::Result<usize> {
 impl Attached {
     fn new() -> Result<Self, Error> {
         let cgroup = cgroup::own().map_err(Error::Cgroup)?;
-        libbpf_rs::set_print(None);
+        crate::kernel::quietly(|| Self::serve(&cgroup))
+    }
+
+    fn serve(cgroup: &OwnedFd) -> Result<Self, Error> {
         let load = || ObjectBuilder::default().open_memory(OBJECT)?.load();
         let object = load().map_err(Error::during("a program for initial windows"))?;
         let program = object.progs_mut().next().expect("it has one program");

@@ -25,6 +25,9 @@ const KEEP: u32 = u32::MAX;
 /// What stands for `in_force` until a walk comes across the socket.
 const UNSEEN: u32 = u32::MAX;
 
+/// What takes rights, in words.
+const CAPPED: &str = "windows are capped";
+
 /// The loaded program and the orders that it carries out.
 pub struct Caps {
     orders: MapHandle,
@@ -34,17 +37,28 @@ pub struct Caps {
     _object: Object,
 }
 
+/// Whether the caller may load it.
+pub fn permitted() -> Result<(), Error> {
+    kernel::rights(CAPPED)
+}
+
 impl Caps {
     /// Loads the program. Its congestion control, which no connection keeps, is listed in
     /// `tcp_available_congestion_control` as `lh_s…` while it is loaded.
     pub fn load() -> Result<Self, Error> {
-        kernel::check("windows are capped")?;
+        kernel::check(CAPPED)?;
         kernel::quietly(|| {
             forget_the_dead();
             let name = settle_name();
             let (object, _) = links::load(|| open(&name))?;
             Self::attach(object).map_err(|error| kernel::failed("put the program to work", &error))
         })
+    }
+
+    /// Whether the kernel takes the programs: nothing is registered or attached.
+    pub(crate) fn try_load() -> Result<(), Error> {
+        kernel::check(CAPPED)?;
+        kernel::quietly(|| links::load(|| open(&settle_name()))).map(drop)
     }
 
     fn attach(mut object: Object) -> libbpf_rs::Result<Self> {

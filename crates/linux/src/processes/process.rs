@@ -18,6 +18,13 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Whether this is a user namespace other than the machine's own, whose root may do nothing that concerns all of the machine.
+#[must_use]
+pub fn is_in_user_namespace() -> bool {
+    let users = std::fs::read_to_string("/proc/self/uid_map");
+    users.is_ok_and(|users| !users.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
 /// The limit on open descriptors.
 pub mod descriptors {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -18,14 +18,16 @@ use super::{
     process_sockets,
 };
 use rustix::{
+    fs::readlink,
     net::{AddressFamily, sockopt},
     process::Pid,
 };
 use std::{
     collections::HashSet,
     io,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{Ipv4Addr, Ipv6Addr, TcpListener},
     os::fd::{AsFd, AsRawFd},
+    process,
 };
 
 /// Never anyone's: reserved by RFC 1112.
@@ -63,6 +65,17 @@ pub fn enforce(socket: &impl AsFd) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     set_option(&fd, libc::IPPROTO_TCP, libc::TCP_MD5SIG, signature)?;
     forget_route(socket)
+}
+
+/// Whether this process may reach into others' sockets and make them so: tried on a socket of its own.
+pub fn try_out() -> io::Result<()> {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let name = readlink(format!("/proc/self/fd/{}", socket.as_raw_fd()), Vec::new())?;
+    let mut copies = process_sockets::tcp(process::id(), |other| other == name.as_bytes());
+    let copy = copies.next().ok_or_else(|| {
+        io::Error::other("sockets of other processes can't be had: pidfd_getfd(2) is refused")
+    })?;
+    enforce(&copy)
 }
 
 /// Binds the socket to the device that it is bound to, or to none: nothing changes, but the kernel
@@ -115,7 +128,7 @@ impl Finder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{net::TcpListener, os::fd::OwnedFd, process::Command};
+    use std::{os::fd::OwnedFd, process::Command};
 
     #[test]
     fn both_families_take_the_key_and_each_socket_once() {

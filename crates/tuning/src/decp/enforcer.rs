@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Puts the law's changes on real sockets, and sees to it that no cap outlives this process.
 
+use super::config::Config;
 use crate::decp::model::Change;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
-use longhaul_congestion::sockets::window_cap::Caps;
+use longhaul_congestion::{
+    Error,
+    sockets::window_cap::{self, Caps},
+};
 use longhaul_linux::{
     executor::{Executor, Owner},
     sock_diag::Connection,
@@ -85,7 +89,15 @@ impl Enforcer {
 }
 
 fn load() -> Result<Caps> {
-    Caps::load().map_err(|error| Refusal::unsupported(format!("{error}; --dry-run needs neither")))
+    Caps::load().map_err(Error::refusal)
+}
+
+/// Whether this caller may cap windows at all; looking takes no rights.
+pub(super) fn permitted(config: &Config) -> Result<()> {
+    window_cap::permitted().map_err(|error| match config.lift {
+        true => error.refusal(),
+        false => Refusal::unsupported(format!("{error}; --dry-run takes no rights")),
+    })
 }
 
 /// Lifts whatever caps these connections have.

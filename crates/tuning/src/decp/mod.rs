@@ -12,13 +12,15 @@ mod watch;
 
 use crate::decp::model::Law;
 use account::{Account, Look};
-use anyhow::{Context, Result};
+use anyhow::Result;
 pub use args::Args;
 use config::Config;
 use display::Display;
 use enforcer::Enforcer;
-use longhaul_linux::clock;
+use longhaul_command::exit::Refusal;
+use longhaul_linux::{clock, netns::ENTERING};
 use longhaul_units::Time;
+use std::io;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{MissedTickBehavior, interval},
@@ -29,7 +31,10 @@ use watch::Watch;
 pub fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     if let Some(netns) = &config.netns {
-        netns.enter().context("cannot enter the namespace")?;
+        netns.enter().map_err(|error| not_entered(&error))?;
+    }
+    if !config.dry_run {
+        enforcer::permitted(&config)?;
     }
     let mut watch = Watch::new(&config)?;
     if config.lift {
@@ -50,6 +55,13 @@ pub fn run(args: &Args) -> Result<()> {
     let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
     let summary = rounds.account.close(clock::now().since(rounds.began));
     outcome.and(lifted).and(rounds.display.conclude(&summary))
+}
+
+fn not_entered(error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("--netns: {ENTERING}")),
+        _ => anyhow::anyhow!("--netns: {error}"),
+    }
 }
 
 /// The names of all options, as typed behind `--`.

@@ -4,6 +4,7 @@
 use super::config::Config;
 use crate::{connection_filter::Filter, decp::model::Observation};
 use anyhow::{Context, Result, ensure};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     cgroup,
     sock_diag::{Connection, SockDiag},
@@ -31,7 +32,12 @@ impl Watch {
     /// For the network namespace of the calling thread.
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
-            diag: SockDiag::here().context("cannot ask the kernel for sockets")?,
+            diag: SockDiag::here().map_err(|error| {
+                Refusal::unsupported(format!(
+                    "cannot ask the kernel for sockets ({error}): it takes netlink sockets (sock_diag), which a \
+                     sandbox may withhold"
+                ))
+            })?,
             filter: config.filter.clone(),
             cgroup: config.cgroup.clone(),
             busy_us: HashMap::new(),

@@ -38,6 +38,31 @@ pub(super) struct Facts {
     pub(super) tun: Tun,
     /// Whether the asking process was root.
     pub(super) root: bool,
+    /// What came of trying what longhaul can do.
+    pub(super) trials: Vec<Trial>,
+}
+
+/// A feature that was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trial {
+    /// A command, with the flag that asks for it if it is a part of one.
+    pub(super) feature: String,
+    /// The rights that it takes; none of an ordinary user's if empty.
+    pub(super) needs: String,
+    pub(super) outcome: Outcome,
+    /// Why it does not work, or could not be tried.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) reason: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Works,
+    Fails,
+    Untried,
 }
 
 /// Whether `/dev/net/tun` can be opened.
@@ -99,6 +124,14 @@ impl Facts {
             .split(|c: char| !c.is_ascii_digit())
             .map(str::parse);
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    }
+
+    /// Whether it is known by trying it whether this feature works.
+    pub(super) fn is_tried(&self, feature: &str) -> bool {
+        let known = |trial: &Trial| trial.outcome != Outcome::Untried;
+        self.trials
+            .iter()
+            .any(|trial| trial.feature == feature && known(trial))
     }
 
     /// Whether the kernel was certainly built without an option.

@@ -43,6 +43,9 @@ impl Changed {
     }
 }
 
+/// A setting that each network namespace has for itself, and its root may change.
+const OWN: &str = "net.ipv4.tcp_rmem";
+
 /// Applies the findings' fixes that are settings whose names begin with one of `only`, if it names
 /// any; with `persist`, writes them to that file too.
 pub(super) fn apply(
@@ -59,6 +62,12 @@ pub(super) fn apply(
         .partition(|(key, _)| sysctl::is_writable_here(key));
     let say = |(key, value)| format!("{key}: this namespace may not set {value}; the host may");
     outcome.notes.extend(forbidden.into_iter().map(say));
+    if wanted.is_empty() && !outcome.notes.is_empty() && !sysctl::is_writable_here(OWN) {
+        return Err(Refusal::unsupported(
+            "no setting can be changed from here: it takes CAP_NET_ADMIN and a /proc/sys that can be written to, as \
+             the machine's root has them",
+        ));
+    }
     if wanted.is_empty() {
         outcome.notes.push("nothing to change".to_owned());
         return Ok(outcome);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul doctor`: what of this host limits throughput on a long fat network, and how to fix it.
 //!
-//! `host_facts` reads, `checks` judge, `report` prints; `fix` changes kernel settings and `record`
+//! `host_facts` reads, `trials` try what works, `checks` judge, `report` prints; `fix` changes kernel settings and `record`
 //! remembers the old ones; `leftovers` finds what killed relays left.
 
 mod args;
@@ -14,10 +14,11 @@ mod leftovers;
 mod path;
 mod record;
 mod report;
+mod trials;
 
 pub use args::Args;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use facts::Facts;
 use finding::{Finding, Severity};
 use longhaul_command::exit::Refusal;
@@ -39,7 +40,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let facts = match &args.facts {
         Some(file) => read_facts(file)?,
-        None => host_facts::gather(),
+        None => Facts {
+            trials: trials::all(),
+            ..host_facts::gather()
+        },
     };
     let findings = checks::all(&facts, path);
     match args.json {
@@ -88,7 +92,7 @@ fn change(args: &Args, path: Path) -> Result<()> {
             "doctor {what} needs root: run it with sudo"
         )));
     }
-    let open = || record::Store::open().context("cannot open the record of changes");
+    let open = record::Store::open;
     let outcome = match what {
         "--fix" => {
             // Before the store is locked: programs that are run for facts could inherit the lock.

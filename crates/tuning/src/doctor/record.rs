@@ -6,10 +6,11 @@
 //! process 1, `doctor-netns-INODE.json` for others.
 
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -76,7 +77,48 @@ pub(super) fn this_boot() -> String {
 pub(super) struct Store {
     directory: PathBuf,
     name: String,
-    _lock: File,
+    /// The directory itself, so that no file of a lock stays behind.
+    #[expect(dead_code, reason = "only its life counts")]
+    lock: File,
+}
+
+/// The directory, made if need be, for this process alone: it goes with its last record.
+fn locked(directory: &Path) -> Result<File> {
+    loop {
+        fs::create_dir_all(directory).map_err(|error| not_written(directory, error))?;
+        let lock = match File::open(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .context("another longhaul doctor is changing settings")?;
+        // One that had it before may have removed it.
+        if inode(directory) == Some(lock.metadata()?.ino()) {
+            return Ok(lock);
+        }
+    }
+}
+
+fn not_written(place: &Path, error: io::Error) -> anyhow::Error {
+    let place = place.display();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Refusal::unsupported(format!(
+                "cannot write {place}, where doctor records what it changes ({error}): run it as the machine's root, or name \
+             another directory by XDG_STATE_HOME"
+            ))
+        }
+        _ => anyhow::Error::new(error).context(format!("cannot write {place}")),
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // A lock's file, which earlier versions left.
+        let _ = fs::remove_file(self.directory.join("doctor.lock"));
+        // Where there are records it is not empty, and stays.
+        let _ = fs::remove_dir(&self.directory);
+    }
 }
 
 impl Store {
@@ -88,15 +130,10 @@ impl Store {
     }
 
     fn at(directory: PathBuf) -> Result<Self> {
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
-        let lock = File::create(directory.join("doctor.lock"))?;
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-            .context("another longhaul doctor is changing settings")?;
         Ok(Self {
+            lock: locked(&directory)?,
             directory,
             name: name_of_this_namespace()?,
-            _lock: lock,
         })
     }
 
@@ -127,7 +164,7 @@ impl Store {
     pub(super) fn save(&self, record: &Record) -> Result<()> {
         let file = self.directory.join(&self.name);
         write_whole(&file, &serde_json::to_string_pretty(record)?)
-            .with_context(|| format!("cannot write {}", file.display()))
+            .map_err(|error| not_written(&file, error))
     }
 
     /// Forgets this namespace's record.
@@ -220,6 +257,21 @@ mod tests {
         assert!(at().is_err());
         drop(first);
         assert!(at().is_ok());
+    }
+
+    #[test]
+    fn nothing_stays_without_a_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join("longhaul");
+        drop(Store::at(own.clone()).unwrap());
+        assert!(!own.exists());
+        let store = Store::at(own.clone()).unwrap();
+        store.save(&Record::new()).unwrap();
+        drop(store);
+        let left = fs::read_dir(&own)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        assert_eq!(left.count(), 1, "the record alone");
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::{
 };
 
 /// Names of cgroups begin so.
-const PREFIX: &str = "longhaul-run";
+pub(crate) const PREFIX: &str = "longhaul-run";
 
 /// Runs the command; the exit code is the program's.
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -96,7 +96,8 @@ fn before_program(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-fn without_cgroup(error: io::Error) -> anyhow::Error {
+/// Why there is no cgroup for a program, as the end of the command.
+pub(crate) fn without_cgroup(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => Refusal::unsupported(format!(
             "no cgroup2 can be reached ({error}): mount one, or start longhaul outside containers \

@@ -7,8 +7,10 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// A namespace and a place for records; both gone on drop.
@@ -416,6 +418,119 @@ fn changes_need_root() {
     );
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(found["facts"]["sysctl"]["net.ipv4.tcp_rmem"].is_string());
+}
+
+/// What trying could leave on the machine: congestion controls, tables, devices, namespaces, pins.
+fn traces(pid: u32) -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let said = |words: &[&str]| {
+        let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = [
+        read("/proc/sys/net/ipv4/tcp_available_congestion_control"),
+        said(&["nft", "list", "tables"]),
+        said(&["ip", "-o", "link"]),
+        said(&["find", "/sys/fs/bpf"]),
+    ];
+    // Another doctor may be at it beside this one.
+    let registered = format!("lh_try{pid:x}");
+    let ours = |word: &&str| {
+        *word == registered || word.contains("longhaul-try") || word.contains("lh-try")
+    };
+    all.concat()
+        .split_whitespace()
+        .filter(ours)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Cgroups that this process made, wherever cgroup2 is mounted.
+fn cgroups_of(pid: u32) -> String {
+    let name = format!("longhaul-run.{pid}.*");
+    let output = Command::new("find")
+        .args(["/sys/fs/cgroup", "-name", &name])
+        .output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn trying_leaves_nothing_behind_even_if_it_is_killed() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let doctor = || {
+        let mut command = Command::new(longhaul_testbed::longhaul());
+        command
+            .arg("doctor")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let mut whole = doctor();
+    let began = Instant::now();
+    assert!(whole.wait().unwrap().code().is_some_and(|code| code <= 1));
+    let takes = began.elapsed();
+    assert_eq!(traces(whole.id()) + &cgroups_of(whole.id()), "");
+    for part in 1..=8 {
+        let mut killed = doctor();
+        sleep(takes * part / 9);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        // The guard of its namespaces goes with it.
+        sleep(Duration::from_millis(200));
+        assert_eq!(
+            traces(killed.id()),
+            "",
+            "killed after {part}/9 of {takes:?}"
+        );
+        if !cgroups_of(killed.id()).is_empty() {
+            let next = Command::new(longhaul_testbed::longhaul())
+                .args(["run", "true"])
+                .output();
+            assert!(next.unwrap().status.success());
+        }
+        assert_eq!(cgroups_of(killed.id()), "");
+    }
+}
+
+#[test]
+fn tries_what_works_and_says_what_it_could_not_try() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let trials = |command: &mut Command| -> Value {
+        let output = command.output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        found["facts"]["trials"].clone()
+    };
+    let outcome = |trials: &Value, feature: &str| -> Value {
+        let all = trials.as_array().unwrap();
+        let found = all.iter().find(|trial| trial["feature"] == feature);
+        found.unwrap_or_else(|| panic!("no {feature}: {trials}"))["outcome"].clone()
+    };
+    let mut own = Command::new(longhaul_testbed::longhaul());
+    let own = trials(own.args(["doctor", "--json"]));
+    for feature in [
+        "relay",
+        "lab run",
+        "link",
+        "relay --transparent",
+        "tap capture",
+    ] {
+        assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
+    }
+    if !longhaul_testbed::skip::is_confined() {
+        for feature in ["cc load htcp", "decp", "run", "run --ack-ratio", "cc watch"] {
+            assert_eq!(outcome(&own, feature), "works", "{feature}: {own}");
+        }
+    }
+    let mut user = Command::new("unshare");
+    let user = trials(user.args(["--user", longhaul_testbed::longhaul(), "doctor", "--json"]));
+    assert_eq!(outcome(&user, "relay"), "works");
+    for feature in ["cc load htcp", "decp", "run"] {
+        assert_eq!(outcome(&user, feature), "untried", "{feature}: {user}");
+    }
 }
 
 /// What `--json` says of a host with these settings, and the exit code.

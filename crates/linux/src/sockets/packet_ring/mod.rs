@@ -108,6 +108,25 @@ pub enum OpenError {
     },
 }
 
+/// A filter that lets nothing in.
+const NOTHING: Instruction = Instruction {
+    code: libc::BPF_RET as u16,
+    jump_true: 0,
+    jump_false: 0,
+    operand: 0,
+};
+
+/// Whether the kernel gives this caller rings: the smallest is opened on this interface, and closed.
+pub fn try_out(interface: &str) -> Result<(), OpenError> {
+    let request = Request {
+        interface,
+        ring_bytes: RING_MIN,
+        promiscuous: false,
+        clock: Clock::Software,
+    };
+    Ring::open(&request, |_| vec![NOTHING]).map(drop)
+}
+
 /// What the kernel counted since the ring was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -211,13 +230,7 @@ impl Ring {
 
     /// Lets nothing in any more. What is there already comes within [`BLOCK_TIMEOUT`].
     pub fn close_entrance(&self) -> io::Result<()> {
-        let nothing = Instruction {
-            code: libc::BPF_RET as u16,
-            jump_true: 0,
-            jump_false: 0,
-            operand: 0,
-        };
-        attach(&self.socket, &[nothing])
+        attach(&self.socket, &[NOTHING])
     }
 
     /// Whether the interface is still there. One that is down may come up again.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets that pass through: whether the kernel lets them, and whether it tracks their connections.
 
-use super::super::{
-    facts::Facts,
-    finding::{Finding, Fix, Severity},
-    path::Path,
+use super::{
+    super::{
+        facts::Facts,
+        finding::{Finding, Fix, Severity},
+        path::Path,
+    },
+    features::TRANSPARENT,
 };
 
 /// What a transparent relay needs: packets of others must reach it and pass.
@@ -20,7 +23,9 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     findings.extend(reverse_path_of_all(facts));
     let forwarding = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
     findings.extend(forwarding.iter().filter_map(|name| forward(facts, name)));
-    findings.push(tproxy(facts));
+    if !facts.is_tried(TRANSPARENT) {
+        findings.push(tproxy(facts));
+    }
     findings
 }
 
@@ -73,6 +78,7 @@ fn forward(facts: &Facts, name: &str) -> Option<Finding> {
     })
 }
 
+/// By the options of its build, where it could not be tried.
 fn tproxy(facts: &Facts) -> Finding {
     const PLACE: &str = "TPROXY";
     match facts.kernel_options.get("NFT_TPROXY").map(String::as_str) {

@@ -92,25 +92,11 @@ fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
     Some(Finding::note(PLACE, found, why).advise("start it from another shell, or TimerSlackNSec="))
 }
 
-/// The oldest that longhaul is meant for (RHEL 9).
-const OLDEST: (u32, u32) = (5, 14);
-
-/// The kernel: its age, and what eBPF congestion controls and IPv6 need of it.
+/// What eBPF congestion controls and IPv6 need of the kernel.
 pub(super) fn kernel(facts: &Facts, _: Path) -> Vec<Finding> {
-    let mut findings = vec![version(facts), type_information(facts)];
+    let mut findings = vec![type_information(facts)];
     findings.extend(ipv6(facts));
     findings
-}
-
-fn version(facts: &Facts) -> Finding {
-    const PLACE: &str = "kernel";
-    match facts.version() {
-        Some(version) if version >= OLDEST => Finding::ok(PLACE, &facts.kernel),
-        _ => {
-            let why = "longhaul is meant for Linux 5.14 and later; older ones lack parts of it";
-            Finding::note(PLACE, &facts.kernel, why).advise("take a newer kernel")
-        }
-    }
 }
 
 /// CO-RE programs find the kernel's structures by it.
@@ -201,21 +187,6 @@ mod tests {
         };
         assert_eq!(with(100_000), Severity::Ok);
         assert_eq!(with(100_001), Severity::Note);
-    }
-
-    #[test]
-    fn from_5_14_on() {
-        let with = |release: &str| {
-            let kernel = release.to_owned();
-            version(&Facts {
-                kernel,
-                ..Facts::default()
-            })
-            .severity
-        };
-        assert_eq!(with("5.14.0-427.13.1.el9_4.x86_64"), Severity::Ok);
-        assert_eq!(with("5.13.19"), Severity::Note);
-        assert_eq!(with("6.1.0-28-amd64"), Severity::Ok);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod buffers;
 mod congestion;
 mod descriptors;
+mod features;
 mod forwarding;
 mod interfaces;
 mod listening;
@@ -30,6 +31,7 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
         machine::clock,
         machine::kernel,
         tools::check,
+        features::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(facts, path)).collect();
     findings.sort_by_key(|finding| finding.severity);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether this kernel takes our programs, found out by loading them. Nothing is pinned, and what is registered or
+//! attached for a moment hangs on this process's descriptors: all of it goes with the call, or with the process.
+
+use crate::{
+    Error, kernel, links,
+    loader::{self, Request, prepare},
+    math::{Algorithm, parameters::defaults},
+    own_parameters,
+    sockets::{initial_window, profile, window_cap},
+    watch::Watch,
+};
+use libbpf_rs::MapCore;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Whether this process may load programs at all.
+pub fn permitted() -> Result<(), Error> {
+    kernel::rights("programs are loaded into the kernel")
+}
+
+/// The programs of a congestion control, those that count ACKs among them.
+pub fn congestion_control(algorithm: Algorithm) -> Result<(), Error> {
+    kernel::check(kernel::LOADED)?;
+    kernel::quietly(|| load(algorithm)).map(drop)
+}
+
+fn load(algorithm: Algorithm) -> Result<libbpf_rs::Object, Error> {
+    let values = defaults(algorithm);
+    let request = Request {
+        parameters: &values,
+        count_acks: true,
+    };
+    let (object, _) = links::load(|| prepare(algorithm, request, None))?;
+    Ok(object)
+}
+
+/// A congestion control that can be replaced, and that goes with its process: `algorithm` is registered for a moment,
+/// by a name that nobody asks for.
+pub fn link(algorithm: Algorithm) -> Result<(), Error> {
+    let name = format!("lh_try{:x}", std::process::id());
+    loader::tie_as(algorithm, &defaults(algorithm), &name).map(drop)
+}
+
+/// Parameters of its own for each socket in `cgroup`.
+pub fn own_parameters(algorithm: Algorithm, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
+    kernel::check(kernel::LOADED)?;
+    let object = kernel::quietly(|| load(algorithm))?;
+    let map = object
+        .maps()
+        .find(|map| map.name() == own_parameters::CONNECTIONS);
+    let map = map.expect("each object has it");
+    own_parameters::attach(algorithm, map.as_fd(), cgroup).map(drop)
+}
+
+/// The walk through a congestion control's connections.
+pub fn watch() -> Result<(), Error> {
+    Watch::new().map(drop)
+}
+
+/// Caps on windows.
+pub fn window_caps() -> Result<(), Error> {
+    window_cap::Caps::try_load()
+}
+
+/// Initial windows of single sockets.
+pub fn initial_window() -> Result<(), Error> {
+    profile::permitted()?;
+    initial_window::try_out().map_err(|error| Error::Kernel(error.to_string()))
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What longhaul can do here, as it was tried, and what this kernel comes to by that.
+
+use super::super::{
+    facts::{Facts, Outcome, Trial},
+    finding::{Finding, Severity},
+    path::Path,
+};
+
+pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
+    let tried = facts.trials.iter();
+    let mut findings: Vec<Finding> = tried
+        .filter_map(|trial| judge(facts, trial, path))
+        .collect();
+    findings.extend(untried(facts));
+    findings.push(kernel(facts));
+    findings
+}
+
+fn judge(facts: &Facts, trial: &Trial, path: Path) -> Option<Finding> {
+    let place = format!("longhaul {}", trial.feature);
+    match trial.outcome {
+        Outcome::Works if facts.root || trial.needs.is_empty() => Some(Finding::ok(place, "works")),
+        Outcome::Works => Some(Finding::ok(place, format!("works, with {}", trial.needs))),
+        Outcome::Fails => {
+            let wanted = path.transparent && trial.feature == TRANSPARENT;
+            let severity = if wanted {
+                Severity::Limit
+            } else {
+                Severity::Note
+            };
+            Some(Finding::new(
+                severity,
+                place,
+                "does not work here",
+                trial.reason.clone(),
+            ))
+        }
+        Outcome::Untried => None,
+    }
+}
+
+/// What `--transparent` asks for.
+pub(super) const TRANSPARENT: &str = "relay --transparent";
+
+/// A finding for each reason: one right stands before many features.
+fn untried(facts: &Facts) -> Vec<Finding> {
+    let untried = || {
+        facts
+            .trials
+            .iter()
+            .filter(|trial| trial.outcome == Outcome::Untried)
+    };
+    let mut reasons: Vec<&str> = Vec::new();
+    for trial in untried() {
+        if !reasons.contains(&trial.reason.as_str()) {
+            reasons.push(&trial.reason);
+        }
+    }
+    let finding = |reason: &str| {
+        let of_it = untried().filter(|trial| trial.reason == reason);
+        let features: Vec<&str> = of_it.map(|trial| trial.feature.as_str()).collect();
+        let finding = Finding::note("not tried", features.join(", "), reason);
+        match facts.root {
+            false => finding.run("sudo longhaul doctor"),
+            true => finding.advise("run doctor as the machine's root, outside of containers and namespaces (docs/rights.md)"),
+        }
+    };
+    reasons.into_iter().map(finding).collect()
+}
+
+/// The kernel by what it does, not by its version.
+fn kernel(facts: &Facts) -> Finding {
+    const PLACE: &str = "kernel";
+    let of = |outcome| {
+        facts
+            .trials
+            .iter()
+            .filter(move |trial| trial.outcome == outcome)
+    };
+    let failed: Vec<&str> = of(Outcome::Fails)
+        .map(|trial| trial.feature.as_str())
+        .collect();
+    if failed.is_empty() {
+        return Finding::ok(PLACE, &facts.kernel);
+    }
+    let tried = failed.len() + of(Outcome::Works).count();
+    let why = format!(
+        "{} of {tried} features that were tried do not work here: {}",
+        failed.len(),
+        failed.join(", ")
+    );
+    Finding::note(PLACE, &facts.kernel, why).advise("docs/kernels.md says which kernels have them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::bench::*, *};
+
+    fn trial(feature: &str, outcome: Outcome) -> Trial {
+        let reason = match outcome {
+            Outcome::Works => "",
+            _ => "no rights or no kernel",
+        };
+        Trial {
+            feature: feature.to_owned(),
+            needs: "CAP_NET_ADMIN".to_owned(),
+            outcome,
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn tried(trials: &[(&str, Outcome)]) -> Facts {
+        Facts {
+            trials: trials
+                .iter()
+                .map(|(name, outcome)| trial(name, *outcome))
+                .collect(),
+            ..facts(&[])
+        }
+    }
+
+    #[test]
+    fn a_kernel_is_judged_by_what_it_does() {
+        let old = tried(&[("link", Outcome::Works), ("decp", Outcome::Fails)]);
+        let kernel = about(check(&old, path()), "kernel");
+        assert_eq!(kernel.severity, Severity::Note);
+        assert!(
+            kernel.why.starts_with("1 of 2 features") && kernel.why.ends_with("decp"),
+            "{kernel:?}"
+        );
+        let new = tried(&[("link", Outcome::Works), ("decp", Outcome::Untried)]);
+        assert_eq!(about(check(&new, path()), "kernel").severity, Severity::Ok);
+    }
+
+    #[test]
+    fn a_missing_right_is_one_finding_that_names_all_it_stands_before() {
+        let user = tried(&[("run", Outcome::Untried), ("decp", Outcome::Untried)]);
+        let finding = about(check(&user, path()), "not tried");
+        assert_eq!(finding.found, "run, decp");
+        assert_eq!(finding.fix.unwrap().text(), "sudo longhaul doctor");
+    }
+
+    #[test]
+    fn what_works_for_others_is_said_with_the_right_that_it_takes() {
+        let mut facts = tried(&[("link", Outcome::Works)]);
+        let found = |facts: &Facts| about(check(facts, path()), "longhaul link").found;
+        assert_eq!(found(&facts), "works, with CAP_NET_ADMIN");
+        facts.root = true;
+        assert_eq!(found(&facts), "works");
+    }
+
+    #[test]
+    fn a_transparent_relay_is_limited_where_it_was_asked_for() {
+        let facts = tried(&[(TRANSPARENT, Outcome::Fails)]);
+        let severity = |transparent| {
+            let path = Path {
+                transparent,
+                ..path()
+            };
+            about(check(&facts, path), "longhaul relay --transparent").severity
+        };
+        assert_eq!(
+            [severity(false), severity(true)],
+            [Severity::Note, Severity::Limit]
+        );
+    }
+}

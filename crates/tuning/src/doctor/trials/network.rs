@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What changes a network namespace, tried in one that goes with its process: for an ordinary user in a user
+//! namespace, so that the kernel's part is known, too, where the user's rights lack.
+
+use super::attempt::{Attempt, Failure, PACING, ROOT, trial};
+use crate::doctor::facts::Trial;
+use longhaul_linux::{
+    ack_pacing::AckPacing,
+    interface,
+    netfilter::{Family, nft, queue::Queue, target::append_queue_rule},
+    packet_ring, sandbox,
+    socket::{self, Options},
+    timestamps::Sender,
+    tun::Tun,
+};
+use std::io::{self, Read, Write};
+
+/// Each feature, the rights that it takes where it is used, and how it is tried.
+const FEATURES: [(&str, &str, Attempt); 6] = [
+    ("link", "CAP_NET_ADMIN", link),
+    ("relay --transparent", "CAP_NET_ADMIN", transparent),
+    ("relay --verify-connect", "CAP_NET_ADMIN", verify),
+    ("tap capture", "CAP_NET_RAW", capture),
+    ("probe", "CAP_SYS_ADMIN", stamps),
+    (PACING, ROOT, pace),
+];
+
+/// The testbed's namespaces, and what is tried in them.
+const LAB: &str = "lab run";
+
+/// The caller must have one thread.
+pub(super) fn all() -> Vec<Trial> {
+    inside().unwrap_or_else(|reason| {
+        let untried =
+            |(feature, needs)| trial(feature, needs, Err(Failure::Untried(reason.clone())));
+        let features = FEATURES.map(|(feature, needs, _)| (feature, needs));
+        [(LAB, "")]
+            .into_iter()
+            .chain(features)
+            .map(untried)
+            .collect()
+    })
+}
+
+/// Why there is no such namespace, otherwise.
+fn inside() -> Result<Vec<Trial>, String> {
+    let (mut reader, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let ended = sandbox::enclose(|furnished| {
+        let found = furnished
+            .map(|()| each())
+            .map_err(|error| error.to_string());
+        let text = serde_json::to_vec(&found).unwrap_or_default();
+        u8::from((&writer).write_all(&text).is_err())
+    });
+    drop(writer);
+    ended.map_err(|error| error.to_string())?;
+    let mut text = Vec::new();
+    reader
+        .read_to_end(&mut text)
+        .map_err(|error| error.to_string())?;
+    serde_json::from_slice(&text).map_err(|error| format!("trying it ended early: {error}"))?
+}
+
+fn each() -> Vec<Trial> {
+    let tried = FEATURES.map(|(feature, needs, attempt)| trial(feature, needs, attempt()));
+    [trial(LAB, "", Ok(()))].into_iter().chain(tried).collect()
+}
+
+fn link() -> Result<(), Failure> {
+    let created = Tun::create("lh-try", true).map(drop);
+    created.map_err(|error| {
+        let reason = format!("/dev/net/tun: {error}");
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Failure::Untried(reason),
+            _ => Failure::Fails(reason),
+        }
+    })
+}
+
+/// Time stamps of packets, and trains of them.
+fn stamps() -> Result<(), Failure> {
+    let discard = "127.0.0.1:9".parse().expect("an address");
+    Ok(Sender::open(discard, Some(1000)).map(drop)?)
+}
+
+fn families() -> impl Iterator<Item = (Family, &'static str)> {
+    let all = [(Family::Ip, "0.0.0.0:0"), (Family::Ip6, "[::]:0")];
+    all.into_iter()
+        .take(if interface::ipv6_is_off() { 1 } else { 2 })
+}
+
+const TABLE: &str = "longhaul-try";
+
+/// A listener for foreign addresses, and what the relay's rules are made of.
+fn transparent() -> Result<(), Failure> {
+    for (family, any) in families() {
+        let (name, icmp) = match family {
+            Family::Ip => ("ip", "icmp"),
+            Family::Ip6 => ("ip6", "icmpv6"),
+        };
+        nft::load(&format!(
+            "table {name} {TABLE} {{\n\
+             set lease {{ type inet_proto; flags timeout; }}\n\
+             chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
+             meta l4proto {icmp} socket transparent 1 socket wildcard 0 meta mark set 1 accept\n\
+             fib daddr type local return\n\
+             meta l4proto @lease meta l4proto tcp tproxy to :1 meta mark set 1 accept\n}}\n}}\n"
+        ))?;
+        let options = Options {
+            transparent: true,
+            ..Options::default()
+        };
+        socket::listen(any.parse().expect("an address"), 1, &options)?;
+    }
+    Ok(())
+}
+
+/// Packets that wait for a verdict, by nf_tables' own expression or x_tables' target.
+fn verify() -> Result<(), Failure> {
+    const ASK: &str = "ask";
+    let script = |name: &str, rule: &str| {
+        format!(
+            "table {name} {TABLE}-ask {{ chain {ASK} {{ type filter hook prerouting priority mangle - 5; {rule}\n}}\n}}\n"
+        )
+    };
+    for (family, _) in families() {
+        if nft::load(&script(family.name(), "queue num 1 bypass")).is_err() {
+            nft::load(&script(family.name(), ""))?;
+            append_queue_rule(family, &format!("{TABLE}-ask"), ASK, 1).map_err(|error| {
+                Failure::Fails(format!("neither nft_queue nor xt_NFQUEUE: {error}"))
+            })?;
+        }
+    }
+    Ok(Queue::bind(1, 16).map(drop)?)
+}
+
+fn capture() -> Result<(), Failure> {
+    packet_ring::try_out("lo").map_err(|error| Failure::Fails(error.to_string()))
+}
+
+fn pace() -> Result<(), Failure> {
+    let paced = AckPacing::new("lo", 1000);
+    paced
+        .map(drop)
+        .map_err(|error| Failure::Fails(error.to_string()))
+}

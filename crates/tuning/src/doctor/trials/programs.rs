@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is done by programs in the kernel (BPF): each is loaded, which has the kernel's verifier look at it, and what
+//! works on a cgroup is attached to one of its own.
+
+use super::{
+    attempt::{Attempt, Failure, ROOT, THINNING, trial},
+    sockets::pair,
+};
+use crate::{
+    doctor::facts::Trial,
+    run::{self, PREFIX},
+};
+use longhaul_congestion::{
+    ack_thin::{self, AckControl, Settings},
+    math::{Algorithm, algorithm, algorithms},
+    sockets::profile::{self, Profile, Refused},
+    trials,
+};
+use longhaul_linux::{single_segments, transient_cgroup::TransientCgroup};
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::fd::AsFd,
+    time::Duration,
+};
+
+/// Each feature but the loads of congestion controls, and how it is tried.
+const FEATURES: [(&str, Attempt); 7] = [
+    ("cc load --replace", || Ok(trials::link(one())?)),
+    ("cc load --per-socket", || {
+        in_cgroup(|cgroup| Ok(trials::own_parameters(one(), cgroup.as_fd())?))
+    }),
+    ("cc watch", || Ok(trials::watch()?)),
+    ("run --gap", single_segments),
+    (THINNING, || in_cgroup(thinned)),
+    ("decp", || Ok(trials::window_caps()?)),
+    ("relay --initial-window-far", || {
+        Ok(trials::initial_window()?)
+    }),
+];
+
+/// Any of them would do.
+fn one() -> Algorithm {
+    algorithm("scalable").expect("it is one of ours")
+}
+
+pub(super) fn all() -> Vec<Trial> {
+    let denied = trials::permitted().map_err(Failure::from);
+    let attempt = |feature: &str, attempt: &dyn Fn() -> Result<(), Failure>| {
+        trial(feature, ROOT, denied.clone().and_then(|()| attempt()))
+    };
+    let loads = algorithms().map(|one| {
+        attempt(&format!("cc load {}", one.name()), &|| {
+            Ok(trials::congestion_control(one)?)
+        })
+    });
+    let mut found: Vec<Trial> = loads.collect();
+    found.extend(FEATURES.map(|(feature, how)| attempt(feature, &how)));
+    let refused = denied.clone().and_then(|()| in_cgroup(refused_settings));
+    found.push(trial("run", ROOT, refused.clone().map(drop)));
+    let without = refused.unwrap_or_default();
+    found.extend(without.iter().map(|refused| {
+        trial(
+            format!("run --{}", flag(refused.setting)),
+            ROOT,
+            Err(Failure::Fails(why(refused))),
+        )
+    }));
+    found
+}
+
+fn in_cgroup<T>(work: impl FnOnce(&TransientCgroup) -> Result<T, Failure>) -> Result<T, Failure> {
+    let cgroup = TransientCgroup::create(PREFIX).map_err(|error| {
+        let is_denied = matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+        );
+        let reason = run::without_cgroup(error).to_string();
+        if is_denied {
+            Failure::Untried(reason)
+        } else {
+            Failure::Fails(reason)
+        }
+    })?;
+    work(&cgroup)
+}
+
+fn thinned(cgroup: &TransientCgroup) -> Result<(), Failure> {
+    let settings = Settings {
+        ratio: 2,
+        hold_max: Duration::from_millis(1),
+        pace: None,
+    };
+    let control: Result<AckControl, _> = ack_thin::attach(cgroup.as_fd(), &settings);
+    Ok(control.map(drop)?)
+}
+
+/// What a connection in the cgroup goes without when it is to have everything. This process is in it meanwhile.
+fn refused_settings(cgroup: &TransientCgroup) -> Result<Vec<Refused>, Failure> {
+    let profile = Profile {
+        pacing_bytes_per_s: Some(100_000_000),
+        cwnd_cap_bytes: Some(1 << 20),
+        initial_window: Some(20),
+        notsent_lowat: Some(131_072),
+        keepalive_s: Some(40),
+        user_timeout_ms: Some(30_000),
+        mss: Some(1000),
+        dscp: Some(8),
+        send_buffer: Some(1 << 20),
+        receive_buffer: Some(1 << 20),
+        ..Profile::default()
+    };
+    let attached = profile::attach(&profile, cgroup.as_fd(), None, true)?;
+    File::from(cgroup.entrance()?).write_all(b"0")?;
+    drop(pair().map_err(|error| {
+        Failure::Untried(format!(
+            "no connection over loopback ({error}): ip link set lo up"
+        ))
+    })?);
+    Ok(attached.counts()?.refused)
+}
+
+/// The flag of a setting.
+fn flag(setting: &str) -> String {
+    match setting {
+        "pacing" => "pace".to_owned(),
+        other => other.replace('_', "-"),
+    }
+}
+
+fn why(refused: &Refused) -> String {
+    let error = io::Error::from_raw_os_error(refused.errno as i32);
+    format!("connections go without it ({error})")
+}
+
+fn single_segments() -> Result<(), Failure> {
+    Ok(single_segments::try_out()?)
+}

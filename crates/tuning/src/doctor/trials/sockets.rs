@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What any user may do, tried on sockets of this network namespace.
+
+use super::attempt::{Failure, trial};
+use crate::doctor::facts::Trial;
+use longhaul_linux::{
+    sock_diag::SockDiag,
+    socket::{self, Options},
+    splice::Pipe,
+    timestamps::Exchange,
+};
+use std::{
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    time::Duration,
+};
+
+pub(super) fn all() -> Vec<Trial> {
+    vec![
+        trial("relay", "", relay()),
+        trial("plan probe --method icmp", "", echo()),
+        trial("decp --dry-run", "", sockets()),
+    ]
+}
+
+const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The options of a profile, and bytes that move by splice(2).
+fn relay() -> Result<(), Failure> {
+    let options = Options {
+        pacing_rate: Some(1_000_000_000),
+        notsent_lowat: Some(131_072),
+        keepalive: Some(Duration::from_secs(40)),
+        user_timeout: Some(Duration::from_secs(30)),
+        mss: Some(1400),
+        dscp: Some(8),
+        send_buffer: Some(1 << 20),
+        receive_buffer: Some(1 << 20),
+        ..Options::default()
+    };
+    socket::outgoing(HERE, None, &options)?;
+    // Loopback may be down.
+    let (mut near, far) = UnixStream::pair()?;
+    near.write_all(b"bytes")?;
+    let mut pipe = Pipe::with_capacity(1 << 16)?;
+    Ok(pipe.fill(&far, 1 << 16).map(drop)?)
+}
+
+/// A connection of this process with itself, which leaves no TIME_WAIT behind.
+pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(HERE)?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    socket::reset_on_close(&near)?;
+    Ok((near, listener.accept()?.0))
+}
+
+/// Another error than for lack of rights has to do with the address, and is not ICMP's.
+fn echo() -> Result<(), Failure> {
+    match Exchange::icmp(HERE.ip()) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::Fails(
+            format!("{error}: sysctl -w net.ipv4.ping_group_range='0 2147483647' allows it"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn sockets() -> Result<(), Failure> {
+    Ok(SockDiag::here()?.connections().map(drop)?)
+}
