@@ -28,7 +28,7 @@ pub use record::Source;
 use anyhow::Context as _;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_command::exit::Refusal;
+use longhaul_command::exit::{LOW_PORTS, Refusal};
 use release::Release;
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -63,10 +63,7 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     };
     open()
         .map_err(|error: io::Error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
-                "--admin {address}: ports below net.ipv4.ip_unprivileged_port_start need \
-             CAP_NET_BIND_SERVICE"
-            )),
+            io::ErrorKind::PermissionDenied => Refusal::unsupported(LOW_PORTS),
             _ => anyhow::Error::new(error),
         })
         .with_context(|| format!("--admin {address}"))

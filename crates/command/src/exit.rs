@@ -2,7 +2,7 @@
 //! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here; of `longhaul lab run` also 4, not
 //! decided.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 /// A failure whose exit code is not 1. Everything else that goes wrong exits with 1.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,18 @@ impl Refusal {
         Self::Undecided(reason.to_string()).into()
     }
 }
+
+/// A port that could not be opened, as the end of a command that says which: some take a right.
+pub fn port_not_opened(which: String, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("{which}: {LOW_PORTS}")),
+        _ => anyhow::Error::new(error).context(which),
+    }
+}
+
+/// What such ports take.
+pub const LOW_PORTS: &str =
+    "ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE";
 
 /// Prints a failure as one line on stderr and picks the exit code.
 pub fn code(outcome: &anyhow::Result<()>) -> ExitCode {

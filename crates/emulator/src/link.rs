@@ -302,8 +302,8 @@ fn silence_ipv6(netns: &Netns, interface: &str, v4_only: bool) -> io::Result<()>
 fn refusal(name: &str, error: &io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
-            "cannot make interface {name}: {error}; run as root, or in a user namespace with \
-             /dev/net/tun open to you (sudo chmod 0666 /dev/net/tun)"
+            "cannot make interface {name}: {error}; it needs CAP_NET_ADMIN and /dev/net/tun: run as root, or in a user \
+             namespace (unshare -Urn) with /dev/net/tun open to you (sudo chmod 0666 /dev/net/tun)"
         )),
         io::ErrorKind::NotFound => Refusal::unsupported(format!(
             "cannot make interface {name}: no /dev/net/tun; load the tun module (modprobe tun)"

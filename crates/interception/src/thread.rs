@@ -46,7 +46,7 @@ impl Interception {
         rule_sets: Vec<RuleSet>,
     ) -> anyhow::Result<Self> {
         remove_leftovers()?;
-        let watch = Watch::open()?;
+        let watch = Watch::open().map_err(|error| explain(error.into()))?;
         let rule_sets = RuleSets::installed(rule_sets).map_err(explain)?;
         let began = Instant::now();
         while !heartbeats.is_steady(Instant::now()) {

@@ -3,14 +3,16 @@
 
 use super::recording::{Oddities, Packet, Recording, Timing};
 use anyhow::{Context, Result, bail, ensure};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     clock,
-    netns::Netns,
+    netns::{ENTERING, Netns},
     timestamps::{Receiver, Sender},
     wait,
 };
 use longhaul_units::Time;
 use std::{
+    io,
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -70,12 +72,22 @@ fn wall_ahead() -> Time {
 fn open(plan: &Plan) -> Result<(Sender, Receiver)> {
     let any_port = SocketAddr::new(plan.address, 0);
     let receiver = plan.to.run(|| Receiver::open(any_port));
-    let receiver = receiver.with_context(|| format!("cannot receive at {}", plan.address))?;
+    let receiver = receiver.map_err(|error| refused("receive at", plan, error))?;
     let there = receiver.address()?;
     let segment = (plan.timing.segments > 1).then(|| payload(plan) as u16);
     let sender = plan.from.run(|| Sender::open(there, segment));
-    let sender = sender.with_context(|| format!("cannot send to {}", plan.address))?;
+    let sender = sender.map_err(|error| refused("send to", plan, error))?;
     Ok((sender, receiver))
+}
+
+fn refused(what: &str, plan: &Plan, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
+            "cannot {what} {}: {error}; {ENTERING}",
+            plan.address
+        )),
+        _ => anyhow::Error::new(error).context(format!("cannot {what} {}", plan.address)),
+    }
 }
 
 /// Bytes of a packet behind its IP and UDP headers.

@@ -126,7 +126,7 @@ pub(crate) fn rights(book: &Book) -> Result<()> {
         device.map_err(|error| {
             Refusal::unsupported(format!(
                 "cannot open {TUN} ({error}), which emulated links need; run as root, or: \
-                 sudo modprobe tun && sudo chmod 666 {TUN}"
+                 sudo modprobe tun && sudo chmod 666 {TUN} (a container needs --device {TUN})"
             ))
         })?;
     }

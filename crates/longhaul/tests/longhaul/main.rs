@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary as a whole: its installation, its output, its units of rates.
+//! The binary as a whole: its installation, its output, its units of rates, the rights that it takes.
 
 mod install;
 mod output;
 mod rates;
+mod rights;

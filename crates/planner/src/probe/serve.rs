@@ -2,7 +2,8 @@
 //! The far end of a probe: says when questions came.
 
 use super::message::{Jar, Kind, LEN, Message};
-use anyhow::{Context, Result};
+use anyhow::Result;
+use longhaul_command::exit::port_not_opened;
 use longhaul_linux::{clock, timestamps::Exchange};
 use longhaul_units::{BitRate, Time};
 use std::{net::SocketAddr, time::Duration};
@@ -20,7 +21,7 @@ pub(super) fn run(
     say: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let exchange = Exchange::responder(address)
-        .with_context(|| format!("cannot answer probes at {address}"))?;
+        .map_err(|error| port_not_opened(format!("cannot answer probes at {address}"), error))?;
     let mut responder = Responder::new(limit)?;
     say(&format!("answering probes at {}", exchange.address()?));
     let end = span.map(|span| clock::now() + span);

@@ -38,6 +38,8 @@ fn opened(address: SocketAddr) -> Result<Option<Time>> {
         Ok(_) => Ok(Some(took)),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(Some(took)),
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            Err(anyhow::Error::new(error).context(format!("cannot connect to {address}")))
+        }
     }
 }

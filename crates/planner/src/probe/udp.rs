@@ -11,7 +11,7 @@ use super::{
     rounds,
     target::Target,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use longhaul_linux::timestamps::{Departure, Exchange};
 use longhaul_units::Time;
 use std::{io, net::SocketAddr, time::Duration};
@@ -52,7 +52,8 @@ struct Responder {
 impl Responder {
     fn find(address: SocketAddr) -> Result<Self> {
         let mut far = Self {
-            exchange: Exchange::udp(address)?,
+            exchange: Exchange::udp(address)
+                .with_context(|| format!("cannot send to {address}"))?,
             cookie: Cookie::default(),
             headers: if address.is_ipv4() { 28 } else { 48 },
             asked: 0,

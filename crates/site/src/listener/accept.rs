@@ -2,8 +2,8 @@
 //! A listener, and all that came in by it.
 
 use anyhow::Result;
-use longhaul_command::exit::Refusal;
-use std::{net::SocketAddr, time::Duration};
+use longhaul_command::exit::{Refusal, port_not_opened};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -16,7 +16,10 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Listens, or says where it can't.
 pub(crate) async fn listen(at: SocketAddr) -> Result<TcpListener> {
     let listener = TcpListener::bind(at).await;
-    listener.map_err(|error| Refusal::usage(format!("cannot listen on {at}: {error}")))
+    listener.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => port_not_opened(format!("cannot listen on {at}"), error),
+        _ => Refusal::usage(format!("cannot listen on {at}: {error}")),
+    })
 }
 
 /// Gives each connection to `serve`, until it is to stop; then waits for all that it gave away. `serve` bounds them.

@@ -3,15 +3,18 @@
 
 use super::config::Port;
 use crate::port::{any_towards, bind};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use longhaul_command::exit::port_not_opened;
 use longhaul_udt::socket::Socket;
 use std::net::SocketAddr;
 
 impl Port {
     /// Takes a port for streams.
     pub(super) fn bind(&self, at: SocketAddr) -> Result<Socket> {
-        bind(at, self.udt, self.control).with_context(|| {
-            format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)")
+        bind(at, self.udt, self.control).map_err(|error| {
+            let which =
+                format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)");
+            port_not_opened(which, error)
         })
     }
 
