@@ -55,9 +55,12 @@ impl Repeat {
 
     /// The next that went again so long ago that it would be known to have arrived.
     pub(crate) fn next(&mut self, long: Time, now: Time) -> Option<Seq> {
-        let wait = self.wait(long);
-        let overdue = |(_, at): &mut (Seq, Time)| *at + wait <= now;
-        self.again.pop_front_if(overdue).map(|(seq, _)| seq)
+        let (seq, at) = *self.again.front()?;
+        if at + self.wait(long) > now {
+            return None;
+        }
+        self.again.pop_front();
+        Some(seq)
     }
 
     /// Whether the first is so late, too. It is waited for anew.
