@@ -133,10 +133,10 @@ pub(super) struct Start {
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(super) tap: Option<PathBuf>,
     /// Most header bytes that --tap keeps of a segment, 40 to 256
-    #[arg(long, default_value_t = 128, value_name = "BYTES")]
+    #[arg(long, default_value_t = 128, value_name = "BYTES", requires = "tap")]
     pub(super) tap_snap: u32,
     /// Most memory for what --tap has not written yet; beyond it records are missing, never segments
-    #[arg(long, default_value = "256MB", value_name = "SIZE")]
+    #[arg(long, default_value = "256MB", value_name = "SIZE", requires = "tap")]
     pub(super) tap_memory: Bytes,
     /// How often counters are written and shown, at least 1ms
     #[arg(long, default_value = "1s", value_name = "TIME")]

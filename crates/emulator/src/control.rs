@@ -63,8 +63,14 @@ const PREFIX: &str = "longhaul/link/";
 /// Links that are named to who asks for another.
 const SHOWN_MAX: usize = 50;
 
-fn address(link: &str) -> std::io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("{PREFIX}{link}"))
+/// Abstract names of sockets are no longer, in bytes (unix(7)).
+const SOCKET_NAME_MAX: usize = 107;
+
+fn address(link: &str) -> Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{PREFIX}{link}")).map_err(|_| {
+        let most = SOCKET_NAME_MAX - PREFIX.len();
+        Refusal::usage(format!("the name {link:?} is too long: at most {most} bytes"))
+    })
 }
 
 /// Names of the links that run in this network namespace.

@@ -308,7 +308,8 @@ fn refusal(name: &str, error: &io::Error) -> anyhow::Error {
         io::ErrorKind::NotFound => Refusal::unsupported(format!(
             "cannot make interface {name}: no /dev/net/tun; load the tun module (modprobe tun)"
         )),
-        io::ErrorKind::ResourceBusy => Refusal::usage(format!(
+        // The latter of one that is no TUN device, as lo.
+        io::ErrorKind::ResourceBusy | io::ErrorKind::InvalidInput => Refusal::usage(format!(
             "interface {name} exists already in that namespace; choose another name"
         )),
         _ => anyhow::anyhow!("cannot make interface {name}: {error}"),

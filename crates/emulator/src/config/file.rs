@@ -32,10 +32,10 @@ struct LinkTable {
     seed: Option<u64>,
     memory: Option<Bytes>,
     tap: Option<PathBuf>,
-    #[serde(rename = "tap-snap", default = "default_snap")]
-    tap_snap: u32,
-    #[serde(rename = "tap-memory", default = "default_tap_memory")]
-    tap_memory: Bytes,
+    #[serde(rename = "tap-snap")]
+    tap_snap: Option<u32>,
+    #[serde(rename = "tap-memory")]
+    tap_memory: Option<Bytes>,
     #[serde(default)]
     forward: BTreeMap<String, toml::Value>,
     #[serde(default)]
@@ -45,13 +45,9 @@ struct LinkTable {
     both: BTreeMap<String, toml::Value>,
 }
 
-const fn default_snap() -> u32 {
-    128
-}
-
-const fn default_tap_memory() -> Bytes {
-    Bytes::new(256_000_000)
-}
+/// What the flags have for defaults.
+const TAP_SNAP: u32 = 128;
+const TAP_MEMORY: Bytes = Bytes::new(256_000_000);
 
 /// Reads all links of a file.
 ///
@@ -81,6 +77,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
 impl LinkTable {
     fn link(self, base: &Path) -> Result<Link> {
         let mtu = self.mtu.unwrap_or(1_500);
+        if self.tap.is_none() && (self.tap_snap.is_some() || self.tap_memory.is_some()) {
+            let alone = "tap-snap and tap-memory say how the file of tap is written: give that, too";
+            return Err(Refusal::usage(alone));
+        }
         let mut both = Way {
             memory: self.memory,
             ..Way::default()
@@ -105,8 +105,8 @@ impl LinkTable {
             seed: self.seed.unwrap_or(1),
             tap: self.tap.map(|path| tap::Plan {
                 path: base.join(path),
-                snap: self.tap_snap,
-                memory: self.tap_memory,
+                snap: self.tap_snap.unwrap_or(TAP_SNAP),
+                memory: self.tap_memory.unwrap_or(TAP_MEMORY),
             }),
         })
     }

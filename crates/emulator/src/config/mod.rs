@@ -11,7 +11,9 @@ use longhaul_netem::{Delivery, Rate, Schedule, Setting, Shape, transmitter::trac
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{
     collections::BTreeSet,
+    fs,
     net::IpAddr,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -173,8 +175,10 @@ impl Endpoint {
             }
             _ => (None, first, rest),
         };
-        if interface.is_empty() || interface.len() > 15 {
-            return Err(bad("an interface name has 1 to 15 characters"));
+        if !is_interface_name(interface) {
+            return Err(bad(
+                "an interface name has 1 to 15 characters, no space and none of / : %",
+            ));
         }
         Ok(Self {
             netns: netns.filter(|name| !name.is_empty()).map(str::to_owned),
@@ -197,6 +201,16 @@ impl Endpoint {
     }
 }
 
+/// Whether the kernel makes an interface of that name, and no pattern of it (`dev_valid_name`, `sysctl_dev_name_is_allowed`).
+fn is_interface_name(name: &str) -> bool {
+    let strange = |letter: char| {
+        letter.is_whitespace() || letter.is_control() || ['/', ':', '%'].contains(&letter)
+    };
+    (1..=15).contains(&name.len())
+        && ![".", "..", "all", "default"].contains(&name)
+        && !name.contains(strange)
+}
+
 fn address(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -211,7 +225,7 @@ impl Config {
     /// Exit code 2: what is wrong, and of which link.
     pub(super) fn check(self) -> Result<Self> {
         self.links.iter().try_for_each(check_link)?;
-        check_taps(&self.links)?;
+        check_taps(&self.links, self.counters.as_deref())?;
         Ok(self)
     }
 }
@@ -244,17 +258,40 @@ fn check_link(link: &Link) -> Result<()> {
         .map_or(Ok(()), |tap| tap.check().map_err(named))
 }
 
-/// Two links never write into one file.
-fn check_taps(links: &[Link]) -> Result<()> {
+/// Two links never write into one file, nor do a tap and the counters.
+fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
+    let counters = counters.filter(|path| *path != Path::new("-"));
+    let counters = counters.map(place);
     let mut seen = BTreeSet::new();
-    let taps = links.iter().filter_map(|link| link.tap.as_ref());
-    match taps.map(|tap| &tap.path).find(|path| !seen.insert(*path)) {
-        None => Ok(()),
-        Some(path) => Err(Refusal::usage(format!(
-            "two links have the tap {}: give each its own",
+    for path in links.iter().filter_map(|link| Some(&link.tap.as_ref()?.path)) {
+        let twice = match is_device(path) {
+            true => continue,
+            false if counters == Some(place(path)) => "a tap and --counters both have the file",
+            false if !seen.insert(place(path)) => "two links have the tap",
+            false => continue,
+        };
+        return Err(Refusal::usage(format!(
+            "{twice} {}: give each its own",
             path.display()
-        ))),
+        )));
     }
+    Ok(())
+}
+
+/// One path for each file, however it is written, also if only its directory is there yet.
+fn place(path: &Path) -> PathBuf {
+    let directory = path.parent().filter(|parent| parent != &Path::new(""));
+    let directory = fs::canonicalize(directory.unwrap_or(Path::new(".")));
+    let below = |directory: PathBuf| Some(directory.join(path.file_name()?));
+    fs::canonicalize(path)
+        .ok()
+        .or_else(|| below(directory.ok()?))
+        .unwrap_or_else(|| path.to_owned())
+}
+
+/// `/dev/null` takes from many.
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device())
 }
 
 /// Reads a setting by the key and the grammar of its flag.
@@ -315,6 +352,11 @@ mod tests {
             "a:b:10.9.0.1",
             "a:b:10.9.0.1/33",
             "a:sixteen-letters-x:10.0.0.1/8",
+            "a:b c:10.0.0.1/8",
+            "a:b/c:10.0.0.1/8",
+            "a:w%d:10.0.0.1/8",
+            "a:..:10.0.0.1/8",
+            "a:all:10.0.0.1/8",
         ] {
             let message = Endpoint::parse(bad).unwrap_err().to_string();
             assert!(message.contains("client:wan0:10.9.0.1/30"), "{message}");

@@ -45,6 +45,8 @@ const SNAP_MIN: u32 = 40;
 const SNAP_MAX: u32 = 256;
 /// Of one direction: one block that fills, one that is written, and as many between.
 const BLOCKS_MIN: usize = 4;
+/// A place for each block is made at the start.
+const MEMORY_MAX: Bytes = Bytes::new(64_000_000_000);
 
 impl Plan {
     /// Refuses what makes no sense.
@@ -55,9 +57,9 @@ impl Plan {
                 self.snap
             )));
         }
-        if self.blocks() < BLOCKS_MIN {
+        if self.blocks() < BLOCKS_MIN || self.memory > MEMORY_MAX {
             return Err(Refusal::usage(format!(
-                "tap-memory {}: at least {}",
+                "tap-memory {}: at least {}, at most {MEMORY_MAX}",
                 self.memory,
                 Bytes::new((2 * BLOCKS_MIN * block::BYTES) as u64)
             )));

@@ -58,6 +58,19 @@ fn narrow_pipe(room: usize) -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
+/// `lo` is there in every namespace, and is no TUN device.
+#[test]
+fn an_interface_that_is_there_already_is_named() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let ends = ["--left", "lo:10.66.30.1/30", "--right", "w1:10.66.30.2/30"];
+    let output = link(&ends, Stdio::piped()).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("interface lo exists already"), "{said}");
+}
+
 /// The pipe holds up the word, so the stop comes at the moment when it is said.
 #[test]
 fn a_stop_right_after_ready_is_heard() {

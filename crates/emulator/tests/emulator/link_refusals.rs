@@ -119,6 +119,36 @@ fn taps_that_can_not_be_are_named() {
     tap(&["--tap-snap", "39"], &["tap-snap 39", "40 to 256"]);
     tap(&["--tap-snap", "257"], &["tap-snap 257", "40 to 256"]);
     tap(&["--tap-memory", "1MB"], &["tap-memory 1 MB", "at least 4"]);
+    tap(&["--tap-memory", "65GB"], &["tap-memory 65 GB", "at most 64 GB"]);
+    tap(&["--tap-memory", "99999TB"], &["tap-memory 99999 TB", "at most"]);
+    let alone = |flag, value| link(&[&ENDS, [flag, value].as_slice()].concat());
+    for output in [alone("--tap-snap", "40"), alone("--tap-memory", "8MB")] {
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--tap <FILE>"), "{said}");
+    }
+}
+
+/// However it is written.
+#[test]
+fn a_tap_and_counters_in_one_file_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap();
+    let (tap, counters) = (format!("{place}/out"), format!("{place}/./out"));
+    let both = ["--tap", &tap, "--counters", &counters];
+    let wanted = ["a tap and --counters", "give each its own"];
+    refused(&[&ENDS, both.as_slice()].concat(), &wanted);
+    assert!(!directory.path().join("out").exists());
+}
+
+#[test]
+fn names_that_can_not_be_are_named() {
+    for name in ["a b", "w%d", "..", &"x".repeat(200)] {
+        let end = format!("{name}:10.9.0.1/30");
+        let ends = ["--left", &end, "--right", "lo-b:10.9.0.2/30"];
+        refused(&ends, &["an interface name has 1 to 15"]);
+    }
+    refused_setting("--name", &"x".repeat(200), &["93 bytes"]);
 }
 
 #[test]
@@ -147,6 +177,10 @@ fn files_are_refused_with_their_name_and_the_key() {
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nrate = \"1gbit\"\nqueue = 10",
             vec!["path.toml", "queue", "10p"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ntap-snap = 60",
+            vec!["path.toml", "link \"a\"", "tap-snap", "give that"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
         ("links = []", vec!["path.toml", "no links"]),
