@@ -69,7 +69,9 @@ const SOCKET_NAME_MAX: usize = 107;
 fn address(link: &str) -> Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("{PREFIX}{link}")).map_err(|_| {
         let most = SOCKET_NAME_MAX - PREFIX.len();
-        Refusal::usage(format!("the name {link:?} is too long: at most {most} bytes"))
+        Refusal::usage(format!(
+            "the name {link:?} is too long: at most {most} bytes"
+        ))
     })
 }
 

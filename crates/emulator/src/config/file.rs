@@ -78,7 +78,8 @@ impl LinkTable {
     fn link(self, base: &Path) -> Result<Link> {
         let mtu = self.mtu.unwrap_or(1_500);
         if self.tap.is_none() && (self.tap_snap.is_some() || self.tap_memory.is_some()) {
-            let alone = "tap-snap and tap-memory say how the file of tap is written: give that, too";
+            let alone =
+                "tap-snap and tap-memory say how the file of tap is written: give that, too";
             return Err(Refusal::usage(alone));
         }
         let mut both = Way {

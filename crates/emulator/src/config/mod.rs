@@ -263,7 +263,10 @@ fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
     let counters = counters.filter(|path| *path != Path::new("-"));
     let counters = counters.map(place);
     let mut seen = BTreeSet::new();
-    for path in links.iter().filter_map(|link| Some(&link.tap.as_ref()?.path)) {
+    for path in links
+        .iter()
+        .filter_map(|link| Some(&link.tap.as_ref()?.path))
+    {
         let twice = match is_device(path) {
             true => continue,
             false if counters == Some(place(path)) => "a tap and --counters both have the file",

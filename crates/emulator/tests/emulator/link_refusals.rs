@@ -119,8 +119,14 @@ fn taps_that_can_not_be_are_named() {
     tap(&["--tap-snap", "39"], &["tap-snap 39", "40 to 256"]);
     tap(&["--tap-snap", "257"], &["tap-snap 257", "40 to 256"]);
     tap(&["--tap-memory", "1MB"], &["tap-memory 1 MB", "at least 4"]);
-    tap(&["--tap-memory", "65GB"], &["tap-memory 65 GB", "at most 64 GB"]);
-    tap(&["--tap-memory", "99999TB"], &["tap-memory 99999 TB", "at most"]);
+    tap(
+        &["--tap-memory", "65GB"],
+        &["tap-memory 65 GB", "at most 64 GB"],
+    );
+    tap(
+        &["--tap-memory", "99999TB"],
+        &["tap-memory 99999 TB", "at most"],
+    );
     let alone = |flag, value| link(&[&ENDS, [flag, value].as_slice()].concat());
     for output in [alone("--tap-snap", "40"), alone("--tap-memory", "8MB")] {
         let said = String::from_utf8(output.stderr).unwrap();
