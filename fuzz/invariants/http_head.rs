@@ -84,8 +84,9 @@ fn goes_to_the_origin(asked: &Uri, head: &Parts) {
 
 /// RFC 9110 §7.6.1, and what the client says to the proxy alone.
 fn is_for_proxy(asked: &HeaderMap, name: &HeaderName) -> bool {
-    const ALWAYS: [&str; 8] = [
+    const ALWAYS: [&str; 9] = [
         "connection",
+        "http2-settings",
         "keep-alive",
         "proxy-authenticate",
         "proxy-authorization",

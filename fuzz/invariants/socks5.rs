@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A SOCKS5 message is complete with its last byte and not before, is never longer than the bound,
-//! and a request that is written again is the same request.
+//! and a request that is written again is the same request. One of SOCKS4 ends likewise.
 
 use longhaul_protocol::{
     destination::Destination,
+    socks4,
     socks5::{
         Command, MESSAGE_LEN_MAX, Method, Request, Socks5Error, parse_greeting, parse_request,
     },
@@ -18,6 +19,10 @@ pub(crate) fn check(input: &[u8]) {
     if let Ok(Some((request, _))) = parse_request(input) {
         let again = encoded(&request);
         assert_eq!(parse_request(&again), Ok(Some((request, again.len()))));
+    }
+    if let Ok(Some((_, len))) = socks4::parse_request(input) {
+        assert!(len <= input.len().min(socks4::MESSAGE_LEN_MAX));
+        assert_eq!(socks4::parse_request(&input[..len - 1]), Ok(None));
     }
 }
 

@@ -91,6 +91,10 @@ pub fn onward_request(head: &mut request::Parts, pseudonym: &str) {
     if let Some(host) = head.uri.authority().and_then(host_field) {
         head.headers.insert(header::HOST, host);
     }
+    if head.version == Version::HTTP_10 {
+        // RFC 9110 §10.1.1: it must be ignored, since no 100 may be the answer.
+        head.headers.remove(header::EXPECT);
+    }
     head.uri = origin_form(head);
     head.version = Version::HTTP_11;
 }
@@ -106,13 +110,78 @@ pub fn onward_response(head: &mut response::Parts, pseudonym: &str) {
     head.version = Version::HTTP_11;
 }
 
-/// The protocols that a message offers or takes for the rest of its connection (RFC 9110 §7.8).
+/// The protocols that a message offers or takes for the rest of its connection (RFC 9110 §7.8). `h2c` is none: it has
+/// gone (RFC 9113 §3.1), and the settings that it needs are for one hop only.
 pub fn upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
-    let meant = version == Version::HTTP_11 && lists(headers, header::CONNECTION, "upgrade");
-    headers.get(header::UPGRADE).filter(|_| meant).cloned()
+    if version != Version::HTTP_11 || !lists(headers, header::CONNECTION, "upgrade") {
+        return None;
+    }
+    let offered = headers.get_all(header::UPGRADE).into_iter();
+    let words = offered
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    let words = words.map(str::trim);
+    let kept: Vec<_> = words
+        .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("h2c"))
+        .collect();
+    HeaderValue::from_str(&kept.join(", "))
+        .ok()
+        .filter(|_| !kept.is_empty())
 }
 
-/// RFC 9110 §6.5.1: trailers reach only clients that say so.
+/// Whether the client of this request waits for 100 before its body (RFC 9110 §10.1.1).
+pub fn waits_for_100(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_11 && lists(headers, header::EXPECT, "100-continue")
+}
+
+/// An interim response (1xx), whole, as it goes on to the client.
+pub fn interim_response(status: StatusCode, headers: &HeaderMap, pseudonym: &str) -> Vec<u8> {
+    let mut headers = headers.clone();
+    strip_hop_by_hop(&mut headers);
+    if status != StatusCode::CONTINUE {
+        add_via(&mut headers, Version::HTTP_11, pseudonym);
+    }
+    [
+        format!("HTTP/1.1 {status}\r\n").as_bytes(),
+        &fields(&headers),
+        b"\r\n",
+    ]
+    .concat()
+}
+
+/// The end of a chunked message with these trailers (RFC 9112 §7.1.2), but for those that are no trailers: they frame
+/// the message, address it, say who asks, or how it is to be read (RFC 9110 §6.5.1).
+pub fn end_with_trailers(trailers: &HeaderMap) -> Vec<u8> {
+    const NEVER: [HeaderName; 12] = [
+        header::AUTHORIZATION,
+        header::CACHE_CONTROL,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LENGTH,
+        header::CONTENT_RANGE,
+        header::CONTENT_TYPE,
+        header::EXPECT,
+        header::HOST,
+        header::MAX_FORWARDS,
+        header::PROXY_AUTHORIZATION,
+        header::SET_COOKIE,
+        header::TRAILER,
+    ];
+    let mut trailers = trailers.clone();
+    strip_hop_by_hop(&mut trailers);
+    NEVER.iter().for_each(|name| drop(trailers.remove(name)));
+    [b"0\r\n", &fields(&trailers)[..], b"\r\n"].concat()
+}
+
+/// Header fields, a line each.
+fn fields(headers: &HeaderMap) -> Vec<u8> {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat()
+    };
+    headers.iter().flat_map(line).collect()
+}
+
+/// Trailers that the recipient must have reach only clients that say so (RFC 9110 §6.5.1): what a client says of it
+/// goes on.
 fn takes_trailers(headers: &HeaderMap) -> bool {
     lists(headers, header::TE, "trailers")
 }
@@ -150,9 +219,9 @@ pub fn traced(method: &Method, uri: &Uri, headers: &HeaderMap) -> Vec<u8> {
         header::PROXY_AUTHORIZATION,
     ];
     let mut text = format!("{method} {uri} HTTP/1.1\r\n").into_bytes();
-    for (name, value) in headers.iter().filter(|(name, _)| !PRIVATE.contains(name)) {
-        text.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-    }
+    let mut public = headers.clone();
+    PRIVATE.iter().for_each(|name| drop(public.remove(name)));
+    text.extend(fields(&public));
     text.extend(b"\r\n");
     text
 }
@@ -197,7 +266,7 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
         header::TRANSFER_ENCODING,
         header::UPGRADE,
     ];
-    const OF_OLD: [&str; 2] = ["keep-alive", "proxy-connection"];
+    const OF_OLD: [&str; 3] = ["http2-settings", "keep-alive", "proxy-connection"];
     for name in named_by_connection(headers) {
         headers.remove(name);
     }
@@ -313,6 +382,61 @@ mod tests {
         assert_eq!(meant["upgrade"], "websocket");
         assert_eq!(meant["connection"], "upgrade");
         assert!(!offer("keep-alive").contains_key("upgrade"));
+    }
+
+    #[test]
+    fn h2c_is_offered_to_nobody() {
+        for (offered, kept) in [
+            ("h2c", None),
+            ("h2c, websocket", Some("websocket")),
+            ("H2C,,a/1", Some("a/1")),
+        ] {
+            let request = Request::get("http://h.test/")
+                .header("connection", "Upgrade, HTTP2-Settings")
+                .header("http2-settings", "AAMAAABkAAQAoAAAAAIAAAAA")
+                .header("upgrade", offered);
+            let headers = onward(request.body(()).unwrap()).headers;
+            let upgrade = headers.get("upgrade").map(|value| value.to_str().unwrap());
+            assert_eq!(upgrade, kept, "{offered}");
+            assert_eq!(headers.contains_key("connection"), kept.is_some());
+            assert!(!headers.contains_key("http2-settings"));
+        }
+    }
+
+    #[test]
+    fn who_speaks_http_1_0_waits_for_no_100() {
+        for (version, kept) in [(Version::HTTP_10, false), (Version::HTTP_11, true)] {
+            let request = Request::put("http://h.test/").version(version);
+            let request = request.header("expect", "100-Continue").body(()).unwrap();
+            assert_eq!(waits_for_100(version, request.headers()), kept);
+            assert_eq!(onward(request).headers.contains_key("expect"), kept);
+        }
+    }
+
+    #[test]
+    fn interim_responses_and_trailers_lose_what_is_for_one_hop() {
+        let headers = HeaderMap::from_iter([
+            (header::LINK, HeaderValue::from_static("</a.css>")),
+            (header::CONNECTION, HeaderValue::from_static("x-hop")),
+            (
+                HeaderName::from_static("x-hop"),
+                HeaderValue::from_static("1"),
+            ),
+            (header::CONTENT_LENGTH, HeaderValue::from_static("7")),
+        ]);
+        let hints = interim_response(StatusCode::EARLY_HINTS, &headers, "me");
+        let hints = String::from_utf8(hints).unwrap();
+        assert!(hints.starts_with("HTTP/1.1 103 Early Hints\r\n"), "{hints}");
+        assert!(
+            hints.contains("link: </a.css>\r\n") && hints.contains("via: 1.1 me\r\n"),
+            "{hints}"
+        );
+        assert!(
+            !hints.contains("hop") && hints.ends_with("\r\n\r\n"),
+            "{hints}"
+        );
+        assert_eq!(end_with_trailers(&headers), b"0\r\nlink: </a.css>\r\n\r\n");
+        assert_eq!(end_with_trailers(&HeaderMap::new()), b"0\r\n\r\n");
     }
 
     #[test]
