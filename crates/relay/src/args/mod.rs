@@ -45,11 +45,12 @@ pub struct Args {
     #[arg(long, num_args = 2.., value_names = ["DIR", "NAME"], help_heading = "Configuration")]
     pub(crate) make_certificates: Vec<String>,
 
-    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE); repeatable
+    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE), and those of SOCKS4 and
+    /// 4a (CONNECT, BIND); repeatable
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
     pub(crate) socks5: Vec<SocketAddr>,
 
-    /// Accept HTTP proxy clients here (CONNECT and http:// requests); repeatable
+    /// Accept HTTP proxy clients here (CONNECT, http:// and ftp:// requests); repeatable
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
     pub(crate) http: Vec<SocketAddr>,
 

@@ -8,7 +8,7 @@ use crate::{
     stripe::groups::Seat,
     transfer::End,
 };
-use longhaul_protocol::{convert::Answer, failure::Failure, socks5::Reply};
+use longhaul_protocol::{convert::Answer, failure::Failure, socks4, socks5::Reply};
 use longhaul_transport::{
     carrier::Carrier,
     channel::{Channel, read_some, write_all},
@@ -88,6 +88,8 @@ pub(crate) enum Unread<E> {
 pub(crate) enum Language {
     /// SOCKS5 replies.
     Socks5,
+    /// The answers of SOCKS4.
+    Socks4,
     /// Convert answers.
     Convert,
     /// None: relayed bytes, or RST.
@@ -98,7 +100,9 @@ impl Language {
     pub(crate) fn success(self, far: &Far) -> Vec<u8> {
         match self {
             // RFC 1928 §6: it carries the outgoing leg's own address.
-            Self::Socks5 => Reply::Succeeded.encode(far.stream.carrier().local_addr().ok()),
+            Self::Socks5 | Self::Socks4 => {
+                self.reply(Reply::Succeeded, far.stream.carrier().local_addr().ok())
+            }
             Self::Convert => Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),
         }
@@ -106,10 +110,29 @@ impl Language {
 
     pub(crate) fn failure(self, fault: &Fault) -> Vec<u8> {
         match self {
-            Self::Socks5 => fault.socks5().encode(None),
+            Self::Socks5 | Self::Socks4 => self.reply(fault.socks5(), None),
             Self::Convert => fault.convert(),
             Self::Tcp => Vec::new(),
         }
+    }
+
+    /// A reply of SOCKS, of either version.
+    pub(crate) fn reply(self, reply: Reply, bound: Option<SocketAddr>) -> Vec<u8> {
+        match self {
+            Self::Socks4 => socks4::reply(reply, bound),
+            _ => reply.encode(bound),
+        }
+    }
+
+    /// For a request of SOCKS that can't be met.
+    pub(crate) fn rejection(self, failure: Failure) -> Rejection {
+        Rejection::new(failure, self.reply(failure.socks5(), None))
+    }
+
+    /// For a command of SOCKS that is not served, here or on this way out.
+    pub(crate) fn unsupported(self) -> Rejection {
+        let reply = self.reply(Reply::CommandNotSupported, None);
+        Rejection::new(Failure::BadRequest, reply)
     }
 }
 
@@ -124,17 +147,6 @@ impl Rejection {
     pub(crate) fn new(failure: Failure, answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self { failure, answer }
-    }
-
-    /// For a request of SOCKS5 that can't be met.
-    pub(crate) fn socks5(failure: Failure) -> Self {
-        Self::new(failure, failure.socks5().encode(None))
-    }
-
-    /// For a command of SOCKS5 that is not served, here or on this way out.
-    pub(crate) fn unsupported() -> Self {
-        let reply = Reply::CommandNotSupported.encode(None);
-        Self::new(Failure::BadRequest, reply)
     }
 
     /// For messages that were not understood, with the answer to a malformed one.
@@ -184,19 +196,28 @@ pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
     let say = async {
         write_all(client, answer).await?;
         client.finish_sending().await?;
-        let mut heard = Vec::new();
-        let mut total = 0;
-        while total < FAREWELL_BYTES_MAX {
-            heard.clear();
-            match read_some(client, &mut heard, 1 << 16).await? {
-                0 => break,
-                read => total += read,
-            }
-        }
-        std::io::Result::Ok(())
+        read_off(client).await
     };
     // Whatever goes wrong, the client is gone, and so is the need to tell it.
     let _ = timeout(FAREWELL_TIME, say).await;
+}
+
+/// Lets a client close first that has its answer, and may still be sending.
+pub(crate) async fn linger(client: &Leg) {
+    let _ = timeout(FAREWELL_TIME, read_off(client)).await;
+}
+
+async fn read_off(client: &Leg) -> std::io::Result<()> {
+    let mut heard = Vec::new();
+    let mut total = 0;
+    while total < FAREWELL_BYTES_MAX {
+        heard.clear();
+        match read_some(client, &mut heard, 1 << 16).await? {
+            0 => break,
+            read => total += read,
+        }
+    }
+    Ok(())
 }
 
 /// The address of this end of the client's connection.

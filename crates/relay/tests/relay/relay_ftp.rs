@@ -17,13 +17,14 @@ import sys
 from pyftpdlib.authorizers import DummyAuthorizer
 from pyftpdlib.handlers import FTPHandler
 from pyftpdlib.servers import FTPServer
-home, epsv = sys.argv[1:]
+home, lacks = sys.argv[1:]
 class Handler(FTPHandler):
     authorizer = DummyAuthorizer()
     masquerade_address = "192.0.2.1"
-    proto_cmds = {k: v for k, v in FTPHandler.proto_cmds.items() if epsv == "yes" or k != "EPSV"}
+    proto_cmds = {k: v for k, v in FTPHandler.proto_cmds.items() if k != lacks}
 Handler.authorizer.add_anonymous(home)
 Handler.authorizer.add_user("me", "secret", home)
+Handler.authorizer.add_user("writer", "secret", home, perm="elradfmw")
 server = FTPServer(("127.0.0.1", 0), Handler)
 print(server.socket.getsockname()[1], flush=True)
 server.serve_forever()
@@ -36,11 +37,12 @@ struct Ftpd {
 }
 
 impl Ftpd {
-    fn start(epsv: &str) -> Self {
+    /// `lacks` is a command that it does not know.
+    fn start(lacks: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         // The distribution's, which has the package, whatever else is first in the path.
         let mut command = Command::new("/usr/bin/python3");
-        command.args(["-c", SERVER, home.path().to_str().unwrap(), epsv]);
+        command.args(["-c", SERVER, home.path().to_str().unwrap(), lacks]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("python3");
         let mut port = String::new();
@@ -88,13 +90,13 @@ fn content() -> Vec<u8> {
 fn files_come_whole_whichever_way() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
-    for (epsv, peers) in [
-        ("yes", vec![]),
-        ("no", vec![]),
-        ("yes", vec!["--peer", &peer]),
-        ("no", vec!["--peer", &peer]),
+    for (lacks, peers) in [
+        ("", vec![]),
+        ("EPSV", vec![]),
+        ("", vec!["--peer", &peer]),
+        ("EPSV", vec!["--peer", &peer]),
     ] {
-        let server = Ftpd::start(epsv);
+        let server = Ftpd::start(lacks);
         server.put("a b.gz", &content());
         let relay = Relay::start(&[&["--http", ANY], &peers[..]].concat());
         for host in ["127.0.0.1", "localhost"] {
@@ -102,7 +104,7 @@ fn files_come_whole_whichever_way() {
             let output = curl(&relay, &[&url]);
             assert!(
                 output.stdout == content(),
-                "EPSV {epsv}, {peers:?}: {}",
+                "without {lacks}, {peers:?}: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
@@ -128,7 +130,7 @@ fn files_come_whole_through_a_peer_under_tls() {
     let peer = far.address("convert");
     let via = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n");
     let relay = Relay::configured(&(listener("http") + &via + &tls("near")), 1);
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     server.put("a.gz", &content());
     let output = curl(&relay, &[&format!("ftp://{}/a.gz", server.at)]);
     assert!(
@@ -140,7 +142,7 @@ fn files_come_whole_through_a_peer_under_tls() {
 
 #[test]
 fn a_file_s_head_says_what_is_known_of_it() {
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     server.put("notes.txt", b"0123456789");
     let relay = Relay::start(&["--http", ANY]);
     let url = format!("ftp://{}/notes.txt", server.at);
@@ -158,7 +160,7 @@ fn a_file_s_head_says_what_is_known_of_it() {
 
 #[test]
 fn directories_are_pages_with_links_that_work() {
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     fs::create_dir(server.home.path().join("sub")).unwrap();
     server.put("sub/a<b", b"found");
     let relay = Relay::start(&["--http", ANY]);
@@ -185,7 +187,7 @@ fn directories_are_pages_with_links_that_work() {
 
 #[test]
 fn failures_are_said_in_http() {
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     let relay = Relay::start(&["--http", ANY]);
     server.put("a", b"mine");
     let at = server.at;
@@ -204,7 +206,7 @@ fn failures_are_said_in_http() {
     assert_eq!(status(&[&format!("ftp://{at}/a%0d%0aQUIT")]), "400");
     assert_eq!(
         status(&["-T", "/dev/null", &format!("ftp://{at}/up")]),
-        "400"
+        "403"
     );
     let (_socket, closed) = longhaul_testnet::relay_process::refusing();
     assert_eq!(status(&[&format!("ftp://{closed}/a")]), "502");
@@ -212,7 +214,7 @@ fn failures_are_said_in_http() {
 
 #[test]
 fn users_in_the_url_count() {
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     server.put("a", b"mine");
     let relay = Relay::start(&["--http", ANY]);
     for (user, status) in [("me:secret", 200), ("me:wrong", 401)] {
@@ -270,7 +272,7 @@ fn a_transfer_that_fails_is_no_complete_response() {
 /// 40 Mbit/s are 5 MB/s: 3 MB take 0.6 s, of which 50 ms may come at once.
 #[test]
 fn rates_hold_for_files() {
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     server.put("slow.gz", &content());
     let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\nrate = '40mbit'\n");
     let relay = Relay::configured(&text, 1);
@@ -284,7 +286,7 @@ fn rates_hold_for_files() {
 /// A transfer has up to eight descriptors: four places.
 #[test]
 fn a_transfer_takes_the_places_of_its_sockets() {
-    let server = Ftpd::start("yes");
+    let server = Ftpd::start("");
     server.put("a.gz", &content());
     let url = format!("ftp://127.0.0.1:{}/a.gz", server.at.port());
     let with_places = |places| Relay::start(&["--http", ANY, "--max-connections", places]);
@@ -415,4 +417,185 @@ fn files_and_listings_that_come_in_drops_are_never_cut() {
         let drops = body.lines().filter(|line| line.contains("drop")).count();
         assert_eq!(drops, 25, "{body}");
     }
+}
+
+#[test]
+fn parts_of_files_come_alone() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    for (lacks, peers) in [("", vec![]), ("EPSV", vec!["--peer", &peer])] {
+        let server = Ftpd::start(lacks);
+        server.put("a.gz", &content());
+        let relay = Relay::start(&[&["--http", ANY], &peers[..]].concat());
+        let url = format!("ftp://{}/a.gz", server.at);
+        let len = content().len();
+        for (range, first, last) in [
+            ("100-199", 100, 199),
+            ("0-0", 0, 0),
+            ("2999990-", 2_999_990, len - 1),
+            ("-10", 2_999_990, len - 1),
+            ("2000000-2500000", 2_000_000, 2_500_000),
+        ] {
+            let output = curl(&relay, &["-r", range, "-D/dev/stderr", &url]);
+            let head = String::from_utf8_lossy(&output.stderr).to_ascii_lowercase();
+            assert!(head.starts_with("http/1.1 206"), "{range}: {head}");
+            let field = format!("content-range: bytes {first}-{last}/{len}\r\n");
+            assert!(head.contains(&field), "{range}: {head}");
+            assert!(output.stdout == content()[first..=last], "{range}: {head}");
+        }
+        let none = text(&curl(&relay, &["-r", "3000000-", "-i", &url]));
+        assert!(none.starts_with("HTTP/1.1 416"), "{none}");
+        assert!(none.contains(&format!("bytes */{len}\r\n")), "{none}");
+    }
+}
+
+/// curl goes on where it was, and gets all of a file that is another by now.
+#[test]
+fn transfers_are_resumed() {
+    let server = Ftpd::start("");
+    server.put("a.gz", &content());
+    let relay = Relay::start(&["--http", ANY]);
+    let url = format!("ftp://{}/a.gz", server.at);
+    let directory = tempfile::tempdir().unwrap();
+    let got = directory.path().join("got");
+    fs::write(&got, &content()[..1_000_000]).unwrap();
+    let output = curl(&relay, &["-C", "-", "-o", got.to_str().unwrap(), &url]);
+    assert!(output.status.success() && fs::read(&got).unwrap() == content());
+    let head = text(&curl(&relay, &["-I", &url]));
+    let date = head
+        .split("ast-modified: ")
+        .nth(1)
+        .or(head.split("ast-Modified: ").nth(1));
+    let date = date.expect(&head).lines().next().unwrap().to_owned();
+    for (date, status) in [(&date[..], "206"), ("Sun, 06 Nov 1994 08:49:37 GMT", "200")] {
+        let condition = format!("If-Range: {date}");
+        let args = [
+            "-r",
+            "5-6",
+            "-H",
+            &condition,
+            "-o/dev/null",
+            "-w%{http_code}",
+            &url,
+        ];
+        assert_eq!(text(&curl(&relay, &args)), status, "{date}");
+    }
+}
+
+#[test]
+fn a_server_that_begins_only_at_the_beginning_gives_all() {
+    for lacks in ["REST", "SIZE"] {
+        let server = Ftpd::start(lacks);
+        server.put("a", b"0123456789");
+        let relay = Relay::start(&["--http", ANY]);
+        let url = format!("ftp://{}/a", server.at);
+        let whole = text(&curl(&relay, &["-r", "3-5", "-w%{http_code}", &url]));
+        assert_eq!(whole, "0123456789200", "{lacks}");
+    }
+}
+
+#[test]
+fn files_are_put_whole_whichever_way() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("source");
+    fs::write(&source, content()).unwrap();
+    for (lacks, peers) in [("", vec![]), ("EPSV", vec!["--peer", &peer])] {
+        let server = Ftpd::start(lacks);
+        let relay = Relay::start(&[&["--http", ANY], &peers[..]].concat());
+        let url = format!("ftp://{}/new%20one", server.at);
+        let status = |user: &str, more: &[&str]| {
+            let sure = [
+                "-o/dev/null",
+                "-w%{http_code}",
+                "-u",
+                user,
+                "-T",
+                source.to_str().unwrap(),
+            ];
+            text(&curl(&relay, &[&sure[..], more, &[&url]].concat()))
+        };
+        // With a length, in chunks, and after a wait for 100.
+        assert_eq!(status("writer:secret", &[]), "201");
+        let stored = || fs::read(server.home.path().join("new one")).unwrap();
+        assert!(stored() == content());
+        let chunks = ["-H", "Transfer-Encoding: chunked"];
+        let waits = ["-H", "Expect: 100-continue", "--expect100-timeout", "20"];
+        for more in [&chunks[..], &waits] {
+            server.put("new one", b"another");
+            assert_eq!(status("writer:secret", more), "204", "{more:?}");
+            assert!(stored() == content(), "{more:?}");
+        }
+        server.put("new one", b"another");
+        for (user, more, code) in [
+            ("me:secret", &waits[..], "403"),
+            ("writer:wrong", &waits, "401"),
+            (
+                "writer:secret",
+                &["-H", "Content-Range: bytes 0-9/20"],
+                "400",
+            ),
+            ("writer:secret", &["-H", "If-None-Match: *"], "412"),
+        ] {
+            assert_eq!(status(user, more), code, "{user} {more:?}");
+        }
+        assert_eq!(stored(), b"another");
+    }
+}
+
+/// What arrived stays there, since FTP has no other way; but nobody says that it is all.
+#[test]
+fn an_upload_that_is_cut_short_never_looks_whole() {
+    let relay = Relay::start(&["--http", ANY]);
+    for reset in [false, true] {
+        let (control, at) = origin();
+        let (data, data_at) = origin();
+        let mut client = connect(relay.address("http"));
+        write!(
+            client,
+            "PUT ftp://{at}/a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"
+        )
+        .unwrap();
+        let mut server = accept(&control);
+        server.write_all(b"220 ready\r\n").unwrap();
+        let mut lines = BufReader::new(server.try_clone().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("STOR") {
+            line.clear();
+            lines.read_line(&mut line).unwrap();
+            let answer = match &line[..4] {
+                "USER" => "230 in",
+                "TYPE" => "200 binary",
+                "EPSV" => &format!("229 (|||{}|)", data_at.port()),
+                "STOR" => "150 go on",
+                _ => "502 what?",
+            };
+            server
+                .write_all(format!("{answer}\r\n").as_bytes())
+                .unwrap();
+        }
+        let mut from = accept(&data);
+        from.read_exact(&mut [0; 4]).unwrap();
+        if reset {
+            longhaul_linux::socket::reset_on_close(&client).unwrap();
+        }
+        drop(client);
+        longhaul_testnet::relay_process::assert_reset(&mut from);
+    }
+}
+
+#[test]
+fn rules_hold_for_uploads() {
+    let server = Ftpd::start("");
+    let text = format!(
+        "[[listener]]\nkind = 'http'\naddress = '{ANY}'\n[[route]]\nto = ['127.0.0.0/8']\ndeny = true\n"
+    );
+    let relay = Relay::configured(&text, 1);
+    let url = format!("ftp://writer:secret@{}/a", server.at);
+    let output = curl(
+        &relay,
+        &["-T", "/dev/null", "-o/dev/null", "-w%{http_code}", &url],
+    );
+    assert_eq!(output.stdout, b"403");
 }

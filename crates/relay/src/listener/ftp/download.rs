@@ -31,18 +31,18 @@ type Chunks = mpsc::Sender<io::Result<Bytes>>;
 pub(crate) struct Download(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Download {
-    /// Reads in a task that ends with the file or with the client, and gives back the places of its
-    /// descriptors then. The server has `limit` for each read, which a slow client does not count for.
+    /// Reads in a task that ends with the file, after `len` bytes of it or with the client, and gives back the places
+    /// of its descriptors then. The server has `limit` for each read, which a slow client does not count for.
     pub(super) fn start(
         ftp: AsyncFtpStream,
-        stream: TransferStream<AsyncNoTlsStream>,
+        (stream, len): (TransferStream<AsyncNoTlsStream>, Option<u64>),
         (limit, places): (Duration, OwnedSemaphorePermit),
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::spawn(async move {
             let left = sender.clone();
             select! {
-                outcome = pass_on(stream, &sender, limit) => if let Err(error) = outcome {
+                outcome = pass_on(stream, len, &sender, limit) => if let Err(error) = outcome {
                     let _ = sender.send(Err(error)).await;
                 },
                 () = left.closed() => {}
@@ -57,14 +57,20 @@ impl Download {
 
 async fn pass_on(
     mut stream: TransferStream<AsyncNoTlsStream>,
+    len: Option<u64>,
     chunks: &Chunks,
     limit: Duration,
 ) -> io::Result<()> {
+    let mut part = (&mut stream).take(len.unwrap_or(u64::MAX));
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK_LEN);
-        let read = stream.read_buf(&mut chunk);
+        let read = part.read_buf(&mut chunk);
         let read = async { read.await.map_err(FtpError::ConnectionError) };
         if in_time(limit, read).await.map_err(io::Error::other)? == 0 {
+            // The server breaks off what nobody has asked for.
+            if part.limit() == 0 {
+                return Ok(());
+            }
             let finished = in_time(limit, stream.finish()).await;
             return finished.map_err(io::Error::other);
         }

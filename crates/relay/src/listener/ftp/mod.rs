@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ftp://` URLs for HTTP clients: files are streamed, directories become a page. Control and data
+//! `ftp://` URLs for HTTP clients: files are streamed both ways, directories become a page. Control and data
 //! connections both take the client's route; the addresses that servers give are not believed.
 
 mod download;
 mod listing;
 pub(crate) mod refusal;
+mod store;
 mod url;
 
 pub(crate) use download::Download;
@@ -14,18 +15,18 @@ use crate::{
     admission::shortage::patiently,
     faults::fault::Fault,
     leg::stream::Shared,
-    listener::ftp::refusal::{Refusal, code, if_known, in_time},
+    listener::ftp::refusal::{Refusal, code, if_known, in_time, lacks_epsv},
     route::request::Request,
     session::Session,
 };
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::{
-    Response, StatusCode,
+    HeaderMap, Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
 use longhaul_linux::socket::reset_on_close;
-use longhaul_protocol::{destination::Destination, failure::Failure};
+use longhaul_protocol::{byte_range::Part, destination::Destination, failure::Failure};
 use longhaul_transport::leg::Leg;
 use std::{
     io,
@@ -53,11 +54,27 @@ pub(crate) type Body = Either<Full<Bytes>, Download>;
 /// may still be connected.
 const PLACES: u32 = 3;
 
-/// Gets what `url` names, or only its head.
+/// Puts the body where `url` says; `invite` is called once it may come.
+pub(crate) async fn put(
+    session: &Arc<Session>,
+    server: &Destination,
+    (url, headers): (&Url, &HeaderMap),
+    body: (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
+) -> Result<Response<Body>, Refusal> {
+    store::refuse_parts(url, headers)?;
+    let _places = session.more_places(PLACES)?;
+    let limit = session.config.limits.response_timeout;
+    let ftp = log_in(session, server, url).await?;
+    let mut response = Response::new(Either::Left(Full::default()));
+    *response.status_mut() = store::store(ftp, &url.path, body, limit).await?;
+    Ok(response)
+}
+
+/// Gets what `url` names, a part of it if the fields ask for one, or only its head.
 pub(crate) async fn get(
     session: &Arc<Session>,
     server: &Destination,
-    url: &Url,
+    (url, headers): (&Url, &HeaderMap),
     only_head: bool,
 ) -> Result<Response<Body>, Refusal> {
     let places = session.more_places(PLACES)?;
@@ -65,7 +82,8 @@ pub(crate) async fn get(
     let mut ftp = log_in(session, server, url).await?;
     match url.is_directory() {
         true => directory(&mut ftp, url, limit).await,
-        false => file(ftp, url, only_head, (limit, places)).await,
+        false if only_head => file(ftp, url, None, (limit, places)).await,
+        false => file(ftp, url, Some(headers), (limit, places)).await,
     }
 }
 
@@ -114,7 +132,7 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
 async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Fault> {
     let request = Request::to(to.clone(), Vec::new());
     let far = session.open_answered(&request).await?;
-    // Nothing but commands goes to the server: no end of theirs is taken for an upload's.
+    // Nothing but commands goes to the server, but for uploads, which see to their end: none is taken for theirs.
     far.stream.carrier().fin_on_close();
     let socket = match far.stream.carrier().tcp() {
         Some(socket) if !far.stream.needs_copy() => patiently(async || duplicate(socket)).await,
@@ -148,16 +166,12 @@ async fn bridge(leg: Leg) -> io::Result<TcpStream> {
             on_bytes,
         };
         if copy_bidirectional(&mut inner, &mut leg).await.is_err() {
-            // What broke must not look like an end.
+            // What broke must not look like an end, on neither side.
             let _ = reset_on_close(&inner);
+            leg.stream.carrier().reset_on_close();
         }
     });
     Ok(outer)
-}
-
-/// Servers without EPSV (RFC 2428) have PASV.
-fn lacks_epsv(error: &FtpError) -> bool {
-    matches!(code(error), Some(500..=504 | 522))
 }
 
 async fn directory(
@@ -177,7 +191,7 @@ async fn directory(
     };
     let page = listing::page(&url.path, &lines).into_string();
     let mut response = Response::new(Either::Left(Full::from(page)));
-    put(
+    put_field(
         &mut response,
         header::CONTENT_TYPE,
         "text/html; charset=utf-8",
@@ -185,48 +199,108 @@ async fn directory(
     Ok(response)
 }
 
+/// A file, or only its head without `fields`.
 async fn file(
     mut ftp: AsyncFtpStream,
     url: &Url,
-    only_head: bool,
+    fields: Option<&HeaderMap>,
     (limit, places): (Duration, OwnedSemaphorePermit),
 ) -> Result<Response<Body>, Refusal> {
-    let size = if_known(in_time(limit, ftp.size(&url.path)).await)?;
+    let size = if_known(in_time(limit, ftp.size(&url.path)).await)?.map(|size| size as u64);
     let modified = if_known(in_time(limit, ftp.mdtm(&url.path)).await)?;
-    let body = match only_head {
-        true if size.is_some() => Either::Left(Full::default()),
-        _ => match in_time(limit, retrieve(&mut ftp, &url.path)).await {
+    let modified = modified.and_then(|time| url::http_date(time.and_utc().timestamp()));
+    let asked = fields.zip(size).map_or(Part::Whole, |(fields, size)| {
+        Part::asked(fields, size, modified.as_deref())
+    });
+    let (body, part) = match asked {
+        _ if fields.is_none() && size.is_some() => (Either::Left(Full::default()), Part::Whole),
+        Part::Nothing => (Either::Left(Full::default()), Part::Nothing),
+        part => match in_time(limit, retrieve(&mut ftp, &url.path, part)).await {
             Err(error) if code(&error) == Some(550) => {
                 return in_time(limit, elsewhere(&mut ftp, url, error))
                     .await
                     .map_err(Refusal::from);
             }
-            stream => Either::Right(Download::start(ftp, stream?, (limit, places))),
+            retrieved => {
+                let (stream, part) = retrieved?;
+                let len = bounded(part, size);
+                let download = Download::start(ftp, (stream, len), (limit, places));
+                (Either::Right(download), part)
+            }
         },
     };
     let mut response = Response::new(body);
-    put(&mut response, header::CONTENT_TYPE, url.content_type());
+    put_field(&mut response, header::CONTENT_TYPE, url.content_type());
     if let Some(size) = size {
-        put(&mut response, header::CONTENT_LENGTH, &size.to_string());
+        measure(&mut response, part, size);
     }
-    let modified = modified.and_then(|time| url::http_date(time.and_utc().timestamp()));
     if let Some(modified) = modified {
-        put(&mut response, header::LAST_MODIFIED, &modified);
+        put_field(&mut response, header::LAST_MODIFIED, &modified);
     }
     Ok(response)
 }
 
+/// Bytes after which the rest of a file is not waited for.
+fn bounded(part: Part, size: Option<u64>) -> Option<u64> {
+    match part {
+        Part::Bytes(first, last) if Some(last + 1) != size => Some(last + 1 - first),
+        _ => None,
+    }
+}
+
+/// Says how much of a file of this size it is.
+fn measure(response: &mut Response<Body>, part: Part, size: u64) {
+    put_field(response, header::ACCEPT_RANGES, "bytes");
+    let (status, len, range) = match part {
+        Part::Whole => (StatusCode::OK, size, None),
+        Part::Bytes(first, last) => {
+            let range = format!("bytes {first}-{last}/{size}");
+            (StatusCode::PARTIAL_CONTENT, last + 1 - first, Some(range))
+        }
+        Part::Nothing => (
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            0,
+            Some(format!("bytes */{size}")),
+        ),
+    };
+    *response.status_mut() = status;
+    put_field(response, header::CONTENT_LENGTH, &len.to_string());
+    if let Some(range) = range {
+        put_field(response, header::CONTENT_RANGE, &range);
+    }
+}
+
+/// The part that the server gives: all, where it can't begin in the middle (RFC 3659 §5).
 async fn retrieve(
     ftp: &mut AsyncFtpStream,
     path: &str,
-) -> Result<TransferStream<AsyncNoTlsStream>, FtpError> {
-    match ftp.retr_as_stream(path).await {
-        Err(error) if lacks_epsv(&error) => {
-            ftp.set_mode(Mode::Passive);
-            ftp.retr_as_stream(path).await
-        }
-        stream => stream,
+    part: Part,
+) -> Result<(TransferStream<AsyncNoTlsStream>, Part), FtpError> {
+    let first = match part {
+        Part::Bytes(first, _) => usize::try_from(first).unwrap_or(usize::MAX),
+        _ => 0,
+    };
+    let mut retrieved = retrieve_from(ftp, path, first).await;
+    if matches!(&retrieved, Err(error) if lacks_epsv(error)) {
+        ftp.set_mode(Mode::Passive);
+        retrieved = retrieve_from(ftp, path, first).await;
     }
+    match retrieved {
+        // REST was refused.
+        Err(error) if first > 0 && lacks_epsv(&error) => {
+            Ok((retrieve_from(ftp, path, 0).await?, Part::Whole))
+        }
+        retrieved => Ok((retrieved?, part)),
+    }
+}
+
+async fn retrieve_from(
+    ftp: &mut AsyncFtpStream,
+    path: &str,
+    first: usize,
+) -> Result<TransferStream<AsyncNoTlsStream>, FtpError> {
+    ftp.resume_transfer(first).await?;
+    ftp.retr_as_stream(path).await
 }
 
 /// What is no file may be a directory whose URL lacks the final slash; links on its page need it.
@@ -238,11 +312,11 @@ async fn elsewhere(
     ftp.cwd(&url.path).await.map_err(|_| error)?;
     let mut response = Response::new(Either::Left(Full::default()));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-    put(&mut response, header::LOCATION, &url.as_directory());
+    put_field(&mut response, header::LOCATION, &url.as_directory());
     Ok(response)
 }
 
-fn put(response: &mut Response<Body>, name: HeaderName, value: &str) {
+fn put_field(response: &mut Response<Body>, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }

@@ -52,6 +52,7 @@ impl From<FtpError> for Refusal {
         let status = match code(&error) {
             Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
             Some(550) => StatusCode::NOT_FOUND,
+            Some(552) => StatusCode::INSUFFICIENT_STORAGE,
             Some(553) => StatusCode::FORBIDDEN,
             Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
@@ -65,6 +66,11 @@ pub(crate) fn code(error: &FtpError) -> Option<u32> {
         FtpError::UnexpectedResponse(response) => Some(response.status.code()),
         _ => None,
     }
+}
+
+/// Servers without EPSV (RFC 2428) have PASV.
+pub(crate) fn lacks_epsv(error: &FtpError) -> bool {
+    matches!(code(error), Some(500..=504 | 522))
 }
 
 /// A step of the protocol that a server has `limit` for.

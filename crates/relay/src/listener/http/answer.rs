@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An outgoing leg as hyper wants it: the answer of a peer on the way comes first.
 
-use crate::{faults::fault::Fault, leg::stream::Shared, route::far::Far};
+use crate::{
+    faults::fault::Fault,
+    leg::stream::Shared,
+    listener::http::{
+        silence::Progress,
+        trailers::{END, First, before_end},
+    },
+    route::far::Far,
+};
+use parking_lot::Mutex;
 use std::{
     io::{self, IoSlice},
     pin::Pin,
@@ -19,10 +28,17 @@ pub(crate) struct Answered {
     answer: Option<Answer>,
     /// Where a refusal goes.
     refused: Arc<OnceLock<Fault>>,
+    /// Of the request that is on its way.
+    current: Arc<Mutex<Arc<Progress>>>,
+    first: First,
 }
 
 impl Answered {
-    pub(crate) fn new(far: Arc<Far>, refused: Arc<OnceLock<Fault>>) -> Self {
+    pub(crate) fn new(
+        far: Arc<Far>,
+        refused: Arc<OnceLock<Fault>>,
+        current: Arc<Mutex<Arc<Progress>>>,
+    ) -> Self {
         let stream = Shared {
             stream: far.stream.clone(),
             on_bytes: Box::new(|_, _| {}),
@@ -31,6 +47,8 @@ impl Answered {
             stream,
             answer: Some(Box::pin(async move { far.answer().await })),
             refused,
+            current,
+            first: First::default(),
         }
     }
 }
@@ -75,6 +93,18 @@ impl AsyncWrite for Answered {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let Self { first, stream, .. } = &mut *self;
+        ready!(first.poll_write(cx, stream))?;
+        let progress = self.current.lock().clone();
+        let mut trailers = progress.trailers.lock();
+        let slices = match *trailers {
+            Some(_) => before_end(slices),
+            None => Some(slices),
+        };
+        let Some(slices) = slices else {
+            self.first = First(trailers.take().unwrap_or_default().into());
+            return Poll::Ready(Ok(END.len()));
+        };
         match Pin::new(&mut self.stream).poll_write_vectored(cx, slices) {
             // A peer that refuses closes: its answer says more than the error.
             Poll::Ready(Err(error)) => {
@@ -90,6 +120,8 @@ impl AsyncWrite for Answered {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { first, stream, .. } = &mut *self;
+        ready!(first.poll_write(cx, stream))?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

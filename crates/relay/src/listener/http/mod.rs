@@ -3,11 +3,13 @@
 //! one by one while the connection is kept alive.
 
 mod answer;
-mod first_head;
+mod exchange;
+mod messages;
 mod origin;
 mod pacing;
 mod proxy;
 mod silence;
+mod trailers;
 
 use crate::{
     leg::stream::Shared,
@@ -15,9 +17,16 @@ use crate::{
         ftp::{self, refusal::Refusal},
         http::{
             answer::Answered,
+            exchange::Exchange,
+            messages::Messages,
             pacing::Paced,
-            proxy::{Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation, own},
+            proxy::{
+                Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation,
+                explanation_bytes, own,
+            },
+            silence::Upload,
         },
+        language::{farewell, linger},
     },
     records::counters::Direction,
     relay::Phase,
@@ -39,10 +48,11 @@ use longhaul_protocol::{
 };
 use longhaul_transport::leg::Leg;
 use parking_lot::Mutex;
-use std::{convert::Infallible, io, sync::Arc};
+use std::{convert::Infallible, future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
+    time::timeout,
 };
 
 /// RFC 9209 §2.
@@ -52,22 +62,59 @@ const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-
 pub(crate) async fn serve(session: &Arc<Session>) -> End {
     let proxy = Arc::new(Proxy {
         session: session.clone(),
+        exchange: Arc::default(),
         origin: tokio::sync::Mutex::default(),
         asked: Mutex::default(),
         tunnel: Mutex::default(),
     });
-    let head = match first_head::read(session).await {
-        Ok(head) => head,
-        Err(end) => return end,
-    };
+    let mut messages = messages(session, &proxy.exchange);
+    if let Err(end) = await_head(session, &mut messages).await {
+        return end;
+    }
     // In a box: a client that has not said anything yet costs no more than its head.
-    if let Some(end) = Box::pin(exchange_until_broken(&proxy, head)).await {
+    if let Some(end) = Box::pin(exchange_until_broken(&proxy, messages)).await {
         return end;
     }
     let tunnel = proxy.tunnel.lock().take();
     match tunnel {
         Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
-        None => End::Finished,
+        None => {
+            // RFC 9112 §9.6: a close with unread bytes could destroy the answer on its way.
+            if proxy.exchange.is_unread() {
+                Box::pin(linger(&session.near())).await;
+            }
+            End::Finished
+        }
+    }
+}
+
+fn messages(session: &Arc<Session>, exchange: &Arc<Exchange>) -> Messages {
+    let counted = session.clone();
+    let stream = Shared {
+        stream: Leg::plain(session.client.clone()),
+        on_bytes: Box::new(move |read, written| {
+            counted.count(Direction::Up, read);
+            counted.count(Direction::Down, written);
+        }),
+    };
+    let (limits, memory) = (session.limits().clone(), session.http.clone());
+    let paced = Paced::new(stream, limits, memory.clone());
+    Messages::new(paced, exchange.clone(), memory)
+}
+
+/// The end of a client that has said nothing is the end of all.
+async fn await_head(session: &Session, messages: &mut Messages) -> Result<(), End> {
+    let limit = session.config.limits.handshake_timeout;
+    let mut drained = pin!(session.relay.drain.reached(Phase::Drain));
+    let head = poll_fn(|cx| match messages.poll_head(cx) {
+        Poll::Pending if messages.is_silent() => drained.as_mut().poll(cx).map(Ok),
+        polled => polled,
+    });
+    match timeout(limit, head).await {
+        Ok(Ok(())) if messages.is_silent() => Err(End::Finished),
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(End::Broken(Side::Near, error)),
+        Err(_) => Err(session.fail(Failure::HandshakeTimeout)),
     }
 }
 
@@ -81,15 +128,16 @@ fn culprit(error: &hyper::Error) -> Side {
 
 /// How it ended, unless it did well. While an origin says nothing, nobody reads from the client or writes to it: that it
 /// has reset, or is gone by its keepalive, is looked for here.
-async fn exchange_until_broken(proxy: &Arc<Proxy>, head: Bytes) -> Option<End> {
+async fn exchange_until_broken(proxy: &Arc<Proxy>, messages: Messages) -> Option<End> {
     // It stays until its leg is reset: HTTP ends what is dropped cleanly.
-    let exchange = exchange(proxy, head);
+    let exchange = exchange(proxy, messages);
     tokio::pin!(exchange);
     select! {
         biased;
-        outcome = exchange.as_mut() => match outcome {
-            Ok(()) => None,
-            Err(error) => Some(proxy.broken_off(error).await),
+        outcome = exchange.as_mut() => match (proxy.exchange.take_refusal(), outcome) {
+            (Some(refusal), outcome) => Some(proxy.refuse(refusal, outcome.err()).await),
+            (None, Ok(())) => None,
+            (None, Err(error)) => Some(proxy.broken_off(error).await),
         },
         error = proxy.session.client.broken() => {
             proxy.reset_origin();
@@ -99,22 +147,14 @@ async fn exchange_until_broken(proxy: &Arc<Proxy>, head: Bytes) -> Option<End> {
 }
 
 /// Requests and responses, until the client leaves or CONNECT is answered.
-async fn exchange(proxy: &Arc<Proxy>, head: Bytes) -> hyper::Result<()> {
+async fn exchange(proxy: &Arc<Proxy>, messages: Messages) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let _counted = session.http.connection();
-    let counted = session.clone();
-    let stream = Shared {
-        stream: Leg::plain(session.client.clone()),
-        on_bytes: Box::new(move |read, written| {
-            counted.count(Direction::Up, read);
-            counted.count(Direction::Down, written);
-        }),
-    };
-    let (limits, memory) = (session.limits().clone(), session.http.clone());
-    let io = TokioIo::new(Paced::new(stream, limits, memory, head));
+    let io = TokioIo::new(messages);
     let handler = proxy.clone();
     let service = service_fn(move |request| {
         let proxy = handler.clone();
+        proxy.exchange.begin(&request);
         async move { Ok::<_, Infallible>(proxy.respond(request).await) }
     });
     let connection = http1::Builder::new()
@@ -147,10 +187,28 @@ impl Proxy {
             Ok(destination) => self.serve(request, destination).await,
             Err(declined) => Err(declined),
         };
-        outcome.unwrap_or_else(|declined| {
+        let mut response = outcome.unwrap_or_else(|declined| {
             self.session.door.counters.fail(declined.fault.failure);
             self.explain(declined, &wanted)
-        })
+        });
+        if self.exchange.is_held_back() {
+            // Whether the client still sends the body is its affair: nobody reads it (RFC 9110 §10.1.1).
+            let close = header::HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
+    }
+
+    /// The client gets no other answer, as what it has sent can't be read: hyper's has no reason.
+    async fn refuse(
+        &self,
+        (status, reason): (StatusCode, Option<String>),
+        error: Option<hyper::Error>,
+    ) -> End {
+        let reason = reason.or(error.map(|error| format!("the request can't be read: {error}")));
+        let answer = explanation_bytes(status, &reason.unwrap_or_default());
+        Box::pin(farewell(&self.session.near(), &answer)).await;
+        self.session.fail(Failure::BadRequest)
     }
 
     /// In words and as a field (RFC 9209). Relays have the names of this one's file.
@@ -181,7 +239,7 @@ impl Proxy {
             return self.connect(request, destination).await;
         }
         if is_ftp(request.uri()) {
-            return self.ftp(&request, &destination).await;
+            return self.ftp(request, &destination).await;
         }
         match max_forwards(request.method(), request.headers()) {
             Some(0) => Ok(answer_here(&request)),
@@ -191,18 +249,27 @@ impl Proxy {
 
     async fn ftp(
         &self,
-        request: &ClientRequest,
+        request: ClientRequest,
         server: &Destination,
     ) -> Result<Response<Body>, Declined> {
         let bad = |reason| Declined::new(Failure::BadRequest, reason);
-        let only_head = match *request.method() {
-            Method::GET => false,
-            Method::HEAD => true,
-            _ => return Err(bad("ftp:// takes GET and HEAD".to_owned())),
+        let (head, body) = request.into_parts();
+        let given = credentials(&head.headers, header::AUTHORIZATION);
+        let url = ftp::Url::new(&head.uri, given).map_err(bad)?;
+        let what = (&url, &head.headers);
+        let outcome = match head.method {
+            Method::GET | Method::HEAD => {
+                ftp::get(&self.session, server, what, head.method == Method::HEAD).await
+            }
+            Method::PUT => {
+                let memory = &self.session.http;
+                let upload = Upload::new(body, &Arc::default(), &self.exchange, memory);
+                let body = (upload, || self.exchange.invite_body());
+                ftp::put(&self.session, server, what, body).await
+            }
+            _ => return Err(bad("ftp:// takes GET, HEAD and PUT".to_owned())),
         };
-        let given = credentials(request.headers(), header::AUTHORIZATION);
-        let url = ftp::Url::new(request.uri(), given).map_err(bad)?;
-        match ftp::get(&self.session, server, &url, only_head).await {
+        match outcome {
             Ok(response) => {
                 self.session.hears_answer();
                 Ok(response.map(Either::Right))
@@ -336,8 +403,8 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
         origin,
         far,
     } = tunnel;
-    let early = match left_over::<Paced>(client).await {
-        Ok((early, paced)) => [early, paced.into_ahead()].concat(),
+    let early = match left_over::<Messages>(client).await {
+        Ok((early, messages)) => [early, messages.into_ahead()].concat(),
         Err(error) => return End::Broken(Side::Near, error),
     };
     session.http.end_message();

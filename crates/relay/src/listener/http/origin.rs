@@ -8,21 +8,21 @@ use crate::{
             Body, ClientRequest, Declined, FIELDS_MAX, OnwardRequest, Origin, Proxy, Tunnel,
             no_response,
         },
-        silence::{Download, Silence, Upload},
+        silence::{Download, Progress, Silence, Upload},
     },
     route::{far::Far, request::Request},
     session::http_memory::HEAD_LEN_MAX,
 };
 use http_body_util::{Either, Empty};
-use hyper::{Response, StatusCode, body::Body as _, upgrade::OnUpgrade};
+use hyper::{Response, StatusCode, body::Body as _, ext::on_informational, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
-    proxy_headers::{onward_request, onward_response, upgrade},
+    proxy_headers::{interim_response, onward_request, onward_response, upgrade},
 };
 use longhaul_units::Time;
-use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+use std::sync::{Arc, OnceLock, atomic::Ordering::Relaxed};
 use tokio::select;
 
 impl Proxy {
@@ -36,13 +36,28 @@ impl Proxy {
             upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         onward_request(&mut head, &self.session.relay.pseudonym);
-        let unasked = Arc::default();
-        let body = Either::Left(Upload::new(body, &unasked, &self.session.http));
-        let request = hyper::Request::from_parts(head, body);
+        let progress = Arc::default();
+        let body = Upload::new(body, &progress, &self.exchange, &self.session.http);
+        let mut request = hyper::Request::from_parts(head, Either::Left(body));
+        self.pass_on_interim(&mut request, &progress);
         let mut kept = self.origin.lock().await;
-        let asked = (request, &unasked);
+        let asked = (request, &progress);
         let response = self.ask(&mut kept, asked, &destination).await?;
         self.answer(&mut kept, response, offered)
+    }
+
+    /// Interim responses, 100 among them, go to the client as they come (RFC 9110 §15.2).
+    fn pass_on_interim(&self, request: &mut OnwardRequest, progress: &Arc<Progress>) {
+        let (exchange, relay) = (self.exchange.clone(), self.session.relay.clone());
+        let progress = progress.clone();
+        on_informational(request, move |response| {
+            let status = response.status();
+            if status == StatusCode::CONTINUE && exchange.is_held_back() {
+                progress.invited();
+            }
+            let head = interim_response(status, response.headers(), &relay.pseudonym);
+            exchange.interim(&head);
+        });
     }
 
     /// Asks over the connection that was kept, else over one that stands ready, else over a new one.
@@ -51,7 +66,7 @@ impl Proxy {
     async fn ask(
         &self,
         kept: &mut Option<Origin>,
-        (mut request, unasked): (OnwardRequest, &Arc<AtomicBool>),
+        (mut request, progress): (OnwardRequest, &Arc<Progress>),
         destination: &Destination,
     ) -> Result<Response<Download>, Declined> {
         let ways = std::iter::repeat_n(Source::New, WAYS_MAX);
@@ -61,7 +76,7 @@ impl Proxy {
             };
             let may_die = origin.stood || origin.far.owes_answer();
             let copy = may_die.then(|| harmless_copy(&request)).flatten();
-            request = match self.send(kept, origin, (request, unasked)).await {
+            request = match self.send(kept, origin, (request, progress)).await {
                 Ok(response) => return Ok(response),
                 Err(Unsent::GivenBack(same)) => *same,
                 Err(Unsent::Lost(declined)) => return Err(declined),
@@ -119,11 +134,12 @@ impl Proxy {
         &self,
         kept: &mut Option<Origin>,
         mut origin: Origin,
-        (request, unasked): (OnwardRequest, &Arc<AtomicBool>),
+        (request, progress): (OnwardRequest, &Arc<Progress>),
     ) -> Result<Response<Download>, Unsent> {
         *self.asked.lock() = Arc::downgrade(&origin.far);
         let limit = self.session.config.limits.response_timeout;
-        let mut silence = Silence::new(&origin.far, unasked, limit);
+        let mut silence = Silence::new(&origin.far, progress, limit);
+        (*origin.current.lock()).clone_from(progress);
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
             () = silence.too_long() => {
@@ -137,8 +153,17 @@ impl Proxy {
         let mut error = match sent {
             Ok(response) => {
                 self.session.hears_answer();
-                *kept = Some(origin);
-                return Ok(response.map(|body| Download::new(body, silence)));
+                let mut response =
+                    response.map(|body| Download::new(body, silence, &self.exchange));
+                match self.exchange.is_held_back() {
+                    // A client that waits for 100 sends nothing, or what nobody asks for.
+                    true => {
+                        progress.refused.store(true, Relaxed);
+                        response.body_mut().is_last_of(origin.connection);
+                    }
+                    false => *kept = Some(origin),
+                }
+                return Ok(response);
             }
             Err(error) => error,
         };
@@ -169,22 +194,32 @@ impl Proxy {
     async fn speak(&self, destination: &Destination, far: Far) -> Result<Origin, Declined> {
         let far = Arc::new(far);
         let refused = Arc::new(OnceLock::new());
-        let io = TokioIo::new(Answered::new(far.clone(), refused.clone()));
+        let current = Arc::default();
+        let io = TokioIo::new(Answered::new(
+            far.clone(),
+            refused.clone(),
+            Arc::clone(&current),
+        ));
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
             .preserve_header_case(true)
             .max_headers(FIELDS_MAX)
             .max_buf_size(HEAD_LEN_MAX)
+            // RFC 9112 §5.1 and §5.2: a proxy removes both.
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
             .handshake(io)
             .await
             .map_err(|error| no_response(&error.to_string()))?;
         // It ends with its sender, its response body, or its error, which the body reports.
-        tokio::spawn(connection.with_upgrades());
+        let connection = tokio::spawn(connection.with_upgrades());
         Ok(Origin {
             destination: destination.clone(),
             sender,
             stood: far.stood_ready(),
             far,
             refused,
+            current,
+            connection: connection.abort_handle(),
             _counted: self.session.http.connection(),
         })
     }

@@ -6,7 +6,6 @@ use crate::{
     admission::rate::Limits, leg::stream::Shared, records::counters::Direction,
     session::http_memory::HttpMemory,
 };
-use bytes::{Buf as _, Bytes};
 use std::{
     io,
     pin::Pin,
@@ -24,36 +23,19 @@ pub(crate) struct Paced {
     stream: Shared,
     limits: Limits,
     memory: Arc<HttpMemory>,
-    /// What was read before, and is the first to be read.
-    ahead: Bytes,
     up: Pause,
     down: Pause,
 }
 
-/// Bytes that one read of a head takes. hyper makes its buffer larger than 64 KiB if a read fills its
-/// 8 KiB.
-const HEAD_READ_MAX: usize = 8191;
-
 impl Paced {
-    pub(crate) fn new(
-        stream: Shared,
-        limits: Limits,
-        memory: Arc<HttpMemory>,
-        ahead: Bytes,
-    ) -> Self {
+    pub(crate) fn new(stream: Shared, limits: Limits, memory: Arc<HttpMemory>) -> Self {
         Self {
             stream,
             limits,
             memory,
-            ahead,
             up: Pause::default(),
             down: Pause::default(),
         }
-    }
-
-    /// What was read before and nobody has taken.
-    pub(crate) fn into_ahead(self) -> Bytes {
-        self.ahead
     }
 }
 
@@ -83,24 +65,12 @@ impl AsyncRead for Paced {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let most = match self.memory.may_be_head() {
-            true => HEAD_READ_MAX,
-            false => usize::MAX,
-        };
-        if self.ahead.has_remaining() {
-            let part = self.ahead.len().min(buffer.remaining()).min(most);
-            buffer.put_slice(&self.ahead.split_to(part));
-            self.memory.add_read(part);
-            return Poll::Ready(Ok(()));
-        }
         ready!(self.up.poll_over(cx));
         let len = buffer.remaining().min(self.limits.chunk(Direction::Up));
-        let len = len.min(most);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(len));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
-        self.memory.add_read(read);
         let Self { up, limits, .. } = &mut *self;
         up.follow(limits, Direction::Up, read);
         Poll::Ready(Ok(()))

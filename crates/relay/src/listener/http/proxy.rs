@@ -6,7 +6,10 @@ use crate::{
     faults::fault::Fault,
     listener::{
         ftp,
-        http::silence::{Download, Upload},
+        http::{
+            exchange::Exchange,
+            silence::{Download, Progress, Upload},
+        },
     },
     route::far::Far,
     session::{Session, http_memory::Counted},
@@ -20,6 +23,7 @@ use hyper::{
 use longhaul_protocol::{destination::Destination, failure::Failure};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
+use tokio::task::AbortHandle;
 
 pub(crate) type ClientRequest = hyper::Request<Incoming>;
 /// The client's request as it goes on; one that is made again has no body.
@@ -29,11 +33,12 @@ type OnwardBody = Either<Upload, Empty<Bytes>>;
 pub(super) type Body = Either<Download, ftp::Body>;
 
 /// Fields of a message head; more is 431.
-pub(crate) const FIELDS_MAX: usize = 128;
+pub(crate) const FIELDS_MAX: usize = 512;
 
 /// One client's proxy.
 pub(crate) struct Proxy {
     pub(super) session: Arc<Session>,
+    pub(super) exchange: Arc<Exchange>,
     /// The origin of the last request, for the next one.
     pub(super) origin: tokio::sync::Mutex<Option<Origin>>,
     /// The leg that was asked over last, while it stands.
@@ -59,6 +64,10 @@ pub(crate) struct Origin {
     pub(super) far: Arc<Far>,
     /// What the peer on the way said, if it refused.
     pub(super) refused: Arc<OnceLock<Fault>>,
+    /// Of the request that is on its way.
+    pub(super) current: Arc<Mutex<Arc<Progress>>>,
+    /// hyper's part of the connection.
+    pub(super) connection: AbortHandle,
     pub(super) _counted: Counted,
 }
 
@@ -125,6 +134,14 @@ pub(crate) fn no_response(error: &str) -> Declined {
             format!("no response from the origin: {error}"),
         )
     }
+}
+
+/// The same for who is not answered by hyper.
+pub(super) fn explanation_bytes(status: StatusCode, reason: &str) -> Vec<u8> {
+    let body = format!("longhaul relay: {reason}\n");
+    let fields = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
+    let len = body.len();
+    format!("HTTP/1.1 {status}\r\n{fields}\r\nContent-Length: {len}\r\n\r\n{body}").into_bytes()
 }
 
 pub(super) fn explanation(status: StatusCode, reason: &str) -> Response<Body> {

@@ -2,9 +2,13 @@
 //! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
 //! silent, and nobody is who waits for the client or can't be heard because the client is slow.
 
-use crate::{route::far::Far, session::http_memory::HttpMemory};
+use crate::{
+    listener::http::exchange::Exchange, route::far::Far, session::http_memory::HttpMemory,
+};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use longhaul_protocol::proxy_headers::end_with_trailers;
+use parking_lot::Mutex;
 use std::{
     future::poll_fn,
     io,
@@ -16,7 +20,10 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, Interval, MissedTickBehavior, interval_at},
+};
 
 /// Looks at the connection in the time that an origin has: it is found silent at most a quarter of
 /// that later.
@@ -33,8 +40,7 @@ const PEER_BYTES_MAX: f64 = (16 << 20) as f64;
 /// Watches an origin over one exchange.
 pub(crate) struct Silence {
     far: Arc<Far>,
-    /// It is the client's turn: the rest of the request is missing.
-    unasked: Arc<AtomicBool>,
+    progress: Arc<Progress>,
     look: Interval,
     /// Looks in a row that saw nothing new.
     vain: u32,
@@ -47,8 +53,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// An origin behind `far` that has `limit`, unless `unasked`.
-    pub(crate) fn new(far: &Arc<Far>, unasked: &Arc<AtomicBool>, limit: Duration) -> Self {
+    /// An origin behind `far` that has `limit`, unless it is the client's turn.
+    pub(crate) fn new(far: &Arc<Far>, progress: &Arc<Progress>, limit: Duration) -> Self {
         let step = (limit / LOOKS).max(Duration::from_millis(1));
         let mut look = interval_at(Instant::now() + step, step);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -56,7 +62,7 @@ impl Silence {
             seen: Passed::over(far).unwrap_or_default(),
             with_peer: 0.0,
             far: far.clone(),
-            unasked: unasked.clone(),
+            progress: progress.clone(),
             look,
             vain: 0,
             heard: false,
@@ -85,7 +91,7 @@ impl Silence {
         let before = std::mem::replace(&mut self.seen, passed);
         let with_peer = self.is_with_peer(passed.up.saturating_sub(before.up));
         let heard = std::mem::take(&mut self.heard) || passed != before;
-        heard || with_peer || self.unasked.load(Relaxed)
+        heard || with_peer || self.progress.unasked.load(Relaxed)
     }
 
     /// Whether some of what was sent may not have left the peer, which has taken `more`.
@@ -119,20 +125,44 @@ pub(crate) fn fallen_silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the origin has fallen silent")
 }
 
+/// How a request is getting on.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// It is the client's turn: the rest of the request is missing.
+    unasked: AtomicBool,
+    /// The response came first: the body stays here.
+    pub(super) refused: AtomicBool,
+    /// In place of the end of the request.
+    pub(super) trailers: Mutex<Option<Vec<u8>>>,
+}
+
+impl Progress {
+    /// The origin has asked for the body.
+    pub(super) fn invited(&self) {
+        self.unasked.store(true, Relaxed);
+    }
+}
+
 /// A request's body, which tells whose turn it is.
 pub(crate) struct Upload {
     body: Incoming,
-    unasked: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+    exchange: Arc<Exchange>,
     memory: Arc<HttpMemory>,
 }
 
 impl Upload {
-    pub(crate) fn new(body: Incoming, unasked: &Arc<AtomicBool>, memory: &Arc<HttpMemory>) -> Self {
-        let (unasked, memory) = (unasked.clone(), memory.clone());
+    pub(crate) fn new(
+        body: Incoming,
+        progress: &Arc<Progress>,
+        exchange: &Arc<Exchange>,
+        memory: &Arc<HttpMemory>,
+    ) -> Self {
         Self {
             body,
-            unasked,
-            memory,
+            progress: progress.clone(),
+            exchange: exchange.clone(),
+            memory: memory.clone(),
         }
     }
 }
@@ -145,9 +175,26 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        if self.progress.refused.load(Relaxed) {
+            return Poll::Pending;
+        }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.unasked.store(frame.is_pending(), Relaxed);
-        frame
+        let unasked = frame.is_pending() && !self.exchange.is_held_back();
+        self.progress.unasked.store(unasked, Relaxed);
+        let frame = match ready!(frame) {
+            Some(Ok(frame)) => frame.into_trailers().map(|trailers| {
+                *self.progress.trailers.lock() = Some(end_with_trailers(&trailers));
+            }),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => Ok(()),
+        };
+        match frame {
+            Ok(()) => Poll::Ready(None),
+            Err(data) => {
+                self.exchange.body_comes();
+                Poll::Ready(Some(Ok(data)))
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
@@ -162,7 +209,7 @@ impl Body for Upload {
 /// An origin that has enough of it waits no longer for the client.
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.unasked.store(false, Relaxed);
+        self.progress.unasked.store(false, Relaxed);
         self.memory.end_message();
     }
 }
@@ -171,11 +218,32 @@ impl Drop for Upload {
 pub(crate) struct Download {
     body: Incoming,
     silence: Silence,
+    exchange: Arc<Exchange>,
+    /// What serves the connection, if it ends with this response.
+    last: Option<AbortHandle>,
 }
 
 impl Download {
-    pub(crate) fn new(body: Incoming, silence: Silence) -> Self {
-        Self { body, silence }
+    pub(crate) fn new(body: Incoming, silence: Silence, exchange: &Arc<Exchange>) -> Self {
+        Self {
+            body,
+            silence,
+            exchange: exchange.clone(),
+            last: None,
+        }
+    }
+
+    /// The origin still waits for a body that does not come: its connection is of no use.
+    pub(super) fn is_last_of(&mut self, connection: AbortHandle) {
+        self.last = Some(connection);
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.last {
+            connection.abort();
+        }
     }
 }
 
@@ -187,16 +255,20 @@ impl Body for Download {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(frame) => {
-                self.silence.heard = true;
-                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            ready!(self.silence.poll(cx));
+            return Poll::Ready(Some(Err(fallen_silent())));
+        };
+        self.silence.heard = true;
+        Poll::Ready(match frame.map(|frame| frame.map(Frame::into_trailers)) {
+            None => None,
+            Some(Err(error)) => Some(Err(io::Error::other(error))),
+            Some(Ok(Err(data))) => Some(Ok(data)),
+            Some(Ok(Ok(trailers))) => {
+                self.exchange.set_trailers(end_with_trailers(&trailers));
+                None
             }
-            Poll::Pending => {
-                ready!(self.silence.poll(cx));
-                Poll::Ready(Some(Err(fallen_silent())))
-            }
-        }
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::{
     admission::shortage::{patiently, within},
     config::profile::Profile,
     leg::profile::set_initial_window,
-    listener::language::{Rejection, reject},
+    listener::language::{Language, Rejection, reject},
     records::counters::Direction,
     route::far::Far,
     session::Session,
@@ -25,9 +25,14 @@ use tokio::{
 };
 
 /// Waits for the peer that the client expects, for at most the connect time-out, and relays.
-pub(super) async fn serve(session: &Session, expected: &Destination, early: &[u8]) -> End {
+pub(super) async fn serve(
+    session: &Session,
+    expected: &Destination,
+    early: &[u8],
+    language: Language,
+) -> End {
     session.asks_for(format!("bind {expected}"));
-    let (far, peer) = match wait(session, expected).await {
+    let (far, peer) = match wait(session, expected, language).await {
         Ok(came) => came,
         Err(rejected) => return reject(session, rejected).await,
     };
@@ -36,28 +41,33 @@ pub(super) async fn serve(session: &Session, expected: &Destination, early: &[u8
         return End::Broken(Side::Far, error);
     }
     session.count(Direction::Up, early.len());
-    let came = Reply::Succeeded.encode(Some(peer));
+    let came = language.reply(Reply::Succeeded, Some(peer));
     session.transfer(&far, &came).await
 }
 
-async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketAddr), Rejection> {
+async fn wait(
+    session: &Session,
+    expected: &Destination,
+    language: Language,
+) -> Result<(Far, SocketAddr), Rejection> {
+    let rejected = |failure| language.rejection(failure);
     let way = match is_anyone(expected) {
         true => session.straight_way_to_anyone(),
         false => session.straight_way(expected),
     };
     let profile = way
-        .map_err(Rejection::socks5)?
-        .ok_or_else(Rejection::unsupported)?;
+        .map_err(rejected)?
+        .ok_or_else(|| language.unsupported())?;
     let limit = session.config.limits.connect_timeout;
     // For the socket that listens, until the one that came takes its turn.
-    let _place = session.more_places(1).map_err(Rejection::socks5)?;
+    let _place = session.more_places(1).map_err(rejected)?;
     let arrival = async {
         let peers = addresses(session, expected).await?;
         let listener = listen(session, &peers, &profile).await?;
         let bound = listener
             .local_addr()
             .map_err(|e| Failure::from_connect(&e))?;
-        let waiting = Reply::Succeeded.encode(Some(bound));
+        let waiting = language.reply(Reply::Succeeded, Some(bound));
         write_all(&session.client, &waiting)
             .await
             .map_err(|_| Failure::ClientGone)?;
@@ -66,7 +76,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
             () = gone(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = within(limit, arrival).await.map_err(Rejection::socks5)?;
+    let (stream, peer) = within(limit, arrival).await.map_err(rejected)?;
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SOCKS5 clients (RFC 1928, RFC 1929): CONNECT, BIND and UDP ASSOCIATE.
+//! SOCKS5 clients (RFC 1928, RFC 1929): CONNECT, BIND and UDP ASSOCIATE; and those of SOCKS4 and 4a, which have the
+//! first two and no password.
 
 mod bind;
 mod udp;
@@ -15,6 +16,7 @@ use crate::{
 };
 use longhaul_protocol::{
     failure::Failure,
+    socks4,
     socks5::{
         Command, MESSAGE_LEN_MAX, Method, PASSWORD_LEN_MAX, Request, Socks5Error, parse_greeting,
         parse_password, parse_request, password_answer,
@@ -24,7 +26,7 @@ use longhaul_transport::{carrier::Carrier, channel::write_all};
 
 /// Serves one client until its end.
 pub(crate) async fn serve(session: &Session) -> End {
-    let (request, early) = match hear(session, ask(session)).await {
+    let (request, early, language) = match hear(session, ask(session)).await {
         Ok(asked) => asked,
         Err(rejected) => return reject(session, rejected).await,
     };
@@ -35,25 +37,44 @@ pub(crate) async fn serve(session: &Session) -> End {
     match command {
         Command::Connect => {
             let request = crate::route::request::Request::to(destination, early);
-            let language = Language::Socks5;
             connect(session, Asked { request, language }).await
         }
-        Command::Bind => bind::serve(session, &destination, &early).await,
+        Command::Bind => bind::serve(session, &destination, &early, language).await,
         Command::UdpAssociate => udp::serve(session, &destination).await,
-        Command::Unknown(_) => reject(session, Rejection::unsupported()).await,
+        Command::Unknown(_) => reject(session, language.unsupported()).await,
     }
 }
 
 /// Reads what the client wants, once it has said who it is. Also returns what came behind it.
-async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejection> {
+async fn ask(session: &Session) -> Result<(Request, Vec<u8>, Language), Rejection> {
     let client = &session.client;
     let mut inbox = Inbox::default();
+    let first = |input: &[u8]| Ok(input.first().map(|byte| (*byte, 0)));
+    let version = inbox.message(client, MESSAGE_LEN_MAX, first).await;
+    if version.map_err(|unread| Rejection::unread(unread, answer))? == socks4::VERSION {
+        let request = ask_in_socks4(session, &mut inbox).await?;
+        return Ok((request, inbox.into_rest(), Language::Socks4));
+    }
     authenticate(session, &mut inbox).await?;
     let request = inbox
         .message(client, MESSAGE_LEN_MAX, parse_request)
         .await
         .map_err(|unread| Rejection::unread(unread, answer))?;
-    Ok((request, inbox.into_rest()))
+    Ok((request, inbox.into_rest(), Language::Socks5))
+}
+
+/// Its user is a name that anybody may give, and lets nobody in where a password is asked for.
+async fn ask_in_socks4(session: &Session, inbox: &mut Inbox) -> Result<Request, Rejection> {
+    let len_max = socks4::MESSAGE_LEN_MAX;
+    let request = inbox.message(&session.client, len_max, socks4::parse_request);
+    let rejected = |failure| Language::Socks4.rejection(failure);
+    let request = request
+        .await
+        .map_err(|unread| Rejection::unread(unread, |_| rejected(Failure::BadRequest).answer))?;
+    match session.listener.users {
+        None => Ok(request),
+        Some(_) => Err(rejected(Failure::NotAllowed)),
+    }
 }
 
 async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejection> {

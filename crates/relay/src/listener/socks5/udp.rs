@@ -3,7 +3,7 @@
 
 use crate::{
     admission::shortage::{is_shortage, patiently, within},
-    listener::language::{Rejection, reject},
+    listener::language::{Language, Rejection, reject},
     records::counters::Direction,
     session::Session,
     transfer::{End, Side},
@@ -93,11 +93,10 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
 impl<'a> Association<'a> {
     async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejection> {
         // Datagrams go straight. Where everything leaves through peers, there is nothing to offer.
-        let way = session
-            .straight_way_to_anyone()
-            .map_err(Rejection::socks5)?;
-        way.ok_or_else(Rejection::unsupported)?;
-        let place = session.more_places(1).map_err(Rejection::socks5)?;
+        let rejected = |failure| Language::Socks5.rejection(failure);
+        let way = session.straight_way_to_anyone().map_err(rejected)?;
+        way.ok_or_else(|| Language::Socks5.unsupported())?;
+        let place = session.more_places(1).map_err(rejected)?;
         let limit = session.config.limits.connect_timeout;
         let sockets = async {
             let bound = patiently(|| Sockets::bind(session)).await;
@@ -106,7 +105,7 @@ impl<'a> Association<'a> {
         let association = Self {
             session,
             _place: place,
-            sockets: within(limit, sockets).await.map_err(Rejection::socks5)?,
+            sockets: within(limit, sockets).await.map_err(rejected)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),
         };

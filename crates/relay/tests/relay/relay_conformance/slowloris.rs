@@ -55,8 +55,10 @@ fn slow_handshakes_end_and_hinder_nobody() {
     let (listener, address) = origin();
     let doors = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
     let relay = Relay::start(&[&doors[..], &LIMIT].concat());
-    let messages: [(&str, &[u8], u8); 4] = [
+    let messages: [(&str, &[u8], u8); 5] = [
         ("socks5", &[5, 255], 2),
+        // A user of SOCKS4 that does not end, though it would in time.
+        ("socks5", &[4, 1, 0, 80, 10, 0, 0, 1], b'x'),
         // A name of 255 bytes behind the greeting.
         ("socks5", &[5, 1, 0, 5, 1, 0, 3, 255], b'x'),
         (
