@@ -18,7 +18,7 @@ use std::{
 /// A command that has hung after so many seconds.
 const PATIENCE: &str = "100";
 
-fn longhaul(arguments: &[&str]) -> Command {
+pub(crate) fn longhaul(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args([PATIENCE, longhaul_testbed::longhaul(), "udt"]);
     command.args(arguments);
@@ -41,12 +41,12 @@ fn port(child: &mut Child) -> (String, BufReader<ChildStderr>) {
     (port, said)
 }
 
-fn json(output: &Output) -> Value {
+pub(crate) fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-fn bytes(length: usize) -> Vec<u8> {
+pub(crate) fn bytes(length: usize) -> Vec<u8> {
     let byte = |n: usize| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
     (0..length).map(byte).collect()
 }
@@ -382,7 +382,7 @@ fn rough(name: &str) -> Testbed {
     Testbed::start(name, ["10.89.0.1/24", "10.89.0.2/24"], &flags)
 }
 
-fn at_libudt(program: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn at_libudt(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.arg(PATIENCE).arg(program).args(arguments);
     piped(command)
