@@ -21,6 +21,7 @@ use longhaul_interception::{
 };
 use longhaul_linux::netfilter::marks::Marks;
 use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
+use longhaul_linux::socket::dscp;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;
 use std::{
@@ -172,7 +173,7 @@ impl Holder {
             return release(queue, held.id, self.answer(&Failure::NotAllowed.into()));
         }
         match self.decide(flow, held) {
-            Decision::Hold => self.open(flow),
+            Decision::Hold => self.open(flow, dscp(&held.packet).unwrap_or(0)),
             Decision::Drop => drop(),
             Decision::PassAgain => release(queue, held.id, PASSES),
             Decision::PassClient => {
@@ -214,9 +215,9 @@ impl Holder {
         self.door.warnings.pass_by(&self.door.name(), client);
     }
 
-    fn open(&self, flow: Flow) {
+    fn open(&self, flow: Flow, dscp: u8) {
         let (relay, door) = (self.relay.clone(), self.door.clone());
-        tokio::spawn(open(relay, door, flow, self.tell.clone()));
+        tokio::spawn(open(relay, door, (flow, dscp), self.tell.clone()));
     }
 
     /// Answers the client as the destination answered.
@@ -276,14 +277,19 @@ fn release(queue: &Queue, id: u32, verdict: Verdict) {
     let _ = queue.release(id, verdict);
 }
 
-async fn open(relay: Arc<Relay>, door: Arc<Door>, flow: Flow, tell: Sender<(Flow, Outcome)>) {
-    let outcome = far(&relay, &door, flow).await;
+async fn open(
+    relay: Arc<Relay>,
+    door: Arc<Door>,
+    (flow, dscp): (Flow, u8),
+    tell: Sender<(Flow, Outcome)>,
+) {
+    let outcome = far(&relay, &door, flow, dscp).await;
     // The receiver leaves only when the relay stops.
     let _ = tell.send((flow, outcome)).await;
 }
 
 /// Opens the far leg as the client's session would.
-async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
+async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
     relay.memory.room(flow.client().ip()).await;
     let (listener, Setup { config, peers }) = (door.listener(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
@@ -304,6 +310,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     let mut request = Request {
         source: keep_source.then_some(client),
         may_stripe: true,
+        dscp,
         ..Request::to(Destination::from_ip(to.ip(), to.port()), Vec::new())
     };
     let mut far = route.open(&request).await?;

@@ -56,6 +56,24 @@ pub(super) fn get_option<T: PlainOption>(
     Ok(unsafe { value.assume_init() })
 }
 
+/// getsockopt(2) for so many bytes at most; returns how many there are.
+pub(super) fn get_bytes(
+    socket: impl AsFd,
+    level: i32,
+    name: i32,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    let mut len = bytes.len() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `len` bytes, the size of `bytes`.
+    let outcome =
+        unsafe { libc::getsockopt(fd, level, name, bytes.as_mut_ptr().cast(), &raw mut len) };
+    match outcome {
+        0 => Ok(len as usize),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The answer to SO_MEMINFO, `SK_MEMINFO_*` (include/uapi/linux/sock_diag.h).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]

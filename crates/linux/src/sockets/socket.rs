@@ -2,7 +2,7 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
-use super::option::{MemoryInfo, get_option, set_option};
+use super::option::{MemoryInfo, get_bytes, get_option, set_option};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
@@ -34,6 +34,8 @@ pub struct Options {
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// TCP_SAVE_SYN: what is accepted keeps its SYN's headers until [`syn_dscp`] reads them; under 200 bytes.
+    pub save_syn: bool,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
@@ -89,10 +91,12 @@ impl Options {
         if let Some(mss) = self.mss {
             socket.set_tcp_mss(mss)?;
         }
-        match (self.dscp, family) {
-            (Some(dscp), SocketAddr::V4(_)) => socket.set_tos_v4(u32::from(dscp) << 2),
-            (Some(dscp), SocketAddr::V6(_)) => socket.set_tclass_v6(u32::from(dscp) << 2),
-            (None, _) => Ok(()),
+        if self.save_syn {
+            set_option(socket, libc::IPPROTO_TCP, TCP_SAVE_SYN, 1i32)?;
+        }
+        match self.dscp {
+            Some(dscp) => set_traffic_class(socket, family, dscp),
+            None => Ok(()),
         }
     }
 
@@ -105,6 +109,46 @@ impl Options {
             socket.set_recv_buffer_size(bytes)?;
         }
         Ok(())
+    }
+}
+
+// include/uapi/linux/tcp.h
+const TCP_SAVE_SYN: i32 = 27;
+const TCP_SAVED_SYN: i32 = 28;
+
+/// Of the kernel's copy of an IP and a TCP header with their options, and of IPv6 extensions.
+const SYN_LEN_MAX: usize = 512;
+
+fn set_traffic_class(socket: &Socket, family: SocketAddr, dscp: u8) -> io::Result<()> {
+    let class = u32::from(dscp) << 2;
+    match family {
+        SocketAddr::V4(_) => socket.set_tos_v4(class),
+        SocketAddr::V6(_) => socket.set_tclass_v6(class),
+    }
+}
+
+/// Gives what a connected socket sends from now on this DSCP (RFC 2474), 0 to 63. The bits for ECN stay TCP's own.
+pub fn set_dscp(socket: &impl AsFd, dscp: u8) -> io::Result<()> {
+    let socket = socket2::SockRef::from(socket);
+    set_traffic_class(&socket, local_address(&socket)?, dscp)
+}
+
+/// The DSCP of the SYN that an accepted connection began with, where its listener has [`Options::save_syn`]. `None` if
+/// the kernel did not keep the SYN (SYN cookies), and at the second call.
+pub fn syn_dscp(socket: &impl AsFd) -> Option<u8> {
+    let mut syn = [0; SYN_LEN_MAX];
+    let len = get_bytes(socket.as_fd(), libc::IPPROTO_TCP, TCP_SAVED_SYN, &mut syn).ok()?;
+    dscp(&syn[..len])
+}
+
+/// The DSCP of a packet that begins with its IP header (RFC 2474 §3).
+#[must_use]
+pub fn dscp(packet: &[u8]) -> Option<u8> {
+    let (first, second) = (*packet.first()?, *packet.get(1)?);
+    match first >> 4 {
+        4 => Some(second >> 2),
+        6 => Some((first & 0xf) << 2 | second >> 6),
+        _ => None,
     }
 }
 

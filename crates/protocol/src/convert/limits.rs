@@ -7,15 +7,18 @@ use std::time::Duration;
 pub const HOPS_MAX: usize = 16;
 
 /// Private TLV: relays that may still be passed, one byte, [`Request::patience`] in tens of
-/// milliseconds, one byte, [`Request::time`] in tens of milliseconds, two bytes, and flags, one byte
-/// ([`Request::from_elsewhere`] is 1). The first versions take what is behind the patience for padding,
+/// milliseconds, one byte, [`Request::time`] in tens of milliseconds, two bytes, and one byte of
+/// flags: [`Request::from_elsewhere`] is 1, [`Request::dscp`] has the six bits above it. The first versions take what is behind the patience for padding,
 /// and zeros at the end are left out.
 ///
 /// [`Request::patience`]: super::Request::patience
 /// [`Request::time`]: super::Request::time
 /// [`Request::from_elsewhere`]: super::Request::from_elsewhere
+/// [`Request::dscp`]: super::Request::dscp
 pub(super) const HOP_LIMIT: u8 = 0xC2;
 const FROM_ELSEWHERE: u8 = 1;
+const DSCP_SHIFT: u32 = 1;
+const DSCP_MAX: u8 = 63;
 
 /// The most that a request can say with [`Request::patience`](super::Request::patience).
 pub const PATIENCE_MAX: Duration = PATIENCE_UNIT.saturating_mul(u8::MAX as u32);
@@ -27,6 +30,7 @@ pub(super) struct Limits {
     pub(super) patience: Duration,
     pub(super) time: Duration,
     pub(super) from_elsewhere: bool,
+    pub(super) dscp: u8,
 }
 
 impl Default for Limits {
@@ -36,6 +40,7 @@ impl Default for Limits {
             patience: Duration::ZERO,
             time: Duration::ZERO,
             from_elsewhere: false,
+            dscp: 0,
         }
     }
 }
@@ -44,7 +49,8 @@ impl Limits {
     pub(super) fn encode(&self) -> Vec<u8> {
         let tens = self.time.as_millis() / PATIENCE_UNIT.as_millis();
         let [high, low] = u16::try_from(tens).unwrap_or(u16::MAX).to_be_bytes();
-        let flags = FROM_ELSEWHERE * u8::from(self.from_elsewhere);
+        let dscp = (self.dscp & DSCP_MAX) << DSCP_SHIFT;
+        let flags = dscp | FROM_ELSEWHERE * u8::from(self.from_elsewhere);
         let value = [
             self.hop_limit,
             patience_byte(self.patience),
@@ -71,6 +77,7 @@ impl Limits {
             patience: in_tens(patience.into()),
             time: in_tens(time),
             from_elsewhere: byte(4) & FROM_ELSEWHERE != 0,
+            dscp: byte(4) >> DSCP_SHIFT & DSCP_MAX,
         })
     }
 }

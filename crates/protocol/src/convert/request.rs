@@ -41,6 +41,8 @@ pub struct Request {
     pub stripes: Option<Stripes>,
     /// Whoever wants it is not on the host of the relay that asks, or may not be.
     pub from_elsewhere: bool,
+    /// The DSCP (RFC 2474) that the connection is to have, 0 to 63: its client's.
+    pub dscp: u8,
 }
 
 impl Request {
@@ -56,6 +58,7 @@ impl Request {
             time: Duration::ZERO,
             stripes: None,
             from_elsewhere: false,
+            dscp: 0,
         }
     }
 
@@ -121,6 +124,7 @@ impl Request {
             patience: self.patience,
             time: self.time,
             from_elsewhere: self.from_elsewhere,
+            dscp: self.dscp,
         }
     }
 
@@ -194,6 +198,7 @@ impl RequestParts {
             patience,
             time,
             from_elsewhere,
+            dscp,
         } = self.limits.unwrap_or_default();
         Ok(Request {
             destination,
@@ -203,6 +208,7 @@ impl RequestParts {
             time,
             stripes: self.stripes,
             from_elsewhere,
+            dscp,
         })
     }
 }
@@ -372,9 +378,9 @@ pub(super) mod tests {
             let patience = PATIENCE_UNIT * u32::from(ip[0]);
             let hops = vec![hop; hops];
             let time = PATIENCE_UNIT * u32::from(port);
-            let from_elsewhere = ip[1] % 2 == 0;
+            let (from_elsewhere, dscp) = (ip[1] % 2 == 0, ip[1] >> 2);
             let request = Request {
-                destination, hops, hop_limit: limit, patience, time, stripes, from_elsewhere,
+                destination, hops, hop_limit: limit, patience, time, stripes, from_elsewhere, dscp,
             };
             let bytes = request.encode();
             prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));

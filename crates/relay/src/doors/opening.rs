@@ -174,6 +174,7 @@ pub(crate) fn socket_options(listener: &Listener) -> socket::Options {
     let own = listener.profile.options.mark;
     socket::Options {
         transparent: matches!(listener.kind, Kind::Transparent { .. }),
+        save_syn: matches!(listener.kind, Kind::Transparent { .. }),
         mark: keeps_source.then_some(NEAR_MARK).or(own),
         ..listener.profile.options.clone()
     }

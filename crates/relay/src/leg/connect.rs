@@ -32,6 +32,8 @@ pub(crate) struct Departure<'a> {
     pub(crate) limit: Duration,
     /// Who a lookup counts for, if it is a client.
     pub(crate) asker: Option<Asker<'a>>,
+    /// The client's DSCP, if the profile has none.
+    pub(crate) dscp: u8,
 }
 
 /// Connects to `destination`. Each address that is tried passes `permits` first, whether it was
@@ -44,6 +46,11 @@ pub(crate) async fn connect(
     let source = departure.source;
     let options = Options {
         transparent: source.is_some(),
+        dscp: departure
+            .profile
+            .options
+            .dscp
+            .or((departure.dscp != 0).then_some(departure.dscp)),
         ..departure.profile.options.clone()
     };
     let (options, profile, permits) = (&options, departure.profile, &permits);

@@ -5,6 +5,7 @@ use crate::{
     faults::{disagreement::Stranger, fault::Fault},
     listener::language::{Asked, FAREWELL_TIME, Heard, Inbox, Language, Rejection, Unread},
     relay::Phase,
+    route::set_dscp,
     session::Session,
     transfer::End,
 };
@@ -54,6 +55,7 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejection> {
         Opening::Request(request) => request,
         Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
     };
+    set_dscp(&session.near(), &session.listener.profile, request.dscp);
     if request.from_elsewhere {
         session.asks_for_others();
     }

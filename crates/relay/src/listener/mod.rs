@@ -14,11 +14,11 @@ use crate::{
         language::{Asked, Heard, Language, Rejection, farewell, hear, local_address, reject},
         tunnel::{open, relay},
     },
-    route::request::Request,
+    route::{request::Request, set_dscp},
     session::Session,
     transfer::End,
 };
-use longhaul_linux::socket::is_local_address;
+use longhaul_linux::socket::{is_local_address, syn_dscp};
 use longhaul_protocol::{convert::Answer, destination::Destination, failure::Failure};
 use std::net::SocketAddr;
 
@@ -76,7 +76,10 @@ fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejection> {
     if is_own_port(wanted, session.door.address) {
         return Err(Rejection::new(Failure::NotAllowed, []));
     }
+    let dscp = session.client.tcp().and_then(syn_dscp).unwrap_or(0);
+    set_dscp(&session.near(), &session.listener.profile, dscp);
     let request = Request {
+        dscp,
         source: keep_source.then_some(session.client_address),
         ..Request::to(Destination::from_ip(wanted.ip(), wanted.port()), Vec::new()).unanswered()
     };

@@ -97,6 +97,7 @@ impl Peer {
             profile: &self.config.profile,
             limit,
             asker: None,
+            dscp: 0,
         };
         let (stream, address) = connect(place, departure, |_| true).await?;
         Ok((stream.into(), address))

@@ -228,6 +228,7 @@ impl Route<'_> {
             profile,
             limit,
             asker: self.asker,
+            dscp: request.dscp,
         };
         let connected = connect(to, departure, permits).await?;
         let far = Far::standing(connected, profile, limit).unhurried(request.patience);
@@ -251,6 +252,7 @@ impl Route<'_> {
             time: limit,
             stripes,
             from_elsewhere: self.local.from_elsewhere,
+            dscp: request.dscp,
             ..onward.clone()
         };
         let first = [onward.encode(), early(request, stripes.is_some())].concat();
@@ -266,6 +268,7 @@ impl Route<'_> {
         };
         while let Some(leg) = self.ready.take(peer) {
             leg.carrier().reset_unless_finished();
+            set_dscp(&leg, &peer.config.profile, request.dscp);
             if let Some(taken) = offer(&leg, &first) {
                 // What is wrong with the leg is found again where its answer is read.
                 let _ = write_all(&leg, &first[taken..]).await;
@@ -275,9 +278,21 @@ impl Route<'_> {
         let missed = |failure| Fault::at(failure, &relay_name(peer, request.hops.first()));
         let leg = peer.reach(limit).await.map_err(missed)?;
         leg.carrier().reset_unless_finished();
+        set_dscp(&leg, &peer.config.profile, request.dscp);
         // A peer that refuses may close before it has read this: its answer says more than the error.
         let _ = write_all(&leg, &first).await;
         Ok(asked(leg, false))
+    }
+}
+
+/// Gives a leg that stands its client's DSCP, unless its profile has one. That the kernel refuses it is no reason to refuse the
+/// client.
+pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
+    if dscp != 0
+        && profile.options.dscp.is_none()
+        && let Some(socket) = leg.carrier().tcp()
+    {
+        let _ = longhaul_linux::socket::set_dscp(socket, dscp);
     }
 }
 
@@ -362,6 +377,7 @@ fn next_leg(
         time: Duration::ZERO,
         stripes: None,
         from_elsewhere: false,
+        dscp: 0,
     };
     Ok(NextLeg::Peer(next.clone(), onward))
 }

@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) early: Vec<u8>,
     /// The leg to a peer may be the first of several.
     pub(crate) may_stripe: bool,
+    /// The client's DSCP, for legs whose profile has none.
+    pub(crate) dscp: u8,
 }
 
 impl Request {
@@ -43,6 +45,7 @@ impl Request {
             deadline: None,
             early,
             may_stripe: false,
+            dscp: 0,
         }
     }
 
@@ -66,6 +69,7 @@ impl From<(convert::Request, Vec<u8>)> for Request {
             deadline: deadline(request.time),
             early,
             may_stripe: false,
+            dscp: request.dscp,
         }
     }
 }

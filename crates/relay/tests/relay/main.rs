@@ -7,6 +7,7 @@ mod relay_check_config;
 mod relay_conformance;
 mod relay_conntrack;
 mod relay_disagreement;
+mod relay_dscp;
 mod relay_ends;
 mod relay_expect;
 mod relay_faults;

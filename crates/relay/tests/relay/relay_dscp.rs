@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The DSCP of a client's SYN is that of both its legs, straight and through another relay, unless a profile has one.
+
+use longhaul_linux::socket;
+use longhaul_testnet::{
+    relay_process::{PATIENCE, Relay, accept, exchange, may_use_namespaces},
+    relay_testbed::{BOTH, Family, Testbed, feed},
+};
+use socket2::{Domain, Socket, Type};
+use std::net::{SocketAddr, TcpStream};
+
+const INTERCEPT: [&str; 6] = [
+    "--transparent",
+    "127.0.0.1:3129",
+    "--transparent",
+    "[::1]:3129",
+    "--intercept",
+    "10.77.2.0/24,[fd77:2::/64]:8080-8089",
+];
+
+/// Counts what the server and the client get with and without the wanted mark.
+const COUNTERS: &str = "table inet seen {
+    chain in {
+        type filter hook input priority filter
+        tcp dport 8080 ip dscp af31 counter
+        tcp dport 8080 ip dscp != af31 counter
+        tcp dport 8080 ip6 dscp af31 counter
+        tcp dport 8080 ip6 dscp != af31 counter
+        tcp sport 8080 ip dscp af31 counter
+        tcp sport 8080 ip dscp != af31 counter
+        tcp sport 8080 ip6 dscp af31 counter
+        tcp sport 8080 ip6 dscp != af31 counter
+    }
+}
+";
+
+/// AF31, as an application of calls and films has it (RFC 4594).
+const AF31: u8 = 26;
+
+/// The kernel answers a client before the relay knows of it.
+const SYN_ACK: u64 = 1;
+
+fn connect(bed: &Testbed, to: SocketAddr) -> TcpStream {
+    let connect = || {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+        match to {
+            SocketAddr::V4(_) => socket.set_tos_v4(u32::from(AF31) << 2)?,
+            SocketAddr::V6(_) => socket.set_tclass_v6(u32::from(AF31) << 2)?,
+        }
+        socket.connect_timeout(&to.into(), PATIENCE)?;
+        Ok(TcpStream::from(socket))
+    };
+    bed.client.run(connect).unwrap()
+}
+
+/// Packets with another mark than AF31, of all that one connection brought to the server and to its client.
+fn unmarked(bed: &Testbed, family: &Family) -> u64 {
+    for netns in [&bed.client, &bed.server] {
+        feed(netns, "nft", &["-f", "-"], COUNTERS);
+    }
+    let listener = bed.listen(family.at(8080));
+    let client = connect(bed, family.at(8080));
+    let server = accept(&listener);
+    socket::set_dscp(&server, AF31).unwrap();
+    exchange(&client, &server, 8);
+    drop((client, server));
+    let [mut marked, mut unmarked] = [0; 2];
+    for netns in [&bed.client, &bed.server] {
+        for line in listed(netns)
+            .lines()
+            .filter(|line| line.contains("counter packets "))
+        {
+            let count = line
+                .split("packets ")
+                .nth(1)
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap();
+            let count: u64 = count.parse().unwrap();
+            match line.contains("!= af31") {
+                true => unmarked += count,
+                false => marked += count,
+            }
+        }
+        feed(netns, "nft", &["-f", "-"], "delete table inet seen\n");
+    }
+    assert!(marked + unmarked > 8, "{marked} {unmarked}");
+    unmarked
+}
+
+fn listed(netns: &longhaul_linux::netns::Netns) -> String {
+    let mut command = std::process::Command::new("nft");
+    command.args(["list", "table", "inet", "seen"]);
+    let output = longhaul_linux::process::inside(&mut command, netns)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn both_legs_have_the_client_s_mark() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("dscp");
+    for way in [&[][..], &["--verify-connect"], &["--keep-source"]] {
+        let _relay = bed.relay(&[&INTERCEPT[..], way].concat());
+        for family in BOTH {
+            assert!(unmarked(&bed, &family) <= SYN_ACK, "{way:?} {family:?}");
+        }
+    }
+}
+
+#[test]
+fn a_far_relay_has_it_too() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("dscp-far");
+    let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
+    for way in [&["--peer-pool", "2"][..], &["--verify-connect"]] {
+        let _near = bed.relay(&[&INTERCEPT[..], &["--peer", "127.0.0.1:5124"], way].concat());
+        for family in BOTH {
+            assert!(unmarked(&bed, &family) <= SYN_ACK, "{way:?} {family:?}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_with_a_mark_has_the_last_word() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("dscp-own");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let listener = "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:3129'\nintercept = ['10.77.2.0/24:8080']\n";
+    std::fs::write(file.path(), format!("{listener}[profile.far]\ndscp = 0\n")).unwrap();
+    let _relay = Relay::spawn_waiting(bed.command(&["--config", file.path().to_str().unwrap()]), 1);
+    assert!(unmarked(&bed, &BOTH[0]) > 2 * SYN_ACK);
+}
