@@ -17,9 +17,9 @@ use tcp_header::{Options, Tcp, be16, be32};
 type Decoded = Result<(FlowKey, Segment), Undecoded>;
 
 /// The segment in a frame, and of which connection it is; of tunnels in each other, that of the innermost packet.
-/// Lengths are those that IP says, so that neither
-/// a short snaplen nor Ethernet's padding changes them; if it says 0, as it does of packets above 64 KB and
-/// of those that a card will yet cut, that on the wire. Of TCP options, what was captured counts.
+/// Lengths are those that IP says, so that neither a short snaplen nor Ethernet's padding changes them; if it says 0, as
+/// it does of packets above 64 KB and of those that a card will yet cut, that on the wire. Of TCP options, what was
+/// captured counts.
 ///
 /// # Errors
 ///
