@@ -36,7 +36,7 @@ const LOW_PORT: &str = "need CAP_NET_BIND_SERVICE";
 const MAY: &str = "";
 
 /// What each of [`CALLERS`] is told. DIR is a directory of the test's, NETNS a network namespace of the machine's.
-const REFUSED: [(&str, [&str; 3]); 29] = [
+const REFUSED: [(&str, [&str; 3]); 30] = [
     ("cc load htcp", [ROOT, MACHINE, ROOT]),
     ("cc load htcp --replace", [ROOT, MACHINE, ROOT]),
     ("cc unload htcp", [ROOT, MACHINE, ROOT]),
@@ -62,6 +62,10 @@ const REFUSED: [(&str, [&str; 3]); 29] = [
     ("decp --match PORT --dry-run --netns NETNS", [ENTER; 3]),
     ("probe 127.0.0.1 --to NETNS", [ENTER; 3]),
     ("probe 127.0.0.1 --from NETNS", [ENTER; 3]),
+    (
+        "doctor --clean",
+        ["needs root: run it with sudo", MAY, NET_ADMIN],
+    ),
     (
         "link --name rights --left a:10.9.0.1/30 --right b:10.9.0.2/30 --duration 1s",
         [NET_ADMIN, MAY, NET_ADMIN],

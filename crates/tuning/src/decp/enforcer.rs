@@ -6,10 +6,7 @@ use crate::decp::model::Change;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_command::note;
-use longhaul_congestion::{
-    Error,
-    sockets::window_cap::{self, Caps},
-};
+use longhaul_congestion::sockets::window_cap::{self, Caps};
 use longhaul_linux::{
     executor::{Executor, Owner},
     sock_diag::Connection,
@@ -33,7 +30,7 @@ pub(super) struct Enforcer {
 impl Enforcer {
     /// Must be called while this process has one thread.
     pub(super) fn start(interval: Time) -> Result<Self> {
-        let caps = load()?;
+        let caps = load(LOOKING)?;
         let patience = PATIENCE + Duration::from(interval) * 2;
         // A cap that can't be lifted has nobody left who could be told.
         let lift = |owner| {
@@ -88,21 +85,22 @@ impl Enforcer {
     }
 }
 
-fn load() -> Result<Caps> {
-    Caps::load().map_err(Error::refusal)
+/// What there is without rights, and without what the kernel may lack.
+const LOOKING: &str = "; --dry-run takes neither rights nor programs";
+
+fn load(way_out: &str) -> Result<Caps> {
+    Caps::load().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
 }
 
 /// Whether this caller may cap windows at all; looking takes no rights.
 pub(super) fn permitted(config: &Config) -> Result<()> {
-    window_cap::permitted().map_err(|error| match config.lift {
-        true => error.refusal(),
-        false => Refusal::unsupported(format!("{error}; --dry-run takes no rights")),
-    })
+    let way_out = if config.lift { "" } else { LOOKING };
+    window_cap::permitted().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
 }
 
 /// Lifts whatever caps these connections have.
 pub(super) fn lift(connections: &[Connection]) -> Result<()> {
-    let caps = load()?;
+    let caps = load("")?;
     for connection in connections {
         caps.order(connection.sender.cookie, 0, false)?;
     }

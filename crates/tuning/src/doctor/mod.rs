@@ -24,6 +24,7 @@ use finding::{Finding, Severity};
 use longhaul_command::exit::Refusal;
 use longhaul_command::say;
 use path::Path;
+use rustix::thread::{CapabilitySet, capabilities};
 use std::io::{IsTerminal, Read};
 
 /// Runs the command.
@@ -81,6 +82,10 @@ fn read_facts(file: &std::path::Path) -> Result<Facts> {
     })
 }
 
+fn is_network_admin() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
+}
+
 fn change(args: &Args, path: Path) -> Result<()> {
     let what = match (args.fix, args.undo) {
         (true, _) => "--fix",
@@ -91,6 +96,11 @@ fn change(args: &Args, path: Path) -> Result<()> {
         return Err(Refusal::unsupported(format!(
             "doctor {what} needs root: run it with sudo"
         )));
+    }
+    if what == "--clean" && !is_network_admin() {
+        return Err(Refusal::unsupported(
+            "doctor --clean needs CAP_NET_ADMIN, to see nft tables and routing rules: run it as the machine's root",
+        ));
     }
     let open = record::Store::open;
     let outcome = match what {

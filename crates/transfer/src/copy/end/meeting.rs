@@ -391,9 +391,15 @@ fn reach_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
 }
 
 fn reach(address: SocketAddr) -> Result<TcpStream> {
-    let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
-    socket.with_context(|| {
-        format!("cannot connect to {address} (if a firewall is in the way: --ports names what it lets pass)")
+    TcpStream::connect_timeout(&address, HANDSHAKE).map_err(|error| {
+        let way_out = match error.kind() {
+            // In a network namespace that has just been made.
+            io::ErrorKind::NetworkUnreachable if address.ip().is_loopback() => {
+                "loopback is down: ip link set lo up"
+            }
+            _ => "if a firewall is in the way: --ports names what it lets pass",
+        };
+        anyhow::Error::new(error).context(format!("cannot connect to {address} ({way_out})"))
     })
 }
 

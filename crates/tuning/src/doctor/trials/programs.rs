@@ -75,7 +75,7 @@ fn in_cgroup<T>(work: impl FnOnce(&TransientCgroup) -> Result<T, Failure>) -> Re
             error.kind(),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
         );
-        let reason = run::without_cgroup(error).to_string();
+        let reason = format!("{:#}", run::without_cgroup(error));
         if is_denied {
             Failure::Untried(reason)
         } else {
