@@ -128,10 +128,10 @@ fn what_breaks_off_gets_no_name() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Starts `receive` into a file, with signals as env(1) makes them, and `send` from a file or from a pipe that stays open.
-fn begun(folder: &Path, signals: &str, from: &str) -> [Child; 2] {
-    let mut receives = Command::new("env");
-    receives.args([signals, longhaul_testbed::longhaul()]);
+/// Starts `receive` into a file by another program, and `send` from a file or from a pipe that stays open.
+fn started(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
+    let mut receives = Command::new(by[0]);
+    receives.args(&by[1..]).arg(longhaul_testbed::longhaul());
     receives.args(["udt", "receive", "to", "--at", "127.0.0.1:0"]);
     let mut receives = piped(receives).current_dir(folder).spawn().unwrap();
     let (port, said) = port(&mut receives);
@@ -141,11 +141,28 @@ fn begun(folder: &Path, signals: &str, from: &str) -> [Child; 2] {
     if let Some(pipe) = sends.stdin.as_mut().filter(|_| from == "-") {
         pipe.write_all(&bytes(1_000_000)).unwrap();
     }
+    [receives, sends]
+}
+
+/// With signals as env(1) makes them, once something has come.
+fn begun(folder: &Path, signals: &str, from: &str) -> [Child; 2] {
+    let ends = started(folder, &["env", signals], from);
     let beside = |entry: io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len() > 0;
     while !fs::read_dir(folder).unwrap().any(beside) {
         thread::sleep(Duration::from_millis(10));
     }
-    [receives, sends]
+    ends
+}
+
+/// The receiver has failed for that reason and left nothing, and the sender has heard of it.
+fn assert_given_up([receives, sends]: [Child; 2], why: &str, folder: &Path) {
+    for (child, why) in [(receives, why), (sends, "connection reset")] {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
 }
 
 fn signal(child: &Child, name: &str) {
@@ -164,18 +181,19 @@ fn what_a_signal_ends_leaves_nothing_and_the_sender_is_told() {
         ("HUP", "--default-signal=HUP"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let [receives, sends] = begun(folder.path(), signals, "/dev/zero");
-        signal(&receives, name);
-        let output = receives.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
-        assert!(said.contains("interrupted"), "{name}: {said}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
-        let output = sends.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("connection reset"), "{said}");
+        let ends = begun(folder.path(), signals, "/dev/zero");
+        signal(&ends[0], name);
+        assert_given_up(ends, "interrupted", folder.path());
     }
+}
+
+/// A limit on the size of files stands for the disk.
+#[test]
+fn a_full_disk_leaves_nothing_and_the_sender_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = ["env", "--ignore-signal=XFSZ", "prlimit", "--fsize=300000"];
+    let ends = started(folder.path(), &limited, "/dev/zero");
+    assert_given_up(ends, "File too large", folder.path());
 }
 
 /// As nohup(1) does it.
