@@ -63,7 +63,8 @@ pub enum Decision {
     Drop,
     /// It goes straight to its destination, as its first did.
     PassAgain,
-    /// It goes straight to its destination, because its client has [`CLIENT_MAX`] on their way.
+    /// It goes straight to its destination, because its client has [`CLIENT_MAX`] on their way, or as many connections as it
+    /// may have.
     PassClient,
     /// It goes straight to its destination, because all clients have as many on their way as there is room for.
     PassAll,
@@ -80,6 +81,8 @@ pub struct Arrival {
     pub waiting: usize,
     /// Of them, those of this client.
     pub waiting_of_client: usize,
+    /// How many connections more this client may have.
+    pub room_of_client: usize,
     /// How many may be on their way at once.
     pub room: usize,
 }
@@ -126,9 +129,17 @@ impl HeldSyns {
         match (full, arrival.is_local) {
             (true, true) => Decision::Drop,
             (true, false) => Decision::PassAll,
-            (false, false) if client >= CLIENT_MAX => Decision::PassClient,
+            (false, false) if client >= CLIENT_MAX.min(arrival.room_of_client) => {
+                Decision::PassClient
+            }
             (false, _) => Decision::Hold,
         }
+    }
+
+    /// SYNs that are held.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.held.len()
     }
 
     /// The number of a SYN that is held no longer; `None` if it was given up.
@@ -168,6 +179,7 @@ mod tests {
             is_local: false,
             waiting: 0,
             waiting_of_client: 0,
+            room_of_client: usize::MAX,
             room: HELD_MAX,
         }
     }
@@ -216,6 +228,17 @@ mod tests {
         );
         assert_eq!(syns.take(waits(HELD_MAX, 0, 2), 0, now), Decision::PassAll);
         assert_eq!(syns.take(waits(HELD_MAX - 1, 0, 3), 0, now), Decision::Hold);
+    }
+
+    #[test]
+    fn who_has_all_its_connections_passes_by() {
+        let (mut syns, now) = (HeldSyns::default(), Instant::now());
+        let with_room = |room_of_client, port| Arrival {
+            room_of_client,
+            ..syn("10.0.0.1", port)
+        };
+        assert_eq!(syns.take(with_room(1, 1), 0, now), Decision::Hold);
+        assert_eq!(syns.take(with_room(1, 2), 0, now), Decision::PassClient);
     }
 
     #[test]

@@ -3,7 +3,12 @@
 //! that serves is gone.
 
 use crate::{
-    admission::{accounts::Accounts, budget::Budget, lookups::Lookups, memory::Memory},
+    admission::{
+        accounts::{Accounts, Holder},
+        budget::Budget,
+        lookups::Lookups,
+        memory::Memory,
+    },
     config::Config,
     doors::Doors,
     peers::current::{Current, Setup},
@@ -15,6 +20,9 @@ use longhaul_admin::relay_record::RelayRecord;
 use longhaul_interception::heartbeat::Heartbeats;
 use std::sync::{Arc, atomic::AtomicU32};
 use tokio::sync::{Semaphore, watch};
+
+/// Connections that a client may have for each one that is left for others.
+const CLIENT_PARTS: usize = 3;
 
 /// What all workers share.
 #[derive(Debug)]
@@ -50,6 +58,18 @@ impl Relay {
     /// The configuration for whatever begins now.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.setup().config
+    }
+
+    /// Connections that `holder` may have at a time, while nobody has `left` places. By default it is so many times as many as
+    /// are left for others: a client alone gets three quarters of all, and however many are greedy, some are left. This
+    /// machine's own programs and other relays speak for many.
+    pub(crate) fn connections_max(config: &Config, holder: Holder, left: usize) -> usize {
+        match config.limits.connections_per_client {
+            _ if holder.is_relay => usize::MAX,
+            Some(most) => most,
+            None if holder.address.is_loopback() => usize::MAX,
+            None => CLIENT_PARTS * (left + 1),
+        }
     }
 
     /// The same with its peers.

@@ -3,6 +3,7 @@
 //! destination answered.
 
 use crate::{
+    admission::accounts::Holder,
     config::listener::Kind,
     doors::door::Door,
     faults::fault::Fault,
@@ -100,7 +101,7 @@ impl Verifier {
     async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
         let (tell, mut outcomes) = channel(HELD_MAX);
         let queue = Watched::new(self.queue)?;
-        let mut holder = Holder {
+        let mut holder = SynHolder {
             relay: relay.clone(),
             marks: Marks::of(self.door.address.port()),
             door: self.door,
@@ -132,7 +133,7 @@ impl Verifier {
 /// How a connect ended.
 type Outcome = Result<Far, Fault>;
 
-struct Holder {
+struct SynHolder {
     relay: Arc<Relay>,
     door: Arc<Door>,
     marks: Marks,
@@ -141,7 +142,7 @@ struct Holder {
     tell: Sender<(Flow, Outcome)>,
 }
 
-impl Holder {
+impl SynHolder {
     /// Empties the queue.
     fn take_in(&mut self, queue: &Queue, stale: bool) -> io::Result<()> {
         loop {
@@ -198,12 +199,19 @@ impl Holder {
 
     fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
         let (waiting, waiting_of_client) = self.door.ready.count(flow.client().ip());
+        // Each will be a connection, and has its place in the budget of descriptors.
+        let places = self.relay.places.available_permits();
+        let left = places.saturating_sub(1 + waiting + self.held.count());
+        let client = Holder::new(flow.client().ip(), false);
+        let most = Relay::connections_max(&self.relay.config(), client, left);
+        let open = self.relay.accounts.connections(client);
         let arrival = Arrival {
             flow,
             is_local: held.device == LOOPBACK,
             waiting,
             waiting_of_client,
             // Each will be a connection, and has its place in the budget of descriptors.
+            room_of_client: most.saturating_sub(open),
             room: self.relay.places.available_permits(),
         };
         self.held.take(arrival, held.id, Instant::now())

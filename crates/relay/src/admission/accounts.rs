@@ -78,6 +78,12 @@ pub(crate) struct Accounts(Mutex<HashMap<Holder, Weak<Account>>>);
 const REMOVE_FROM: usize = 64;
 
 impl Accounts {
+    /// Connections of `holder` that are open.
+    pub(crate) fn connections(&self, holder: Holder) -> usize {
+        let account = self.0.lock().get(&holder).and_then(Weak::upgrade);
+        account.map_or(0, |account| account.connections.load(Relaxed))
+    }
+
     /// The account of `holder`, shared by all its connections. A new one may have `lookups` under
     /// way; a relay's has no such bound.
     pub(crate) fn of(&self, holder: Holder, lookups: usize) -> Arc<Account> {

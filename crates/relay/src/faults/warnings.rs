@@ -66,7 +66,7 @@ impl Warnings {
         };
         match client {
             Some(client) => note!(
-                "longhaul relay: {listener}: {client} has {CLIENT_MAX} connections on their way: its others pass by"
+                "longhaul relay: {listener}: {client} has {CLIENT_MAX} connections on their way, or all that it may have: its others pass by"
             ),
             None => note!(
                 "longhaul relay: {listener}: there is no room for more connections on their way: others pass by"

@@ -2,9 +2,9 @@
 //! Who the client is, and whether it is let in: the PROXY protocol, addresses, TLS, users and passwords.
 
 use crate::{
-    admission::accounts::Holder,
     config::{listener::Kind, settings::SendProxy, users::Users},
     faults::disagreement::Stranger,
+    relay::Relay,
     route::request::Request,
     session::Session,
 };
@@ -20,9 +20,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::{sleep, timeout};
-
-/// Connections that a client may have for each one that is left for others.
-const CLIENT_PARTS: usize = 3;
 
 impl Session {
     /// Lets the sender say whom it speaks for.
@@ -59,25 +56,11 @@ impl Session {
 
     /// Takes another of the connections that its client may have.
     pub(crate) fn enter(&self) -> Result<(), Failure> {
-        let entered = self.account.enter(self.connections_max());
+        let left = self.relay.places.available_permits();
+        let most = Relay::connections_max(&self.config, self.account.holder, left);
+        let entered = self.account.enter(most);
         let _ = self.entered.set(entered.ok_or(Failure::Exhausted)?);
         Ok(())
-    }
-
-    /// Connections that its client may have at a time. By default it is so many times as many as are
-    /// left for others: a client alone gets three quarters of all, and however many are greedy, some
-    /// are left. This machine's own programs and other relays speak for many.
-    fn connections_max(&self) -> usize {
-        let Holder { address, is_relay } = self.account.holder;
-        if is_relay {
-            return usize::MAX;
-        }
-        let left = self.relay.places.available_permits();
-        match self.config.limits.connections_per_client {
-            Some(most) => most,
-            None if address.is_loopback() => usize::MAX,
-            None => CLIENT_PARTS * (left + 1),
-        }
     }
 
     /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those

@@ -95,9 +95,46 @@ fn a_scanner_keeps_nobody_out_and_passes_by_itself() {
     let (_, said) = relay.stop();
     for family in BOTH {
         let line = format!(
-            "{} has 128 connections on their way: its others pass by",
+            "{} has 128 connections on their way, or all that it may have: its others pass by",
             family.client
         );
         assert_eq!(said.matches(&line).count(), 1, "{said}");
     }
+}
+
+#[test]
+fn a_client_with_all_its_connections_passes_by_with_more() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("share");
+    let relay = bed.relay(&[
+        "--transparent",
+        "127.0.0.1:3129",
+        "--intercept",
+        "10.77.2.0/24:8080-8089",
+        "--verify-connect",
+        "--max-connections",
+        "8",
+    ]);
+    let family = BOTH[0];
+    let server = bed.listen(family.at(8080));
+    let to = family.at(8080);
+    let connect = || {
+        bed.client
+            .run(|| std::net::TcpStream::connect_timeout(&to, PATIENCE))
+    };
+    let pairs: Vec<_> = (0..20)
+        .map(|_| (connect().unwrap(), server.accept().unwrap()))
+        .collect();
+    let from = |address: IpAddr| {
+        let sources = pairs.iter().map(|(_, (_, source))| source.ip());
+        sources.filter(|source| *source == address).count()
+    };
+    assert_eq!((from(family.far), from(family.client)), (6, 14));
+    let (_, said) = relay.stop();
+    assert!(
+        said.contains("or all that it may have: its others pass by"),
+        "{said}"
+    );
 }
