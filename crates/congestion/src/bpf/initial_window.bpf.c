@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Gives a TCP connection the initial window that is put down beside its socket, or beside the listener
- * that accepted it. Sockets without one are left alone.
+ * that accepted it, and has its SYN offer ECN if that is put down, too. Other sockets are left alone.
  *
  * A connection that stays silent at first loses its window again, half of it each retransmission
  * time-out (RFC 2861, tcp_cwnd_restart in net/ipv4/tcp_output.c, at its first data). So the window is
@@ -12,7 +12,10 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Segments by socket. Accepted sockets have their listener's. 4 B a socket. */
+/* Segments by socket, 0 for the kernel's choice, and whether ECN is offered. Accepted sockets have their
+ * listener's. 4 B a socket. */
+#define OFFERS_ECN (1u << 31)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
@@ -23,14 +26,15 @@ struct {
 static inline void set_window(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
-	u32 *segments;
+	u32 *written, segments;
 
 	if (!sk)
 		return;
-	segments = bpf_sk_storage_get(&windows, sk, 0, 0);
+	written = bpf_sk_storage_get(&windows, sk, 0, 0);
+	segments = written ? *written & ~OFFERS_ECN : 0;
 	if (!segments)
 		return;
-	bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_IW, segments, sizeof(*segments));
+	bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_IW, &segments, sizeof(segments));
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
@@ -44,6 +48,16 @@ static inline void segment_leaves(struct bpf_sock_ops *ctx)
 		set_window(ctx);
 }
 
+/* net/ipv4/tcp_output.c, tcp_ecn_send_syn. */
+static inline void answer_whether_ecn(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	u32 *written = sk ? bpf_sk_storage_get(&windows, sk, 0, 0) : 0;
+
+	if (written && *written & OFFERS_ECN)
+		ctx->args[0] = 1; /* the reply, by its other name */
+}
+
 SEC("sockops")
 int set_initial_window(struct bpf_sock_ops *ctx)
 {
@@ -51,6 +65,9 @@ int set_initial_window(struct bpf_sock_ops *ctx)
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		set_window(ctx);
+		break;
+	case BPF_SOCK_OPS_NEEDS_ECN:
+		answer_whether_ecn(ctx);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		segment_leaves(ctx);

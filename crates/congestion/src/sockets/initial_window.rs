@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much a TCP connection may send before its first acknowledgement, socket by socket
+//! How much a TCP connection may send before its first acknowledgement, and whether its SYN offers ECN, socket by socket
 //! (`bpf/initial_window.bpf.c`).
 //!
-//! Linux has no socket option for it: it is a route's `initcwnd`, or what a BPF program says when the connection is
-//! established. Such a program serves this process's cgroup, but only sockets that have a number put down beside them
+//! Linux has no socket options for them: they are a route's `initcwnd` and `features ecn`, or what a BPF program says when
+//! the connection is made. Such a program serves this process's cgroup, but only sockets that have a number put down beside them
 //! ([`set`]), so that other processes' are left alone. The kernel takes it away when this process ends, however that
 //! comes about.
 
@@ -84,12 +84,23 @@ pub(crate) fn try_out() -> Result<(), Error> {
 /// # Errors
 /// Those of [`attach`], or of bpf(2).
 pub fn set(socket: &impl AsFd, segments: u32) -> io::Result<()> {
+    set_start(socket, Some(segments), false)
+}
+
+/// The same, `None` for the kernel's choice; and whether a connection of this socket's own offers ECN (RFC 3168 §6.1.1)
+/// whatever `net.ipv4.tcp_ecn` says, which stands for what is accepted.
+///
+/// # Errors
+/// Those of [`attach`], or of bpf(2).
+pub fn set_start(socket: &impl AsFd, segments: Option<u32>, offers_ecn: bool) -> io::Result<()> {
+    const OFFERS_ECN: u32 = 1 << 31;
     attach().map_err(io::Error::other)?;
     let attached = ATTACHED.get().expect("attached right now");
+    let value = segments.unwrap_or(0) | (OFFERS_ECN * u32::from(offers_ecn));
     let key = socket.as_fd().as_raw_fd().to_ne_bytes();
     let written = attached
         .windows
-        .update(&key, &segments.to_ne_bytes(), MapFlags::ANY);
+        .update(&key, &value.to_ne_bytes(), MapFlags::ANY);
     written.map_err(io::Error::other)
 }
 

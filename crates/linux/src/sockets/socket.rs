@@ -147,7 +147,7 @@ pub fn dscp(packet: &[u8]) -> Option<u8> {
     let (first, second) = (*packet.first()?, *packet.get(1)?);
     match first >> 4 {
         4 => Some(second >> 2),
-        6 => Some((first & 0xf) << 2 | second >> 6),
+        6 => Some(((first & 0xf) << 2) | (second >> 6)),
         _ => None,
     }
 }

@@ -50,7 +50,7 @@ impl Limits {
         let tens = self.time.as_millis() / PATIENCE_UNIT.as_millis();
         let [high, low] = u16::try_from(tens).unwrap_or(u16::MAX).to_be_bytes();
         let dscp = (self.dscp & DSCP_MAX) << DSCP_SHIFT;
-        let flags = dscp | FROM_ELSEWHERE * u8::from(self.from_elsewhere);
+        let flags = dscp | (FROM_ELSEWHERE * u8::from(self.from_elsewhere));
         let value = [
             self.hop_limit,
             patience_byte(self.patience),
@@ -77,7 +77,7 @@ impl Limits {
             patience: in_tens(patience.into()),
             time: in_tens(time),
             from_elsewhere: byte(4) & FROM_ELSEWHERE != 0,
-            dscp: byte(4) >> DSCP_SHIFT & DSCP_MAX,
+            dscp: (byte(4) >> DSCP_SHIFT) & DSCP_MAX,
         })
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Profile {
     pub(crate) options: Options,
     /// Segments before the first acknowledgement.
     pub(crate) initial_window: Option<u32>,
+    /// Connections of the leg's own offer ECN, whatever the system does.
+    pub(crate) ecn: bool,
     /// How bytes move to and from this leg; `None` is the relay's default.
     pub(crate) mode: Option<Mode>,
     /// Of legs over UDT.
@@ -34,6 +36,7 @@ impl Profile {
             name: name.to_owned(),
             options: options(settings),
             initial_window: settings.initial_window,
+            ecn: settings.ecn,
             mode: settings.mode,
             udt_control: settings.udt_control,
         })
@@ -194,6 +197,7 @@ fn udt_problem(profile: &Profile) -> Option<&'static str> {
         ("keepalive", asks_for_keepalive(options.keepalive)),
         ("dscp", options.dscp.is_some()),
         ("initial_window", profile.initial_window.is_some()),
+        ("ecn", profile.ecn),
     ];
     let lacked = asked.into_iter().find(|(_, asked)| *asked);
     lacked.map(|(name, _)| name)

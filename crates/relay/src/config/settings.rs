@@ -239,6 +239,8 @@ pub(crate) struct ProfileSettings {
     /// Segments that may leave before the first acknowledgement, 1 to 1024: for long legs whose
     /// rate is known. The kernel's choice is 10, or the route's initcwnd.
     pub(crate) initial_window: Option<u32>,
+    /// SYNs offer ECN (RFC 3168) whatever `net.ipv4.tcp_ecn` says.
+    pub(crate) ecn: bool,
     /// Fixed send buffer. Ends autotuning: for measurements and for hosts short of memory.
     pub(crate) send_buffer: Option<Bytes>,
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.

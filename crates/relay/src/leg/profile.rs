@@ -19,8 +19,12 @@ pub(crate) fn try_out(profiles: &Profiles) -> anyhow::Result<()> {
 }
 
 fn try_one(profile: &Profile) -> anyhow::Result<()> {
-    if profile.initial_window.is_some() {
-        initial_window::attach().map_err(|error| without_window(profile, &error))?;
+    let asked = [
+        ("initial_window", profile.initial_window.is_some()),
+        ("ecn", profile.ecn),
+    ];
+    if let Some((key, _)) = asked.into_iter().find(|(_, asked)| *asked) {
+        initial_window::attach().map_err(|error| without_program(profile, key, &error))?;
     }
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
     // The mark goes with interception, which says by itself what it needs.
@@ -34,20 +38,17 @@ fn try_one(profile: &Profile) -> anyhow::Result<()> {
     }
 }
 
-/// Gives a socket its initial window: before connect(2), or for all that a listener accepts.
+/// Gives a socket its initial window, before connect(2) or for all that a listener accepts, and lets its SYN offer ECN.
 pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::Result<()> {
-    match profile.initial_window {
-        Some(segments) => initial_window::set(socket, segments),
-        None => Ok(()),
+    match (profile.initial_window, profile.ecn) {
+        (None, false) => Ok(()),
+        (segments, ecn) => initial_window::set_start(socket, segments, ecn),
     }
 }
 
-fn without_window(profile: &Profile, error: &initial_window::Error) -> anyhow::Error {
+fn without_program(profile: &Profile, key: &str, error: &initial_window::Error) -> anyhow::Error {
     let why = error.source().map(ToString::to_string).unwrap_or_default();
-    Refusal::unsupported(format!(
-        "profile {}: initial_window: {error} ({why})",
-        profile.name
-    ))
+    Refusal::unsupported(format!("profile {}: {key}: {error} ({why})", profile.name))
 }
 
 fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initial windows: both kinds of legs begin with theirs, nobody else does, and a kill leaves
+//! Initial windows and ECN: both kinds of legs begin with theirs, nobody else does, and a kill leaves
 //! nothing behind.
 
 use longhaul_congestion::sockets::initial_window;
-use longhaul_linux::{cgroup, netns::Netns, tcp_info::TcpInfo};
+use longhaul_linux::{cgroup, netns::Netns, process::inside, tcp_info::TcpInfo};
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
     PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
 };
+use longhaul_testnet::relay_testbed::{BOTH, Testbed, feed};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use std::{
     io::Write,
@@ -250,4 +251,44 @@ fn whoever_may_not_is_told_so_only_if_a_profile_asks() {
     let (code, said) = check(&["--initial-window-far", "1025"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("1 to 1024"), "{said}");
+}
+
+/// Of the server's namespace: SYNs that offer ECN (RFC 3168 §6.1.1), and those that do not.
+const SYNS: &str = "table inet seen {
+    chain in {
+        type filter hook input priority filter
+        tcp flags & (syn | ack | ecn | cwr) == (syn | ecn | cwr) counter
+        tcp flags & (syn | ack | ecn | cwr) == syn counter
+    }
+}
+";
+
+#[test]
+fn legs_offer_ecn_where_their_profile_says_so() {
+    if !may_use_bpf() {
+        return;
+    }
+    let bed = Testbed::new("ecn");
+    let [v4, _] = BOTH;
+    feed(&bed.server, "nft", &["-f", "-"], SYNS);
+    for (profile, offered) in [("", 0), ("[profile.far]\necn = true\n", 1)] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let listener = "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:3129'\nintercept = ['10.77.2.0/24']\n";
+        std::fs::write(file.path(), [listener, profile].concat()).unwrap();
+        let command = bed.command(&["--config", file.path().to_str().unwrap()]);
+        let _relay = Relay::spawn_waiting(command, 1);
+        let server = bed.listen(v4.at(8080));
+        let client = bed.connect(v4.at(8080)).unwrap();
+        exchange(&client, &accept(&server), 1);
+        let mut list = Command::new("nft");
+        list.args(["list", "table", "inet", "seen"]);
+        let output = inside(&mut list, &bed.server).output().unwrap();
+        let rules = String::from_utf8(output.stdout).unwrap();
+        let counts: Vec<_> = rules
+            .lines()
+            .filter_map(|line| line.split("packets ").nth(1))
+            .collect();
+        let counted = |n: usize| counts[n].split(' ').next().unwrap().parse::<u64>().unwrap();
+        assert_eq!((counted(0), counted(1)), (offered, 1), "{profile}");
+    }
 }
