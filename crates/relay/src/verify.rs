@@ -34,11 +34,15 @@ use std::{
 use tokio::{
     select,
     sync::mpsc::{Sender, channel},
+    task::yield_now,
     time::{MissedTickBehavior, interval},
 };
 
 /// Packets that the kernel keeps for one listener: those that are held, and as many that are yet to be decided on.
 const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
+
+/// SYNs that are decided on before connects that have ended are heard of: under a flood the queue is never empty.
+const TAKEN_AT_ONCE: usize = 64;
 
 /// How often far legs that nobody came for are looked for.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -106,26 +110,28 @@ impl Verifier {
             marks: Marks::of(self.door.address.port()),
             door: self.door,
             held: HeldSyns::default(),
+            stale: 0,
             tell,
         };
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut awake = Instant::now();
+        let (mut awake, mut is_empty) = (Instant::now(), true);
         loop {
             let mut outcome = None;
             select! {
-                ready = queue.readable() => ready?,
+                ready = queue.readable(), if is_empty => ready?,
+                () = yield_now(), if !is_empty => {}
                 known = outcomes.recv() => outcome = known,
                 _ = ticks.tick() => holder.door.ready.expire(),
             }
-            let stale = std::mem::replace(&mut awake, Instant::now()).elapsed() > STALE_AFTER;
-            if stale {
+            if std::mem::replace(&mut awake, Instant::now()).elapsed() > STALE_AFTER {
                 holder.forget_all(queue.queue());
             }
-            if let Some((flow, outcome)) = outcome {
-                holder.settle(queue.queue(), flow, outcome);
+            while let Some((flow, known)) = outcome {
+                holder.settle(queue.queue(), flow, known);
+                outcome = outcomes.try_recv().ok();
             }
-            holder.take_in(queue.queue(), stale)?;
+            is_empty = holder.take_in(queue.queue())?;
         }
     }
 }
@@ -139,25 +145,34 @@ struct SynHolder {
     marks: Marks,
     /// Those whose far legs are being opened.
     held: HeldSyns,
+    /// As many of the next SYNs may be from before a pause.
+    stale: u32,
     tell: Sender<(Flow, Outcome)>,
 }
 
 impl SynHolder {
-    /// Empties the queue.
-    fn take_in(&mut self, queue: &Queue, stale: bool) -> io::Result<()> {
-        loop {
+    /// Takes what the queue has, but not more than a flood leaves time for; whether it is empty then.
+    fn take_in(&mut self, queue: &Queue) -> io::Result<bool> {
+        for _ in 0..TAKEN_AT_ONCE {
             match queue.receive() {
-                Ok(packets) => packets.iter().for_each(|held| match stale {
-                    true => release(queue, held.id, Verdict::Drop),
-                    false => self.consider(queue, held),
+                Ok(packets) => packets.iter().for_each(|held| match self.stale {
+                    0 => self.consider(queue, held),
+                    _ => {
+                        self.stale -= 1;
+                        release(queue, held.id, Verdict::Drop);
+                    }
                 }),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The socket's buffer overflowed: the kernel has dropped what did not fit.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stale = 0;
+                    return Ok(true);
+                }
+                // The socket's buffer overflowed: the kernel has let pass what did not fit.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {}
                 Err(error) => return Err(error),
             }
         }
+        Ok(false)
     }
 
     /// One SYN. TCP sends it again when it is not answered: only the first counts.
@@ -268,6 +283,7 @@ impl SynHolder {
     }
 
     fn forget_all(&mut self, queue: &Queue) {
+        self.stale = QUEUE_LEN;
         for id in self.held.give_up() {
             release(queue, id, Verdict::Drop);
         }

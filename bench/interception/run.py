@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What a host that intercepts holds: short connections from one address, and connections beside a flood of SYNs.
+
+    bench/interception/run.py [--longhaul PATH] [--connections 20000] [--rounds 5]
+
+Client, router and server are network namespaces on veth; the router forwards (`direct`) or runs a relay. Each connection asks
+for one byte and the server closes. `flood`: another address of the client's sends SYNs to a port that answers nothing, as
+fast as it can, while the client connects one by one for --seconds. Needs root.
+"""
+import os, pathlib, socket, statistics, struct, subprocess, sys, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+from namespaces import Program, apart, hosts, inside, must, wire
+from results import Results, by, options, spread, table, told
+
+CLIENT, OTHER, SERVER, PORT, SILENT = "10.9.1.1", "10.9.1.7", "10.9.2.1", 8080, 9090
+RELAY = ["--transparent", "127.0.0.1:3129", "--intercept", f"{SERVER}:{PORT},{SILENT}"]
+WAYS = {"direct": None, "intercepted": [], "keep-source": ["--keep-source"], "verified": ["--verify-connect"],
+        "both": ["--keep-source", "--verify-connect"]}
+PROCESSES = 2
+
+
+def serve():
+    """Answers each connection's port number with one byte: whether that is the port that it comes from."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind((SERVER, PORT))
+    listener.listen(4096)
+    print("ready", flush=True)
+    while True:
+        connection, (_, port) = listener.accept()
+        try:
+            connection.sendall(b"\1" if struct.unpack("!H", connection.recv(2))[0] == port else b"\0")
+        except (OSError, struct.error):
+            pass
+        connection.close()
+
+
+def connect():
+    """One connection: whether its port was kept, or None if it failed."""
+    try:
+        with socket.socket() as connection:
+            connection.settimeout(5)
+            connection.connect((SERVER, PORT))
+            connection.sendall(struct.pack("!H", connection.getsockname()[1]))
+            return {b"\1": True, b"\0": False}.get(connection.recv(1))
+    except OSError:
+        return None
+
+
+def connect_many(count):
+    outcomes = [connect() for _ in range(count)]
+    print(outcomes.count(True), outcomes.count(False), outcomes.count(None))
+
+
+def connect_for(seconds):
+    """One by one, timed."""
+    end, times, failed = time.monotonic() + seconds, [], 0
+    while (began := time.monotonic()) < end:
+        if connect() is None:
+            failed += 1
+        else:
+            times.append(time.monotonic() - began)
+    print(len(times), failed, statistics.median(times) * 1e3 if times else 0, max(times, default=0) * 1e3)
+
+
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total >> 16) + (total & 0xFFFF)
+    return 0xFFFF - (total + (total >> 16) & 0xFFFF)
+
+
+def flood():
+    """SYNs from each port of the other address, until it is ended."""
+    source, to = socket.inet_aton(OTHER), socket.inet_aton(SERVER)
+
+    def syn(port):
+        head = struct.pack("!HHIIBBHHH", port, SILENT, 1, 0, 5 << 4, 2, 65535, 0, 0)
+        whole = checksum(source + to + struct.pack("!HH", socket.IPPROTO_TCP, len(head)) + head)
+        return head[:16] + struct.pack("!H", whole) + head[18:]
+
+    segments = [syn(port) for port in range(1024, 65536)]
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
+    raw.bind((OTHER, 0))
+    print("ready", flush=True)
+    while True:
+        for segment in segments:
+            raw.sendto(segment, (SERVER, 0))
+
+
+def here(host, role, *words, **how):
+    return Program(host, sys.executable, __file__, role, *words, **how)
+
+
+def many(args):
+    began = time.monotonic()
+    clients = [subprocess.Popen(inside("client", sys.executable, __file__, "connect_many", args.connections // PROCESSES),
+                                stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+    kept, moved, failed = (sum(column) for column in zip(*(map(int, client.communicate()[0].split()) for client in clients)))
+    took = time.monotonic() - began
+    return {"per_s": (kept + moved) / took, "kept": kept / max(kept + moved, 1), "failed": failed}
+
+
+def beside_a_flood(args):
+    with here("client", "flood", ready="ready"):
+        done, failed, median, most = map(float, must(*inside("client", sys.executable, __file__, "connect_for", args.seconds)).split())
+    return {"per_s": done / args.seconds, "failed": int(failed), "median_ms": median, "most_ms": most}
+
+
+def measure(args, way, case):
+    with hosts("client", "router", "server"):
+        wire(("client", f"{CLIENT}/24"), ("router", "10.9.1.2/24"), "near0")
+        wire(("router", "10.9.2.2/24"), ("server", f"{SERVER}/24"), "far0")
+        must("ip", "-n", "client", "address", "add", f"{OTHER}/24", "dev", "near0")
+        must("ip", "-n", "client", "route", "add", "default", "via", "10.9.1.2")
+        must("ip", "-n", "server", "route", "add", "default", "via", "10.9.2.2")
+        must(*inside("router", "sysctl", "-qw", "net.ipv4.ip_forward=1"))
+        rules = f"table ip silent {{ chain c {{ type filter hook input priority 0\ntcp dport {SILENT} drop\n}}\n}}\n"
+        subprocess.run(inside("server", "nft", "-f", "-"), input=rules, text=True, check=True)
+        servers = [here("server", "serve", ready="ready") for _ in range(PROCESSES)]
+        relay = [] if WAYS[way] is None else [Program("router", args.longhaul, "relay", *RELAY, *WAYS[way], ready="listening transparent")]
+        with servers[0], servers[1]:
+            if not relay:
+                return case(args)
+            with relay[0]:
+                time.sleep(0.3)
+                return case(args)
+
+
+CASES = {"many": many, "flood": beside_a_flood}
+
+
+def lines(rows):
+    for (case, way), own in by(rows, "case", "way"):
+        kept = spread([row | {"kept": 100 * row["kept"]} for row in own if "kept" in row], "kept")
+        yield [f"{case}, {way}", spread(own, "per_s"), kept, spread(own, "failed"), spread(own, "median_ms", ".2f"), spread(own, "most_ms")]
+
+
+def main():
+    parser = options(__doc__)
+    parser.add_argument("--connections", type=int, default=20000, metavar="N", help="of one measurement (20000)")
+    parser.add_argument("--seconds", type=int, default=8, metavar="N", help="of a flood (8)")
+    args = told(parser, needs=["nft"], connections=2000, seconds=2)
+    apart()
+    results = Results(args)
+    for turn in range(args.rounds):
+        for way in list(WAYS)[:: 1 if turn % 2 else -1]:
+            for case in CASES:
+                with results.trying(f"{case}, {way}"):
+                    results.add({"case": case, "way": way, "round": turn, **measure(args, way, CASES[case])})
+    return results.close(table(["case", "connections a second", "ports kept, %", "failed", "median, ms", "longest, ms"], lines(results.rows)))
+
+
+ROLES = {"serve": serve, "flood": flood, "connect_many": lambda: connect_many(int(sys.argv[2])), "connect_for": lambda: connect_for(float(sys.argv[2]))}
+
+if __name__ == "__main__":
+    sys.exit(ROLES[sys.argv[1]]() if sys.argv[1:2] and sys.argv[1] in ROLES else main())
