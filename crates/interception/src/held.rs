@@ -75,8 +75,10 @@ pub enum Decision {
 pub struct Arrival {
     /// Whose SYN it is.
     pub flow: Flow,
-    /// This host's own have no other way than through the relay.
+    /// This host's own, which have no bound of their own.
     pub is_local: bool,
+    /// There is a way to the destination that is not through the relay, and it may be taken.
+    pub may_pass: bool,
     /// Far legs that wait for their near legs.
     pub waiting: usize,
     /// Of them, those of this client.
@@ -126,13 +128,12 @@ impl HeldSyns {
         }
         let client = self.clients.count(arrival.flow.client().ip()) + arrival.waiting_of_client;
         let full = self.held.len() + arrival.waiting >= arrival.room.min(HELD_MAX);
-        match (full, arrival.is_local) {
-            (true, true) => Decision::Drop,
-            (true, false) => Decision::PassAll,
-            (false, false) if client >= CLIENT_MAX.min(arrival.room_of_client) => {
-                Decision::PassClient
-            }
-            (false, _) => Decision::Hold,
+        let greedy = !arrival.is_local && client >= CLIENT_MAX.min(arrival.room_of_client);
+        match arrival.may_pass {
+            false if full || greedy => Decision::Drop,
+            true if full => Decision::PassAll,
+            true if greedy => Decision::PassClient,
+            _ => Decision::Hold,
         }
     }
 
@@ -177,6 +178,7 @@ mod tests {
         Arrival {
             flow: Flow::new(client, "192.0.2.1:80".parse().unwrap()),
             is_local: false,
+            may_pass: true,
             waiting: 0,
             waiting_of_client: 0,
             room_of_client: usize::MAX,
@@ -262,6 +264,7 @@ mod tests {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let own = |port, room| Arrival {
             is_local: true,
+            may_pass: false,
             room,
             ..syn("10.0.0.1", port)
         };
@@ -269,6 +272,20 @@ mod tests {
             assert_eq!(syns.take(own(port, HELD_MAX), 0, now), Decision::Hold);
         }
         assert_eq!(syns.take(own(999, 1), 0, now), Decision::Drop);
+    }
+
+    #[test]
+    fn what_may_not_pass_waits() {
+        let (mut syns, now) = (HeldSyns::default(), Instant::now());
+        let kept_in = |port, room_of_client, room| Arrival {
+            may_pass: false,
+            room_of_client,
+            room,
+            ..syn("10.0.0.1", port)
+        };
+        assert_eq!(syns.take(kept_in(1, 0, HELD_MAX), 0, now), Decision::Drop);
+        assert_eq!(syns.take(kept_in(2, 9, 0), 0, now), Decision::Drop);
+        assert_eq!(syns.take(kept_in(2, 9, HELD_MAX), 0, now), Decision::Hold);
     }
 
     #[test]

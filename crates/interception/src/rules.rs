@@ -145,28 +145,28 @@ fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) ->
 
 /// Near legs have a zone of their own in connection tracking, because their far legs have the same addresses and ports:
 /// there, these are a connection of this host's, which NAT and stateful rules know. A packet that comes over `lo` was
-/// tracked when it left. SYNs that were held, and now go on to the relay, carry a verdict's mark. A near leg is known by
-/// not being a far one: while its handshake is on, its socket has nothing that rules could ask for but that it is
-/// transparent (net/netfilter/nft_socket.c).
+/// tracked when it left, and what others do not track stays untracked. SYNs that were held, and now go on to the relay, carry
+/// a verdict's mark. Other programs have transparent sockets, too: a near leg is known by its mark, and while its handshake
+/// or TIME-WAIT is on, when rules can't ask for that (net/netfilter/nft_socket.c), by its destination.
 fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
-    let (new, select) = match intercept.verify {
-        true => (verdict_marks(listener), String::new()),
-        false => (
-            format!("{SYN} meta l4proto @{} jump select_zone\n", lease::SET),
-            select("select_zone", "near_zone", listener, intercept),
-        ),
+    let new = match intercept.verify {
+        true => verdict_marks(listener),
+        false => format!("{SYN} meta l4proto @{} jump select_zone\n", lease::SET),
     };
-    let (icmp, port) = (icmp(listener), listener.port());
+    let select = select("select_zone", "near_zone", listener, intercept);
+    let icmp = icmp(listener);
     format!(
         "chain near_zone {{ ct zone set {NEAR_ZONE}; }}\n\
          {select}\
-         chain zones {{ type filter hook prerouting priority raw; policy accept;\n\
+         chain zones {{ type filter hook prerouting priority raw + 10; policy accept;\n\
          iifname lo return\n\
-         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {OWN_MARK} return\n\
-         meta l4proto {icmp} socket transparent 1 socket wildcard 0 goto near_zone\n\
-         tcp dport != {port} socket transparent 1 goto near_zone\n\
+         ct state untracked return\n\
+         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {NEAR_MARK} goto near_zone\n\
+         meta l4proto {{ tcp, {icmp} }} socket mark != {NEAR_MARK} return\n\
+         {NOT_SYN} socket transparent 1 jump select_zone\n\
          {new}}}\n\
-         chain zones_out {{ type filter hook output priority raw; policy accept;\n\
+         chain zones_out {{ type filter hook output priority raw + 10; policy accept;\n\
+         ct state untracked return\n\
          oifname != lo meta mark {NEAR_MARK} goto near_zone\n}}\n"
     )
 }
@@ -289,7 +289,10 @@ mod tests {
                 ..intercept("10.0.0.0/8")
             };
             let script = script("0.0.0.0:3129".parse().unwrap(), &intercept, Some(1), true);
-            let jumps = script.lines().filter(|line| line.contains("jump select"));
+            // What has a socket of the relay's already is not taken in by this.
+            let jumps = script.lines().filter(|line| {
+                line.contains("jump select") && !line.contains("socket transparent 1")
+            });
             assert!(jumps.clone().count() >= 1);
             assert!(
                 jumps.clone().all(|line| line.contains("@lease")),

@@ -66,7 +66,7 @@ impl Verifier {
         let port = door.address.port();
         let mut outcome = Err(io::Error::other("no number tried"));
         for number in (0..NUMBERS).map(|n| port.wrapping_add(n)) {
-            outcome = Queue::bind(number, QUEUE_LEN);
+            outcome = Queue::bind(number, QUEUE_LEN, door.listener().direct_fallback);
             if outcome.is_ok() {
                 break;
             }
@@ -223,6 +223,7 @@ impl SynHolder {
         let arrival = Arrival {
             flow,
             is_local: held.device == LOOPBACK,
+            may_pass: held.device != LOOPBACK && self.door.listener().direct_fallback,
             waiting,
             waiting_of_client,
             // Each will be a connection, and has its place in the budget of descriptors.

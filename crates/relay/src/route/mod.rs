@@ -147,6 +147,9 @@ impl Route<'_> {
     fn chains(&self, way: &WayOut) -> Vec<Chain> {
         let chains = way.chains.iter().map(|chain| self.peers.of(chain));
         let mut chains: Vec<_> = chains.collect();
+        // A peer whose own legs are intercepted here would get them back.
+        let is_client = |peer: &Arc<Peer>| peer.place.last().ip() == self.client.to_canonical();
+        chains.retain(|chain| !self.direct_fallback || !chain.iter().any(is_client));
         if self.direct_fallback && !chains.iter().any(Vec::is_empty) {
             chains.push(Chain::new());
         }

@@ -161,3 +161,30 @@ fn tracking_that_comes_later_is_noticed() {
         feed(&bed.router, "nft", &["-f", "-"], "delete table inet nat\n");
     }
 }
+
+#[test]
+fn a_relay_beside_it_that_keeps_no_source_is_left_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("beside");
+    load(&bed, STATEFUL);
+    let other = [
+        "--transparent",
+        "127.0.0.1:3131",
+        "--transparent",
+        "[::1]:3131",
+        "--intercept",
+        "10.77.2.0/24,[fd77:2::/64]:8080",
+    ];
+    let _other = bed.relay(&other);
+    let mut own = INTERCEPT;
+    own[5] = "10.77.2.0/24,[fd77:2::/64]:8081";
+    for way in WAYS {
+        let _relay = bed.relay(&[&own[..], way].concat());
+        for family in BOTH {
+            assert_eq!(use_three(&bed, &family), [family.far; 3], "{way:?}");
+            assert_eq!(counted_invalid(&bed), [""; 0], "{way:?} {family:?}");
+        }
+    }
+}

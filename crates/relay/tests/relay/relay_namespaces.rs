@@ -2,8 +2,12 @@
 //! What takes more than loopback: TPROXY between a client, a relay and a server in network
 //! namespaces, and clients that are strangers.
 
-use longhaul_testnet::relay_process::{accept, assert_turned_away, exchange, may_use_namespaces};
-use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed};
+use longhaul_linux::process::inside;
+use longhaul_testnet::relay_process::{
+    PATIENCE, Relay, accept, assert_turned_away, exchange, may_use_namespaces,
+};
+use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, ip};
+use socket2::{Domain, Socket, Type};
 use std::{
     net::{IpAddr, SocketAddr, TcpStream},
     process::Command,
@@ -126,4 +130,49 @@ fn without_the_capability_it_says_which_and_exits_3() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("CAP_NET_ADMIN"), "{said}");
+}
+
+/// A peer whose way to the destination leads through this relay's host: its legs are not sent to it again.
+#[test]
+fn what_a_peer_opens_across_the_relay_goes_straight() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("loop");
+    ip(&bed.client, "address add 10.77.1.7/24 dev eth0");
+    let mut peer = Command::new(longhaul_testbed::longhaul());
+    peer.args([
+        "relay",
+        "--convert",
+        "10.77.1.7:5124",
+        "--allow-from",
+        "10.77.0.0/16",
+    ]);
+    // It leaves with the address that it listens on.
+    ip(
+        &bed.client,
+        "route replace 10.77.2.0/24 via 10.77.1.2 src 10.77.1.7",
+    );
+    inside(&mut peer, &bed.client);
+    let _peer = Relay::spawn(peer);
+    for way in [&[][..], &["--verify-connect"]] {
+        let intercept = [
+            "--transparent",
+            "127.0.0.1:3129",
+            "--intercept",
+            "10.77.2.0/24:8080",
+            "--peer",
+            "10.77.1.7",
+        ];
+        let _relay = bed.relay(&[&intercept[..], way].concat());
+        let server = bed.listen(IPV4.at(8080));
+        let connect = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.bind(&SocketAddr::new(IPV4.client, 0).into())?;
+            socket.connect_timeout(&IPV4.at(8080).into(), PATIENCE)?;
+            Ok(TcpStream::from(socket))
+        };
+        let client = bed.client.run(connect).unwrap();
+        exchange(&client, &accept(&server), 1);
+    }
 }

@@ -53,9 +53,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes the queue `number`, which holds at most `packets_max`; more go on as if it did not exist. Reads don't
-    /// block. `EPERM` or `EBUSY` if another process has it.
-    pub fn bind(number: u16, packets_max: u32) -> io::Result<Self> {
+    /// Takes the queue `number`, which holds at most `packets_max`; more go on as if it did not exist if it `fails_open`, else they
+    /// are dropped. Reads don't block. `EPERM` or `EBUSY` if another process has it.
+    pub fn bind(number: u16, packets_max: u32, fails_open: bool) -> io::Result<Self> {
         const COMMAND: u16 = 1;
         const PARAMETERS: u16 = 2;
         const LENGTH_MAX: u16 = 3;
@@ -74,11 +74,11 @@ impl Queue {
             &[&COPIED.to_be_bytes()[..], &[COPY_PACKET]].concat(),
         )?;
         queue.configure(LENGTH_MAX, &packets_max.to_be_bytes())?;
-        let fail_open = FAIL_OPEN.to_be_bytes();
+        let fail_open = (FAIL_OPEN * u32::from(fails_open)).to_be_bytes();
         queue.ask(
             Message::new(CONFIG, ACK, 0, number)
                 .bytes(FLAGS, &fail_open)
-                .bytes(FLAGS_MASK, &fail_open),
+                .bytes(FLAGS_MASK, &FAIL_OPEN.to_be_bytes()),
         )?;
         set_socket_recv_buffer_size_force(&queue.socket, BUFFER)?;
         queue.socket.set_non_blocking(true)?;

@@ -131,7 +131,7 @@ fn verify() -> Result<(), Failure> {
             })?;
         }
     }
-    Ok(Queue::bind(1, 16).map(drop)?)
+    Ok(Queue::bind(1, 16, false).map(drop)?)
 }
 
 fn capture() -> Result<(), Failure> {
