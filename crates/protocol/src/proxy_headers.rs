@@ -102,12 +102,21 @@ pub fn onward_request(head: &mut request::Parts, pseudonym: &str) {
 /// Turns an origin's response into the one for the client.
 pub fn onward_response(head: &mut response::Parts, pseudonym: &str) {
     let protocol = upgrade(head.version, &head.headers);
+    if is_framed_twice(&head.headers) {
+        head.headers.remove(header::CONTENT_LENGTH);
+    }
     strip_hop_by_hop(&mut head.headers);
     if let (Some(protocol), StatusCode::SWITCHING_PROTOCOLS) = (protocol, head.status) {
         hop_by_hop(&mut head.headers, header::UPGRADE, protocol);
     }
     add_via(&mut head.headers, head.version, pseudonym);
     head.version = Version::HTTP_11;
+}
+
+/// Whether a message's length is said in two ways: the chunks count, and its connection takes no further message (RFC
+/// 9112 §6.3).
+pub fn is_framed_twice(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH)
 }
 
 /// The protocols that a message offers or takes for the rest of its connection (RFC 9110 §7.8). `h2c` is none: it has

@@ -415,3 +415,26 @@ fn every_400_says_what_is_wrong() {
         "{answer}"
     );
 }
+
+/// RFC 9112 §6.3: the chunks count, and nothing that follows them is believed.
+#[test]
+fn a_response_with_two_lengths_comes_whole_and_is_its_connection_s_last() {
+    for fields in [
+        "Content-Length: 3\nTransfer-Encoding: chunked",
+        "Transfer-Encoding : chunked\nContent-Length: 3",
+    ] {
+        let mut stage = stage();
+        for (version, want) in [("1.1", "5\nhello\n0\nx-sum: 1\n\n"), ("1.0", "hello")] {
+            stage.ask(&format!("GET http://AT/ HTTP/{version}\nHost: x\n\n"));
+            let mut server = accept(&stage.listener);
+            http_head(&mut server);
+            let body = "5\nhello\n0\nx-sum: 1\n\n";
+            say(&mut server, &format!("HTTP/1.1 200 OK\n{fields}\n\n{body}"));
+            let head = http_head(&mut stage.client).to_lowercase();
+            assert!(!head.contains("content-length"), "{head}");
+            expect(&mut stage.client, want);
+            assert_eq!(server.read(&mut [0]).unwrap_or(0), 0);
+        }
+        assert_eq!(stage.refused(), "");
+    }
+}

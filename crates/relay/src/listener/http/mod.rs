@@ -48,7 +48,14 @@ use longhaul_protocol::{
 };
 use longhaul_transport::leg::Leg;
 use parking_lot::Mutex;
-use std::{convert::Infallible, future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    pin::pin,
+    sync::{Arc, Weak},
+    task::Poll,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
@@ -350,9 +357,9 @@ impl Proxy {
         let origin = self.origin.lock().await;
         if error.is_timeout() {
             // Kept alive long enough, or a client that never finished its first request.
-            return match &*origin {
-                Some(_) => End::Finished,
-                None => {
+            return match self.asked.lock().ptr_eq(&Weak::new()) {
+                false => End::Finished,
+                true => {
                     self.session.client.fin_on_close();
                     self.session.fail(Failure::HandshakeTimeout)
                 }

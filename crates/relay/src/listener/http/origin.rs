@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
-    proxy_headers::{interim_response, onward_request, onward_response, upgrade},
+    proxy_headers::{interim_response, is_framed_twice, onward_request, onward_response, upgrade},
 };
 use longhaul_units::Time;
 use std::sync::{Arc, OnceLock, atomic::Ordering::Relaxed};
@@ -155,12 +155,13 @@ impl Proxy {
                 self.session.hears_answer();
                 let mut response =
                     response.map(|body| Download::new(body, silence, &self.exchange));
-                match self.exchange.is_held_back() {
-                    // A client that waits for 100 sends nothing, or what nobody asks for.
-                    true => {
-                        progress.refused.store(true, Relaxed);
-                        response.body_mut().is_last_of(origin.connection);
-                    }
+                // A client that waits for 100 sends nothing, or what nobody asks for.
+                let refused = self.exchange.is_held_back();
+                if refused {
+                    progress.refused.store(true, Relaxed);
+                }
+                match refused || is_framed_twice(response.headers()) {
+                    true => response.body_mut().is_last_of(origin.connection),
                     false => *kept = Some(origin),
                 }
                 return Ok(response);

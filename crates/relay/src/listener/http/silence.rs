@@ -233,7 +233,8 @@ impl Download {
         }
     }
 
-    /// The origin still waits for a body that does not come: its connection is of no use.
+    /// The origin still waits for a body that does not come, or its messages may be misread: its connection is of no
+    /// use.
     pub(super) fn is_last_of(&mut self, connection: AbortHandle) {
         self.last = Some(connection);
     }
