@@ -438,3 +438,28 @@ fn a_response_with_two_lengths_comes_whole_and_is_its_connection_s_last() {
         assert_eq!(stage.refused(), "");
     }
 }
+
+/// The origin has no part in it.
+#[test]
+fn a_body_that_can_t_be_read_is_the_client_s_fault() {
+    for body in [
+        "0x3\r\nabc\r\n0\r\n\r\n",
+        "3\nabc\n0\n\n",
+        "3\r\nabcX\r\n0\r\n\r\n",
+        "10000000000000003\r\nabc\r\n0\r\n\r\n",
+        "3;a\nb\r\nabc\r\n0\r\n\r\n",
+        "3\r\nabc\r\n0\r\nX Y: 1\r\n\r\n",
+    ] {
+        let mut stage = stage();
+        stage.ask("POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n");
+        stage.client.write_all(body.as_bytes()).unwrap();
+        let said = stage.refused();
+        assert!(said.starts_with("HTTP/1.1 400 "), "{body:?}: {said}");
+        assert!(
+            said.contains("the request's body can't be read: "),
+            "{said}"
+        );
+        let words = ["origin", "stream", "502", "Proxy-Status"];
+        assert!(!words.iter().any(|word| said.contains(word)), "{said}");
+    }
+}

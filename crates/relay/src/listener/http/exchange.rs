@@ -132,6 +132,15 @@ impl Exchange {
         self.0.lock().refusal.get_or_insert((status, reason));
     }
 
+    /// The same if no response is on its way, since the body that the client sends is malformed.
+    pub(super) fn refuse_body(&self) {
+        if self.turn() == Turn::Origin {
+            let reason = "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
+                          (NAME: VALUE CRLF) and CRLF (RFC 9112 §7.1)";
+            self.refuse(StatusCode::BAD_REQUEST, Some(reason.to_owned()));
+        }
+    }
+
     pub(super) fn is_refused(&self) -> bool {
         self.0.lock().refusal.is_some()
     }

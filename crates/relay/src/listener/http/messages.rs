@@ -234,6 +234,10 @@ impl AsyncWrite for Messages {
                     .refuse(status.unwrap_or(StatusCode::BAD_REQUEST), None);
                 return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
             }
+            // The refusal is said in its place.
+            _ if self.exchange.is_refused() => {
+                return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+            }
             // That is the origin's to say.
             Turn::Origin if beginning.starts_with(CONTINUE) => {
                 return Poll::Ready(Ok(CONTINUE.len()));

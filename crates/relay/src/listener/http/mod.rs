@@ -195,7 +195,9 @@ impl Proxy {
             Err(declined) => Err(declined),
         };
         let mut response = outcome.unwrap_or_else(|declined| {
-            self.session.door.counters.fail(declined.fault.failure);
+            if !self.exchange.is_refused() {
+                self.session.door.counters.fail(declined.fault.failure);
+            }
             self.explain(declined, &wanted)
         });
         if self.exchange.is_held_back() {

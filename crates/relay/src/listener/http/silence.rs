@@ -10,6 +10,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use longhaul_protocol::proxy_headers::end_with_trailers;
 use parking_lot::Mutex;
 use std::{
+    error::Error as _,
     future::poll_fn,
     io,
     pin::Pin,
@@ -185,7 +186,12 @@ impl Body for Upload {
             Some(Ok(frame)) => frame.into_trailers().map(|trailers| {
                 *self.progress.trailers.lock() = Some(end_with_trailers(&trailers));
             }),
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            Some(Err(error)) => {
+                if is_malformed(&error) {
+                    self.exchange.refuse_body();
+                }
+                return Poll::Ready(Some(Err(error)));
+            }
             None => Ok(()),
         };
         match frame {
@@ -204,6 +210,15 @@ impl Body for Upload {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// Whether a body came that is none, rather than not all of it.
+fn is_malformed(error: &hyper::Error) -> bool {
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
+    let kinds = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];
+    cause.is_some_and(|cause| kinds.contains(&cause.kind()))
 }
 
 /// An origin that has enough of it waits no longer for the client.
