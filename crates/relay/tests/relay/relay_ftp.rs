@@ -225,7 +225,12 @@ fn users_in_the_url_count() {
             "GET ftp://{user}@{at}/a HTTP/1.1\r\nHost: x\r\n\r\n"
         )
         .unwrap();
-        assert_eq!(http_status(&http_head(&mut client)), status, "{user}");
+        let head = http_head(&mut client);
+        assert_eq!(http_status(&head), status, "{user}");
+        let asks = head
+            .to_lowercase()
+            .contains("\r\nwww-authenticate: basic realm=\"ftp\"\r\n");
+        assert_eq!(asks, status == 401, "{head}");
     }
 }
 

@@ -155,6 +155,12 @@ pub(super) fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
         let seconds = penalties::DELAY_MAX.as_secs().into();
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
+    if status == StatusCode::UNAUTHORIZED {
+        let basic = header::HeaderValue::from_static("Basic realm=\"ftp\"");
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, basic);
+    }
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\"");
         response
