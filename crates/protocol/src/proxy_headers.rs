@@ -14,6 +14,9 @@ pub fn destination(method: &Method, uri: &Uri) -> Result<Destination, String> {
     let authority = uri
         .authority()
         .ok_or("this is a proxy: want an absolute http:// URI")?;
+    if *method == Method::CONNECT && (uri.scheme().is_some() || authority.as_str().contains('@')) {
+        return Err("CONNECT takes HOST:PORT, without a scheme and a user".to_owned());
+    }
     let host = authority
         .host()
         .trim_start_matches('[')
@@ -55,6 +58,25 @@ fn has_port(authority: &uri::Authority) -> bool {
         .next()
         .unwrap_or_default();
     after_host.contains(':')
+}
+
+/// Why somebody else may read this head in another way, as a sentence for the client (RFC 9112 §3.2 and §6.1). The
+/// target of CONNECT says all that Host would, and old scripts leave it out.
+pub fn ambiguity(method: &Method, version: Version, headers: &HeaderMap) -> Option<&'static str> {
+    let hosts = headers.get_all(header::HOST).iter().count();
+    let codings = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let words = codings
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    let chunked = words.filter(|word| word.trim().eq_ignore_ascii_case("chunked"));
+    match hosts {
+        _ if chunked.count() > 1 => Some("Transfer-Encoding has chunked twice"),
+        0 if version == Version::HTTP_11 && *method != Method::CONNECT => {
+            Some("a request of HTTP/1.1 must have a Host field")
+        }
+        0 | 1 => None,
+        _ => Some("the request has more than one Host field"),
+    }
 }
 
 /// Whether the message has passed the proxy called `pseudonym` before (RFC 9110 §7.6.3).

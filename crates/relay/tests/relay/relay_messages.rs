@@ -313,7 +313,7 @@ fn bytes_above_ascii_pass() {
     // Latin-1, which no URI of hyper's may hold.
     let line = [
         format!("GET http://{}/", stage.at).as_bytes(),
-        b"\xe4 HTTP/1.1\r\n\r\n",
+        b"\xe4 HTTP/1.1\r\nHost: x\r\n\r\n",
     ]
     .concat();
     stage.client.write_all(&line).unwrap();
@@ -462,4 +462,32 @@ fn a_body_that_can_t_be_read_is_the_client_s_fault() {
         let words = ["origin", "stream", "502", "Proxy-Status"];
         assert!(!words.iter().any(|word| said.contains(word)), "{said}");
     }
+}
+
+#[test]
+fn a_head_that_may_be_read_in_two_ways_is_refused() {
+    for (head, word) in [
+        (
+            "POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked, chunked",
+            "chunked",
+        ),
+        (
+            "POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked",
+            "chunked",
+        ),
+        ("GET http://AT/ HTTP/1.1\nHost: x\nHost: y", "Host"),
+        ("GET http://AT/ HTTP/1.1\nX: y", "Host"),
+        ("CONNECT http://AT HTTP/1.1\nHost: x", "CONNECT"),
+        ("CONNECT me@AT HTTP/1.1\nHost: x", "CONNECT"),
+    ] {
+        let mut stage = stage();
+        stage.ask(&format!("{head}\nConnection: close\n\n0\n\n"));
+        let said = stage.refused();
+        assert!(said.starts_with("HTTP/1.1 400 "), "{head:?}: {said}");
+        let reason = said.rsplit("relay: ").next().unwrap();
+        assert!(reason.contains(word), "{head:?}: {said}");
+    }
+    let mut stage = stage();
+    stage.ask("GET http://AT/ HTTP/1.0\n\n");
+    http_head(&mut accept(&stage.listener));
 }

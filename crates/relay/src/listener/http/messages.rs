@@ -133,6 +133,9 @@ impl Messages {
 
     /// How much of what comes next hyper may have now.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.exchange.is_refused() {
+            return Poll::Ready(Ok(0));
+        }
         if self.reading == Reading::Given(0) {
             self.reading = match self.exchange.take_body() {
                 Some(Framing::Length(len)) => Reading::Body(len),

@@ -44,7 +44,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
-    proxy_headers::{credentials, destination, has_passed, is_ftp, max_forwards, traced},
+    proxy_headers::{
+        ambiguity, credentials, destination, has_passed, is_ftp, max_forwards, traced,
+    },
 };
 use longhaul_transport::leg::Leg;
 use parking_lot::Mutex;
@@ -186,6 +188,11 @@ impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
         self.session.asks_again();
         self.session.http.end_message();
+        if let Some(reason) = ambiguity(request.method(), request.version(), request.headers()) {
+            let status = StatusCode::BAD_REQUEST;
+            self.exchange.refuse(status, Some(reason.to_owned()));
+            return Response::new(own(Bytes::new()));
+        }
         let checked = self.check(&request).await;
         let wanted = checked
             .as_ref()
