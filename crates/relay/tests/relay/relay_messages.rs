@@ -491,3 +491,18 @@ fn a_head_that_may_be_read_in_two_ways_is_refused() {
     stage.ask("GET http://AT/ HTTP/1.0\n\n");
     http_head(&mut accept(&stage.listener));
 }
+
+/// Trailers may be left out (RFC 9110 §6.5.1), the body may not.
+#[test]
+fn trailers_that_can_t_be_read_do_not_cut_a_response() {
+    let mut stage = stage();
+    for trailer in ["X-T : 1", "X Y: 1"] {
+        stage.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+        let mut server = accept(&stage.listener);
+        http_head(&mut server);
+        let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
+        say(&mut server, &format!("{head}5\nhello\n0\n{trailer}\n\n"));
+        http_head(&mut stage.client);
+        expect(&mut stage.client, "5\nhello\n0\n\n");
+    }
+}

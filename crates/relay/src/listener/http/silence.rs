@@ -212,13 +212,21 @@ impl Body for Upload {
     }
 }
 
+/// Whether all of a body came and its trailers can't be read: they may be left out (RFC 9110 §6.5.1). hyper says so in
+/// the words that its parser has for fields.
+fn is_of_trailers(error: &hyper::Error) -> bool {
+    let words = ["invalid header name", "invalid header value"];
+    cause(error).is_some_and(|cause| words.contains(&cause.to_string().as_str()))
+}
+
+fn cause(error: &hyper::Error) -> Option<&io::Error> {
+    error.source()?.downcast_ref()
+}
+
 /// Whether a body came that is none, rather than not all of it.
 fn is_malformed(error: &hyper::Error) -> bool {
-    let cause = error
-        .source()
-        .and_then(|cause| cause.downcast_ref::<io::Error>());
     let kinds = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];
-    cause.is_some_and(|cause| kinds.contains(&cause.kind()))
+    cause(error).is_some_and(|cause| kinds.contains(&cause.kind()))
 }
 
 /// An origin that has enough of it waits no longer for the client.
@@ -278,6 +286,7 @@ impl Body for Download {
         self.silence.heard = true;
         Poll::Ready(match frame.map(|frame| frame.map(Frame::into_trailers)) {
             None => None,
+            Some(Err(error)) if is_of_trailers(&error) => None,
             Some(Err(error)) => Some(Err(io::Error::other(error))),
             Some(Ok(Err(data))) => Some(Ok(data)),
             Some(Ok(Ok(trailers))) => {
