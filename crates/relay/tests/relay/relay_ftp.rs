@@ -203,6 +203,12 @@ fn failures_are_said_in_http() {
     assert_eq!(status(&["-u", "me:wrong", &url]), "401");
     assert_eq!(status(&[&format!("ftp://{at}/missing")]), "404");
     assert_eq!(status(&[&format!("ftp://{at}/missing/")]), "404");
+    let said = text(&curl(&relay, &[&format!("ftp://{at}/missing")]));
+    assert!(
+        said.starts_with("longhaul relay: /missing: the FTP server: 550 "),
+        "{said}"
+    );
+    assert_eq!(said.matches("550").count(), 1, "{said}");
     assert_eq!(status(&[&format!("ftp://{at}/a%0d%0aQUIT")]), "400");
     assert_eq!(
         status(&["-T", "/dev/null", &format!("ftp://{at}/up")]),

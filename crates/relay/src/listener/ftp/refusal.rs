@@ -57,7 +57,17 @@ impl From<FtpError> for Refusal {
             Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         };
-        Self::new(status, format!("the FTP server: {error}"))
+        Self::new(status, format!("the FTP server: {}", words(&error)))
+    }
+}
+
+/// What the server said, with its code.
+fn words(error: &FtpError) -> String {
+    match error {
+        FtpError::UnexpectedResponse(reply) => {
+            String::from_utf8_lossy(&reply.body).trim().to_owned()
+        }
+        error => error.to_string(),
     }
 }
 

@@ -294,6 +294,7 @@ impl Proxy {
                 fault: Some(fault), ..
             }) => Err(fault.into()),
             Err(Refusal { status, reason, .. }) => {
+                let reason = format!("{}: {reason}", head.uri.path());
                 let (failure, error) = match status {
                     StatusCode::GATEWAY_TIMEOUT => (Failure::TimedOut, "http_response_timeout"),
                     _ => (Failure::Other, ""),
