@@ -506,3 +506,40 @@ fn trailers_that_can_t_be_read_do_not_cut_a_response() {
         expect(&mut stage.client, "5\nhello\n0\n\n");
     }
 }
+
+/// It may have done something each time (RFC 9110 §9.2.2).
+#[test]
+fn a_request_without_an_answer_is_made_once_more_at_most_through_a_peer() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let relay = Relay::start(&["--http", ANY, "--peer", &peer]);
+    let (listener, at) = origin();
+    let server = thread::spawn(move || {
+        (0..5)
+            .map(|_| http_head(&mut accept(&listener)))
+            .filter(|head| head.starts_with("PUT "))
+            .count()
+    });
+    let mut client = connect(relay.address("http"));
+    let ask = |client: &mut TcpStream, method: &str| {
+        say(
+            client,
+            &format!("{method} http://{at}/ HTTP/1.1\nHost: x\nContent-Length: 0\n\n"),
+        );
+        http_status(&http_head(client))
+    };
+    assert_eq!(ask(&mut client, "PUT"), 502);
+    // The rest of the five.
+    for _ in 0..4 {
+        let mut client = connect(relay.address("http"));
+        say(
+            &mut client,
+            &format!("POST http://{at}/ HTTP/1.1\nHost: x\nContent-Length: 0\n\n"),
+        );
+        http_head(&mut client);
+        if server.is_finished() {
+            break;
+        }
+    }
+    assert!((1..=2).contains(&server.join().unwrap()));
+}

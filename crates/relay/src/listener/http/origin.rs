@@ -22,7 +22,10 @@ use longhaul_protocol::{
     proxy_headers::{interim_response, is_framed_twice, onward_request, onward_response, upgrade},
 };
 use longhaul_units::Time;
-use std::sync::{Arc, OnceLock, atomic::Ordering::Relaxed};
+use std::{
+    mem::take,
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
+};
 use tokio::select;
 
 impl Proxy {
@@ -70,6 +73,8 @@ impl Proxy {
         destination: &Destination,
     ) -> Result<Response<Download>, Declined> {
         let ways = std::iter::repeat_n(Source::New, WAYS_MAX);
+        // It may have arrived each time: once more is enough.
+        let mut again = true;
         for source in [Source::Kept, Source::Ready].into_iter().chain(ways) {
             let Some(origin) = self.origin(source, kept, destination).await? else {
                 continue;
@@ -80,7 +85,8 @@ impl Proxy {
                 Ok(response) => return Ok(response),
                 Err(Unsent::GivenBack(same)) => *same,
                 Err(Unsent::Lost(declined)) => return Err(declined),
-                Err(Unsent::Died(declined)) => copy.ok_or(declined)?,
+                Err(Unsent::Refused(declined)) => copy.ok_or(declined)?,
+                Err(Unsent::Died(declined)) => copy.filter(|_| take(&mut again)).ok_or(declined)?,
             };
         }
         Err(no_response("closed at once"))
@@ -180,9 +186,9 @@ impl Proxy {
     async fn lost(&self, origin: &Origin, error: &hyper::Error) -> Unsent {
         let wanted = Request::to(origin.destination.clone(), Vec::new());
         match origin.refused.get() {
-            Some(fault) if origin.far.was_stale() => Unsent::Died(fault.clone().into()),
+            Some(fault) if origin.far.was_stale() => Unsent::Refused(fault.clone().into()),
             Some(fault) => match self.session.has_other_way(&origin.far, &wanted).await {
-                true => Unsent::Died(fault.clone().into()),
+                true => Unsent::Refused(fault.clone().into()),
                 false => Unsent::Lost(fault.clone().into()),
             },
             None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
@@ -265,6 +271,8 @@ enum Unsent {
     GivenBack(Box<OnwardRequest>),
     /// It was answered, though not by a response.
     Lost(Declined),
+    /// A peer on the way did not pass it on; there is another way.
+    Refused(Declined),
     /// The connection ended under it; it may have arrived.
     Died(Declined),
 }
