@@ -89,7 +89,7 @@ impl Verifier {
         self.queue.number()
     }
 
-    /// Runs on a thread of its own until the relay stops; signs the pulse as `thread`.
+    /// Runs on a thread of its own until the relay stops; beats as `thread`.
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
@@ -191,14 +191,14 @@ impl SynHolder {
         match self.decide(flow, held) {
             Decision::Hold => self.open(flow, dscp(&held.packet).unwrap_or(0)),
             Decision::Drop => drop(),
-            Decision::PassAgain => release(queue, held.id, PASSES),
+            Decision::PassAgain => self.pass(queue, held),
             Decision::PassClient => {
-                self.pass_by(Some(flow.client().ip()));
-                release(queue, held.id, PASSES);
+                self.count_passed(Some(flow.client().ip()));
+                self.pass(queue, held);
             }
             Decision::PassAll => {
-                self.pass_by(None);
-                release(queue, held.id, PASSES);
+                self.count_passed(None);
+                self.pass(queue, held);
             }
         }
     }
@@ -206,10 +206,8 @@ impl SynHolder {
     fn is_denied(&self, flow: Flow) -> bool {
         let listener = self.door.listener();
         let client = flow.client().ip();
-        listener
-            .deny_from
-            .iter()
-            .any(|network| network.contains(client))
+        let mut denied = listener.deny_from.iter();
+        denied.any(|network| network.contains(client))
     }
 
     fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
@@ -226,15 +224,19 @@ impl SynHolder {
             may_pass: held.device != LOOPBACK && self.door.listener().direct_fallback,
             waiting,
             waiting_of_client,
-            // Each will be a connection, and has its place in the budget of descriptors.
             room_of_client: most.saturating_sub(open),
-            room: self.relay.places.available_permits(),
+            room: places,
         };
         self.held.take(arrival, held.id, Instant::now())
     }
 
-    /// Counts it, and says so once in a while: of `client`, or of all.
-    fn pass_by(&self, client: Option<IpAddr>) {
+    /// A SYN goes on as if nobody had held it.
+    fn pass(&self, queue: &Queue, held: &Held) {
+        release(queue, held.id, Verdict::Accept { mark: 0 });
+    }
+
+    /// Counts a connection that goes straight, and says so once in a while: of `client`, or of all.
+    fn count_passed(&self, client: Option<IpAddr>) {
         self.door.counters.pass_by();
         self.door.warnings.pass_by(&self.door.name(), client);
     }
@@ -290,9 +292,6 @@ impl SynHolder {
         }
     }
 }
-
-/// A SYN goes on as if nobody had held it.
-const PASSES: Verdict = Verdict::Accept { mark: 0 };
 
 /// The index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;

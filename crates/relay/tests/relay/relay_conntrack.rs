@@ -4,19 +4,9 @@
 
 use longhaul_testnet::{
     relay_process::{Relay, accept, exchange, may_use_namespaces},
-    relay_testbed::{BOTH, Family, Testbed, feed},
+    relay_testbed::{BOTH, Family, INTERCEPT, Testbed, feed},
 };
 use std::{net::IpAddr, time::Duration};
-
-const INTERCEPT: [&str; 7] = [
-    "--transparent",
-    "127.0.0.1:3129",
-    "--transparent",
-    "[::1]:3129",
-    "--intercept",
-    "10.77.2.0/24,[fd77:2::/64]:8080-8089",
-    "--keep-source",
-];
 
 const MASQUERADE: &str = "table inet nat {
     chain out {
@@ -82,7 +72,7 @@ fn counted_invalid(bed: &Testbed) -> Vec<String> {
 const WAYS: [&[&str]; 2] = [&[], &["--verify-connect"]];
 
 fn relay(bed: &Testbed, more: &[&str]) -> Relay {
-    bed.relay(&[&INTERCEPT[..], more].concat())
+    bed.relay(&[&INTERCEPT[..], &["--keep-source"], more].concat())
 }
 
 #[test]
@@ -178,8 +168,15 @@ fn a_relay_beside_it_that_keeps_no_source_is_left_alone() {
         "10.77.2.0/24,[fd77:2::/64]:8080",
     ];
     let _other = bed.relay(&other);
-    let mut own = INTERCEPT;
-    own[5] = "10.77.2.0/24,[fd77:2::/64]:8081";
+    let own = [
+        "--transparent",
+        "127.0.0.1:3129",
+        "--transparent",
+        "[::1]:3129",
+        "--intercept",
+        "10.77.2.0/24,[fd77:2::/64]:8081",
+        "--keep-source",
+    ];
     for way in WAYS {
         let _relay = bed.relay(&[&own[..], way].concat());
         for family in BOTH {

@@ -4,19 +4,10 @@
 use longhaul_linux::socket;
 use longhaul_testnet::{
     relay_process::{PATIENCE, Relay, accept, exchange, may_use_namespaces},
-    relay_testbed::{BOTH, Family, Testbed, feed},
+    relay_testbed::{BOTH, Family, INTERCEPT, Testbed, feed},
 };
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpStream};
-
-const INTERCEPT: [&str; 6] = [
-    "--transparent",
-    "127.0.0.1:3129",
-    "--transparent",
-    "[::1]:3129",
-    "--intercept",
-    "10.77.2.0/24,[fd77:2::/64]:8080-8089",
-];
 
 /// Counts what the server and the client get with and without the wanted mark.
 const COUNTERS: &str = "table inet seen {

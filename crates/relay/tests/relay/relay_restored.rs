@@ -5,24 +5,13 @@
 use longhaul_testnet::relay_process::{
     PATIENCE, Relay, accept, exchange, may_use_namespaces, patient,
 };
-use longhaul_testnet::relay_testbed::{BOTH, Family, Testbed};
+use longhaul_testnet::relay_testbed::{BOTH, Family, INTERCEPT, Testbed};
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     process::Stdio,
     time::{Duration, Instant},
 };
-
-const INTERCEPT: [&str; 8] = [
-    "--transparent",
-    "127.0.0.1:3129",
-    "--transparent",
-    "[::1]:3129",
-    "--intercept",
-    "10.77.2.0/24",
-    "--intercept",
-    "fd77:2::/64",
-];
 
 /// What others may do, and what says that it is undone.
 const REMOVALS: [(&str, &str); 9] = [

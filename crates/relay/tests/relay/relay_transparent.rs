@@ -7,25 +7,13 @@ use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::{
     PATIENCE, Relay, accept, assert_turned_away, exchange, may_use_namespaces,
 };
-use longhaul_testnet::relay_testbed::{BOTH, Family, IPV4, Testbed, feed, set};
+use longhaul_testnet::relay_testbed::{BOTH, Family, INTERCEPT, IPV4, Testbed, feed, set};
 use rustix::process::Signal;
 use std::{
     io::{self, ErrorKind, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     time::{Duration, Instant},
 };
-
-/// Listeners and targets of both families.
-const INTERCEPT: [&str; 8] = [
-    "--transparent",
-    "127.0.0.1:3129",
-    "--transparent",
-    "[::1]:3129",
-    "--intercept",
-    "10.77.2.0/24,10.77.9.0/24:8080-8089",
-    "--intercept",
-    "[fd77:2::/64],[fd77:9::/64]:8080-8089",
-];
 
 /// One family's listener on this port, and what it intercepts.
 fn alone(family: &Family, port: u16) -> [String; 4] {

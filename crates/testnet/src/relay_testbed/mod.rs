@@ -75,6 +75,18 @@ impl Family {
     }
 }
 
+/// A listener of each family on the router, and what of the server's networks is intercepted.
+pub const INTERCEPT: [&str; 8] = [
+    "--transparent",
+    "127.0.0.1:3129",
+    "--transparent",
+    "[::1]:3129",
+    "--intercept",
+    "10.77.2.0/24,10.77.9.0/24:8080-8089",
+    "--intercept",
+    "[fd77:2::/64],[fd77:9::/64]:8080-8089",
+];
+
 /// Each end's only link, and the router's port of it.
 const ENDS: [(&str, u8); 2] = [("near", 1), ("far", 2)];
 
