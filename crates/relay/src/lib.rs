@@ -20,7 +20,6 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-mod admission;
 mod args;
 mod authority;
 mod check;

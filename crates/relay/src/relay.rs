@@ -3,12 +3,6 @@
 //! that serves is gone.
 
 use crate::{
-    admission::{
-        accounts::{Accounts, Holder},
-        budget::Budget,
-        lookups::Lookups,
-        memory::Memory,
-    },
     config::Config,
     doors::Doors,
     peers::current::{Current, Setup},
@@ -17,6 +11,12 @@ use crate::{
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::RelayRecord;
+use longhaul_admission::{
+    accounts::{Accounts, Holder},
+    descriptors::DescriptorBudget,
+    lookups::Lookups,
+    memory::Memory,
+};
 use longhaul_interception::heartbeat::Heartbeats;
 use std::sync::{Arc, atomic::AtomicU32};
 use tokio::sync::{Semaphore, watch};
@@ -45,7 +45,7 @@ pub(crate) struct Relay {
     /// All of them, taken or not; a reload may change it.
     pub(crate) places_all: AtomicU32,
     /// How the descriptors were shared out at the start.
-    pub(crate) budget: Budget,
+    pub(crate) budget: DescriptorBudget,
     /// Raised when a thread that serves is gone.
     pub(crate) alarm: Alarm,
     /// Of all threads that serve.

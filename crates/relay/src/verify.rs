@@ -3,7 +3,6 @@
 //! destination answered.
 
 use crate::{
-    admission::accounts::Holder,
     config::listener::Kind,
     doors::door::Door,
     faults::fault::Fault,
@@ -16,6 +15,7 @@ use crate::{
         request::Request,
     },
 };
+use longhaul_admission::accounts::Holder;
 use longhaul_interception::{
     flow::Flow,
     held::{Arrival, Decision, HELD_MAX, HeldSyns},
@@ -314,7 +314,7 @@ async fn open(
 
 /// Opens the far leg as the client's session would.
 async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
-    relay.memory.room(flow.client().ip()).await;
+    relay.memory.wait_for_room(flow.client().ip()).await;
     let (listener, Setup { config, peers }) = (door.listener(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
@@ -327,7 +327,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
         listener: &listener.name,
         client: client.ip(),
         // These go by address.
-        asker: None,
+        lookup_quota: None,
         direct_fallback: listener.direct_fallback,
         local: LocalAccess::new(from_elsewhere, config.allow_local, relay.doors.addresses()),
     };

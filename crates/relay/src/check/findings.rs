@@ -162,7 +162,7 @@ fn memory(config: &Config) -> Option<Finding> {
 /// Bounds of one client that are no less than those of all.
 fn shares(config: &Config) -> Vec<Finding> {
     let limits = &config.limits;
-    let all = crate::admission::memory::budget(limits.memory).map(|budget| budget.bytes);
+    let all = longhaul_admission::memory::budget(limits.memory).map(|budget| budget.bytes);
     let mut found = Vec::new();
     if let (Some(each), Some(all)) = (limits.memory_per_client, all)
         && each >= all

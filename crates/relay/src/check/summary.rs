@@ -2,20 +2,18 @@
 //! What a configuration comes to: `--check-config`. Values first, for `--json`; the text is the same
 //! in words.
 
-use crate::{
-    admission::{
-        budget::{Budget, Demand, NO_ROOM},
-        memory::{self, Basis},
-    },
-    config::{
-        Config,
-        file::File,
-        listener::{Kind, Listener},
-        location::Finding,
-        peer::PeerConfig,
-        policy::{Chain, Rule, WayOut},
-        settings::Transport,
-    },
+use crate::config::{
+    Config,
+    file::File,
+    listener::{Kind, Listener},
+    location::Finding,
+    peer::PeerConfig,
+    policy::{Chain, Rule, WayOut},
+    settings::Transport,
+};
+use longhaul_admission::{
+    descriptors::{DescriptorBudget, DescriptorDemand, NO_ROOM},
+    memory::{self, Basis},
 };
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;
@@ -136,7 +134,7 @@ struct DescriptorSummary {
 
 impl Summary {
     pub(crate) fn new(config: &Config) -> Self {
-        let descriptors = DescriptorSummary::new(&Demand::of(config));
+        let descriptors = DescriptorSummary::new(&config.descriptor_demand());
         Self {
             listeners: config.listeners.iter().map(ListenerSummary::new).collect(),
             admin: config.admin,
@@ -324,7 +322,7 @@ impl LimitSummary {
 impl MemorySummary {
     fn new(config: &Config, descriptors: &DescriptorSummary) -> Self {
         let pipes_max = descriptors.pipes_per_worker * config.limits.workers;
-        let sockets = Demand::of(config).per_connection();
+        let sockets = config.descriptor_demand().per_connection();
         let sockets_max = (sockets * descriptors.connections) as u64;
         let socket_bytes_max = largest("net.ipv4.tcp_rmem").zip(largest("net.ipv4.tcp_wmem"));
         let socket_bytes_max = socket_bytes_max.map(|(read, write)| read + write);
@@ -350,9 +348,9 @@ fn largest(sysctl: &str) -> Option<u64> {
 }
 
 impl DescriptorSummary {
-    fn new(demand: &Demand) -> Self {
+    fn new(demand: &DescriptorDemand) -> Self {
         let (soft_limit, hard_limit) = longhaul_linux::descriptors::limits();
-        let budget = Budget::new(hard_limit, demand);
+        let budget = DescriptorBudget::new(hard_limit, demand);
         Self {
             needed_idle: demand.idle(),
             needed_busy: demand.busy(),

@@ -27,7 +27,7 @@ pub(crate) struct Limits {
     pub(crate) memory_per_client: Option<u64>,
     /// How long somebody may take nothing of what is there for them.
     pub(crate) stall_timeout: Duration,
-    /// Bytes in the socket buffers and pipes of all legs; `None` is [`crate::admission::memory::budget`]'s
+    /// Bytes in the socket buffers and pipes of all legs; `None` is [`longhaul_admission::memory::budget`]'s
     /// default.
     pub(crate) memory: Option<u64>,
 }
@@ -48,7 +48,7 @@ const MEMORY_MIN: u64 = 64 << 10;
 const STALL_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// Above what a browser opens at once, and a sixteenth of what all clients may have.
 const LOOKUPS_DEFAULT: u32 = 64;
-/// What all clients together may have under way: see [`Budget`](crate::admission::budget::Budget).
+/// What all clients together may have under way: see [`DescriptorBudget`](longhaul_admission::descriptors::DescriptorBudget).
 const LOOKUPS_MAX: u32 = 1024;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);

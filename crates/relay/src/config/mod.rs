@@ -23,6 +23,7 @@ use crate::config::{
     profile::{Profile, Profiles, profiles},
     settings::Settings,
 };
+use longhaul_admission::descriptors::DescriptorDemand;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
 use std::{
@@ -57,6 +58,18 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// What this configuration wants of descriptors.
+    pub(crate) fn descriptor_demand(&self) -> DescriptorDemand {
+        let streams = self.peers.values().map(|peer| peer.streams).max();
+        DescriptorDemand {
+            connections: self.limits.connections_max as usize,
+            workers: self.limits.workers,
+            listeners: self.listeners.len(),
+            ready: self.peers.values().map(|peer| peer.pool).sum(),
+            streams: streams.unwrap_or(1).into(),
+        }
+    }
+
     /// Checks settings of no file.
     #[cfg(test)]
     pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {

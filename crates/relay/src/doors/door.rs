@@ -2,16 +2,14 @@
 //! A listener at work.
 
 use crate::{
-    admission::{
-        penalties::Penalties,
-        rate::{Clients, Limits, Pair},
-    },
-    config::listener::Listener,
-    doors::ready::Ready,
-    faults::warnings::Warnings,
+    config::listener::Listener, doors::ready::Ready, faults::warnings::Warnings,
     records::counters::Counters,
 };
 use longhaul_admin::relay_record::ListenerCounts;
+use longhaul_admission::{
+    penalties::Penalties,
+    rate_limits::{ClientRateLimits, RateLimit, RateLimits},
+};
 use parking_lot::RwLock;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -33,7 +31,7 @@ pub(crate) struct Door {
     pub(crate) warnings: Warnings,
     /// Of clients with wrong passwords.
     pub(crate) penalties: Penalties,
-    clients: Clients,
+    clients: ClientRateLimits,
     /// The newest set of its sockets, counted from 1; all older ones are to be closed.
     sockets: watch::Sender<u64>,
     /// Far legs that were opened ahead of their clients.
@@ -43,7 +41,7 @@ pub(crate) struct Door {
 #[derive(Debug)]
 struct Settings {
     listener: Arc<Listener>,
-    rate: Option<Arc<Pair>>,
+    rate: Option<Arc<RateLimit>>,
 }
 
 impl Settings {
@@ -51,7 +49,7 @@ impl Settings {
         let rate = listener.rate;
         Self {
             listener: listener.into(),
-            rate: rate.map(|rate| Pair::new(rate, Instant::now()).into()),
+            rate: rate.map(|rate| RateLimit::new(rate, Instant::now()).into()),
         }
     }
 }
@@ -65,7 +63,7 @@ impl Door {
             counters: Counters::default(),
             warnings: Warnings::default(),
             penalties: Penalties::default(),
-            clients: Clients::default(),
+            clients: ClientRateLimits::default(),
             sockets: watch::Sender::new(0),
             ready: Ready::default(),
         }
@@ -126,12 +124,12 @@ impl Door {
     }
 
     /// The rate limits that a new connection from `client` is under.
-    pub(crate) fn limits(&self, listener: &Listener, client: IpAddr) -> Limits {
+    pub(crate) fn limits(&self, listener: &Listener, client: IpAddr) -> RateLimits {
         let all = self.settings.read().rate.clone();
         let pair = |rate| {
             let client = client.to_canonical();
-            self.clients.pair(client, rate, Instant::now())
+            self.clients.limit(client, rate, Instant::now())
         };
-        Limits::new(all.into_iter().chain(listener.rate_per_client.map(pair)))
+        RateLimits::new(all.into_iter().chain(listener.rate_per_client.map(pair)))
     }
 }

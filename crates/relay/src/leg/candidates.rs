@@ -2,11 +2,9 @@
 //! Addresses of one destination in the order in which they are to be tried: IPv6 first, then by
 //! turns (RFC 8305 §4), those that become known late included.
 
-use crate::{
-    admission::lookups::{Asker, Place},
-    leg::resolver::{Addresses, Answers, Resolver},
-};
+use crate::leg::resolver::{Addresses, Answers, Resolver};
 use futures_util::future::BoxFuture;
+use longhaul_admission::lookups::{LookupPermit, LookupQuota};
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;
 use std::{
@@ -30,7 +28,7 @@ pub(crate) struct Candidates<'a> {
     /// Of those that may still be given out.
     left: usize,
     /// Of the lookup.
-    place: Option<Place<'a>>,
+    permit: Option<LookupPermit<'a>>,
 }
 
 #[derive(Default)]
@@ -111,14 +109,14 @@ impl Families {
 
 impl<'a> Candidates<'a> {
     /// The addresses of `destination`: its own, or as soon as it is resolved. A lookup for a client
-    /// counts as its `asker`'s.
+    /// counts as its `lookup_quota`'s.
     pub(crate) async fn of(
         destination: &Destination,
-        asker: Option<Asker<'a>>,
+        lookup_quota: Option<LookupQuota<'a>>,
     ) -> Result<Self, Failure> {
         match destination {
             Destination::Address(address) => Ok(Self::one(*address)),
-            Destination::Name(name, port) => Self::find(name.as_str(), *port, asker).await,
+            Destination::Name(name, port) => Self::find(name.as_str(), *port, lookup_quota).await,
         }
     }
 
@@ -130,15 +128,19 @@ impl<'a> Candidates<'a> {
             families,
             ipv4_is_next: false,
             left: 1,
-            place: None,
+            permit: None,
         }
     }
 
     /// The first of the names that `text` may mean decides that has addresses.
-    async fn find(text: &str, port: u16, asker: Option<Asker<'a>>) -> Result<Self, Failure> {
+    async fn find(
+        text: &str,
+        port: u16,
+        lookup_quota: Option<LookupQuota<'a>>,
+    ) -> Result<Self, Failure> {
         let resolver = Resolver::of_this_thread()?;
-        let place = match asker {
-            Some(asker) => Some(asker.place().await),
+        let permit = match lookup_quota {
+            Some(lookup_quota) => Some(lookup_quota.acquire().await),
             None => None,
         };
         let mut candidates = Self {
@@ -146,7 +148,7 @@ impl<'a> Candidates<'a> {
             families: Families::default(),
             ipv4_is_next: false,
             left: ADDRESSES_MAX,
-            place,
+            permit,
         };
         let mut outcome = Err(Failure::NameNotFound);
         for name in resolver.names(text)? {
@@ -162,8 +164,8 @@ impl<'a> Candidates<'a> {
     /// Waits for the first addresses.
     async fn begin(&mut self) -> Result<(), Failure> {
         let first = self.families.first();
-        match &self.place {
-            Some(place) => place.hold(first).await,
+        match &self.permit {
+            Some(permit) => permit.run(first).await,
             None => first.await,
         }
     }
@@ -198,15 +200,15 @@ impl<'a> Candidates<'a> {
             let _ = self.families.more().await;
             Ok(())
         };
-        let outcome = match &self.place {
-            Some(place) => place.hold(next).await,
+        let outcome = match &self.permit {
+            Some(permit) => permit.run(next).await,
             None => next.await,
         };
         if outcome.is_err() {
             (self.families.ipv6.due, self.families.ipv4.due) = (None, None);
         }
         if !self.families.is_due() {
-            self.place = None;
+            self.permit = None;
         }
     }
 

@@ -2,14 +2,14 @@
 //! Opening a leg: resolve, connect, and say why not.
 
 use crate::{
-    admission::{
-        lookups::Asker,
-        shortage::{patiently, within},
-    },
     config::profile::Profile,
     leg::{candidates::Candidates, profile::set_initial_window},
 };
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use longhaul_admission::{
+    exhaustion::{retry_on_exhaustion, with_timeout},
+    lookups::LookupQuota,
+};
 use longhaul_linux::socket::{self, Options};
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;
@@ -31,7 +31,7 @@ pub(crate) struct Departure<'a> {
     /// Resolution included.
     pub(crate) limit: Duration,
     /// Who a lookup counts for, if it is a client.
-    pub(crate) asker: Option<Asker<'a>>,
+    pub(crate) lookup_quota: Option<LookupQuota<'a>>,
     /// The client's DSCP, if the profile has none.
     pub(crate) dscp: u8,
 }
@@ -61,10 +61,10 @@ pub(crate) async fn connect(
         }
     };
     let attempts = async {
-        let candidates = Candidates::of(destination, departure.asker).await?;
+        let candidates = Candidates::of(destination, departure.lookup_quota).await?;
         race(candidates, attempt).await
     };
-    within(departure.limit, Box::pin(attempts)).await
+    with_timeout(departure.limit, Box::pin(attempts)).await
 }
 
 /// Time between two attempts (RFC 8305 §5, Connection Attempt Delay).
@@ -129,7 +129,7 @@ async fn attempt(
     options: &Options,
     profile: &Profile,
 ) -> io::Result<TcpStream> {
-    let socket = patiently(async || socket::outgoing(address, source, options)).await?;
+    let socket = retry_on_exhaustion(async || socket::outgoing(address, source, options)).await?;
     set_initial_window(profile, &socket)?;
     TcpSocket::from_std_stream(socket).connect(address).await
 }

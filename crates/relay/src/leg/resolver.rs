@@ -6,7 +6,6 @@
 //! Each thread with an event loop has a resolver of its own, because the sockets of one belong to
 //! the event loop that opened them.
 
-use crate::admission::shortage;
 use futures_util::future::BoxFuture;
 use hickory_resolver::{
     Hosts, TokioResolver,
@@ -18,6 +17,7 @@ use hickory_resolver::{
     },
     system_conf::read_system_conf,
 };
+use longhaul_admission::exhaustion;
 use longhaul_protocol::failure::Failure;
 use std::{
     cell::RefCell,
@@ -175,7 +175,7 @@ impl Resolver {
     }
 
     async fn ask_servers(&self, name: &Name, record: RecordType) -> Addresses {
-        let found = shortage::patiently(async || {
+        let found = exhaustion::retry_on_exhaustion(async || {
             let found = self.dns.lookup(name.clone(), record).await;
             found.map_err(described)
         });
@@ -198,7 +198,7 @@ fn described(error: NetError) -> io::Error {
         }
         NetError::Dns(error) => io::Error::other(error),
         NetError::Timeout => io::ErrorKind::TimedOut.into(),
-        error => shortage::missing().unwrap_or_else(|| io::Error::other(error)),
+        error => exhaustion::descriptor_error().unwrap_or_else(|| io::Error::other(error)),
     }
 }
 

@@ -2,7 +2,6 @@
 //! Whether peers would serve this relay: asked when something went wrong, and when they may be back.
 
 use crate::{
-    admission::shortage::within,
     faults::{disagreement::Obstacle, fault::Fault},
     peers::{
         connection::{answer, is_strange},
@@ -11,6 +10,7 @@ use crate::{
         peer::Peer,
     },
 };
+use longhaul_admission::exhaustion::with_timeout;
 use longhaul_protocol::convert::{Answer, Request};
 use longhaul_transport::channel::write_all;
 use std::{
@@ -37,7 +37,7 @@ impl Peer {
         };
         let mut hops = Vec::new();
         for peer in others.iter().map(|peer| &**peer).chain([self]) {
-            match within(limit, Box::pin(peer.place.resolve())).await {
+            match with_timeout(limit, Box::pin(peer.place.resolve())).await {
                 Ok(hop) => hops.push(hop),
                 Err(failure) => {
                     peer.is_missed(&Obstacle::Unreachable(failure));

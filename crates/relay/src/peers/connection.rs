@@ -2,7 +2,6 @@
 //! Connecting to a peer, and reading what it answers.
 
 use crate::{
-    admission::shortage::within,
     config::{certificates::identity::Initiator, settings::Transport},
     faults::{disagreement::Obstacle, fault::Fault},
     leg::{
@@ -13,6 +12,7 @@ use crate::{
     peers::{health::jitter, peer::Peer, place::Place},
 };
 use futures_util::future::BoxFuture;
+use longhaul_admission::exhaustion::with_timeout;
 use longhaul_command::note;
 use longhaul_protocol::{
     convert::{Answer, Cause, ConvertError, ErrorCode},
@@ -78,7 +78,7 @@ impl Peer {
             })?;
             Ok(Leg::protected(carrier, Some(tls)))
         };
-        let leg = within(limit, attempt).await;
+        let leg = with_timeout(limit, attempt).await;
         leg.map_err(|failure| match (failure, obstacle) {
             (Failure::Exhausted, _) | (_, None) => Obstacle::Unreachable(failure),
             (_, Some(obstacle)) => obstacle,
@@ -96,7 +96,7 @@ impl Peer {
             source: None,
             profile: &self.config.profile,
             limit,
-            asker: None,
+            lookup_quota: None,
             dscp: 0,
         };
         let (stream, address) = connect(place, departure, |_| true).await?;

@@ -2,12 +2,6 @@
 //! Starting, supervising and ending a relay.
 
 use crate::{
-    admission::{
-        accounts::Accounts,
-        budget::{Budget, Demand, NO_ROOM},
-        lookups::Lookups,
-        memory::{self, Memory},
-    },
     args::Args,
     authority,
     check::{findings, summary::Summary},
@@ -38,6 +32,12 @@ use crate::{
 };
 use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
+use longhaul_admission::{
+    accounts::Accounts,
+    descriptors::{DescriptorBudget, NO_ROOM},
+    lookups::Lookups,
+    memory::{self, Memory},
+};
 use longhaul_command::{exit::Refusal, note, say};
 use longhaul_interception::{heartbeat::Heartbeats, rule_set::RuleSet, thread::Interception};
 use longhaul_linux::mtu_probing::MtuProbing;
@@ -153,9 +153,10 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Raises the limit on descriptors as far as it goes, and shares it out.
-fn budget(config: &Config) -> anyhow::Result<Budget> {
+fn budget(config: &Config) -> anyhow::Result<DescriptorBudget> {
     let limit = longhaul_linux::descriptors::raise_limit();
-    Budget::new(limit, &Demand::of(config)).ok_or_else(|| Refusal::unsupported(NO_ROOM))
+    DescriptorBudget::new(limit, &config.descriptor_demand())
+        .ok_or_else(|| Refusal::unsupported(NO_ROOM))
 }
 
 fn probe_mtus() -> anyhow::Result<MtuProbing> {

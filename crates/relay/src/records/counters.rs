@@ -3,17 +3,9 @@
 
 use crate::records::times::Times;
 use longhaul_admin::relay_record::{Counts, ListenerCounts};
+use longhaul_admission::rate_limits::Direction;
 use longhaul_protocol::failure::Failure;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Which way bytes go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// From the client to the destination.
-    Up,
-    /// From the destination to the client.
-    Down,
-}
 
 /// Bytes that went through, each way.
 #[derive(Debug, Default)]

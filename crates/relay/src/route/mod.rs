@@ -7,7 +7,6 @@ pub(crate) mod local;
 pub(crate) mod request;
 
 use crate::{
-    admission::{lookups::Asker, shortage::within},
     config::{
         Config,
         policy::{Question, WayOut},
@@ -26,6 +25,7 @@ use crate::{
         request::Request,
     },
 };
+use longhaul_admission::{exhaustion::with_timeout, lookups::LookupQuota};
 use longhaul_protocol::{
     convert::{self, Stripes},
     destination::Destination,
@@ -55,7 +55,7 @@ pub(crate) struct Route<'a> {
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
     /// Who its lookups count for.
-    pub(crate) asker: Option<Asker<'a>>,
+    pub(crate) lookup_quota: Option<LookupQuota<'a>>,
     /// Without a peer that is up, it goes straight to the destination.
     pub(crate) direct_fallback: bool,
     /// What of this host it may reach.
@@ -230,7 +230,7 @@ impl Route<'_> {
             source: request.source,
             profile,
             limit,
-            asker: self.asker,
+            lookup_quota: self.lookup_quota,
             dscp: request.dscp,
         };
         let connected = connect(to, departure, permits).await?;
@@ -356,7 +356,7 @@ fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
 async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, Fault> {
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
-        let found = Box::pin(within(limit, peer.place.resolve())).await;
+        let found = Box::pin(with_timeout(limit, peer.place.resolve())).await;
         hops.push(found.map_err(|failure| Fault::at(failure, &peer.config.name))?);
     }
     Ok(hops)
@@ -415,7 +415,7 @@ mod tests {
             ready: &Ready::default(),
             listener: "l",
             client: [127, 0, 0, 1].into(),
-            asker: None,
+            lookup_quota: None,
             direct_fallback: false,
             local: LocalAccess::new(false, false, &addresses),
         };

@@ -58,8 +58,8 @@ impl Session {
     pub(crate) fn enter(&self) -> Result<(), Failure> {
         let left = self.relay.places.available_permits();
         let most = Relay::connections_max(&self.config, self.account.holder, left);
-        let entered = self.account.enter(most);
-        let _ = self.entered.set(entered.ok_or(Failure::Exhausted)?);
+        let permit = self.account.acquire_connection(most);
+        let _ = self.permit.set(permit.ok_or(Failure::Exhausted)?);
         Ok(())
     }
 

@@ -9,10 +9,6 @@ pub(crate) mod stillness;
 pub(crate) mod way_out;
 
 use crate::{
-    admission::{
-        accounts::{Account, Entered, Holder},
-        rate::Limits,
-    },
     config::{
         Config,
         listener::{Kind, Listener},
@@ -25,7 +21,7 @@ use crate::{
         pool::Ready,
     },
     records::{
-        counters::{Direction, Pauses, Traffic},
+        counters::{Pauses, Traffic},
         times::FirstByte,
     },
     relay::Relay,
@@ -37,6 +33,10 @@ use crate::{
         groups::{Entry, Founder, Seat},
         trunk::Trunk,
     },
+};
+use longhaul_admission::{
+    accounts::{Account, ConnectionPermit, Holder},
+    rate_limits::{Direction, RateLimits},
 };
 use longhaul_linux::pipe_pool::Pool;
 use longhaul_protocol::{
@@ -69,10 +69,10 @@ pub(crate) struct Session {
     pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
     ready: Arc<Ready>,
-    limits: Limits,
+    limits: RateLimits,
     /// Of whom is served.
     account: Arc<Account>,
-    entered: OnceLock<Entered>,
+    permit: OnceLock<ConnectionPermit>,
     pub(crate) client: Carrier,
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
@@ -161,7 +161,7 @@ impl Session {
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             http: Arc::default(),
-            entered: OnceLock::new(),
+            permit: OnceLock::new(),
             standstills: Mutex::default(),
             why_cut: OnceLock::new(),
             seen_last: AtomicBool::new(false),
@@ -236,7 +236,7 @@ impl Session {
     }
 
     /// The rate limits that it is under.
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &RateLimits {
         &self.limits
     }
 

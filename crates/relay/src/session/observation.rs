@@ -3,15 +3,13 @@
 //! striped leg, and no lock is held meanwhile.
 
 use crate::{
-    admission::victims::Holding,
-    records::{
-        counters::Direction,
-        survey::book::{Glimpse, LegGlimpse},
-    },
+    records::survey::book::{Glimpse, LegGlimpse},
     session::{Session, WayOut, stillness::Standstill},
     stripe::trunk::Trunk,
 };
 use longhaul_admin::record::{Group, Leg};
+use longhaul_admission::eviction::ConnectionMemory;
+use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_transport::carrier::Carrier;
 use std::{
@@ -123,12 +121,12 @@ impl Session {
     }
 
     /// What it holds, and whether somebody has taken nothing of it for `patience`.
-    pub(crate) fn holding(&self, now: Instant, patience: Duration) -> Holding {
-        Holding {
+    pub(crate) fn holding(&self, now: Instant, patience: Duration) -> ConnectionMemory {
+        ConnectionMemory {
             number: self.number,
             holder: self.account.holder,
             bytes: self.memory(),
-            is_still: self.stands_still(now) >= patience,
+            is_stalled: self.stands_still(now) >= patience,
         }
     }
 

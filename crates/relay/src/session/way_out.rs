@@ -2,12 +2,10 @@
 //! The way out that a client's requests take, and the bytes on it.
 
 use crate::{
-    admission::lookups::Asker,
     config::{profile::Profile, settings::Mode},
     faults::fault::Fault,
     leg::candidates::Candidates,
     peers::pool::Ready,
-    records::counters::Direction,
     route::{
         Route,
         far::Far,
@@ -20,6 +18,8 @@ use crate::{
         striped::{self, Ends},
     },
 };
+use longhaul_admission::lookups::LookupQuota;
+use longhaul_admission::rate_limits::Direction;
 use longhaul_interception::flow::Flow;
 use longhaul_protocol::{destination::Destination, failure::Failure};
 use std::{
@@ -112,7 +112,7 @@ impl Session {
             ready,
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
-            asker: Some(self.asker()),
+            lookup_quota: Some(self.lookup_quota()),
             direct_fallback: self.listener.direct_fallback,
             local: self.local_access(),
         }
@@ -127,8 +127,8 @@ impl Session {
         LocalAccess::new(elsewhere, allowed, self.relay.doors.addresses())
     }
 
-    fn asker(&self) -> Asker<'_> {
-        Asker {
+    fn lookup_quota(&self) -> LookupQuota<'_> {
+        LookupQuota {
             lookups: &self.relay.lookups,
             account: &self.account,
         }
@@ -139,7 +139,7 @@ impl Session {
         &self,
         destination: &Destination,
     ) -> Result<Vec<SocketAddr>, Failure> {
-        let candidates = Candidates::of(destination, Some(self.asker())).await?;
+        let candidates = Candidates::of(destination, Some(self.lookup_quota())).await?;
         Ok(candidates.known())
     }
 

@@ -7,16 +7,16 @@
 pub(crate) mod striped;
 
 use crate::{
-    admission::rate::Limits,
     config::settings::Mode,
     faults::fault::Fault,
     records::{
-        counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
+        counters::{Counters, Guard, Pause, Pauses, Traffic},
         times::FirstByte,
     },
     route::far::Far,
     stripe::groups::Seat,
 };
+use longhaul_admission::rate_limits::{Direction, RateLimits};
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
 use longhaul_transport::{
@@ -79,7 +79,7 @@ pub(crate) struct Means<'a> {
     pub(crate) pauses: &'a Pauses,
     pub(crate) first_byte: &'a FirstByte,
     /// What may pass in which time.
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a RateLimits,
     /// How bytes move.
     pub(crate) mode: Mode,
     /// Set when the first byte is taken from the client.

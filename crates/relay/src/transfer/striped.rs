@@ -4,7 +4,6 @@
 use crate::{
     config::settings::Mode,
     peers::pool::Ready,
-    records::counters::Direction,
     route::far::Far,
     stripe::{
         gatherer::Gatherer,
@@ -15,6 +14,7 @@ use crate::{
     },
     transfer::{BULK_BYTES, Broken, End, Means, Side, report_shortfall},
 };
+use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::{conduit::Conduit, pipe_pool};
 use longhaul_protocol::stripe::PIECE_LEN;
 use longhaul_transport::{channel::write_all, leg::Leg};

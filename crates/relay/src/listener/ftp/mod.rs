@@ -12,7 +12,6 @@ pub(crate) use download::Download;
 pub(crate) use url::Url;
 
 use crate::{
-    admission::shortage::patiently,
     faults::fault::Fault,
     leg::stream::Shared,
     listener::ftp::refusal::{Refusal, code, if_known, in_time, lacks_epsv},
@@ -25,6 +24,7 @@ use hyper::{
     HeaderMap, Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
+use longhaul_admission::exhaustion::retry_on_exhaustion;
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::{byte_range::Part, destination::Destination, failure::Failure};
 use longhaul_transport::leg::Leg;
@@ -135,7 +135,9 @@ async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketA
     // Nothing but commands goes to the server, but for uploads, which see to their end: none is taken for theirs.
     far.stream.carrier().fin_on_close();
     let socket = match far.stream.carrier().tcp() {
-        Some(socket) if !far.stream.needs_copy() => patiently(async || duplicate(socket)).await,
+        Some(socket) if !far.stream.needs_copy() => {
+            retry_on_exhaustion(async || duplicate(socket)).await
+        }
         _ => bridge(far.stream).await,
     };
     let socket = socket.map_err(|error| Failure::from_connect(&error))?;
@@ -149,12 +151,12 @@ fn duplicate(socket: &TcpStream) -> io::Result<TcpStream> {
 
 /// suppaftp wants a socket: TLS gets one that leads to it, over loopback.
 async fn bridge(leg: Leg) -> io::Result<TcpStream> {
-    let listener = patiently(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await?;
+    let listener = retry_on_exhaustion(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await?;
     let at = listener.local_addr()?;
-    let outer = patiently(|| TcpStream::connect(at)).await?;
+    let outer = retry_on_exhaustion(|| TcpStream::connect(at)).await?;
     let mine = outer.local_addr()?;
     let mut inner = loop {
-        match patiently(|| listener.accept()).await? {
+        match retry_on_exhaustion(|| listener.accept()).await? {
             (inner, from) if from == mine => break inner,
             (stranger, _) => drop(stranger),
         }

@@ -28,7 +28,6 @@ use crate::{
         },
         language::{farewell, linger},
     },
-    records::counters::Direction,
     relay::Phase,
     route::request::Request,
     session::{Session, client::Verdict, http_memory::HEAD_LEN_MAX},
@@ -41,6 +40,7 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_admission::rate_limits::Direction;
 use longhaul_protocol::{
     destination::Destination,
     failure::Failure,

@@ -2,10 +2,8 @@
 //! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
 //! bytes ([`crate::transfer`]) this does to messages.
 
-use crate::{
-    admission::rate::Limits, leg::stream::Shared, records::counters::Direction,
-    session::http_memory::HttpMemory,
-};
+use crate::{leg::stream::Shared, session::http_memory::HttpMemory};
+use longhaul_admission::rate_limits::{Direction, RateLimits};
 use std::{
     io,
     pin::Pin,
@@ -21,14 +19,14 @@ use tokio::{
 /// Reads are upwards, writes are downwards.
 pub(crate) struct Paced {
     stream: Shared,
-    limits: Limits,
+    limits: RateLimits,
     memory: Arc<HttpMemory>,
     up: Pause,
     down: Pause,
 }
 
 impl Paced {
-    pub(crate) fn new(stream: Shared, limits: Limits, memory: Arc<HttpMemory>) -> Self {
+    pub(crate) fn new(stream: Shared, limits: RateLimits, memory: Arc<HttpMemory>) -> Self {
         Self {
             stream,
             limits,
@@ -45,7 +43,7 @@ struct Pause(Option<Pin<Box<Sleep>>>);
 
 impl Pause {
     /// After `bytes` have passed.
-    fn follow(&mut self, limits: &Limits, direction: Direction, bytes: usize) {
+    fn follow(&mut self, limits: &RateLimits, direction: Direction, bytes: usize) {
         let until = limits.spend(direction, bytes, Instant::now);
         self.0 = until.map(|until| Box::pin(sleep_until(until.into())));
     }

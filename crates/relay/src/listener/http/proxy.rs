@@ -2,7 +2,6 @@
 //! What a client's proxy holds, and the answers that are its own.
 
 use crate::{
-    admission::penalties,
     faults::fault::Fault,
     listener::{
         ftp,
@@ -20,6 +19,7 @@ use hyper::{
     Response, StatusCode, body::Incoming, client::conn::http1::SendRequest, header,
     upgrade::OnUpgrade,
 };
+use longhaul_admission::penalties;
 use longhaul_protocol::{destination::Destination, failure::Failure};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock, Weak};

@@ -3,15 +3,15 @@
 //! whose servers connect back. Two replies: where it listens, and who came.
 
 use crate::{
-    admission::shortage::{patiently, within},
     config::profile::Profile,
     leg::profile::set_initial_window,
     listener::language::{Language, Rejection, reject},
-    records::counters::Direction,
     route::far::Far,
     session::Session,
     transfer::{End, Side},
 };
+use longhaul_admission::exhaustion::{retry_on_exhaustion, with_timeout};
+use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::socket::{self, reset_on_close};
 use longhaul_protocol::{destination::Destination, failure::Failure, socks5::Reply};
 use longhaul_transport::{carrier::Carrier, channel::write_all};
@@ -76,7 +76,7 @@ async fn wait(
             () = gone(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = within(limit, arrival).await.map_err(rejected)?;
+    let (stream, peer) = with_timeout(limit, arrival).await.map_err(rejected)?;
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 
@@ -111,7 +111,7 @@ async fn listen(
     peers: &[IpAddr],
     profile: &Profile,
 ) -> Result<TcpListener, Failure> {
-    let listener = patiently(async || {
+    let listener = retry_on_exhaustion(async || {
         let ip = match peers.first() {
             Some(peer) => local_address_towards(*peer).await?,
             None => session.client.local_addr()?.ip(),
@@ -145,7 +145,7 @@ async fn accept(
     peers: &[IpAddr],
 ) -> Result<(TcpStream, SocketAddr), Failure> {
     loop {
-        let (stream, peer) = patiently(|| listener.accept())
+        let (stream, peer) = retry_on_exhaustion(|| listener.accept())
             .await
             .map_err(|error| Failure::from_connect(&error))?;
         let known = peers.is_empty() || peers.contains(&peer.ip().to_canonical());

@@ -2,13 +2,13 @@
 //! UDP ASSOCIATE (RFC 1928 §7): datagrams for one client, as long as its TCP connection stands.
 
 use crate::{
-    admission::shortage::{is_shortage, patiently, within},
     listener::language::{Language, Rejection, reject},
-    records::counters::Direction,
     session::Session,
     transfer::{End, Side},
 };
 use indexmap::{IndexMap, IndexSet};
+use longhaul_admission::exhaustion::{is_exhaustion, retry_on_exhaustion, with_timeout};
+use longhaul_admission::rate_limits::Direction;
 use longhaul_protocol::{
     destination::{Destination, HostName},
     failure::Failure,
@@ -60,7 +60,7 @@ impl Sockets {
             near: UdpSocket::bind((facing_client, 0)).await?,
             far_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
             far_v6: match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
-                Err(error) if is_shortage(&error) => return Err(error),
+                Err(error) if is_exhaustion(&error) => return Err(error),
                 socket => socket.ok(),
             },
         })
@@ -99,13 +99,13 @@ impl<'a> Association<'a> {
         let place = session.more_places(1).map_err(rejected)?;
         let limit = session.config.limits.connect_timeout;
         let sockets = async {
-            let bound = patiently(|| Sockets::bind(session)).await;
+            let bound = retry_on_exhaustion(|| Sockets::bind(session)).await;
             bound.map_err(|error| Failure::from_connect(&error))
         };
         let association = Self {
             session,
             _place: place,
-            sockets: within(limit, sockets).await.map_err(rejected)?,
+            sockets: with_timeout(limit, sockets).await.map_err(rejected)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),
         };

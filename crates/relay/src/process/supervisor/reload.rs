@@ -3,7 +3,6 @@
 //! configuration that they came under; listeners that are in both keep their sockets.
 
 use crate::{
-    admission::budget::Demand,
     config::{Config, listener::Listener, settings::Transport},
     doors::{
         door::Door,
@@ -14,6 +13,7 @@ use crate::{
     relay::Relay,
 };
 use anyhow::Context as _;
+use longhaul_admission::descriptors::DescriptorDemand;
 use longhaul_command::note;
 use std::{
     mem::discriminant,
@@ -138,14 +138,14 @@ fn check_passed(plan: &Plan, doors: &[Arc<Door>], new: &[Listener]) -> Result<()
 /// Places that connections have are not taken.
 fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
     let limit = longhaul_linux::descriptors::raise_limit();
-    let demand = Demand::of(config);
+    let demand = config.descriptor_demand();
     let room = relay.budget.connections_with(limit, &demand);
     let now = relay.places_all.load(Relaxed) as usize;
     let missing = now.saturating_sub(room);
     let taken = relay.places.forget_permits(missing);
     if room == 0 || taken < missing {
         relay.places.add_permits(taken);
-        let Demand {
+        let DescriptorDemand {
             listeners, ready, ..
         } = demand;
         return Err(format!(

@@ -3,13 +3,13 @@
 //! looks at all of them, so that a connection needs no timer of its own.
 
 use crate::{
-    admission::{
-        memory::PERIOD,
-        victims::{self, Holding, Waiting},
-    },
     process::workers::registry::Registry,
     relay::Relay,
     session::{Session, WhyCut},
+};
+use longhaul_admission::{
+    eviction::{self, ConnectionMemory, WaitingClients},
+    memory::PERIOD,
 };
 use std::{
     collections::HashSet,
@@ -53,16 +53,16 @@ pub(crate) async fn memory(relay: &Relay, registry: &Registry) {
     }
 }
 
-fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<Holding>) {
+fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<ConnectionMemory>) {
     let held: u64 = holdings.iter().map(|holding| holding.bytes).sum();
     let addresses: Vec<IpAddr> = relay.memory.waiting().drain().collect();
-    let waiting = Waiting {
-        for_long: relay.memory.have_waited(!addresses.is_empty()) >= WAIT_MAX,
+    let waiting = WaitingClients {
+        for_long: relay.memory.time_waited(!addresses.is_empty()) >= WAIT_MAX,
         addresses: &addresses,
     };
     let share = relay.config().limits.memory_per_client;
     let chosen = match relay.memory.bounds(share) {
-        Some(bounds) => victims::choose(holdings, bounds, waiting),
+        Some(bounds) => eviction::choose(holdings, bounds, waiting),
         None => Vec::new(),
     };
     let numbers: HashSet<u64> = chosen.iter().map(|chosen| chosen.number).collect();
@@ -71,7 +71,7 @@ fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<Holding>) {
         let chosen = sessions.filter(|session| numbers.contains(&session.number));
         chosen.for_each(|session| registry.cut_one(&session, WhyCut::Memory));
     }
-    relay.memory.note_cut(&chosen);
+    relay.memory.log_eviction(&chosen);
     let freed: u64 = chosen.iter().map(|holding| holding.bytes).sum();
     relay.memory.set(held - freed);
 }

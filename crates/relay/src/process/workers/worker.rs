@@ -3,7 +3,6 @@
 //! accepted.
 
 use crate::{
-    admission::shortage::{self, is_shortage},
     doors::{
         door::Door,
         opening::{ListenSocket, Opening},
@@ -16,6 +15,7 @@ use crate::{
     relay::{Phase, Relay},
     session::Shares,
 };
+use longhaul_admission::exhaustion::{self, is_exhaustion};
 use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;
 use longhaul_transport::carrier::Carrier;
@@ -199,7 +199,7 @@ impl Entrance {
 
     /// The newcomer waits here for memory and its place, the rest in the listen queue.
     async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
-        self.relay.memory.room(address.ip()).await;
+        self.relay.memory.wait_for_room(address.ip()).await;
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
             return;
         };
@@ -241,14 +241,14 @@ impl Shortage {
     /// After a failed accept(2). Errors of the connection itself (accept(2), "Error handling")
     /// ask for no pause.
     async fn wait(&mut self, error: &io::Error) {
-        if !is_shortage(error) {
+        if !is_exhaustion(error) {
             return;
         }
         if !self.told && self.last.is_none_or(|at| at.elapsed() >= TELLING_PERIOD) {
             (self.told, self.last) = (true, Some(Instant::now()));
             note!("longhaul relay: {error}; new connections wait");
         }
-        sleep(shortage::PAUSE).await;
+        sleep(exhaustion::PAUSE).await;
     }
 
     fn ended(&mut self) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory budget: what all legs hold in socket buffers and pipes is added up now and then, and
-//! while it is over the budget no new connection is accepted, and those end that [`super::victims`] chooses.
+//! The memory budget. The relay adds up what all connections hold in socket buffers and pipes every [`PERIOD`]. While
+//! the sum is over the budget, new connections wait, and those end that [`crate::eviction`] chooses.
 
-use crate::admission::victims::{Bounds, Holding};
+use crate::eviction::{Bounds, ConnectionMemory};
 use longhaul_command::note;
 use longhaul_protocol::networks::network;
 use parking_lot::{Mutex, MutexGuard};
@@ -15,31 +15,34 @@ use std::{
 };
 use tokio::{sync::watch, time::timeout};
 
-/// What sockets may hold, and why.
+/// The memory that sockets may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Budget {
-    pub(crate) bytes: u64,
-    pub(crate) basis: Basis,
+pub struct MemoryBudget {
+    /// In bytes.
+    pub bytes: u64,
+    /// The source of the number.
+    pub basis: Basis,
 }
 
-/// What a budget follows from.
+/// The source of a memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Basis {
+pub enum Basis {
     /// `limits.memory` or `--memory`.
     Configured,
-    /// net.ipv4.tcp_mem's second value.
+    /// The second value of net.ipv4.tcp_mem.
     TcpMem,
     /// The limit of a control group.
     Cgroup,
-    /// The machine's memory.
+    /// The memory of the machine.
     Machine,
 }
 
-/// What is configured, or the default.
-pub(crate) fn budget(configured: Option<u64>) -> Option<Budget> {
+/// The configured budget, or the default: see [`Basis`]. `None` is no bound, where nothing of the machine's memory can be
+/// read.
+pub fn budget(configured: Option<u64>) -> Option<MemoryBudget> {
     match configured {
-        Some(bytes) => Some(Budget {
+        Some(bytes) => Some(MemoryBudget {
             bytes,
             basis: Basis::Configured,
         }),
@@ -47,39 +50,40 @@ pub(crate) fn budget(configured: Option<u64>) -> Option<Budget> {
     }
 }
 
-/// What is held, and whether there is room for more.
+/// The memory in use, and the clients that wait for it.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// `None` is no bound.
     budget: Option<u64>,
     held: AtomicU64,
     room: watch::Sender<bool>,
     /// Clients whose connections wait for room.
     waiting: Mutex<HashSet<IpAddr>>,
-    /// Since when somebody has.
+    /// Time since which at least one client has waited.
     waited_since: Mutex<Option<Instant>>,
     lines: Mutex<Lines>,
 }
 
-/// What was said on stderr: clients decide when the budget is used up, but not how often it is said.
+/// Times of the last log lines: clients decide when the budget is used up, but not the number of lines.
 #[derive(Debug, Default)]
 struct Lines {
-    /// When it was said last that new connections wait, and whether it was said that they don't.
+    /// The last line about waiting connections, and whether a line said since that the wait is over.
     wait: Option<(Instant, bool)>,
-    /// When it was said last that connections were cut.
-    cut: Option<Instant>,
-    /// Connections cut since.
-    uncounted: usize,
+    /// The last line about evicted connections.
+    eviction: Option<Instant>,
+    /// Connections evicted since that line.
+    unlogged: usize,
 }
 
-/// Time between two lines on stderr about the same.
+/// Time between two log lines about the same.
 const LINES_PERIOD: Duration = Duration::from_secs(60);
 
-/// Time between two sums; with many connections it grows, so that adding up takes about a
-/// hundredth of one core at the most.
-pub(crate) const PERIOD: Duration = Duration::from_millis(100);
+/// Time between two sums. With many connections it grows, so that adding up takes about a hundredth of one core at most.
+pub const PERIOD: Duration = Duration::from_millis(100);
+
 impl Memory {
-    pub(crate) fn new(budget: Option<u64>) -> Self {
+    /// Memory with a budget in bytes; `None` is no bound.
+    pub fn new(budget: Option<u64>) -> Self {
         Self {
             budget,
             held: AtomicU64::new(0),
@@ -90,8 +94,8 @@ impl Memory {
         }
     }
 
-    /// Returns once there is room for another connection of `client`.
-    pub(crate) async fn room(&self, client: IpAddr) {
+    /// Waits until there is room for another connection of `client`.
+    pub async fn wait_for_room(&self, client: IpAddr) {
         let client = network(client);
         // Each sum takes those that wait, so that one that went away is not among them for long.
         while !*self.room.borrow() {
@@ -102,12 +106,13 @@ impl Memory {
         }
     }
 
-    pub(crate) fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
+    /// The clients that have waited since the last sum. The caller empties the set at each sum.
+    pub fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
         self.waiting.lock()
     }
 
-    /// How long somebody has waited without a break, if somebody `waits` now.
-    pub(crate) fn have_waited(&self, waits: bool) -> Duration {
+    /// Time for which clients have waited without a break. `waits`: a client waits now.
+    pub fn time_waited(&self, waits: bool) -> Duration {
         let mut since = self.waited_since.lock();
         let begun = since.unwrap_or_else(Instant::now);
         *since = waits.then_some(begun);
@@ -118,24 +123,25 @@ impl Memory {
         self.lines.lock()
     }
 
-    /// Bytes held at the last sum, and the budget.
-    pub(crate) fn read(&self) -> (u64, Option<u64>) {
+    /// Bytes at the last sum, and the budget.
+    pub fn read(&self) -> (u64, Option<u64>) {
         (self.held.load(Relaxed), self.budget)
     }
 
     /// Whether new connections wait.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         !*self.room.borrow()
     }
 
-    pub(crate) fn set(&self, held: u64) {
+    /// Takes the sum of what all connections hold, in bytes.
+    pub fn set(&self, held: u64) {
         self.held.store(held, Relaxed);
         let budget = self.budget.unwrap_or(u64::MAX);
         let room = self.budget.is_none() || held < budget;
         let changed = self
             .room
             .send_if_modified(|now| std::mem::replace(now, room) != room);
-        if changed && self.lines().has_news(room, Instant::now()) {
+        if changed && self.lines().is_due(room, Instant::now()) {
             match room {
                 true => note!("longhaul relay: memory below its budget: accepting again"),
                 false => note!(
@@ -146,34 +152,36 @@ impl Memory {
         }
     }
 
-    /// What a client may hold once the budget is used up.
-    pub(crate) fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
+    /// The bounds for an eviction. `share` is one client's in bytes; the default is a quarter of the budget. `None` without
+    /// a budget.
+    pub fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
         let budget = self.budget?;
         let share = share.unwrap_or(budget / SHARE_DEFAULT);
         Some(Bounds { budget, share })
     }
 
-    pub(crate) fn note_cut(&self, cut: &[Holding]) {
+    /// Logs the connections that were evicted, at most a line a minute.
+    pub fn log_eviction(&self, evicted: &[ConnectionMemory]) {
         let now = Instant::now();
         let mut lines = self.lines();
-        lines.uncounted += cut.len();
-        let is_due = lines.cut.is_none_or(|at| now - at >= LINES_PERIOD);
-        if let (Some(first), true) = (cut.first(), is_due) {
+        lines.unlogged += evicted.len();
+        let is_due = lines.eviction.is_none_or(|at| now - at >= LINES_PERIOD);
+        if let (Some(first), true) = (evicted.first(), is_due) {
             note!(
                 "longhaul relay: memory is short (limits.memory): cut {} connections of clients that \
                  hold most or take nothing, {} first",
-                lines.uncounted,
+                lines.unlogged,
                 first.holder
             );
-            lines.cut = Some(now);
-            lines.uncounted = 0;
+            lines.eviction = Some(now);
+            lines.unlogged = 0;
         }
     }
 }
 
 impl Lines {
-    /// Whether to say that there is room, or none.
-    fn has_news(&mut self, room: bool, now: Instant) -> bool {
+    /// Whether a line is due that there is room, or none.
+    fn is_due(&mut self, room: bool, now: Instant) -> bool {
         match (room, self.wait) {
             (true, Some((at, false))) => {
                 self.wait = Some((at, true));
@@ -189,15 +197,13 @@ impl Lines {
     }
 }
 
-/// The part of the budget that a client may hold for itself once it is used up.
+/// One client may hold a quarter of the budget once it is used up.
 const SHARE_DEFAULT: u64 = 4;
 
-/// Half of the mark at which the kernel begins to press all of its TCP sockets
-/// (net.ipv4.tcp_mem, second value, in pages). A network namespace of its own does not show it, but
-/// is under it all the same: the kernel makes it a sixteenth of the machine's memory. Where a control
-/// group has a limit, no more than a quarter of that, since sockets count there too.
-/// `None` is no bound: nothing of it could be read.
-fn default_budget() -> Option<Budget> {
+/// Half of the mark at which the kernel puts all TCP sockets under memory pressure (net.ipv4.tcp_mem, second value, in
+/// pages). A network namespace does not show that mark but is under it too: it is a sixteenth of the machine's memory.
+/// A control group's limit counts sockets as well, so the budget is at most a quarter of it.
+fn default_budget() -> Option<MemoryBudget> {
     let page = rustix::param::page_size() as u64;
     let mark = longhaul_linux::sysctl::read_here("net.ipv4.tcp_mem").ok();
     let pages = mark.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
@@ -208,18 +214,18 @@ fn default_budget() -> Option<Budget> {
     )
 }
 
-/// What sockets may hold of a machine's memory: half of the kernel's own mark.
+/// Sockets may hold a thirty-second of the machine's memory: half of the kernel's own mark.
 const MACHINE_SHARE: u64 = 32;
-/// What sockets may hold of a control group's memory, which is for this program alone.
+/// Sockets may hold a quarter of a control group's memory, which is for this program alone.
 const CGROUP_SHARE: u64 = 4;
 
-fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<Budget> {
+fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<MemoryBudget> {
     let kernel = mark.map(|bytes| (bytes / 2, Basis::TcpMem));
     let machine = (machine > 0).then_some((machine / MACHINE_SHARE, Basis::Machine));
     let cgroup = cgroup.map(|bytes| (bytes / CGROUP_SHARE, Basis::Cgroup));
     let choices = [kernel.or(machine), cgroup].into_iter().flatten();
     let least = choices.min_by_key(|(bytes, _)| *bytes);
-    least.map(|(bytes, basis)| Budget { bytes, basis })
+    least.map(|(bytes, basis)| MemoryBudget { bytes, basis })
 }
 
 #[cfg(test)]
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_a_share_of_what_there_is() {
+    fn derives_the_default_from_the_least_limit() {
         let half = Some((50, Basis::TcpMem));
         assert_eq!(chosen(Some(100), 1 << 20, None), half);
         assert_eq!(chosen(None, 3200, None), Some((100, Basis::Machine)));
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_there_is_always_room() {
+    fn has_room_without_a_budget() {
         let memory = Memory::new(None);
         memory.set(u64::MAX);
         assert!(!memory.is_exhausted());

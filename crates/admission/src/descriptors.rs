@@ -1,96 +1,80 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many connections the limit on descriptors has room for. Those beyond wait in the listen
-//! queue, where they cost nothing, instead of failing half-way.
+//! File descriptors: the number of connections, pipes and lookups that RLIMIT_NOFILE has room for. Connections beyond
+//! that number wait in the listen queue, where they cost nothing, instead of failing half-way.
 
-use crate::{admission::lookups, config::Config};
+use crate::lookups;
 
-/// Said where the limit, raised as far as it goes, leaves no room.
-pub(crate) const NO_ROOM: &str = "RLIMIT_NOFILE is too low for a single connection: raise the hard limit \
+/// The error message for a limit that has no room for one connection, raised as far as it goes.
+pub const NO_ROOM: &str = "RLIMIT_NOFILE is too low for a single connection: raise the hard limit \
                                   (ulimit -Hn, LimitNOFILE= of a service)";
 
-/// What a configuration wants of them.
+/// The descriptors that a configuration asks for, by use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demand {
-    /// At once.
-    pub(crate) connections: usize,
-    pub(crate) workers: usize,
-    pub(crate) listeners: usize,
-    /// Connections to peers that each worker keeps ready.
-    pub(crate) ready: usize,
-    /// The most legs that one connection may leave by, at least 1.
-    pub(crate) streams: usize,
+pub struct DescriptorDemand {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Worker threads.
+    pub workers: usize,
+    /// Listeners; each worker has sockets of its own for each.
+    pub listeners: usize,
+    /// Idle connections to peers that each worker keeps in its pools.
+    pub ready: usize,
+    /// The most outgoing connections that carry one client's connection, at least 1.
+    pub streams: usize,
 }
 
-impl Demand {
-    pub(crate) fn of(config: &Config) -> Self {
-        Self {
-            connections: config.limits.connections_max as usize,
-            workers: config.limits.workers,
-            listeners: config.listeners.len(),
-            ready: config.peers.values().map(|peer| peer.pool).sum(),
-            streams: config
-                .peers
-                .values()
-                .map(|peer| peer.streams)
-                .max()
-                .unwrap_or(1)
-                .into(),
-        }
-    }
-
-    /// A client's leg and the others.
-    pub(crate) fn per_connection(&self) -> usize {
+impl DescriptorDemand {
+    /// Sockets of one connection: the client's and the outgoing ones.
+    pub fn per_connection(&self) -> usize {
         1 + self.streams
     }
 
-    /// What is needed whether there are connections or not.
+    /// Descriptors that are needed without any connection.
     fn reserve(&self) -> usize {
         RESERVE + self.workers * (RESERVE_PER_WORKER + 2 * self.listeners + self.ready)
     }
 
-    /// Descriptors for all connections, none of which has a pipe.
-    pub(crate) fn idle(&self) -> usize {
+    /// Descriptors for all connections without pipes.
+    pub fn idle(&self) -> usize {
         self.reserve() + self.connections * self.per_connection()
     }
 
-    /// Descriptors for all connections, all of which have pipes for both directions, and for as many
-    /// lookups of names as so many descriptors have room for.
-    pub(crate) fn busy(&self) -> usize {
+    /// Descriptors for all connections with pipes for both directions, and for the lookups that go with so many.
+    pub fn busy(&self) -> usize {
         let busy = self.idle() + self.connections * self.per_connection() * PER_PIPE;
         busy + lookups(busy) * lookups::DESCRIPTORS
     }
 }
 
-/// What the descriptors are spent on.
+/// The division of the descriptors among their uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Budget {
-    /// Connections at once.
-    pub(crate) connections: usize,
-    /// Pipes at once in each worker; when they are used up, bytes are copied.
-    pub(crate) pipes_per_worker: usize,
-    /// Lookups of names at once.
-    pub(crate) lookups: usize,
+pub struct DescriptorBudget {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Pipes at a time in each worker. When they are used up, bytes are copied.
+    pub pipes_per_worker: usize,
+    /// Name lookups at a time.
+    pub lookups: usize,
 }
 
-/// The part of the descriptors that lookups have, and the bounds on their number.
+/// One part in 64 of the descriptors is for lookups, within these bounds on their number.
 const LOOKUPS_PART: usize = 64;
 const LOOKUPS_MIN: usize = 4;
 const LOOKUPS_MAX: usize = 1024;
 
-/// Two ends.
+/// Descriptors of one pipe.
 const PER_PIPE: usize = 2;
 /// Standard streams, counters, signals.
 const RESERVE: usize = 16;
-/// Pipes that each worker can have however many connections there are. Idle ones hold none, and
-/// when these are used up bytes are copied.
+/// Pipes that each worker has, whatever the number of connections. Idle connections hold no pipe.
 const PIPES_MIN_PER_WORKER: usize = 32;
-/// A worker's epoll instance, TCP to name servers and newcomers that wait for a place.
+/// Descriptors of one worker: its epoll instance, TCP to name servers, accepted connections that wait for a permit.
 const RESERVE_PER_WORKER: usize = 16;
 
-impl Budget {
-    /// Shares out `limit` descriptors (`None`: no limit) among as many connections as are wanted or
-    /// have room; pipes have what is left. `None` if there is no room for one connection.
-    pub(crate) fn new(limit: Option<u64>, demand: &Demand) -> Option<Self> {
+impl DescriptorBudget {
+    /// Divides `limit` descriptors (`None`: no limit). Connections come first, up to the number asked for; pipes get the
+    /// rest. `None` if there is no room for one connection.
+    pub fn new(limit: Option<u64>, demand: &DescriptorDemand) -> Option<Self> {
         let usable = count(limit).saturating_sub(demand.reserve());
         let lookups = lookups(usable);
         let usable = usable.saturating_sub(lookups * lookups::DESCRIPTORS);
@@ -109,9 +93,8 @@ impl Budget {
         })
     }
 
-    /// Connections that `limit` has room for beside the pipes, which stay as they are, and the
-    /// listeners and ready connections of another configuration.
-    pub(crate) fn connections_with(&self, limit: Option<u64>, demand: &Demand) -> usize {
+    /// The number of connections after a reload to `demand`: the pipes and lookups stay as they are.
+    pub fn connections_with(&self, limit: Option<u64>, demand: &DescriptorDemand) -> usize {
         let pipes = self.pipes_per_worker * demand.workers;
         let usable = count(limit).saturating_sub(demand.reserve());
         let taken = pipes * PER_PIPE + self.lookups * lookups::DESCRIPTORS;
@@ -132,8 +115,8 @@ fn count(limit: Option<u64>) -> usize {
 mod tests {
     use super::*;
 
-    fn demand(connections: usize, listeners: usize, ready: usize) -> Demand {
-        Demand {
+    fn demand(connections: usize, listeners: usize, ready: usize) -> DescriptorDemand {
+        DescriptorDemand {
             connections,
             workers: 2,
             listeners,
@@ -143,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn a_generous_limit_gives_all_that_is_wanted() {
-        let budget = Budget::new(None, &demand(100, 3, 0)).unwrap();
+    fn gives_all_connections_without_a_limit() {
+        let budget = DescriptorBudget::new(None, &demand(100, 3, 0)).unwrap();
         assert_eq!(
             budget,
-            Budget {
+            DescriptorBudget {
                 connections: 100,
                 pipes_per_worker: 200,
                 lookups: LOOKUPS_MAX,
@@ -156,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tight_limit_is_never_exceeded() {
+    fn never_exceeds_the_limit() {
         for (limit, streams) in (0..4000u64).map(|n| (n / 2, 1 + n as usize % 2 * 15)) {
-            let demand = Demand {
+            let demand = DescriptorDemand {
                 streams,
                 ..demand(16384, 1, 4)
             };
-            if let Some(budget) = Budget::new(Some(limit), &demand) {
+            if let Some(budget) = DescriptorBudget::new(Some(limit), &demand) {
                 let pipes = budget.pipes_per_worker * 2;
                 let spent = budget.connections * (1 + streams) + pipes * PER_PIPE;
                 let spent = spent + budget.lookups * lookups::DESCRIPTORS;
@@ -175,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn connections_have_nearly_all_of_a_limit() {
-        let budget = Budget::new(Some(20_000), &demand(16_384, 1, 0)).unwrap();
+    fn gives_connections_nearly_all_descriptors() {
+        let budget = DescriptorBudget::new(Some(20_000), &demand(16_384, 1, 0)).unwrap();
         assert!(budget.connections > 9_700, "{budget:?}");
         assert!(
             budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,
@@ -185,21 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_none() {
-        assert_eq!(Budget::new(Some(32), &demand(10, 1, 0)), None);
+    fn refuses_a_limit_without_room_for_one_connection() {
+        assert_eq!(DescriptorBudget::new(Some(32), &demand(10, 1, 0)), None);
     }
 
     #[test]
-    fn ready_connections_take_the_places_of_others() {
+    fn pools_of_a_reload_reduce_connections() {
         let (now, more) = (demand(100, 1, 4), demand(100, 1, 40));
         let just = now.busy() as u64;
-        let tight = Budget::new(Some(just), &now).unwrap();
+        let tight = DescriptorBudget::new(Some(just), &now).unwrap();
         assert_eq!(tight.connections_with(Some(just), &now), 100);
         // 36 more in each of two workers, two descriptors a place.
         assert_eq!(tight.connections_with(Some(just), &more), 100 - 36);
         assert_eq!(tight.connections_with(Some(just), &demand(100, 1, 900)), 0);
         // More pipes than can be used are never shared out.
-        let roomy = Budget::new(Some(10 * just), &now).unwrap();
+        let roomy = DescriptorBudget::new(Some(10 * just), &now).unwrap();
         assert_eq!(roomy.connections_with(Some(10 * just), &more), 100);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each client holds of what all clients share: who has one address, of IPv6 one /64. An account lives as long as a
-//! connection of its client does.
+//! Accounts: the connections and lookups that one client has at a time. A client is one address, or one /64 of IPv6.
+//! An account lives as long as its client has a connection.
 
 use longhaul_protocol::networks::network;
 use parking_lot::Mutex;
@@ -15,17 +15,19 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Who an account belongs to. A relay speaks for many clients, so its account is its own even where
+/// The client that an account belongs to. A relay speaks for many clients, so it has an account of its own, even where
 /// a client has the same address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Holder {
-    /// Of IPv6 the first of its /64.
-    pub(crate) address: IpAddr,
-    pub(crate) is_relay: bool,
+pub struct Holder {
+    /// The client's address; of IPv6 the first of its /64.
+    pub address: IpAddr,
+    /// Another relay of longhaul, which speaks for many clients.
+    pub is_relay: bool,
 }
 
 impl Holder {
-    pub(crate) fn new(client: IpAddr, is_relay: bool) -> Self {
+    /// The holder of the account that `client`'s connections count in.
+    pub fn new(client: IpAddr, is_relay: bool) -> Self {
         Self {
             address: network(client),
             is_relay,
@@ -43,27 +45,28 @@ impl fmt::Display for Holder {
 
 /// One client's account.
 #[derive(Debug)]
-pub(crate) struct Account {
-    pub(crate) holder: Holder,
-    /// One permit a lookup that it may have under way.
-    pub(crate) lookups: Semaphore,
+pub struct Account {
+    /// The client.
+    pub holder: Holder,
+    /// One permit for each name lookup that the client may have in flight.
+    pub lookups: Semaphore,
     connections: AtomicUsize,
 }
 
-/// One of a client's connections, until it is dropped.
+/// A permit for one connection of a client. Dropping it returns it.
 #[derive(Debug)]
-pub(crate) struct Entered(Arc<Account>);
+pub struct ConnectionPermit(Arc<Account>);
 
 impl Account {
-    /// Counts another connection, if there are fewer than `most`.
-    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Entered> {
+    /// A permit for another connection; `None` if the client has `most` already.
+    pub fn acquire_connection(self: &Arc<Self>, most: usize) -> Option<ConnectionPermit> {
         let more = |connections| (connections < most).then_some(connections + 1);
         let counted = self.connections.fetch_update(Relaxed, Relaxed, more);
-        counted.ok().map(|_| Entered(self.clone()))
+        counted.ok().map(|_| ConnectionPermit(self.clone()))
     }
 }
 
-impl Drop for Entered {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
     }
@@ -71,22 +74,22 @@ impl Drop for Entered {
 
 /// The accounts of all clients that have connections.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(Mutex<HashMap<Holder, Weak<Account>>>);
+pub struct Accounts(Mutex<HashMap<Holder, Weak<Account>>>);
 
 /// Accounts of clients that have left are removed at the latest when there are this many, and at
 /// each doubling.
 const REMOVE_FROM: usize = 64;
 
 impl Accounts {
-    /// Connections of `holder` that are open.
-    pub(crate) fn connections(&self, holder: Holder) -> usize {
+    /// Open connections of `holder`.
+    pub fn connections(&self, holder: Holder) -> usize {
         let account = self.0.lock().get(&holder).and_then(Weak::upgrade);
         account.map_or(0, |account| account.connections.load(Relaxed))
     }
 
-    /// The account of `holder`, shared by all its connections. A new one may have `lookups` under
-    /// way; a relay's has no such bound.
-    pub(crate) fn of(&self, holder: Holder, lookups: usize) -> Arc<Account> {
+    /// The account of `holder`, which all its connections share. A new account may have `lookups` lookups in flight; that of
+    /// a relay has no such bound.
+    pub fn of(&self, holder: Holder, lookups: usize) -> Arc<Account> {
         let mut accounts = self.0.lock();
         if let Some(account) = accounts.get(&holder).and_then(Weak::upgrade) {
             return account;
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_one_holder() {
+    fn counts_an_ipv6_network_as_one_client() {
         let shown = |ip: &str| Holder::new(ip.parse().unwrap(), false).to_string();
         assert_eq!(shown("2001:db8::1:2:3:4"), "2001:db8::/64");
         assert_eq!(shown("::ffff:192.0.2.1"), "192.0.2.1");
@@ -141,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_counts_until_it_is_over() {
+    fn counts_a_connection_until_its_permit_is_dropped() {
         let account = Accounts::default().of(holder(1), 5);
-        let first = account.enter(2);
-        let _second = account.enter(2).unwrap();
-        assert!(account.enter(2).is_none());
+        let first = account.acquire_connection(2);
+        let _second = account.acquire_connection(2).unwrap();
+        assert!(account.acquire_connection(2).is_none());
         drop(first);
-        assert!(account.enter(2).is_some());
+        assert!(account.acquire_connection(2).is_some());
     }
 
     #[test]
-    fn clients_that_left_are_removed() {
+    fn removes_clients_without_connections() {
         let accounts = Accounts::default();
         for n in 0..100_000 {
             accounts.of(holder(n), 5);

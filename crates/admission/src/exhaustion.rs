@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptors or memory have run out. To wait is better than to refuse: the first one that comes
-//! free would go to the next client, only for that one to be refused as well.
+//! Exhaustion of descriptors or kernel memory. To wait is better than to refuse: otherwise the first descriptor that
+//! comes free goes to the next client, which is then refused as well.
 
 use longhaul_protocol::failure::Failure;
 use rustix::io::Errno;
@@ -12,28 +12,27 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// How long to wait for a descriptor or memory to come free.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// Time between two attempts to get a descriptor or memory.
+pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often anything in this process has waited for one.
+/// Retries of this process so far.
 static WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the process or the system has run out of what every socket takes (accept(2),
-/// socket(2)).
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
+/// Whether `error` says that the process or the system has no descriptor or memory for a socket (accept(2), socket(2)).
+pub fn is_exhaustion(error: &io::Error) -> bool {
     use Errno as E;
     let scarce = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
     Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
 }
 
-/// Opens what takes descriptors or memory, as often as there are none. The caller bounds the time.
-pub(crate) async fn patiently<T, F>(mut open: impl FnMut() -> F) -> io::Result<T>
+/// Calls `open` until it does not fail for want of descriptors or memory. The caller bounds the time.
+pub async fn retry_on_exhaustion<T, F>(mut open: impl FnMut() -> F) -> io::Result<T>
 where
     F: Future<Output = io::Result<T>>,
 {
     loop {
         match open().await {
-            Err(error) if is_shortage(&error) => {
+            Err(error) if is_exhaustion(&error) => {
                 WAITS.fetch_add(1, Relaxed);
                 sleep(PAUSE).await;
             }
@@ -42,9 +41,13 @@ where
     }
 }
 
-/// Gives `attempt` so much time. If it takes longer and descriptors were missing meanwhile, that is
-/// to blame, and nobody at the other end.
-pub(crate) async fn within<T>(
+/// Runs `attempt` for `limit` at most.
+///
+/// # Errors
+///
+/// [`Failure::TimedOut`] after `limit`. [`Failure::Exhausted`] instead, if this process was out of descriptors meanwhile:
+/// the other end is not to blame then.
+pub async fn with_timeout<T>(
     limit: Duration,
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
@@ -56,14 +59,14 @@ pub(crate) async fn within<T>(
     timeout(limit, attempt).await.map_err(late)?
 }
 
-/// Descriptors that lookups may hold at the same time. They are free again a moment after one of them has
-/// failed for want of them, so it is not enough that one can be had then.
+/// Descriptors that lookups may hold at a time. A failed lookup frees its own at once, so one free descriptor proves
+/// nothing.
 const ROOM: usize = 16;
 
-/// The error of whoever wants that many descriptors now.
-pub(crate) fn missing() -> Option<io::Error> {
+/// The error that [`ROOM`] descriptors fail with now, if they do.
+pub fn descriptor_error() -> Option<io::Error> {
     let room: io::Result<Vec<_>> = (0..ROOM).map(|_| File::open("/dev/null")).collect();
-    room.err().filter(is_shortage)
+    room.err().filter(is_exhaustion)
 }
 
 #[cfg(test)]
@@ -71,9 +74,9 @@ mod tests {
     use super::*;
     use std::future::{pending, ready};
 
-    /// One that came free at the last moment changes nothing: the time was spent on waiting for it.
+    /// A descriptor that comes free at the last moment changes nothing: the time was spent on waiting for it.
     #[tokio::test]
-    async fn time_spent_without_descriptors_is_nobodys_fault() {
+    async fn blames_exhaustion_for_a_timeout_without_descriptors() {
         let mut missing = 3;
         let attempt = async {
             let open = || {
@@ -83,13 +86,15 @@ mod tests {
                     _ => Err(Errno::MFILE.into()),
                 })
             };
-            patiently(open).await.map_err(|_| Failure::Other)?;
+            retry_on_exhaustion(open)
+                .await
+                .map_err(|_| Failure::Other)?;
             pending::<Result<(), _>>().await
         };
-        let outcome = within(PAUSE * 5, attempt).await;
+        let outcome = with_timeout(PAUSE * 5, attempt).await;
         assert!(matches!(outcome, Err(Failure::Exhausted)), "{outcome:?}");
         let silent = pending::<Result<(), _>>();
-        let outcome = within(PAUSE, silent).await;
+        let outcome = with_timeout(PAUSE, silent).await;
         assert!(matches!(outcome, Err(Failure::TimedOut)), "{outcome:?}");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wrong passwords of a listener's clients: after each, an address waits longer before its next one is
-//! looked at, however many connections it has.
+//! Penalties for wrong passwords. After each, an address waits longer before its next password is checked, whatever the
+//! number of its connections.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -13,18 +13,18 @@ use std::{
 /// The wait after the first wrong password; it doubles with each more.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 /// The longest wait between two passwords: eight a minute and address.
-pub(crate) const DELAY_MAX: Duration = Duration::from_secs(8);
-/// Who would wait longer, because others of the same address wait, too, is refused at once. Less than
-/// the time for a handshake.
+pub const DELAY_MAX: Duration = Duration::from_secs(8);
+/// The longest wait of one connection. Beyond it, because others of the same address wait too, it is refused at once.
+/// Less than the time for a handshake.
 const WAIT_MAX: Duration = Duration::from_secs(9);
-/// After so long without a wrong password an address is forgotten.
+/// The time without a wrong password after which an address is forgotten.
 const QUIET: Duration = Duration::from_secs(600);
-/// Addresses that are kept, some 100 bytes each. Beyond, the one that was quiet for longest is forgotten.
+/// Addresses in the table, some 100 bytes each. Beyond, the least recent is removed.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The penalties of one listener.
 #[derive(Debug, Default)]
-pub(crate) struct Penalties {
+pub struct Penalties {
     table: Mutex<HashMap<IpAddr, Penalty>>,
     hasher: RandomState,
 }
@@ -35,14 +35,13 @@ struct Penalty {
     user: Option<u64>,
     failures: u32,
     last: Instant,
-    /// When the next password is looked at.
+    /// The time at which the next password is checked.
     next: Instant,
 }
 
 impl Penalties {
-    /// How long `client` waits before its password is looked at; none if it would be too long, and it
-    /// is refused.
-    pub(crate) fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
+    /// The time that `client` waits before its password is checked; `None` if it is refused, as the wait would be too long.
+    pub fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
         let mut table = self.table();
         let Some(penalty) = table.get_mut(&client) else {
             return Some(Duration::ZERO);
@@ -60,8 +59,8 @@ impl Penalties {
         Some(wait)
     }
 
-    /// The password of `client` for `user` was wrong.
-    pub(crate) fn fail(&self, client: IpAddr, user: &[u8], now: Instant) {
+    /// Counts a wrong password of `client` for `user`.
+    pub fn fail(&self, client: IpAddr, user: &[u8], now: Instant) {
         let user = self.hasher.hash_one(user);
         let mut table = self.table();
         make_room(&mut table, client);
@@ -77,9 +76,9 @@ impl Penalties {
         penalty.next = penalty.next.max(now + delay(penalty.failures));
     }
 
-    /// It was right. That forgives this user's wrong ones only, or who has an account could try those
-    /// of others as fast as it likes.
-    pub(crate) fn succeed(&self, client: IpAddr, user: &[u8]) {
+    /// Clears the penalty of `client` after a right password, if all its wrong ones were for the same user. Otherwise a
+    /// client with an account of its own could try passwords of others without a wait.
+    pub fn succeed(&self, client: IpAddr, user: &[u8]) {
         let user = Some(self.hasher.hash_one(user));
         let mut table = self.table();
         if table
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_with_each_wrong_password() {
+    fn doubles_the_wait_with_each_wrong_password() {
         let (penalties, mut now) = (Penalties::default(), Instant::now());
         for wait in [0, 100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000] {
             assert_eq!(penalties.wait(client(1), now), Some(ms(wait)));
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_password_ends_the_penalty() {
+    fn clears_the_penalty_after_a_right_password() {
         let (penalties, now) = (Penalties::default(), Instant::now());
         penalties.fail(client(1), b"me", now);
         penalties.succeed(client(1), b"me");
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_password_does_not_forgive_wrong_ones_of_other_users() {
+    fn keeps_the_penalty_for_wrong_passwords_of_other_users() {
         let (penalties, now) = (Penalties::default(), Instant::now());
         for user in [&b"you"[..], b"me"] {
             penalties.fail(client(1), user, now);
@@ -158,7 +157,7 @@ mod tests {
 
     /// Many connections at once get no more tries than one.
     #[test]
-    fn connections_of_one_address_wait_for_each_other() {
+    fn delays_all_connections_of_one_address() {
         let (penalties, now) = (Penalties::default(), Instant::now());
         (0..5).for_each(|_| penalties.fail(client(1), b"me", now));
         let waits: Vec<_> = (0..100).map(|_| penalties.wait(client(1), now)).collect();
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_bounded_number_of_addresses() {
+    fn bounds_the_number_of_addresses() {
         let (penalties, now) = (Penalties::default(), Instant::now());
         (0..2 * ADDRESSES_MAX as u32)
             .for_each(|n| penalties.fail(client(n), b"me", now + ms(n.into())));

@@ -1,57 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which connections end when the memory budget is used up, so that there is room for others:
-//! those that stand still first, then those of clients that hold more than their share, and where
-//! others have waited for a while, more than an equal part. Of each kind, the client comes first that
-//! holds most, and its largest connections.
+//! Eviction: the connections that end when the memory budget is used up. Stalled connections end first, then those of
+//! clients above their share, and last, where other clients have waited for a while, those of clients above an equal
+//! part. Within each of these, the client that holds most comes first, and of it the largest connections.
 
-use crate::admission::accounts::Holder;
+use crate::accounts::Holder;
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
     net::IpAddr,
 };
 
-/// What a connection holds.
+/// The memory that one connection holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Holding {
-    /// Of the connection.
-    pub(crate) number: u64,
-    pub(crate) holder: Holder,
-    pub(crate) bytes: u64,
-    /// Somebody takes nothing of what is there for them.
-    pub(crate) is_still: bool,
+pub struct ConnectionMemory {
+    /// The connection's number.
+    pub number: u64,
+    /// Its client.
+    pub holder: Holder,
+    /// Bytes in socket buffers and pipes.
+    pub bytes: u64,
+    /// One end has not read for a while what is buffered for it.
+    pub is_stalled: bool,
 }
 
-/// What all connections may hold, and those of one client when that is used up, in bytes.
+/// Bounds on memory in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) budget: u64,
-    pub(crate) share: u64,
+pub struct Bounds {
+    /// All connections together.
+    pub budget: u64,
+    /// One client's connections, once the budget is used up.
+    pub share: u64,
 }
 
 impl Bounds {
-    /// What is left once connections have ended, so that the next byte is not one too many again.
-    fn enough(self) -> u64 {
+    /// The bytes that remain after an eviction. Below the budget, so that the next byte does not evict again.
+    fn low_watermark(self) -> u64 {
         self.budget / 4 * 3
     }
 }
 
-/// Clients that wait for memory.
+/// Clients whose new connections wait for memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting<'a> {
-    /// Those at the head of the queues.
-    pub(crate) addresses: &'a [IpAddr],
-    /// They have waited for a while: nobody knows who is behind them.
-    pub(crate) for_long: bool,
+pub struct WaitingClients<'a> {
+    /// Clients at the head of the listen queues.
+    pub addresses: &'a [IpAddr],
+    /// They have waited for a while. Clients behind them in the queues are unknown.
+    pub for_long: bool,
 }
 
-/// The connections that are to end; none within the budget. Nobody loses a connection that moves while
-/// there is nobody else.
-pub(crate) fn choose(
-    mut holdings: Vec<Holding>,
+/// Chooses the connections to end; none within the budget. A client that is alone keeps the connections that move
+/// bytes.
+pub fn choose(
+    mut holdings: Vec<ConnectionMemory>,
     bounds: Bounds,
-    waiting: Waiting<'_>,
-) -> Vec<Holding> {
+    waiting: WaitingClients<'_>,
+) -> Vec<ConnectionMemory> {
     let mut total: u64 = holdings.iter().map(|holding| holding.bytes).sum();
     if total < bounds.budget {
         return Vec::new();
@@ -66,20 +69,20 @@ pub(crate) fn choose(
         held.len() == 1 && !waiting.for_long && waiting.addresses.iter().all(is_own)
     };
     let part = equal_part(&held, bounds, waiting);
-    let is_due = |kind, holding: &Holding, left| {
+    let is_due = |kind, holding: &ConnectionMemory, left| {
         let holder = &holding.holder;
         match kind {
-            Kind::Still => holding.is_still,
+            Kind::Stalled => holding.is_stalled,
             Kind::Greedy => !holder.is_relay && left > bounds.share && !is_alone(holder),
             Kind::Uneven => !holder.is_relay && left > part && waiting.for_long,
         }
     };
     let mut left = held.clone();
     let mut chosen = Vec::new();
-    for kind in [Kind::Still, Kind::Greedy, Kind::Uneven] {
+    for kind in [Kind::Stalled, Kind::Greedy, Kind::Uneven] {
         holdings.retain(|holding| {
             let left = left.get_mut(&holding.holder).expect("summed up");
-            let ends = total > bounds.enough() && is_due(kind, holding, *left);
+            let ends = total > bounds.low_watermark() && is_due(kind, holding, *left);
             if ends {
                 total -= holding.bytes;
                 *left -= holding.bytes;
@@ -91,8 +94,8 @@ pub(crate) fn choose(
     chosen
 }
 
-/// What each client could hold, those that wait included, and one that nobody sees behind them.
-fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: Waiting<'_>) -> u64 {
+/// The budget divided by the clients, with those that wait and one unknown client behind them.
+fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: WaitingClients<'_>) -> u64 {
     let holders = held.keys().map(|holder| &holder.address);
     let clients: HashSet<_> = holders.chain(waiting.addresses).collect();
     bounds.budget / (clients.len() as u64 + 1)
@@ -101,9 +104,9 @@ fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: Waiting<'_>)
 /// Why a connection may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Still,
+    Stalled,
     Greedy,
-    /// Others wait, and its client has more than an equal part.
+    /// Others wait, and the client has more than an equal part.
     Uneven,
 }
 
@@ -118,32 +121,36 @@ mod tests {
 
     const NOBODY: [u64; 0] = [];
 
-    fn holding(number: u64, client: u8, bytes: u64) -> Holding {
-        Holding {
+    fn holding(number: u64, client: u8, bytes: u64) -> ConnectionMemory {
+        ConnectionMemory {
             number,
             holder: Holder {
                 address: [192, 0, 2, client].into(),
                 is_relay: false,
             },
             bytes,
-            is_still: false,
+            is_stalled: false,
         }
     }
 
-    fn still(holding: Holding) -> Holding {
-        Holding {
-            is_still: true,
+    fn still(holding: ConnectionMemory) -> ConnectionMemory {
+        ConnectionMemory {
+            is_stalled: true,
             ..holding
         }
     }
 
-    fn chosen(holdings: &[Holding], waiting: &[[u8; 4]]) -> Vec<u64> {
+    fn chosen(holdings: &[ConnectionMemory], waiting: &[[u8; 4]]) -> Vec<u64> {
         chosen_after(holdings, waiting, false)
     }
 
-    fn chosen_after(holdings: &[Holding], waiting: &[[u8; 4]], for_long: bool) -> Vec<u64> {
+    fn chosen_after(
+        holdings: &[ConnectionMemory],
+        waiting: &[[u8; 4]],
+        for_long: bool,
+    ) -> Vec<u64> {
         let addresses: Vec<IpAddr> = waiting.iter().copied().map(Into::into).collect();
-        let waiting = Waiting {
+        let waiting = WaitingClients {
             addresses: &addresses,
             for_long,
         };
@@ -152,26 +159,26 @@ mod tests {
     }
 
     #[test]
-    fn within_the_budget_nobody_loses_anything() {
+    fn evicts_nothing_within_the_budget() {
         let holdings = [still(holding(1, 1, 90)), holding(2, 2, 9)];
         assert_eq!(chosen(&holdings, &[[192, 0, 2, 3]]), NOBODY);
     }
 
     #[test]
-    fn the_greediest_loses_its_largest_until_there_is_room() {
+    fn evicts_the_largest_connections_of_the_largest_client() {
         let greedy = [holding(1, 1, 20), holding(2, 1, 50), holding(3, 1, 30)];
         let modest = [holding(4, 2, 24), holding(5, 3, 24)];
         assert_eq!(chosen(&[&modest[..], &greedy].concat(), &[]), [2, 3]);
     }
 
     #[test]
-    fn within_its_share_nobody_loses_what_moves() {
+    fn keeps_moving_connections_of_clients_within_their_share() {
         let holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 24)).collect();
         assert_eq!(chosen(&holdings, &[]), NOBODY);
     }
 
     #[test]
-    fn those_who_wait_get_room_from_whoever_has_more_than_an_equal_part() {
+    fn evicts_clients_above_an_equal_part_for_those_that_wait() {
         let mut holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 20)).collect();
         holdings.push(holding(6, 6, 4));
         let waits = [[192, 0, 2, 9]];
@@ -184,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_goes_first_whoever_has_it() {
+    fn evicts_stalled_connections_first() {
         let holdings = [
             holding(1, 1, 60),
             still(holding(2, 2, 40)),
@@ -194,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_alone_loses_only_what_stands_still() {
+    fn evicts_only_stalled_connections_of_a_lone_client() {
         let holdings = [holding(1, 1, 90), still(holding(2, 1, 20))];
         assert_eq!(chosen(&holdings, &[]), [2]);
         assert_eq!(chosen(&holdings, &[[192, 0, 2, 1]]), [2]);
@@ -208,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_has_no_share() {
+    fn applies_no_share_to_relays() {
         let mut relay = holding(1, 1, 99);
         relay.holder.is_relay = true;
         assert_eq!(chosen(&[relay, holding(2, 2, 9)], &[]), NOBODY);

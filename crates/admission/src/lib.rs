@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each client of a relay may have of what all clients share, and what happens when it runs out.
+//!
+//! A client is one address, or one /64 of IPv6 ([`accounts::Holder`]).
+//!
+//! | shared | bound | when it is used up |
+//! |---|---|---|
+//! | file descriptors | [`descriptors`]: connections, pipes and lookups that RLIMIT_NOFILE has room for | clients wait in the listen queue; [`exhaustion`] retries |
+//! | memory in socket buffers | [`memory`] | new connections wait; [`eviction`] chooses the connections that end |
+//! | name lookups | [`lookups`] | the client that has most loses its oldest |
+//! | bandwidth | [`rate_limits`] | reads wait |
+//! | password attempts | [`penalties`] | the wait between two attempts doubles |
+
+#![cfg_attr(not(test), warn(unused_crate_dependencies))]
+
+pub mod accounts;
+pub mod descriptors;
+pub mod eviction;
+pub mod exhaustion;
+pub mod lookups;
+pub mod memory;
+pub mod penalties;
+pub mod rate_limits;
