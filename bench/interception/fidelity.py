@@ -4,7 +4,7 @@
 
 A probe returns in a few words what it saw. Where nothing stands between them it is what a router gives.
 """
-import errno, json, queue, select, selectors, socket, struct, sys, threading, time
+import contextlib, errno, json, queue, select, selectors, socket, struct, sys, threading, time
 
 CLIENT, SERVER, SERVER6, NOBODY = "10.9.1.1", "10.9.2.1", "fd00:9:2::1", "10.9.2.99"
 NAMES, RESETS, COUNTS, SENDS, ANSWERS, ENDS_FIRST, URGENT, ECHOES, NOTES = range(9001, 9010)
@@ -274,18 +274,16 @@ def ipv6():
 def idle(count):
     """Connections that say something once all are open, within half a minute; and whether one more is served."""
     held, answered, end = [], 0, time.monotonic() + 30
-    try:
+    with contextlib.suppress(OSError):
         while len(held) < count and time.monotonic() < end:
             held.append(connected(ECHOES))
-    except OSError:
-        pass
-    for step in ("send", "receive"):
-        for connection in held:
-            connection.settimeout(max(0.005, end - time.monotonic()))
-            try:
-                answered += step == "receive" and len(connection.recv(1)) or connection.sendall(b"x") or 0
-            except OSError:
-                pass
+    for connection in held:
+        with contextlib.suppress(OSError):
+            connection.sendall(b"x")
+    for connection in held:
+        connection.settimeout(max(0.005, end - time.monotonic()))
+        with contextlib.suppress(OSError):
+            answered += len(connection.recv(1))
     try:
         more = "one more is served" if name() else "one more is not served"
     except OSError as error:
