@@ -9,7 +9,7 @@ use crate::{
 use longhaul_command::{exit::Refusal, note};
 use longhaul_linux::{
     claim::{Claim, claimants},
-    interface::{divert_marked, undo_diversion},
+    diversion::Diversion,
     netfilter::{
         Family, conntrack,
         lease::Lease,
@@ -20,7 +20,10 @@ use longhaul_linux::{
     },
     sock_diag::SockDiag,
 };
-use std::{cell::Cell, io, net::SocketAddr, time::Duration};
+use std::{cell::Cell, io, net::SocketAddr};
+
+/// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
+const ATTEMPTS: usize = 10;
 
 /// The rules of one listener.
 pub struct RuleSet {
@@ -33,6 +36,8 @@ pub struct RuleSet {
     table: Cell<Option<Table>>,
     /// Whether something else on this host tracks connections, as far as the table knows.
     is_tracked: Cell<bool>,
+    /// Whether it intercepted when it was last renewed.
+    holds: Cell<bool>,
     _claim: Claim,
 }
 
@@ -44,16 +49,41 @@ impl RuleSet {
             listener,
             intercept,
             queue,
-            lease: Lease::open(family, &rules::table(listener.port()))?,
+            lease: Lease::open(
+                family,
+                &rules::table(listener.port()),
+                Marks::of(listener.port()).lease(),
+            )?,
             table: Cell::new(None),
             is_tracked: Cell::new(false),
+            holds: Cell::new(true),
             _claim: Claim::new(&claimed(family, listener.port()))?,
         })
     }
 
-    /// Makes the lease last until `length` from now.
-    pub(crate) fn renew(&self, length: Duration) -> io::Result<()> {
-        self.lease.renew(length)
+    /// Renews the lease. Puts back what others removed, and adds its name to `missing`: if `may_be_gone`, or if the lease
+    /// can't be renewed. What can't be put back ends the lease, and new connections pass by; the error is logged once.
+    /// Returns whether it intercepts.
+    pub(crate) fn renew(&self, may_be_gone: bool, missing: &mut Vec<String>) -> bool {
+        let held = self.holds.get();
+        if held && !may_be_gone && self.lease.renew().is_ok() {
+            return true;
+        }
+        let mut restore = || anyhow::Ok((self.restore(missing)?, self.lease.renew()?));
+        // Where it failed already, once a round is enough.
+        let again = 1..if held { ATTEMPTS } else { 1 };
+        let outcome = again.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
+        self.holds.set(outcome.is_ok());
+        if let Err(error) = outcome {
+            self.end_lease();
+            if held {
+                note!(
+                    "longhaul relay: not intercepting: {}: {error:#}",
+                    self.listener
+                );
+            }
+        }
+        self.holds.get()
     }
 
     /// Lets new connections pass. A lease that can't be ended runs out by itself.
@@ -65,8 +95,8 @@ impl RuleSet {
         Family::of(self.listener.ip())
     }
 
-    fn mark(&self) -> u32 {
-        Marks::of(self.listener.port()).diverted()
+    fn diversion(&self) -> Diversion {
+        Diversion::new(self.family(), Marks::of(self.listener.port()))
     }
 
     /// Puts everything in place, or nothing. Nothing is intercepted before the lease is renewed.
@@ -76,7 +106,7 @@ impl RuleSet {
         self.restore(&mut Vec::new()).inspect_err(|_| {
             // The first error is the one to tell.
             let _ = nft::delete_table(self.family(), &rules::table(self.listener.port()));
-            let _ = undo_diversion(self.family(), self.mark(), self.mark());
+            let _ = self.diversion().remove();
         })
     }
 
@@ -88,7 +118,8 @@ impl RuleSet {
     /// Makes the table anew, with zones.
     pub(crate) fn add_zones(&self) -> anyhow::Result<()> {
         self.is_tracked.set(true);
-        self.load_rules()?;
+        self.load_rules()
+            .inspect_err(|_| self.is_tracked.set(false))?;
         self.table.set(self.present_table()?);
         Ok(())
     }
@@ -101,8 +132,7 @@ impl RuleSet {
             self.table.set(self.present_table()?);
             missing.push(format!("the nft rules of {}", self.listener));
         }
-        // The mark's routing table has the mark's number.
-        if divert_marked(self.family(), self.mark(), self.mark())? {
+        if self.diversion().install(self.intercept.local)? {
             missing.push(format!("the policy rule or route of {}", self.listener));
         }
         Ok(())
@@ -142,9 +172,10 @@ impl RuleSet {
 
 /// Takes down a listener's table and its routing; what fails is said.
 fn remove(family: Family, port: u16) {
-    let mark = Marks::of(port).diverted();
     let rules = nft::delete_table(family, &rules::table(port)).map_err(|error| error.to_string());
-    let routing = undo_diversion(family, mark, mark).map_err(|error| error.to_string());
+    let routing = Diversion::new(family, Marks::of(port))
+        .remove()
+        .map_err(|error| error.to_string());
     for problem in [rules, routing].into_iter().filter_map(Result::err) {
         note!("longhaul relay: {problem}");
     }

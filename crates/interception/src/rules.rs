@@ -6,7 +6,11 @@ use longhaul_linux::netfilter::{
     Family, lease,
     marks::{Marks, NEAR_MARK, NEAR_ZONE, OWN_MARK, TABLE_PREFIX},
 };
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
+
+/// Time that a lease lasts: six renewals, and less than the second after which TCP sends a SYN again. A relay that is killed
+/// or stopped lets connections pass after this long.
+pub(crate) const LEASE: Duration = Duration::from_millis(900);
 
 /// The name of the table for a listener on `port`.
 pub(crate) fn table(port: u16) -> String {
@@ -19,6 +23,7 @@ pub(crate) const HOLD: &str = "hold";
 /// Only the first packet of a connection: connections from before the rules are left alone.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 const NOT_SYN: &str = "tcp flags & (fin | syn | rst | ack) != syn";
+const ACK: &str = "tcp flags & (fin | syn | rst | ack) == ack";
 
 /// The table, which takes the place of an earlier one of its name. SYNs that are held go to `queue`. `is_tracked`:
 /// something else on this host tracks connections.
@@ -30,7 +35,12 @@ pub(crate) fn script(
 ) -> String {
     let family = Family::of(listener.ip()).name();
     let table = table(listener.port());
-    let mut parts = vec![set(), inbound(listener, intercept), divert(listener)];
+    let mut parts = vec![
+        lease::rules(Marks::of(listener.port()).lease(), LEASE),
+        syns(listener),
+        inbound(listener, intercept),
+        divert(listener, intercept),
+    ];
     let way = if intercept.verify { HOLD } else { "divert" };
     parts.push(select("select", way, listener, intercept));
     if intercept.verify {
@@ -50,30 +60,52 @@ pub(crate) fn script(
     )
 }
 
-fn set() -> String {
-    format!("set {} {{ type inet_proto; flags timeout; }}\n", lease::SET)
-}
-
 /// `socket transparent`: packets of the relay's own connections under foreign addresses, and ICMP errors that quote one
-/// (net/ipv4/netfilter/nf_socket_ipv4.c). The listener itself is no such socket, but would look like one for its port.
+/// (net/ipv4/netfilter/nf_socket_ipv4.c). A listener at the unspecified address, this one's or another program's, matches
+/// every destination that has its port; `socket wildcard` tells it from a connection, but a socket in its handshake or in
+/// TIME-WAIT has no answer to that (net/netfilter/nft_socket.c).
 fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
     let port = listener.port();
     let marks = Marks::of(port);
     let diverted = marks.diverted();
     let verdicts = match intercept.verify {
-        false => format!("meta l4proto @{} jump select\n", lease::SET),
+        false => format!("{} jump select\n", lease::HOLDS),
         true => verdicts(listener),
     };
-    let icmp = icmp(listener);
+    let (icmp, key) = (icmp(listener), key(listener));
     format!(
         "chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
          meta l4proto {icmp} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
          meta l4proto != tcp return\n\
+         tcp dport != {port} socket transparent 1 socket wildcard 1 return\n\
          tcp dport != {port} tcp flags & (syn | ack) != syn socket transparent 1 meta mark set {diverted} accept\n\
          tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
+         {ACK} {key} @{SYNS} goto deliver\n\
          {NOT_SYN} return\n\
          {verdicts}}}\n"
     )
+}
+
+/// The connections whose SYNs were diverted of late. A listener whose queue is full answers with SYN cookies and keeps no
+/// socket (net/ipv4/tcp_input.c, `tcp_conn_request`): only this set knows that the client's ACK is for it. Memory: some
+/// 100 bytes a connection, 6.5 MB at most for each listener.
+const SYNS: &str = "syns";
+
+fn syns(listener: SocketAddr) -> String {
+    let address = match listener.is_ipv4() {
+        true => "ipv4_addr",
+        false => "ipv6_addr",
+    };
+    format!(
+        "set {SYNS} {{ type {address} . inet_service . {address} . inet_service; flags dynamic, timeout; \
+         timeout 10s; size 65536; }}\n"
+    )
+}
+
+/// The connection of a packet, as the key of [`SYNS`].
+fn key(listener: SocketAddr) -> String {
+    let family = Family::of(listener.ip()).name();
+    format!("{family} saddr . tcp sport . {family} daddr . tcp dport")
 }
 
 /// What becomes of SYNs that were held. This host's own come from `lo`: the kernel sends no ICMP for
@@ -109,21 +141,41 @@ fn verdicts(listener: SocketAddr) -> String {
     )
 }
 
-/// An address of its own keeps the listener out of reach of everyone else.
-fn divert(listener: SocketAddr) -> String {
+/// An address of its own keeps the listener out of reach of everyone else. A SYN beyond what [`SYNS`] holds goes straight:
+/// its handshake might not come to an end here. One that was held goes on to the listener, where its far leg waits.
+fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
     let to = match listener.ip().is_unspecified() {
         true => format!(":{}", listener.port()),
         false => listener.to_string(),
     };
     let diverted = Marks::of(listener.port()).diverted();
-    format!("chain divert {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n")
+    let key = key(listener);
+    let beyond = match intercept.verify {
+        true => "goto deliver",
+        false => "return",
+    };
+    format!(
+        "chain deliver {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n\
+         chain divert {{\n\
+         update @{SYNS} {{ {key} }} goto deliver\n\
+         {beyond}\n}}\n"
+    )
 }
 
-/// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set
-/// would refuse ranges that overlap. Segments signed end to end (RFC 2385, RFC 5925), as BGP has them, can't be split.
+/// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set would refuse ranges that
+/// overlap. What can't be split is left alone: segments signed end to end (RFC 2385, RFC 5925), as BGP has them, or
+/// authenticated by IPsec; subflows that join an MPTCP connection which is elsewhere (RFC 8684 §3.2); services of the link and of
+/// the cloud that a host is in, which take the relay's host for the client. Options have numbers: older nft has no names.
 fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) -> String {
+    const SIGNATURE: u8 = 19;
     const AUTHENTICATION: u8 = 29;
+    /// The kind of the option, and its subtype in the upper half of the third byte.
+    const JOIN: &str = "@30,16,4 1";
     let family = Family::of(listener.ip()).name();
+    let link = match listener.is_ipv4() {
+        true => "ip daddr 169.254.0.0/16 return",
+        false => "ip6 nexthdr ah return\nip6 daddr { fe80::/10, fd00:ec2::254 } return",
+    };
     let rules = |targets: &[Target], verdict: &str| -> String {
         let conditions = targets.iter().flat_map(conditions);
         conditions
@@ -134,8 +186,10 @@ fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) ->
         "chain {name} {{\n\
          tcp dport {} return\n\
          fib daddr type {{ local, broadcast, multicast, anycast }} return\n\
-         tcp option md5sig exists return\n\
+         tcp option {SIGNATURE} exists return\n\
          tcp option {AUTHENTICATION} exists return\n\
+         tcp option {JOIN} return\n\
+         {link}\n\
          {}{}}}\n",
         listener.port(),
         rules(&intercept.bypass, "return"),
@@ -151,8 +205,9 @@ fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) ->
 fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
     let new = match intercept.verify {
         true => verdict_marks(listener),
-        false => format!("{SYN} meta l4proto @{} jump select_zone\n", lease::SET),
+        false => format!("{SYN} {} jump select_zone\n", lease::HOLDS),
     };
+    let key = key(listener);
     let select = select("select_zone", "near_zone", listener, intercept);
     let icmp = icmp(listener);
     format!(
@@ -164,6 +219,7 @@ fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
          meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {NEAR_MARK} goto near_zone\n\
          meta l4proto {{ tcp, {icmp} }} socket mark != {NEAR_MARK} return\n\
          {NOT_SYN} socket transparent 1 jump select_zone\n\
+         {ACK} {key} @{SYNS} goto near_zone\n\
          {new}}}\n\
          chain zones_out {{ type filter hook output priority raw + 10; policy accept;\n\
          ct state untracked return\n\
@@ -222,27 +278,29 @@ fn hold(queue: Option<u16>) -> String {
     format!(
         "chain {HOLD} {{ {} }}\n\
          chain ask {{ type filter hook prerouting priority raw - 5; policy accept;\n\
-         {SYN} meta l4proto @{} jump select\n}}\n",
+         {SYN} {} jump select\n}}\n",
         rule.unwrap_or_default(),
-        lease::SET
+        lease::HOLDS
     )
 }
 
-/// This host's own connections: marked, so that they are routed once more, to `lo`, and come in
-/// again from there. Which connection a later packet belongs to is connection tracking's to know.
+/// This host's own connections: marked, so that they are routed once more, to `lo`, and come in again from there.
+/// Connection tracking knows which connection a later packet belongs to; without it, they go straight.
 fn outbound(listener: SocketAddr) -> String {
-    let diverted = Marks::of(listener.port()).diverted();
+    let marks = Marks::of(listener.port());
+    let (diverted, rerouted) = (marks.diverted(), marks.rerouted());
     format!(
         "chain outbound {{ type route hook output priority mangle; policy accept;\n\
          meta l4proto != tcp return\n\
          meta mark {{ {OWN_MARK}, {NEAR_MARK} }} return\n\
+         ct state untracked return\n\
          {SYN} ct mark {diverted} ct mark set 0\n\
-         ct mark {diverted} ct direction original meta mark set {diverted} accept\n\
+         ct mark {diverted} ct direction original meta mark set {rerouted} accept\n\
          {NOT_SYN} return\n\
          oifname lo return\n\
-         meta l4proto @{} jump select_own\n}}\n\
-         chain divert_own {{ ct mark set {diverted} meta mark set {diverted} accept; }}\n",
-        lease::SET
+         {} jump select_own\n}}\n\
+         chain divert_own {{ ct mark set {diverted} meta mark set {rerouted} accept; }}\n",
+        lease::HOLDS
     )
 }
 
@@ -258,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn each_network_and_range_has_a_rule() {
+    fn writes_a_rule_for_each_network_and_range() {
         let conditions = conditions(&"10.0.0.0/8,192.0.2.0/24:80,8000-8999".parse().unwrap());
         assert_eq!(conditions.len(), 4);
         assert_eq!(conditions[3], "192.0.2.0/24 tcp dport 8000-8999");
     }
 
     #[test]
-    fn a_network_without_ports_has_one_rule() {
+    fn writes_one_rule_for_a_network_without_ports() {
         assert_eq!(
             super::conditions(&"10.0.0.0/8".parse().unwrap()),
             ["10.0.0.0/8"]
@@ -273,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_its_own_is_where_connections_go() {
-        let to = |listener: &str| divert(listener.parse().unwrap());
+    fn diverts_to_the_address_of_the_listener() {
+        let to = |listener: &str| divert(listener.parse().unwrap(), &Intercept::default());
         assert!(to("0.0.0.0:3129").contains("tproxy to :3129 "));
         assert!(to("[::1]:3129").contains("tproxy to [::1]:3129 "));
     }
 
     #[test]
-    fn nothing_is_selected_without_the_lease() {
+    fn selects_nothing_without_the_lease() {
         for (local, verify) in [(false, false), (true, true), (true, false)] {
             let intercept = Intercept {
                 local,

@@ -6,12 +6,17 @@
 use crate::{
     heartbeat::{Heartbeats, STALLED_AFTER},
     rule_set::{RuleSet, remove_leftovers},
+    rules::LEASE,
 };
 use longhaul_command::{exit::Refusal, note};
 use longhaul_linux::netfilter::changes::{Event, Watch};
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::Ordering::Relaxed,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -19,21 +24,18 @@ use std::{
 /// How often the lease is renewed.
 const PERIOD: Duration = Duration::from_millis(150);
 
-/// How long it lasts: six renewals, and less than the second after which TCP sends a SYN again. A relay that is killed or stopped lets connections pass after
-/// this long, one of whose threads hangs after this long and [`STALLED_AFTER`]: both under 2 s.
-const LEASE: Duration = Duration::from_millis(900);
+/// A relay one of whose threads hangs lets connections pass in under 2 s.
 const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_millis() <= 2000);
 
 /// How long threads may take for their first sign of life.
 const START_TIME: Duration = Duration::from_secs(10);
 
-/// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
-const ATTEMPTS: usize = 10;
-
 /// Interception at work. Dropping it takes everything down.
 pub struct Interception {
-    /// A byte: let new connections pass. The end: take everything down.
-    orders: Option<PipeWriter>,
+    /// A byte: end interception of new connections. The end of the pipe: remove everything.
+    commands: Option<PipeWriter>,
+    /// Closed once the leases have ended.
+    leases: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,26 +59,34 @@ impl Interception {
             std::thread::sleep(Duration::from_millis(10));
         }
         rule_sets.renew(heartbeats, false);
-        let (inbox, orders) = io::pipe()?;
+        let (commands_in, commands) = io::pipe()?;
+        let (leases_held, leases) = channel();
         let heartbeats = heartbeats.clone();
         let thread = std::thread::Builder::new().name("relay-keeper".into());
-        let thread = thread.spawn(move || rule_sets.keep(&heartbeats, &watch, inbox))?;
+        let thread =
+            thread.spawn(move || rule_sets.keep(&heartbeats, &watch, commands_in, leases_held))?;
         Ok(Self {
-            orders: Some(orders),
+            commands: Some(commands),
+            leases,
             thread: Some(thread),
         })
     }
 
-    /// Lets new connections go straight to their destinations; open ones go on.
-    pub fn let_pass(&self) {
+    /// Ends interception of new connections: they go straight to their destinations, and open ones go on. Returns when the
+    /// kernel has no lease any more, after a second at most.
+    pub fn end_leases(&self) {
         // If the thread is gone, the lease is or soon will be.
-        let _ = self.orders.as_ref().map(|mut orders| orders.write(b"."));
+        let _ = self
+            .commands
+            .as_ref()
+            .map(|mut commands| commands.write(b"."));
+        let _ = self.leases.recv_timeout(LEASE);
     }
 }
 
 impl Drop for Interception {
     fn drop(&mut self) {
-        drop(self.orders.take());
+        drop(self.commands.take());
         if let Some(thread) = self.thread.take() {
             // A panic was printed when it happened.
             let _ = thread.join();
@@ -109,34 +119,19 @@ impl RuleSets {
         Ok(standing)
     }
 
-    /// Renews every lease. What somebody removed is put back; without it, new connections pass by. What is `suspect` is
-    /// looked at, other things only if a lease can't be renewed.
-    fn renew(&self, heartbeats: &Heartbeats, suspect: bool) {
-        let renew = || self.0.iter().try_for_each(|rule_set| rule_set.renew(LEASE));
-        // Where it failed already, once a round is enough.
-        let attempts = heartbeats.intercepts.load(Relaxed).then_some(ATTEMPTS);
-        if !suspect && attempts.is_some() && renew().is_ok() {
-            return;
-        }
+    /// Renews every lease, each by itself: where one family is gone, the other goes on. `may_be_gone`: others changed rules or
+    /// routes.
+    fn renew(&self, heartbeats: &Heartbeats, may_be_gone: bool) {
         let mut missing = Vec::new();
-        let mut restore = || {
-            let mut rule_sets = self.0.iter();
-            rule_sets.try_for_each(|rule_set| rule_set.restore(&mut missing))?;
-            anyhow::Ok(renew()?)
-        };
-        let again = 1..attempts.unwrap_or(1);
-        let outcome = again.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
-        let intercepted = heartbeats.intercepts.swap(outcome.is_ok(), Relaxed);
+        let mut intercepts = true;
+        for rules in &self.0 {
+            intercepts &= rules.renew(may_be_gone, &mut missing);
+        }
+        heartbeats.intercepts.store(intercepts, Relaxed);
         if !missing.is_empty() {
             missing.sort();
             missing.dedup();
             note!("longhaul relay: gone and put back: {}", missing.join(", "));
-        }
-        if let Err(error) = outcome {
-            self.end_leases();
-            if intercepted {
-                note!("longhaul relay: not intercepting: {error:#}");
-            }
         }
     }
 
@@ -157,12 +152,18 @@ impl RuleSets {
         }
     }
 
-    fn keep(self, heartbeats: &Heartbeats, watch: &Watch, mut orders: PipeReader) {
-        let (mut steady, mut suspect) = (true, false);
+    fn keep(
+        self,
+        heartbeats: &Heartbeats,
+        watch: &Watch,
+        mut commands: PipeReader,
+        leases_held: Sender<()>,
+    ) {
+        let (mut steady, mut may_be_gone) = (true, false);
         loop {
-            match watch.wait(&orders, PERIOD) {
+            match watch.wait(&commands, PERIOD) {
                 Ok(Event::Readable) => break,
-                Ok(event) => suspect |= event == Event::Changed,
+                Ok(event) => may_be_gone |= event == Event::Changed,
                 Err(error) => {
                     note!("longhaul relay: not intercepting: {error}");
                     heartbeats.intercepts.store(false, Relaxed);
@@ -173,12 +174,12 @@ impl RuleSets {
             report(std::mem::replace(&mut steady, now_steady), now_steady);
             if now_steady {
                 self.add_zones();
-                self.renew(heartbeats, std::mem::take(&mut suspect));
+                self.renew(heartbeats, std::mem::take(&mut may_be_gone));
             }
         }
         self.end_leases();
-        // Until nobody is left to order anything.
-        let _ = orders.read_to_end(&mut Vec::new());
+        drop(leases_held);
+        let _ = commands.read_to_end(&mut Vec::new());
     }
 }
 

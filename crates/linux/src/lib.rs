@@ -20,7 +20,9 @@ mod processes;
 mod sockets;
 
 pub use io::{conduit, pipe_pool, private_file, splice, wait};
-pub use network::{ack_pacing, ethtool, interface, interface_list, netfilter, netns, sysctl, tun};
+pub use network::{
+    ack_pacing, diversion, ethtool, interface, interface_list, netfilter, netns, sysctl, tun,
+};
 pub use processes::{
     account, attended, cgroup, contained, descriptors, executor, file_size, memory, mtu_probing,
     process, process_usage, sandbox, transient_cgroup,

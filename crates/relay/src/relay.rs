@@ -18,8 +18,14 @@ use longhaul_admission::{
     memory::Memory,
 };
 use longhaul_interception::heartbeat::Heartbeats;
-use std::sync::{Arc, atomic::AtomicU32};
+use std::{
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 use tokio::sync::{Semaphore, watch};
+
+/// Time in which workers accept what is in the accept queues when the relay begins to drain.
+pub(crate) const ACCEPT_TIME: Duration = Duration::from_millis(50);
 
 /// Connections that a client may have for each one that is left for others.
 const CLIENT_PARTS: usize = 3;

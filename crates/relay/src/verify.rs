@@ -7,11 +7,11 @@ use crate::{
     doors::door::Door,
     faults::fault::Fault,
     peers::{current::Setup, pool::Ready},
-    relay::{Phase, Relay},
+    relay::{ACCEPT_TIME, Phase, Relay},
     route::{
         Route,
         far::Far,
-        local::{self, LocalAccess},
+        local::{LocalAccess, Origin},
         request::Request,
     },
 };
@@ -28,14 +28,15 @@ use longhaul_protocol::failure::Failure;
 use std::{
     io,
     net::IpAddr,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
     select,
-    sync::mpsc::{Sender, channel},
+    sync::mpsc::{Sender, channel, error::SendError},
     task::yield_now,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 /// Packets that the kernel keeps for one listener: those that are held, and as many that are yet to be decided on.
@@ -94,14 +95,13 @@ impl Verifier {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
             tokio::spawn(relay.heartbeats.clone().beat(thread));
-            let stop = relay.drain.reached(Phase::Stop);
-            select! {
-                outcome = self.serve(relay) => outcome,
-                () = stop => Ok(()),
-            }
+            self.serve(relay).await?;
+            relay.drain.reached(Phase::Stop).await;
+            Ok(())
         })
     }
 
+    /// Holds SYNs until the relay drains.
     async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
         let (tell, mut outcomes) = channel(HELD_MAX);
         let queue = Watched::new(self.queue)?;
@@ -116,9 +116,11 @@ impl Verifier {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut awake, mut is_empty) = (Instant::now(), true);
+        let mut draining = pin!(relay.drain.reached(Phase::Drain));
         loop {
             let mut outcome = None;
             select! {
+                () = &mut draining => break,
                 ready = queue.readable(), if is_empty => ready?,
                 () = yield_now(), if !is_empty => {}
                 known = outcomes.recv() => outcome = known,
@@ -133,6 +135,11 @@ impl Verifier {
             }
             is_empty = holder.take_in(queue.queue())?;
         }
+        holder.forget_all(queue.queue());
+        // Their near legs may be in the accept queue.
+        sleep(ACCEPT_TIME).await;
+        holder.door.ready.clear();
+        Ok(())
     }
 }
 
@@ -166,7 +173,8 @@ impl SynHolder {
                     self.stale = 0;
                     return Ok(true);
                 }
-                // The socket's buffer overflowed: the kernel has let pass what did not fit.
+                // The socket's buffer overflowed: the kernel has let pass what did not fit, or dropped it without
+                // `direct_fallback`.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {}
                 Err(error) => return Err(error),
@@ -232,7 +240,7 @@ impl SynHolder {
 
     /// A SYN goes on as if nobody had held it.
     fn pass(&self, queue: &Queue, held: &Held) {
-        release(queue, held.id, Verdict::Accept { mark: 0 });
+        release(queue, held.id, Verdict::Accept);
     }
 
     /// Counts a connection that goes straight, and says so once in a while: of `client`, or of all.
@@ -267,8 +275,7 @@ impl SynHolder {
     }
 
     fn approval(&self) -> Verdict {
-        let mark = self.marks.approved();
-        Verdict::Accept { mark }
+        Verdict::Mark(self.marks.approved())
     }
 
     /// Silence is answered with silence.
@@ -282,7 +289,7 @@ impl SynHolder {
             Failure::Prohibited => self.marks.prohibited(),
             _ => self.marks.no_host(),
         };
-        Verdict::Accept { mark }
+        Verdict::Mark(mark)
     }
 
     fn forget_all(&mut self, queue: &Queue) {
@@ -308,8 +315,10 @@ async fn open(
     tell: Sender<(Flow, Outcome)>,
 ) {
     let outcome = far(&relay, &door, flow, dscp).await;
-    // The receiver leaves only when the relay stops.
-    let _ = tell.send((flow, outcome)).await;
+    // The receiver leaves when the relay drains.
+    if let Err(SendError((_, Ok(far)))) = tell.send((flow, outcome)).await {
+        far.stream.carrier().reset_on_close();
+    }
 }
 
 /// Opens the far leg as the client's session would.
@@ -318,7 +327,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
     let (listener, Setup { config, peers }) = (door.listener(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
-    let from_elsewhere = local::is_from_elsewhere(&listener, client);
+    let origin = Origin::Addresses(&listener, [client; 2]);
     let route = Route {
         config: &config,
         peers: &peers,
@@ -329,7 +338,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
         // These go by address.
         lookup_quota: None,
         direct_fallback: listener.direct_fallback,
-        local: LocalAccess::new(from_elsewhere, config.allow_local, relay.doors.addresses()),
+        local: LocalAccess::new(origin, config.allow_local, relay.doors.addresses()),
     };
     let mut request = Request {
         source: keep_source.then_some(client),

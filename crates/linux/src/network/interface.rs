@@ -4,18 +4,17 @@
 //! Each function opens its netlink socket inside the namespace that it changes, does one thing and
 //! returns when the kernel has acknowledged it.
 
-use super::{netfilter::Family, netns::Netns};
+use super::netns::Netns;
 use netlink_packet_route::{
-    AddressFamily,
     address::AddressHeaderFlags,
     link::{InfoData, InfoVeth},
-    route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType},
-    rule::{RuleAction, RuleAttribute, RuleMessage},
+    route::{RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType},
+    rule::RuleAction,
 };
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
 };
 
 /// One end of a wire: an interface to make, and where.
@@ -171,41 +170,6 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
     })
 }
 
-/// The same for packets of one address family, and only in this thread's namespace; whether anything of it was missing.
-/// [`undo_diversion`] takes it back.
-pub fn divert_marked(family: Family, mark: u32, table: u32) -> io::Result<bool> {
-    let here = Netns::current()?;
-    let doing = format!(
-        "route {} packets marked {mark:#x} to this host",
-        family.name()
-    );
-    let everything = everything_local(family, table, index_of(&here, "lo")?);
-    // The route first: a mark without a route would follow the ordinary table.
-    let route = ask(&here, &doing, async |kernel| {
-        is_new(kernel.route().add(everything).execute().await)
-    })?;
-    let rule = ask(&here, &doing, async |kernel| {
-        let rule = kernel.rule().add().fw_mark(mark).table_id(table);
-        let rule = rule.priority(DIVERSION_PRIORITY);
-        let rule = rule.action(RuleAction::ToTable);
-        is_new(match family {
-            Family::Ip => rule.v4().execute().await,
-            Family::Ip6 => rule.v6().execute().await,
-        })
-    })?;
-    Ok(route || rule)
-}
-
-/// False if the kernel answers that it was there already.
-fn is_new(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
-    match outcome {
-        Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {
-            Ok(false)
-        }
-        outcome => outcome.map(|()| true),
-    }
-}
-
 /// Whether this namespace has no IPv6, by module or by `disable_ipv6`.
 #[must_use]
 pub fn ipv6_is_off() -> bool {
@@ -213,54 +177,11 @@ pub fn ipv6_is_off() -> bool {
     disabled.map_or(true, |text| text.trim() != "0")
 }
 
-/// Takes back what [`divert_marked`] did; that it is gone already is no error.
-pub fn undo_diversion(family: Family, mark: u32, table: u32) -> io::Result<()> {
-    let here = Netns::current()?;
-    let doing = format!(
-        "stop routing {} packets marked {mark:#x} to this host",
-        family.name()
-    );
-    let mut rule = RuleMessage::default();
-    rule.header.family = match family {
-        Family::Ip => AddressFamily::Inet,
-        Family::Ip6 => AddressFamily::Inet6,
-    };
-    rule.header.action = RuleAction::ToTable;
-    rule.attributes = vec![
-        RuleAttribute::FwMark(mark),
-        RuleAttribute::Table(table),
-        RuleAttribute::Priority(DIVERSION_PRIORITY),
-    ];
-    ask(&here, &doing, async |kernel| {
-        unless(libc::ENOENT, kernel.rule().del(rule).execute().await)
-    })?;
-    let everything = everything_local(family, table, index_of(&here, "lo")?);
-    ask(&here, &doing, async |kernel| {
-        unless(libc::ESRCH, kernel.route().del(everything).execute().await)
-    })
-}
-
-/// Ahead of the main table (32766), and of most that people make by hand.
-const DIVERSION_PRIORITY: u32 = 1000;
-
-fn everything_local(family: Family, table: u32, lo: u32) -> RouteMessage {
-    match family {
-        Family::Ip => RouteMessageBuilder::<Ipv4Addr>::new()
-            .table_id(table)
-            .kind(RouteType::Local)
-            .scope(RouteScope::Host)
-            .output_interface(lo)
-            .build(),
-        Family::Ip6 => RouteMessageBuilder::<Ipv6Addr>::new()
-            .table_id(table)
-            .kind(RouteType::Local)
-            .output_interface(lo)
-            .build(),
-    }
-}
-
 /// Success, too, if the kernel answers `errno`.
-fn unless(errno: i32, outcome: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
+pub(super) fn unless(
+    errno: i32,
+    outcome: Result<(), rtnetlink::Error>,
+) -> Result<(), rtnetlink::Error> {
     match outcome {
         Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -errno => Ok(()),
         outcome => outcome,
@@ -278,7 +199,7 @@ pub fn transmit_drops(netns: &Netns, name: &str) -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}")))
 }
 
-fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
+pub(super) fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
     netns.run(|| index_here(name))
 }
 
@@ -289,7 +210,7 @@ pub(crate) fn index_here(name: &str) -> io::Result<u32> {
 }
 
 /// One question to the kernel, asked inside `netns`; an error says what was being done and where.
-fn ask<T: Send>(
+pub(super) fn ask<T: Send>(
     netns: &Netns,
     doing: &str,
     question: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error> + Send,

@@ -2,6 +2,7 @@
 //! Network namespaces: their devices, addresses, routes, queueing disciplines, settings and packet rules.
 
 pub mod ack_pacing;
+pub mod diversion;
 pub mod ethtool;
 pub mod interface;
 pub mod interface_list;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signs that processes need something of their network namespace: abstract UNIX sockets, which the kernel removes with
-//! the process.
+//! Claims of processes on something of their network namespace: abstract UNIX sockets, which the kernel removes with the
+//! process.
 
 use super::socket::abstract_names;
 use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
     os::{
         linux::net::SocketAddrExt,
@@ -12,26 +13,29 @@ use std::{
     process,
 };
 
-/// This process's claim on something. Several processes may have one on the same thing. It costs a descriptor.
+/// A claim of this process. Several processes may have one on the same resource. It costs a descriptor.
 #[derive(Debug)]
 pub struct Claim(#[expect(dead_code, reason = "only its life counts")] UnixDatagram);
 
 impl Claim {
-    /// On the thing of this name, from now on. Fails if this process has one already.
-    pub fn new(thing: &str) -> io::Result<Self> {
-        let name = format!("{}{}", prefix(thing), process::id());
+    /// A claim on the resource of this name, until it is dropped. The name of its socket ends in a random number: in containers that
+    /// share a network namespace, processes may have the same process number.
+    pub fn new(resource: &str) -> io::Result<Self> {
+        let random = RandomState::new().build_hasher().finish();
+        let name = format!("{}{}-{random:016x}", prefix(resource), process::id());
         UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?).map(Self)
     }
 }
 
-/// The processes that have a claim on the thing of this name.
-pub fn claimants(thing: &str) -> io::Result<Vec<u32>> {
-    let names = abstract_names(&prefix(thing))?;
-    Ok(names.iter().filter_map(|pid| pid.parse().ok()).collect())
+/// The numbers of the processes that have a claim on the resource of this name, each in its own PID namespace.
+pub fn claimants(resource: &str) -> io::Result<Vec<u32>> {
+    let names = abstract_names(&prefix(resource))?;
+    let pid = |name: &String| name.split_once('-')?.0.parse().ok();
+    Ok(names.iter().filter_map(pid).collect())
 }
 
-fn prefix(thing: &str) -> String {
-    format!("longhaul-{thing}-")
+fn prefix(resource: &str) -> String {
+    format!("longhaul-{resource}-")
 }
 
 #[cfg(test)]
@@ -39,13 +43,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_ends_with_its_owner() {
+    fn ends_when_its_owner_drops_it() {
         // A name of our own: other tests run beside this one.
-        let thing = format!("test-{}", process::id());
-        let claim = Claim::new(&thing).unwrap();
-        assert_eq!(claimants(&thing).unwrap(), [process::id()]);
-        assert!(claimants(&format!("{thing}0")).unwrap().is_empty());
+        let resource = format!("test-{}", process::id());
+        let claim = Claim::new(&resource).unwrap();
+        assert_eq!(claimants(&resource).unwrap(), [process::id()]);
+        assert!(claimants(&format!("{resource}0")).unwrap().is_empty());
         drop(claim);
-        assert!(claimants(&thing).unwrap().is_empty());
+        assert!(claimants(&resource).unwrap().is_empty());
+    }
+    /// Processes of two containers may have the same number.
+    #[test]
+    fn allows_two_claims_of_one_process_number() {
+        let resource = format!("test-twice-{}", process::id());
+        let _claims = [
+            Claim::new(&resource).unwrap(),
+            Claim::new(&resource).unwrap(),
+        ];
+        assert_eq!(claimants(&resource).unwrap(), [process::id(); 2]);
     }
 }

@@ -22,8 +22,8 @@ struct State {
 }
 
 impl Ready {
-    /// How long a client may take for its ACK.
-    const PATIENCE: Duration = Duration::from_secs(10);
+    /// Time that a client has for its ACK.
+    const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
     pub(crate) fn put(&self, flow: Flow, far: Far) {
         let mut state = self.lock();
@@ -51,11 +51,20 @@ impl Ready {
         (state.legs.len(), state.clients.count(client))
     }
 
-    /// Resets those that nobody came for.
+    /// Resets those whose clients did not come in time.
     pub(crate) fn expire(&self) {
+        self.retain(|since| since.elapsed() < Self::ACK_TIMEOUT);
+    }
+
+    /// Resets all.
+    pub(crate) fn clear(&self) {
+        self.retain(|_| false);
+    }
+
+    fn retain(&self, keeps: impl Fn(Instant) -> bool) {
         let State { legs, clients } = &mut *self.lock();
         legs.retain(|flow, (since, far)| {
-            let keep = since.elapsed() < Self::PATIENCE;
+            let keep = keeps(*since);
             if !keep {
                 clients.remove(flow.client().ip());
                 far.stream.carrier().reset_on_close();

@@ -27,7 +27,7 @@ use crate::{
         },
     },
     records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
-    relay::{Alarm, Drain, Phase, Relay},
+    relay::{ACCEPT_TIME, Alarm, Drain, Phase, Relay},
     verify::Verifier,
 };
 use anyhow::Context as _;
@@ -54,7 +54,7 @@ use tokio::{
         Semaphore,
         mpsc::{Receiver, Sender, channel},
     },
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// Runs the command.
@@ -355,7 +355,8 @@ async fn supervise(
         }
         manager.stopping();
         if let Some(interception) = interception {
-            interception.let_pass();
+            interception.end_leases();
+            sleep(HANDSHAKE_TIME).await;
         }
         wind_down(relay, registry, told_to_end()).await;
     };
@@ -407,9 +408,13 @@ async fn report_counters(relay: &Relay) {
 /// How long connections that were cut may take to write their records.
 const CUT_TIME: Duration = Duration::from_secs(2);
 
+/// Time for clients whose handshakes began before interception ended to end them. Suits clients up to 250 ms away.
+const HANDSHAKE_TIME: Duration = Duration::from_millis(250);
+
 /// Stops accepting; cuts what is left after the grace period, or at a second signal.
 async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
     relay.drain.enter(Phase::Drain);
+    sleep(ACCEPT_TIME).await;
     let all = relay.places_all.load(Relaxed);
     let patience = async {
         select! {

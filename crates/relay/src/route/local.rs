@@ -13,13 +13,22 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// What a client may reach of the relay's own host.
+/// The part of the relay's own host that a client may reach.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalAccess<'a> {
-    /// The client may be on another host, or speak for somebody who is.
-    pub(crate) from_elsewhere: bool,
-    /// The listeners that it may not reach, nor any local address; `None` is no such limit.
+    origin: Origin<'a>,
+    /// The listeners that a client of another host may not reach, nor any local address; `None` is no such limit.
     closed: Option<&'a ListenAddresses>,
+}
+
+/// The host that a client is on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// Another one than the relay's, or the client speaks for one.
+    Elsewhere,
+    /// That of a client's addresses as the listener sees them. To know it costs a socket, so it is found out when it
+    /// matters.
+    Addresses(&'a Listener, [SocketAddr; 2]),
 }
 
 /// Where the listeners of this relay are.
@@ -42,26 +51,35 @@ impl ListenAddresses {
 }
 
 impl<'a> LocalAccess<'a> {
-    /// `allowed` is for clients from elsewhere too.
-    pub(crate) fn new(from_elsewhere: bool, allowed: bool, own: &'a ListenAddresses) -> Self {
-        let closed = from_elsewhere && !allowed;
+    /// `allowed`: clients of other hosts may reach all of it.
+    pub(crate) fn new(origin: Origin<'a>, allowed: bool, own: &'a ListenAddresses) -> Self {
         Self {
-            from_elsewhere,
-            closed: closed.then_some(own),
+            origin,
+            closed: (!allowed).then_some(own),
         }
     }
 
     /// Whether the client may reach `to`.
     pub(crate) fn permits(self, to: SocketAddr) -> bool {
         let is_closed = |own: &ListenAddresses| is_local(to.ip()) || own.has(to);
-        !self.closed.is_some_and(is_closed)
+        !(self.closed.is_some_and(is_closed) && self.is_from_elsewhere())
+    }
+
+    /// Whether the client may be on another host, or speaks for one.
+    pub(crate) fn is_from_elsewhere(self) -> bool {
+        match self.origin {
+            Origin::Elsewhere => true,
+            Origin::Addresses(listener, addresses) => addresses
+                .iter()
+                .any(|address| is_from_elsewhere(listener, *address)),
+        }
     }
 }
 
 /// Whether `client`, which came through `listener`, may be on another host. Loopback is this host. So is an address of
 /// its own if the kernel diverted the connection: nobody else can have it there, whereas elsewhere a
 /// translator may give it to strangers.
-pub(crate) fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool {
+fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool {
     let ip = client.ip().to_canonical();
     let diverted = matches!(listener.kind, Kind::Transparent { .. });
     let own = || diverted && is_local_address(ip).unwrap_or(false);

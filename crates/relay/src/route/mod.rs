@@ -254,7 +254,7 @@ impl Route<'_> {
             patience: request.patience.min(limit / PATIENCE_SHARE),
             time: limit,
             stripes,
-            from_elsewhere: self.local.from_elsewhere,
+            from_elsewhere: self.local.is_from_elsewhere(),
             dscp: request.dscp,
             ..onward.clone()
         };
@@ -388,7 +388,7 @@ fn next_leg(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::local::ListenAddresses;
+    use crate::route::local::{ListenAddresses, Origin};
 
     fn chain(peers: &[&str]) -> Vec<Arc<Peer>> {
         let peer = |text: &&str| Peer::named_by_request(text.parse().unwrap(), Arc::default());
@@ -417,7 +417,7 @@ mod tests {
             client: [127, 0, 0, 1].into(),
             lookup_quota: None,
             direct_fallback: false,
-            local: LocalAccess::new(false, false, &addresses),
+            local: LocalAccess::new(Origin::Elsewhere, false, &addresses),
         };
         route.ways(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),

@@ -9,7 +9,7 @@ use crate::{
     route::{
         Route,
         far::Far,
-        local::{self, LocalAccess},
+        local::{self, LocalAccess, Origin},
         request::Request,
     },
     session::Session,
@@ -119,12 +119,12 @@ impl Session {
     }
 
     fn local_access(&self) -> LocalAccess<'_> {
-        let known_as = [self.sender, self.client_address];
-        let is_from_elsewhere = |address| local::is_from_elsewhere(&self.listener, address);
-        let elsewhere =
-            self.asks_for_others.load(Relaxed) || known_as.into_iter().any(is_from_elsewhere);
+        let origin = match self.asks_for_others.load(Relaxed) {
+            true => Origin::Elsewhere,
+            false => Origin::Addresses(&self.listener, [self.sender, self.client_address]),
+        };
         let allowed = self.config.allow_local || local::is_meant(&self.listener.kind);
-        LocalAccess::new(elsewhere, allowed, self.relay.doors.addresses())
+        LocalAccess::new(origin, allowed, self.relay.doors.addresses())
     }
 
     fn lookup_quota(&self) -> LookupQuota<'_> {

@@ -9,6 +9,7 @@ mod relay_conntrack;
 mod relay_disagreement;
 mod relay_dscp;
 mod relay_ends;
+mod relay_environment;
 mod relay_expect;
 mod relay_faults;
 mod relay_ftp;

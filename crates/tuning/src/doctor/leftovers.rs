@@ -7,10 +7,13 @@
 
 use super::record::inode;
 use anyhow::{Context, Result};
-use longhaul_linux::netfilter::marks::{Marks, TABLE_PREFIX};
 use longhaul_linux::{
-    interface,
-    netfilter::{Family, lease, nft},
+    diversion::Diversion,
+    netfilter::{
+        Family, lease,
+        marks::{Marks, TABLE_PREFIX},
+        nft,
+    },
     sock_diag::SockDiag,
 };
 use serde_json::Value;
@@ -113,7 +116,7 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
             said.push(format!("{name} stays: it is in use"));
             continue;
         }
-        interface::undo_diversion(family, mark, mark)?;
+        Diversion::new(family, Marks::of(port)).remove()?;
         said.push(format!("{name} removed with its route"));
     }
     Ok(said)

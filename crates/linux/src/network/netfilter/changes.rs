@@ -111,20 +111,23 @@ fn is_table_lost(message: &Received) -> bool {
     DELETIONS.contains(&message.kind) && attributes(message.body).any(ours)
 }
 
-/// A policy rule that leads to a relay's routing table, or a route in one. With an interface the kernel removes routes
-/// without a word.
+/// A policy rule for a relay's mark, or a route in its routing table, which has the mark's number. With an interface the
+/// kernel removes routes without a word.
 fn is_route_lost(message: &Received) -> bool {
-    // `struct rtmsg` and `struct fib_rule_hdr` have the same length, RTA_TABLE and FRA_TABLE the same number.
+    // `RTA_TABLE`, and `FRA_FWMARK`.
+    const ROUTE_TABLE: u16 = 15;
+    const RULE_MARK: u16 = 10;
+    // `struct rtmsg` and `struct fib_rule_hdr` have the same length.
     const HEADER_LEN: usize = 12;
-    const TABLE: u16 = 15;
-    let ours = |(kind, table): (u16, &[u8])| {
-        let table = table.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-        kind == TABLE && table.is_some_and(Marks::is_diverted)
+    let has = |wanted| {
+        attributes_behind(HEADER_LEN, message.body).any(|(kind, value)| {
+            let value = value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+            kind == wanted && value.is_some_and(Marks::is_routed)
+        })
     };
     match message.kind {
-        libc::RTM_DELROUTE | libc::RTM_DELRULE => {
-            attributes_behind(HEADER_LEN, message.body).any(ours)
-        }
+        libc::RTM_DELROUTE => has(ROUTE_TABLE),
+        libc::RTM_DELRULE => has(RULE_MARK),
         libc::RTM_NEWLINK => {
             let kind = message.body.get(2..4).map(|bytes| [bytes[0], bytes[1]]);
             kind.map(u16::from_ne_bytes) == Some(libc::ARPHRD_LOOPBACK)

@@ -1,80 +1,99 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lease on a table's rules: a set with one element that the kernel forgets unless it is renewed.
-//! Rules that ask for the element hold only as long as somebody renews it, whatever ends or stops
-//! that somebody.
+//! A lease on a table's rules: a set with one element that the kernel removes unless it is renewed. Rules that ask for
+//! the element hold only as long as a process renews it, whatever ends or stops that process.
+//!
+//! A packet renews it, which a rule of the table recognizes by its mark and drops. Netlink could do it too, but each change
+//! by netlink begins a new generation of all rules of the network namespace: `nft` reads its list anew whenever that
+//! happens, and on a host with large sets never came to its end (nftables `src/cache.c`, `nft_cache_update`); audit writes a
+//! line for each.
 
 use super::{
     Family,
-    message::{self, ACK, CREATE, Message, TABLES},
+    message::{self, ACK, Message, TABLES},
 };
-use netlink_sys::Socket;
-use std::{io, time::Duration};
+use rustix::io::Errno;
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
 
-/// The set's name. A table declares it as `set lease { type inet_proto; flags timeout; }` and asks
-/// `meta l4proto @lease`.
+/// The condition of a rule that holds as long as the lease.
+pub const HOLDS: &str = "meta protocol @lease";
+
+/// The name of the set.
 pub const SET: &str = "lease";
 
-/// `NFT_MSG_NEWSETELEM` and `NFT_MSG_DELSETELEM` (include/uapi/linux/netfilter/nf_tables.h).
-const NEW_ELEMENT: u16 = TABLES << 8 | 12;
-const DELETE_ELEMENT: u16 = TABLES << 8 | 14;
+/// The discard service (RFC 863): a packet that no rule drops harms nobody.
+const PORT: u16 = 9;
 
-/// A channel to the kernel for one table's lease.
+/// The set, and the chain that renews it for `time` (milliseconds count) when a packet with `mark` leaves: both are part of
+/// the table that [`Lease::open`] names. The chain comes before all others of the host, so that none of them drops the
+/// packet.
+#[must_use]
+pub fn rules(mark: u32, time: Duration) -> String {
+    let milliseconds = time.as_millis();
+    format!(
+        "set {SET} {{ type ether_type; flags dynamic, timeout; size 2; }}\n\
+         chain renew {{ type filter hook output priority -1000; policy accept;\n\
+         meta mark {mark} udp dport {PORT} update @{SET} {{ meta protocol timeout {milliseconds}ms }} drop\n}}\n"
+    )
+}
+
+/// The lease of one table.
 pub struct Lease {
-    socket: Socket,
+    socket: UdpSocket,
+    /// Destination of the packets.
+    host: SocketAddr,
     family: Family,
     table: String,
 }
 
 impl Lease {
-    /// For the table `table`, which need not exist yet, in the calling thread's network namespace.
-    pub fn open(family: Family, table: &str) -> io::Result<Self> {
+    /// The lease of the table `table`, which need not exist yet, in the calling thread's network namespace. `mark` is that
+    /// of [`rules`].
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` without CAP_NET_ADMIN, which a mark needs.
+    pub fn open(family: Family, table: &str, mark: u32) -> io::Result<Self> {
+        let (any, host) = match family {
+            Family::Ip => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
+            Family::Ip6 => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
+        };
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        socket2::SockRef::from(&socket).set_mark(mark)?;
         Ok(Self {
-            socket: message::open()?,
+            socket,
+            host: SocketAddr::new(host, PORT),
             family,
             table: table.to_owned(),
         })
     }
 
-    /// Makes the rules hold for `time` (milliseconds count) from now, in one transaction: kernels
-    /// before 6.12 don't change the time of an element that is there. `NotFound` if the table is
-    /// gone.
-    pub fn renew(&self, time: Duration) -> io::Result<()> {
-        let batch = message::batch([self.forget(0), self.element(time)]);
-        message::ask(&self.socket, &batch)
+    /// Makes the rules hold for the time of [`rules`] from now.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the table is gone: nothing dropped the packet.
+    pub fn renew(&self) -> io::Result<()> {
+        match self.socket.send_to(&[], self.host) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => Ok(()),
+            Ok(_) => Err(io::ErrorKind::NotFound.into()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the lease now.
     pub fn end(&self) -> io::Result<()> {
-        message::ask(&self.socket, &message::batch([self.forget(ACK)]))
-    }
-
-    fn message(&self, kind: u16, flags: u16) -> Message {
+        /// `NFT_MSG_DELSETELEM` (include/uapi/linux/netfilter/nf_tables.h). Without elements, it means all.
+        const DELETE_ELEMENT: u16 = TABLES << 8 | 14;
         const TABLE: u16 = 1;
         const SET_NAME: u16 = 2;
-        Message::new(kind, flags, self.family.number(), 0)
+        let all = Message::new(DELETE_ELEMENT, ACK, self.family.number(), 0)
             .text(TABLE, &self.table)
-            .text(SET_NAME, SET)
-    }
-
-    /// Without elements, the message means all.
-    fn forget(&self, flags: u16) -> Message {
-        self.message(DELETE_ELEMENT, flags)
-    }
-
-    fn element(&self, time: Duration) -> Message {
-        const ELEMENTS: u16 = 3;
-        const ELEMENT: u16 = 1;
-        const KEY: u16 = 1;
-        const VALUE: u16 = 1;
-        const TIMEOUT: u16 = 4;
-        let milliseconds = (time.as_millis() as u64).to_be_bytes();
-        self.message(NEW_ELEMENT, CREATE | ACK)
-            .nested(ELEMENTS, |m| {
-                m.nested(ELEMENT, |m| {
-                    m.nested(KEY, |m| m.bytes(VALUE, &[libc::IPPROTO_TCP as u8]))
-                        .bytes(TIMEOUT, &milliseconds)
-                })
-            })
+            .text(SET_NAME, SET);
+        message::ask(&message::open()?, &message::batch([all]))
     }
 }
 
@@ -84,27 +103,81 @@ mod tests {
     use crate::netns::Netns;
     use longhaul_testbed::skip;
 
-    /// A renewal that fails has two errors.
-    #[test]
-    fn a_renewal_hears_its_own_answer() {
+    const MARK: u32 = 7;
+
+    fn in_namespace(name: &str, body: impl FnOnce() -> io::Result<()> + Send) {
         if !skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
             return;
         }
-        let name = format!("lease-{}", std::process::id());
+        let name = format!("{name}-{}", std::process::id());
         let netns = Netns::create(&name).unwrap();
-        let outcome = netns.run(|| {
-            let lease = Lease::open(Family::Ip, "t")?;
-            for _ in 0..3 {
-                let renew = || lease.renew(Duration::from_secs(1));
-                assert_eq!(renew().unwrap_err().kind(), io::ErrorKind::NotFound);
-                let set = format!("set {SET} {{ type inet_proto; flags timeout; }}");
-                nft::load(&format!("table ip t {{ {set}\n }}\n")).map_err(io::Error::other)?;
-                renew()?;
-                nft::load("delete table ip t\n").map_err(io::Error::other)?;
+        crate::interface::bring_up(&netns, "lo").unwrap();
+        let outcome = netns.run(body);
+        Netns::delete(&name).unwrap();
+        outcome.unwrap();
+    }
+
+    fn load(family: Family) -> io::Result<()> {
+        let rules = rules(MARK, Duration::from_secs(60));
+        nft::load(&format!("table {} t {{\n{rules}}}\n", family.name())).map_err(io::Error::other)
+    }
+
+    fn nft(words: &[&str]) -> io::Result<String> {
+        let output = std::process::Command::new("nft").args(words).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    #[test]
+    fn renews_until_the_table_is_gone() {
+        in_namespace("lease", || {
+            for family in [Family::Ip, Family::Ip6] {
+                let lease = Lease::open(family, "t", MARK)?;
+                assert_eq!(lease.renew().unwrap_err().kind(), io::ErrorKind::NotFound);
+                load(family)?;
+                let has_element = || {
+                    let set = nft(&["list", "set", family.name(), "t", SET]);
+                    set.map(|set| set.contains("expires"))
+                };
+                assert!(!has_element()?);
+                lease.renew()?;
+                assert!(has_element()?);
+                lease.end()?;
+                assert!(!has_element()?);
+                let delete = format!("delete table {} t\n", family.name());
+                nft::load(&delete).map_err(io::Error::other)?;
+                assert_eq!(lease.renew().unwrap_err().kind(), io::ErrorKind::NotFound);
             }
             Ok(())
         });
-        Netns::delete(&name).unwrap();
-        outcome.unwrap();
+    }
+
+    /// The number of the namespace's rules as a whole.
+    fn generation() -> io::Result<u32> {
+        const GET_GENERATION: u16 = TABLES << 8 | 16;
+        const ID: u16 = 1;
+        let mut generation = 0;
+        let question = Message::new(GET_GENERATION, ACK, 0, 0).finish();
+        message::exchange(&message::open()?, &question, |answer| {
+            let mut ids = message::attributes(answer.body).filter(|(kind, _)| *kind == ID);
+            if let Some(id) = ids.next().and_then(|(_, value)| value.first_chunk()) {
+                generation = u32::from_be_bytes(*id);
+            }
+        })?;
+        Ok(generation)
+    }
+
+    /// nft reads the rules again from the start if their generation changes meanwhile.
+    #[test]
+    fn renewal_begins_no_generation() {
+        in_namespace("lease-generation", || {
+            let lease = Lease::open(Family::Ip, "t", MARK)?;
+            load(Family::Ip)?;
+            let before = generation()?;
+            (0..100).try_for_each(|_| lease.renew())?;
+            assert_eq!(generation()?, before);
+            lease.end()?;
+            assert_ne!(generation()?, before);
+            Ok(())
+        });
     }
 }

@@ -37,9 +37,20 @@ impl Marks {
         self.with(*b"LH")
     }
 
-    /// Whether this is what [`Self::diverted`] gives for some listener.
-    pub(super) fn is_diverted(mark: u32) -> bool {
-        mark == Self::of(mark as u16).diverted()
+    /// Of this host's own connections on their way out: to be routed to this host.
+    pub fn rerouted(self) -> u32 {
+        self.with(*b"LI")
+    }
+
+    /// Of the packets that renew the lease.
+    pub fn lease(self) -> u32 {
+        self.with(*b"LL")
+    }
+
+    /// Whether this is what [`Self::diverted`] or [`Self::rerouted`] gives for some listener.
+    pub(super) fn is_routed(mark: u32) -> bool {
+        let marks = Self::of(mark as u16);
+        [marks.diverted(), marks.rerouted()].contains(&mark)
     }
 
     /// A SYN that was held, and may now reach the listener.
@@ -73,10 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_tell_listeners_and_fates_apart() {
+    fn marks_of_listeners_and_verdicts_are_distinct() {
         let (a, b) = (Marks::of(1), Marks::of(2));
         let all = [
             a.diverted(),
+            a.rerouted(),
+            a.lease(),
             a.approved(),
             a.refused(),
             a.no_host(),
@@ -88,7 +101,7 @@ mod tests {
         ];
         let distinct: std::collections::BTreeSet<_> = all.into_iter().collect();
         assert_eq!(distinct.len(), all.len());
-        let diverted = all.into_iter().filter(|mark| Marks::is_diverted(*mark));
-        assert!(diverted.eq([a.diverted(), b.diverted()]));
+        let routed = all.into_iter().filter(|mark| Marks::is_routed(*mark));
+        assert!(routed.eq([a.diverted(), a.rerouted(), b.diverted()]));
     }
 }

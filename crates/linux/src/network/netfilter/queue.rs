@@ -36,13 +36,12 @@ pub struct Held {
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It never was.
+    /// The packet is dropped, without an answer.
     Drop,
-    /// It goes on, behind the chain that held it, with this mark.
-    Accept {
-        /// The firewall mark.
-        mark: u32,
-    },
+    /// The packet goes on, behind the chain that held it, with the mark that it had.
+    Accept,
+    /// The packet goes on, behind the chain that held it, with this mark.
+    Mark(u32),
 }
 
 /// One queue, which this process alone listens to.
@@ -113,7 +112,8 @@ impl Queue {
         const MARK: u16 = 3;
         let (code, mark) = match verdict {
             Verdict::Drop => (0u32, None),
-            Verdict::Accept { mark } => (1, Some(mark)),
+            Verdict::Accept => (1, None),
+            Verdict::Mark(mark) => (1, Some(mark)),
         };
         let header = [code.to_be_bytes(), id.to_be_bytes()].concat();
         let mut message = Message::new(VERDICT, 0, 0, self.number).bytes(HEADER, &header);

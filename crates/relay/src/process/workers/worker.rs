@@ -129,14 +129,11 @@ struct Entrance {
 impl Entrance {
     /// Accepts until the relay drains or a reload closes the socket.
     async fn accept_all(self, generation: u64, listener: TcpListener) {
-        let accepting = async {
-            self.accept_until_closed(generation, &listener).await;
-            self.accept_queue(listener).await;
-        };
         select! {
-            () = accepting => {}
+            () = self.accept_until_closed(generation, &listener) => {}
             () = self.relay.drain.reached(Phase::Drain) => {}
         }
+        self.accept_queue(listener).await;
     }
 
     /// The same of UDT, where one worker accepts for all.

@@ -7,13 +7,16 @@ use crate::doctor::facts::Trial;
 use longhaul_linux::{
     ack_pacing::AckPacing,
     interface,
-    netfilter::{Family, nft, queue::Queue, target::append_queue_rule},
+    netfilter::{Family, lease, nft, queue::Queue, target::append_queue_rule},
     packet_ring, sandbox,
     socket::{self, Options},
     timestamps::Sender,
     tun::Tun,
 };
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    time::Duration,
+};
 
 /// Each feature, the rights that it takes where it is used, and how it is tried.
 const FEATURES: [(&str, &str, Attempt); 6] = [
@@ -98,13 +101,16 @@ fn transparent() -> Result<(), Failure> {
             Family::Ip => ("ip", "icmp"),
             Family::Ip6 => ("ip6", "icmpv6"),
         };
+        let lease = lease::rules(1, Duration::from_secs(1));
+        let holds = lease::HOLDS;
         nft::load(&format!(
             "table {name} {TABLE} {{\n\
-             set lease {{ type inet_proto; flags timeout; }}\n\
+             {lease}\
              chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
              meta l4proto {icmp} socket transparent 1 socket wildcard 0 meta mark set 1 accept\n\
              fib daddr type local return\n\
-             meta l4proto @lease meta l4proto tcp tproxy to :1 meta mark set 1 accept\n}}\n}}\n"
+             tcp option @30,16,4 1 return\n\
+             {holds} meta l4proto tcp tproxy to :1 meta mark set 1 accept\n}}\n}}\n"
         ))?;
         let options = Options {
             transparent: true,

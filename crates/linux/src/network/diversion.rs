@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Policy routing that hands a listener's marked packets to this host, whatever their destination: the second half of a
+//! transparent proxy (Linux `Documentation/networking/tproxy.rst`).
+
+use super::{
+    interface::{ask, index_of, unless},
+    netfilter::{Family, marks::Marks},
+    netns::Netns,
+};
+use netlink_packet_route::{
+    AddressFamily,
+    route::{RouteMessage, RouteScope, RouteType},
+    rule::{RuleAction, RuleAttribute, RuleMessage},
+};
+use rtnetlink::RouteMessageBuilder;
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr},
+};
+
+/// Ahead of the main table (32766), and of most rules that people make by hand.
+const PRIORITY: u32 = 1000;
+
+/// Routes and rules of one listener's marks, of one address family, in the calling thread's network namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct Diversion {
+    family: Family,
+    marks: Marks,
+}
+
+impl Diversion {
+    /// That of the listener with these marks.
+    #[must_use]
+    pub fn new(family: Family, marks: Marks) -> Self {
+        Self { family, marks }
+    }
+
+    /// Puts in place what is missing; whether anything was. `reroutes`: this host's own connections too.
+    pub fn install(&self, reroutes: bool) -> io::Result<bool> {
+        let here = Netns::current()?;
+        let doing = self.doing("route", "to this host");
+        let route = self.everything_local(&here)?;
+        // The route first: a mark without a route would follow the ordinary table.
+        let mut is_new = ask(&here, &doing, async |kernel| {
+            unless_there(kernel.route().add(route).execute().await)
+        })?;
+        let rules = self.rules().into_iter();
+        for (rule, _) in rules.filter(|(_, reroutes_only)| reroutes || !reroutes_only) {
+            is_new |= ask(&here, &doing, async |kernel| {
+                let mut request = kernel.rule().add();
+                *request.message_mut() = rule;
+                unless_there(request.execute().await)
+            })?;
+        }
+        Ok(is_new)
+    }
+
+    /// Removes all of it; that it is gone already is no error.
+    pub fn remove(&self) -> io::Result<()> {
+        let here = Netns::current()?;
+        let doing = self.doing("stop routing", "to this host");
+        for (rule, _) in self.rules() {
+            ask(&here, &doing, async |kernel| {
+                unless(libc::ENOENT, kernel.rule().del(rule).execute().await)
+            })?;
+        }
+        let route = self.everything_local(&here)?;
+        ask(&here, &doing, async |kernel| {
+            unless(libc::ESRCH, kernel.route().del(route).execute().await)
+        })
+    }
+
+    fn doing(&self, verb: &str, to: &str) -> String {
+        let (family, mark) = (self.family.name(), self.marks.diverted());
+        format!("{verb} {family} packets marked {mark:#x} {to}")
+    }
+
+    /// The routing table has the mark's number.
+    fn table(&self) -> u32 {
+        self.marks.diverted()
+    }
+
+    /// All rules, and whether each is for this host's own connections only.
+    ///
+    /// The kernel also looks the source of an IPv4 packet up, to drop what no answer could reach, and where
+    /// `src_valid_mark` is set, with the packet's mark (net/ipv4/fib_frontend.c, `__fib_validate_source`). That look-up
+    /// comes from `lo`, and must not find this host: it goes to the main table.
+    fn rules(&self) -> Vec<(RuleMessage, bool)> {
+        const MAIN: u32 = libc::RT_TABLE_MAIN as u32;
+        let table = self.table();
+        let mut validation = self.rule(self.marks.diverted(), MAIN, PRIORITY - 1);
+        validation
+            .attributes
+            .push(RuleAttribute::Iifname("lo".to_owned()));
+        let mut rules = vec![
+            (self.rule(self.marks.diverted(), table, PRIORITY), false),
+            (self.rule(self.marks.rerouted(), table, PRIORITY), true),
+        ];
+        if self.family == Family::Ip {
+            rules.insert(0, (validation, false));
+        }
+        rules
+    }
+
+    fn rule(&self, mark: u32, table: u32, priority: u32) -> RuleMessage {
+        let mut rule = RuleMessage::default();
+        rule.header.family = match self.family {
+            Family::Ip => AddressFamily::Inet,
+            Family::Ip6 => AddressFamily::Inet6,
+        };
+        rule.header.action = RuleAction::ToTable;
+        rule.attributes = vec![
+            RuleAttribute::FwMark(mark),
+            RuleAttribute::Table(table),
+            RuleAttribute::Priority(priority),
+        ];
+        rule
+    }
+
+    fn everything_local(&self, here: &Netns) -> io::Result<RouteMessage> {
+        let lo = index_of(here, "lo")?;
+        Ok(match self.family {
+            Family::Ip => RouteMessageBuilder::<Ipv4Addr>::new()
+                .table_id(self.table())
+                .kind(RouteType::Local)
+                .scope(RouteScope::Host)
+                .output_interface(lo)
+                .build(),
+            Family::Ip6 => RouteMessageBuilder::<Ipv6Addr>::new()
+                .table_id(self.table())
+                .kind(RouteType::Local)
+                .output_interface(lo)
+                .build(),
+        })
+    }
+}
+
+/// False if the kernel answers that it was there already.
+fn unless_there(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
+    match outcome {
+        Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {
+            Ok(false)
+        }
+        outcome => outcome.map(|()| true),
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Interception beside what others set on the host: kernel settings, rules and listeners of other programs.
+
+use longhaul_linux::process::inside;
+use longhaul_testnet::{
+    relay_process::{PATIENCE, Relay, may_use_namespaces},
+    relay_testbed::{BOTH, Family, INTERCEPT, IPV4, IPV6, Testbed, feed, ip, set},
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    process::Command,
+    time::Duration,
+};
+
+const WAYS: [&[&str]; 4] = [
+    &[],
+    &["--keep-source"],
+    &["--verify-connect"],
+    &["--keep-source", "--verify-connect"],
+];
+
+fn relay(bed: &Testbed, flags: &[&str]) -> Relay {
+    bed.relay(&[&INTERCEPT[..], flags].concat())
+}
+
+/// Connects `client` to `server`, passes a byte each way and returns the client's address as the server sees it.
+fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
+    let mut client = client.unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"?").unwrap();
+    let (mut accepted, address) = server.accept().unwrap();
+    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut byte = [0];
+    accepted.read_exact(&mut byte).unwrap();
+    accepted.write_all(b"!").unwrap();
+    client.read_exact(&mut byte).unwrap();
+    assert_eq!(byte, *b"!");
+    address.ip()
+}
+
+/// The source that the server sees of an intercepted connection.
+fn expected(family: Family, flags: &[&str]) -> IpAddr {
+    match flags.contains(&"--keep-source") {
+        true => family.client,
+        false => family.far,
+    }
+}
+
+/// Connections of both families are relayed in each of the relay's ways.
+fn are_relayed(bed: &Testbed, port: u16) {
+    for flags in WAYS {
+        let _relay = relay(bed, flags);
+        for family in BOTH {
+            let server = bed.listen(family.at(port));
+            let source = exchange(bed.connect(family.at(port)), &server);
+            assert_eq!(source, expected(family, flags), "{flags:?}");
+        }
+    }
+}
+
+#[test]
+fn relays_where_source_validation_takes_marks_into_account() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("valid");
+    for interface in ["all", "near"] {
+        set(
+            &bed.router,
+            &format!("net.ipv4.conf.{interface}.src_valid_mark"),
+            "1",
+        );
+        are_relayed(&bed, 8080);
+    }
+    set(&bed.router, "net.ipv4.conf.near.rp_filter", "1");
+    are_relayed(&bed, 8081);
+}
+
+#[test]
+fn relays_own_connections_where_source_validation_takes_marks_into_account() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("valid-own");
+    set(&bed.router, "net.ipv4.conf.all.src_valid_mark", "1");
+    let _relay = relay(&bed, &["--intercept-local", "--verify-connect"]);
+    let server = bed.listen(IPV4.at(8080));
+    for client in [&bed.router, &bed.client] {
+        let connect = || TcpStream::connect_timeout(&IPV4.at(8080), PATIENCE);
+        assert_eq!(exchange(client.run(connect), &server), IPV4.far);
+    }
+}
+
+/// A client that is not there, so that no RST ends its handshakes.
+fn flood(bed: &Testbed) {
+    const SYNS: &str = r"
+import socket, struct
+def checksum(data):
+    total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return 0xffff - total
+source, to = socket.inet_aton('10.77.1.66'), socket.inet_aton('10.77.2.1')
+ip = struct.pack('!BBHHHBBH', 0x45, 0, 40, 0, 0, 64, 6, 0) + source + to
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+for port in range(1024, 31024):
+    head = struct.pack('!HHIIBBHHH', port, 8080, 1, 0, 5 << 4, 2, 65535, 0, 0)
+    pseudo = source + to + struct.pack('!HH', socket.IPPROTO_TCP, len(head))
+    head = head[:16] + struct.pack('!H', checksum(pseudo + head)) + head[18:]
+    s.sendto(ip + head, ('10.77.2.1', 0))
+";
+    let mut command = Command::new("/usr/bin/python3");
+    let command = command.args(["-c", SYNS]);
+    assert!(inside(command, &bed.client).status().unwrap().success());
+}
+
+/// A listener without room for another handshake keeps no socket for it (SYN cookies).
+#[test]
+fn completes_handshakes_with_syn_cookies() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("cookies");
+    set(&bed.router, "net.ipv4.tcp_syncookies", "2");
+    are_relayed(&bed, 8080);
+    feed(&bed.router, "nft", &["-f", "-"], MASQUERADE);
+    are_relayed(&bed, 8081);
+}
+
+const MASQUERADE: &str = "table ip nat { chain c { type nat hook postrouting priority srcnat
+oifname nosuch masquerade
+}
+}";
+
+#[test]
+fn relays_during_a_flood_of_syns_without_answers() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("flood");
+    set(&bed.router, "net.core.somaxconn", "64");
+    let _relay = relay(&bed, &[]);
+    let server = bed.listen(IPV4.at(8080));
+    flood(&bed);
+    for _ in 0..20 {
+        assert_eq!(exchange(bed.connect(IPV4.at(8080)), &server), IPV4.far);
+    }
+}
+
+/// A listener of another program at the unspecified address has every destination's packets on its port.
+#[test]
+fn leaves_the_ports_of_other_transparent_listeners_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("other");
+    let _relay = relay(&bed, &["--keep-source"]);
+    for (family, any) in [(IPV4, "0.0.0.0:9000"), (IPV6, "[::]:9000")] {
+        let any: SocketAddr = any.parse().unwrap();
+        let options = longhaul_linux::socket::Options {
+            transparent: true,
+            ..Default::default()
+        };
+        let listen = || longhaul_linux::socket::listen(any, 8, &options);
+        let _other = bed.router.run(listen).unwrap();
+        let server = bed.listen(family.at(9000));
+        let source = exchange(bed.connect(family.at(9000)), &server);
+        assert_eq!(source, family.client);
+    }
+}
+
+#[test]
+fn leaves_own_connections_alone_that_are_not_tracked() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("notrack");
+    let _relay = relay(&bed, &["--intercept-local"]);
+    let rules = "table inet own { chain c { type filter hook output priority raw
+tcp dport 8081 notrack
+}
+}";
+    feed(&bed.router, "nft", &["-f", "-"], rules);
+    for family in BOTH {
+        for port in [8080, 8081] {
+            let server = bed.listen(family.at(port));
+            let connect = || TcpStream::connect_timeout(&family.at(port), PATIENCE);
+            exchange(bed.router.run(connect), &server);
+        }
+    }
+}
+
+#[test]
+fn leaves_services_of_the_link_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("link");
+    let metadata: [SocketAddr; 2] = [
+        "169.254.169.254:8080".parse().unwrap(),
+        "[fd00:ec2::254]:8080".parse().unwrap(),
+    ];
+    ip(
+        &bed.server,
+        "address add 169.254.169.254/32 dev lo\naddress add fd00:ec2::254/128 dev lo nodad",
+    );
+    ip(
+        &bed.router,
+        "route add 169.254.169.254/32 via 10.77.2.1\n-6 route add fd00:ec2::254/128 via fd77:2::1",
+    );
+    let everything = ["--intercept", "0.0.0.0/0", "--intercept", "::/0"];
+    let listeners = &INTERCEPT[..4];
+    let _relay = bed.relay(&[listeners, &everything].concat());
+    for (family, metadata) in BOTH.into_iter().zip(metadata) {
+        let server = bed.listen(metadata);
+        let source = exchange(bed.connect(metadata), &server);
+        assert_eq!(source, family.client);
+    }
+}
+
+/// An address family that ends takes the other one with it no longer.
+#[test]
+fn goes_on_with_ipv4_when_ipv6_ends() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("family");
+    let relay = relay(&bed, &[]);
+    set(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
+    relay.says("not intercepting: [::1]:3129");
+    // Longer than a lease.
+    std::thread::sleep(Duration::from_millis(1500));
+    let server = bed.listen(IPV4.at(8080));
+    assert_eq!(exchange(bed.connect(IPV4.at(8080)), &server), IPV4.far);
+}
+
+/// The destination does not answer before the relay is told to end; the client's next SYN goes straight.
+#[test]
+fn gives_held_syns_up_when_it_ends() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("held");
+    let relay = relay(&bed, &["--verify-connect"]);
+    let server = bed.listen(IPV4.at(8080));
+    let silence = "table ip silence { chain c { type filter hook input priority 0
+tcp dport 8080 drop
+}
+}";
+    feed(&bed.server, "nft", &["-f", "-"], silence);
+    let socket = bed.client.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        let _ = socket.connect(&IPV4.at(8080).into());
+        Ok(socket)
+    });
+    let socket = socket.unwrap();
+    let (status, said) = relay.stop();
+    assert!(status.success(), "{said}");
+    feed(&bed.server, "nft", &["-f", "-"], "delete table ip silence");
+    socket.set_nonblocking(false).unwrap();
+    let (_accepted, address) = server.accept().unwrap();
+    assert_eq!(address.ip(), IPV4.client);
+    assert!(socket.peer_addr().is_ok());
+}
+
+/// Connections that the kernel has accepted for the relay, which has not, are served all the same.
+#[test]
+fn serves_the_accept_queue_when_it_ends() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("queue");
+    let relay = relay(&bed, &[]);
+    let server = bed.listen(IPV4.at(8080));
+    let pid = relay.pid();
+    let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
+    // While it stands still, the lease of 0.9 s lasts on.
+    signal(rustix::process::Signal::STOP);
+    let client = bed.connect(IPV4.at(8080));
+    signal(rustix::process::Signal::TERM);
+    signal(rustix::process::Signal::CONT);
+    assert_eq!(exchange(client, &server), IPV4.far);
+    drop(relay);
+}
