@@ -66,8 +66,7 @@ impl Comparison {
         self.ways[usize::from(!segment.from_low)].segment(place, segment);
     }
 
-    /// Parts of packets that wait for their like: at most [`Bounds::packets_max`] packets for each
-    /// place and direction.
+    /// Parts of packets that wait for their like: at most [`Bounds::packets_max`] for each place and direction.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.ways.iter().map(Travel::waiting).sum()
@@ -190,26 +189,27 @@ impl Travel {
         let tsval = segment.has_timestamps.then_some(segment.tsval);
         if len > 0 {
             let start = near(&mut self.seq, segment.seq);
-            let segments = u32::from(segment.wire_segments.max(1));
+            let segments = u64::from(segment.wire_segments.max(1));
             let packet = Packet {
                 end: start + len,
                 at_ns,
                 tsval,
-                segment_bytes: segment.payload.div_ceil(segments).max(1),
+                segment_bytes: u32::try_from(len.div_ceil(segments)).unwrap_or(u32::MAX),
             };
             self.data(place, serial, start, packet);
         } else {
-            let ack = near(&mut self.ack, segment.ack);
             let bare = Bare {
-                at_ns,
+                ack: near(&mut self.ack, segment.ack),
                 tsval,
                 window: segment.window,
                 flags: segment.flags,
                 sack: (segment.sack_blocks > 0).then_some(segment.sack[0]),
             };
-            self.bare(place, serial, ack, bare);
+            self.bare(place, serial, bare, at_ns);
         }
-        self.places[place].give_up_beyond(self.bounds.packets_max);
+        for place in &mut self.places {
+            place.give_up_beyond(self.bounds.packets_max);
+        }
     }
 
     fn data(&mut self, place: usize, serial: u64, start: u64, packet: Packet) {
@@ -221,27 +221,27 @@ impl Travel {
                     end: found.start,
                     ..packet
                 };
-                self.places[place].wait(rest, serial, part);
+                self.places[place].wait(start, rest, serial, &part);
             }
             rest = found.end;
             self.note(place, serial, packet.at_ns, &found);
         }
         if rest < packet.end {
-            self.places[place].wait(rest, serial, packet);
+            self.places[place].wait(start, rest, serial, &packet);
         }
-        self.places[place].queue(serial, start, packet.end);
+        self.places[place].queue(start, packet.tsval);
     }
 
-    fn bare(&mut self, place: usize, serial: u64, ack: u64, bare: Bare) {
-        match self.places[1 - place].take_bare(ack, &bare) {
+    fn bare(&mut self, place: usize, serial: u64, bare: Bare, at_ns: u64) {
+        match self.places[1 - place].take_bare(&bare) {
             Some(found) => {
-                self.note(place, serial, bare.at_ns, &found);
-                let times = in_order(place, bare.at_ns, found.at_ns);
+                self.note(place, serial, at_ns, &found);
+                let times = in_order(place, at_ns, found.at_ns);
                 self.spacing.note(times);
             }
-            None => self.places[place].wait_bare(ack, serial, bare),
+            None => self.places[place].wait_bare(serial, bare, at_ns),
         }
-        self.places[place].queue_bare(serial, ack);
+        self.places[place].queue_bare(bare);
     }
 
     /// When the other place will have seen, or saw, what comes here at `at_ns`.
@@ -442,6 +442,80 @@ mod tests {
         let way = compare(&left, &right).from_client;
         assert_eq!((way.missed.segments, way.lost.segments), (0, 0));
         assert_eq!(way.lost_before_bytes, u64::from(MSS));
+    }
+
+    /// A packet with a FIN is one segment and not two, when it is lost.
+    #[test]
+    fn a_fin_makes_no_second_segment() {
+        let mut left: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
+        left[9].flags |= tcp::FIN;
+        let ack = Segment {
+            payload: 0,
+            ..data(2_000, 11)
+        };
+        let right: Vec<_> = left[..9]
+            .iter()
+            .chain([&ack])
+            .map(|s| later(s, DELAY))
+            .collect();
+        left.push(ack);
+        let way = compare(&left, &right).from_client;
+        assert_eq!((way.matched, way.lost.segments), (10, 1));
+        assert_eq!(way.lost.bytes, u64::from(MSS) + 1);
+    }
+
+    /// Each second byte of a large packet comes alone: what is left are as many parts.
+    #[test]
+    fn parts_are_bounded_as_packets_are() {
+        let bounds = Bounds {
+            packets_max: 100,
+            ..Bounds::default()
+        };
+        let mut comparison = Comparison::new(true, bounds);
+        let whole = Segment {
+            payload: 60_000,
+            ..data(0, 0)
+        };
+        comparison.segment(Place::Left, &whole);
+        for byte in 0..1_000 {
+            let one = Segment {
+                seq: whole.seq.wrapping_add(2 * byte),
+                payload: 1,
+                ..later(&whole, DELAY)
+            };
+            comparison.segment(Place::Right, &one);
+            assert!(comparison.waiting() <= 2 * 100, "{byte}");
+        }
+    }
+
+    /// As many packets as may wait, all with the same number: looking at each of them for each that comes would take a
+    /// thousand million looks.
+    #[test]
+    fn packets_that_are_much_alike_are_matched_without_looking_at_all() {
+        const COUNT: u32 = 1 << 15;
+        let by_stamp = |n: u32| Segment {
+            tsval: n,
+            ..data(u64::from(n), 0)
+        };
+        let alike = |n: u32| Segment {
+            tsval: 0,
+            ..data(u64::from(n), 0)
+        };
+        let by_window = |n: u32| Segment {
+            payload: 0,
+            window: n as u16,
+            ..alike(n)
+        };
+        let kinds: [&dyn Fn(u32) -> Segment; 3] = [&by_stamp, &alike, &by_window];
+        for segment in kinds {
+            let left: Vec<_> = (0..COUNT).map(segment).collect();
+            let mut comparison = Comparison::new(true, Bounds::default());
+            let right = left.iter().map(|segment| later(segment, DELAY)).rev();
+            left.iter()
+                .for_each(|one| comparison.segment(Place::Left, one));
+            right.for_each(|one| comparison.segment(Place::Right, &one));
+            assert_eq!(comparison.waiting(), 0);
+        }
     }
 
     /// Three at the left in one super-packet, at the right two and one, or other pieces altogether.

@@ -2,10 +2,14 @@
 //! Packets that one place has seen and the other not yet.
 
 use crate::record::Missing;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 /// Most payload of a packet, as Linux's BIG TCP has it (`GSO_MAX_SIZE`, include/linux/netdevice.h).
 const LEN_MAX: u64 = 1 << 19;
+/// Parts that are looked at for the one that is meant. More have the same time stamp and number only where a packet is
+/// sent again and again, or where somebody wants a comparison to take long.
+const LOOKED_AT: usize = 64;
 
 /// A packet with payload, without its first number.
 #[derive(Debug, Clone, Copy)]
@@ -16,22 +20,14 @@ pub(super) struct Packet {
     pub(super) segment_bytes: u32,
 }
 
-/// A packet without payload, without its number.
-#[derive(Debug, Clone, Copy)]
+/// What a packet without payload is known by, whenever it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bare {
-    pub(super) at_ns: u64,
+    pub(super) ack: u64,
     pub(super) tsval: Option<u32>,
     pub(super) window: u16,
     pub(super) flags: u8,
     pub(super) sack: Option<(u32, u32)>,
-}
-
-impl Bare {
-    /// Whether both are the same packet, whenever they were seen.
-    fn is_like(&self, other: &Self) -> bool {
-        let key = |bare: &Self| (bare.tsval, bare.window, bare.flags, bare.sack);
-        key(self) == key(other)
-    }
 }
 
 /// The part of a packet that is the same at both places.
@@ -43,15 +39,28 @@ pub(super) struct Found {
     pub(super) serial: u64,
 }
 
+/// Time stamp, first number and packet of a part.
+type Key = (Option<u32>, u64, u64);
+
+/// A part of a packet that waits.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    end: u64,
+    at_ns: u64,
+    segment_bytes: u32,
+}
+
 /// What waits at one place, for one direction.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched {
     /// Packets so far.
     serials: u64,
-    /// By first number and packet; parts that found their like are cut out.
-    data: BTreeMap<(u64, u64), Packet>,
-    /// By acknowledgement and packet.
-    bare: BTreeMap<(u64, u64), Bare>,
+    /// Parts that found their like are cut out.
+    data: BTreeMap<Key, Part>,
+    /// Packet and first number of parts that begin behind their packet's first number.
+    cut: BTreeSet<(u64, u64)>,
+    /// When each was seen, the first of several alike first.
+    bare: BTreeMap<(Bare, u64), u64>,
     /// All of the last packets, matched or not.
     order: VecDeque<Queued>,
     /// The first and the last packet that found its like.
@@ -63,8 +72,8 @@ pub(super) struct Unmatched {
 
 #[derive(Debug, Clone, Copy)]
 enum Queued {
-    Data { serial: u64, start: u64, end: u64 },
-    Bare { serial: u64, ack: u64 },
+    Data { start: u64, tsval: Option<u32> },
+    Bare(Bare),
 }
 
 impl Unmatched {
@@ -83,29 +92,18 @@ impl Unmatched {
         if from >= packet.end {
             return None;
         }
-        let far = |at_ns: u64| due.map_or(at_ns, |due| at_ns.abs_diff(due));
-        let keys = (from.saturating_sub(LEN_MAX), 0)..(packet.end, 0);
-        let (key, found) = self
-            .data
-            .range(keys)
-            .filter(|(_, waits)| waits.end > from && waits.tsval == packet.tsval)
-            .min_by_key(|(key, waits)| (key.0.max(from), far(waits.at_ns)))
-            .map(|(key, waits)| (*key, *waits))?;
-        self.data.remove(&key);
-        let (start, serial) = key;
+        let key = self.covering(from, packet.tsval, due);
+        let key = key.or_else(|| self.behind(from, packet, due))?;
+        let (tsval, start, serial) = key;
+        let found = self.data.remove(&key)?;
+        let is_first = !self.cut.remove(&(serial, start));
         let cut = start.max(from)..found.end.min(packet.end);
         if start < cut.start {
-            self.wait(
-                start,
-                serial,
-                Packet {
-                    end: cut.start,
-                    ..found
-                },
-            );
+            let end = cut.start;
+            self.put(key, Part { end, ..found }, is_first);
         }
         if cut.end < found.end {
-            self.wait(cut.end, serial, found);
+            self.put((tsval, cut.end, serial), found, false);
         }
         Some(Found {
             start: cut.start,
@@ -115,33 +113,69 @@ impl Unmatched {
         })
     }
 
-    pub(super) fn take_bare(&mut self, ack: u64, bare: &Bare) -> Option<Found> {
-        let mut alike = self.bare.range((ack, 0)..=(ack, u64::MAX));
-        let (key, found) = alike.find(|(_, waits)| waits.is_like(bare))?;
-        let (key, at_ns) = (*key, found.at_ns);
+    /// The part that has number `from`.
+    fn covering(&self, from: u64, tsval: Option<u32>, due: Option<u64>) -> Option<Key> {
+        let least = (tsval, from.saturating_sub(LEN_MAX), 0);
+        let before = self.data.range(least..(tsval, from, 0)).rev();
+        let parts = self.at(from, tsval).chain(before.take(LOOKED_AT));
+        nearest(parts.filter(|(_, part)| part.end > from), due)
+    }
+
+    /// The first part that begins behind `from`, before the end of `packet`.
+    fn behind(&self, from: u64, packet: &Packet, due: Option<u64>) -> Option<Key> {
+        let tsval = packet.tsval;
+        let mut parts = self
+            .data
+            .range((tsval, from, u64::MAX)..(tsval, packet.end, 0));
+        let ((_, start, _), _) = parts.next()?;
+        nearest(self.at(*start, tsval), due)
+    }
+
+    /// Parts that begin at `start`.
+    fn at(&self, start: u64, tsval: Option<u32>) -> impl Iterator<Item = (&Key, &Part)> {
+        let keys: RangeInclusive<Key> = (tsval, start, 0)..=(tsval, start, u64::MAX);
+        self.data.range(keys).take(LOOKED_AT)
+    }
+
+    pub(super) fn take_bare(&mut self, bare: &Bare) -> Option<Found> {
+        let mut alike = self.bare.range((*bare, 0)..=(*bare, u64::MAX));
+        let (&key, &at_ns) = alike.next()?;
         self.bare.remove(&key);
         Some(Found {
-            start: ack,
-            end: ack,
+            start: bare.ack,
+            end: bare.ack,
             at_ns,
             serial: key.1,
         })
     }
 
-    pub(super) fn wait(&mut self, start: u64, serial: u64, packet: Packet) {
-        self.data.insert((start, serial), packet);
+    /// The part of packet `serial`, which begins at `first`, from `start` on waits.
+    pub(super) fn wait(&mut self, first: u64, start: u64, serial: u64, packet: &Packet) {
+        let part = Part {
+            end: packet.end,
+            at_ns: packet.at_ns,
+            segment_bytes: packet.segment_bytes,
+        };
+        self.put((packet.tsval, start, serial), part, start == first);
     }
 
-    pub(super) fn wait_bare(&mut self, ack: u64, serial: u64, bare: Bare) {
-        self.bare.insert((ack, serial), bare);
+    fn put(&mut self, key: Key, part: Part, is_first: bool) {
+        self.data.insert(key, part);
+        if !is_first {
+            self.cut.insert((key.2, key.1));
+        }
     }
 
-    pub(super) fn queue(&mut self, serial: u64, start: u64, end: u64) {
-        self.order.push_back(Queued::Data { serial, start, end });
+    pub(super) fn wait_bare(&mut self, serial: u64, bare: Bare, at_ns: u64) {
+        self.bare.insert((bare, serial), at_ns);
     }
 
-    pub(super) fn queue_bare(&mut self, serial: u64, ack: u64) {
-        self.order.push_back(Queued::Bare { serial, ack });
+    pub(super) fn queue(&mut self, start: u64, tsval: Option<u32>) {
+        self.order.push_back(Queued::Data { start, tsval });
+    }
+
+    pub(super) fn queue_bare(&mut self, bare: Bare) {
+        self.order.push_back(Queued::Bare(bare));
     }
 
     /// Packet `serial` found its like; whether a later one had before.
@@ -152,40 +186,39 @@ impl Unmatched {
         overtaken
     }
 
-    /// Gives up on all but the last `packets`.
+    /// Gives up on all but the last `packets`, and on those before the last `packets` parts.
     pub(super) fn give_up_beyond(&mut self, packets: usize) {
-        while self.order.len() > packets {
+        while self.order.len() > packets || self.waiting() > packets {
+            let serial = self.serials + 1 - self.order.len() as u64;
             match self.order.pop_front() {
-                Some(Queued::Data { serial, start, end }) => self.give_up(serial, start, end),
-                Some(Queued::Bare { serial, ack }) => self.give_up_bare(serial, ack),
-                None => {}
+                Some(Queued::Data { start, tsval }) => self.give_up(serial, start, tsval),
+                Some(Queued::Bare(bare)) => self.give_up_bare(serial, bare),
+                None => return,
             }
         }
     }
 
-    fn give_up_bare(&mut self, serial: u64, ack: u64) {
-        if self.bare.remove(&(ack, serial)).is_some() {
+    fn give_up_bare(&mut self, serial: u64, bare: Bare) {
+        if self.bare.remove(&(bare, serial)).is_some() {
             self.count(serial).acks += 1;
         }
     }
 
-    fn give_up(&mut self, serial: u64, start: u64, end: u64) {
-        let mut from = start;
-        while let Some(start) = self.part(serial, from, end) {
-            if let Some(packet) = self.data.remove(&(start, serial)) {
-                let bytes = packet.end - start;
-                let missing = self.count(serial);
-                missing.bytes += bytes;
-                missing.segments += bytes.div_ceil(u64::from(packet.segment_bytes));
-                from = packet.end;
-            }
+    fn give_up(&mut self, serial: u64, start: u64, tsval: Option<u32>) {
+        self.give_up_part((tsval, start, serial));
+        while let Some(&(_, start)) = self.cut.range((serial, 0)..=(serial, u64::MAX)).next() {
+            self.cut.remove(&(serial, start));
+            self.give_up_part((tsval, start, serial));
         }
     }
 
-    /// Where the first part of packet `serial` begins that still waits.
-    fn part(&self, serial: u64, from: u64, end: u64) -> Option<u64> {
-        let mut parts = self.data.range((from, 0)..(end, 0));
-        parts.find(|(key, _)| key.1 == serial).map(|(key, _)| key.0)
+    fn give_up_part(&mut self, key: Key) {
+        if let Some(part) = self.data.remove(&key) {
+            let bytes = part.end - key.1;
+            let missing = self.count(key.2);
+            missing.bytes += bytes;
+            missing.segments += bytes.div_ceil(u64::from(part.segment_bytes));
+        }
     }
 
     fn count(&mut self, serial: u64) -> &mut Missing {
@@ -209,4 +242,12 @@ impl Unmatched {
             acks: one.acks + two.acks,
         }
     }
+}
+
+/// That which came nearest to `due`, or first; of several the one with the least number.
+fn nearest<'a>(parts: impl Iterator<Item = (&'a Key, &'a Part)>, due: Option<u64>) -> Option<Key> {
+    let far = |at_ns: u64| due.map_or(at_ns, |due| at_ns.abs_diff(due));
+    parts
+        .min_by_key(|(key, part)| (far(part.at_ns), **key))
+        .map(|(key, _)| *key)
 }
