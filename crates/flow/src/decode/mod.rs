@@ -142,7 +142,7 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
     let payload = tcp.total - tcp.headers;
     let wire_segments = wire_segments(payload, frame.segment_size);
     let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
-    let options = Options::parse(tcp.options);
+    let options = Options::parse(tcp.options, tcp.options_cut);
     Segment {
         at_ns: frame.at_ns,
         seq: be32(tcp.fixed, 4),

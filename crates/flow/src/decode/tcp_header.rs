@@ -80,7 +80,7 @@ impl Options {
     /// Nearly every segment has time stamps and nothing else, behind two bytes of padding (RFC 7323
     /// appendix A).
     #[inline(always)]
-    pub(super) fn parse(bytes: &[u8]) -> Self {
+    pub(super) fn parse(bytes: &[u8], cut: bool) -> Self {
         match bytes {
             [] => Self::NONE,
             [1, 1, 8, 10, a, b, c, d, e, f, g, h] => Self {
@@ -90,13 +90,13 @@ impl Options {
                 )),
                 ..Self::NONE
             },
-            _ => Self::walk(bytes),
+            _ => Self::walk(bytes, cut),
         }
     }
 
-    /// Up to the end mark, or the first that is damaged or cut off.
+    /// Up to the end mark, or the first that is damaged or `cut` off; of SACK, the blocks before that are whole.
     #[inline(never)]
-    fn walk(bytes: &[u8]) -> Self {
+    fn walk(bytes: &[u8], cut: bool) -> Self {
         let (mut options, mut rest) = (Self::NONE, bytes);
         while let [kind, tail @ ..] = rest {
             match *kind {
@@ -106,6 +106,9 @@ impl Options {
                     let len = tail.first().copied().map_or(0, usize::from);
                     let Some((option, after)) = rest.split_at_checked(len).filter(|_| len >= 2)
                     else {
+                        if let (option::SACK, true, Some(blocks)) = (kind, cut, tail.get(1..)) {
+                            options.take_sack(blocks);
+                        }
                         break;
                     };
                     options.take(kind, &option[2..]);

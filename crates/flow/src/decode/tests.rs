@@ -56,6 +56,34 @@ fn undecoded(packet: &[u8]) -> Undecoded {
     decode(&frame(packet)).expect_err("no segment")
 }
 
+/// A snaplen of 72 bytes leaves one of three blocks whole.
+#[test]
+fn blocks_of_a_sack_option_that_is_cut_count_as_far_as_they_are_whole() {
+    let mut options = vec![1, 1, 5, 26];
+    for number in 1..=6u32 {
+        options.extend(number.to_be_bytes());
+    }
+    let packet = v4(&tcp(tcp::ACK, &options), 0);
+    let blocks = |len: usize| {
+        let segment = segment(&packet[..len]);
+        (segment.sack_blocks, segment.sack[0])
+    };
+    let found = [packet.len(), 40 + 4 + 15, 40 + 4 + 8, 40 + 4 + 7, 40 + 3].map(blocks);
+    assert_eq!(
+        found,
+        [
+            (3, (1, 2)),
+            (1, (1, 2)),
+            (1, (1, 2)),
+            (0, (0, 0)),
+            (0, (0, 0))
+        ]
+    );
+    // Longer than the header: damage, not a cut.
+    options[3] = 34;
+    assert_eq!(segment(&v4(&tcp(tcp::ACK, &options), 0)).sack_blocks, 0);
+}
+
 const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 2, 0];
 
 #[test]
