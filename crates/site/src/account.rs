@@ -13,6 +13,9 @@ use serde::de::DeserializeOwned;
 /// Bytes of a message that is looked at, at most. An account costs twice as many.
 const MESSAGE_LEN_MAX: usize = 16 << 10;
 
+/// Of a request that is longer than that, unless its end says more.
+const LONG_REQUEST: &str = "its paths are longer than 16 KiB, and not looked at";
+
 /// Paths that are kept, at most, and bytes of each.
 const PATHS_MAX: usize = 8;
 const PATH_LEN_MAX: usize = 4096;
@@ -47,6 +50,8 @@ pub(crate) struct Account {
     from_end: Frames,
     /// Whether its first message is behind, which is no report.
     greeted: bool,
+    /// The driver's first message is behind. What comes later is none that counts, whatever it says.
+    asked: bool,
     role: Option<Role>,
     paths: Vec<String>,
     progress: Progress,
@@ -60,6 +65,7 @@ impl Account {
             to_end: Frames::behind(0),
             from_end: Frames::behind(GREETING.len()),
             greeted: false,
+            asked: false,
             role: None,
             paths: Vec::new(),
             progress: Progress::default(),
@@ -70,23 +76,29 @@ impl Account {
 
     /// The driver says this. Only its first message counts.
     pub(crate) fn take_from_driver(&mut self, bytes: &[u8]) {
-        if self.role.is_some() {
+        let Self {
+            to_end,
+            asked,
+            role,
+            paths,
+            why,
+            ..
+        } = self;
+        if *asked {
             return;
         }
-        let mut first = None;
-        self.to_end.take(bytes, |frame| {
-            first = first.take().or_else(|| parse::<Begin>(frame));
+        to_end.take(bytes, |frame| {
+            if std::mem::replace(asked, true) {
+                return;
+            }
+            if let Frame::TooLong = frame {
+                *why = Some(LONG_REQUEST.to_owned());
+            }
+            if let Some(begin) = frame.parse::<Begin>() {
+                *role = Some(begin.role);
+                *paths = shown(&begin.paths);
+            }
         });
-        let Some(begin) = first else {
-            return;
-        };
-        self.role = Some(begin.role);
-        let paths = begin.paths.iter().take(PATHS_MAX);
-        let shown = |path: &Vec<u8>| {
-            let path = &path[..path.len().min(PATH_LEN_MAX)];
-            String::from_utf8_lossy(path).into_owned()
-        };
-        self.paths = paths.map(shown).collect();
     }
 
     /// The end says this.
@@ -99,7 +111,7 @@ impl Account {
             why,
             ..
         } = self;
-        from_end.take(bytes, |frame| match parse(frame) {
+        from_end.take(bytes, |frame| match frame.parse() {
             _ if !std::mem::replace(greeted, true) => {}
             Some(Report::Progress(now)) => *progress = now,
             Some(Report::Over(now)) => (*progress, *ending) = (now, Ending::Over),
@@ -135,11 +147,32 @@ impl Account {
     }
 }
 
-fn parse<M: DeserializeOwned>(frame: &[u8]) -> Option<M> {
-    message::read(&mut &*frame).ok().flatten()
+/// The first of them, each as far as it is kept.
+fn shown(paths: &[Vec<u8>]) -> Vec<String> {
+    let shown = |path: &Vec<u8>| {
+        let path = &path[..path.len().min(PATH_LEN_MAX)];
+        String::from_utf8_lossy(path).into_owned()
+    };
+    paths.iter().take(PATHS_MAX).map(shown).collect()
 }
 
-/// Messages out of bytes as they come. One that is too long is passed over.
+/// A message.
+enum Frame<'b> {
+    Whole(&'b [u8]),
+    /// It is not looked at.
+    TooLong,
+}
+
+impl Frame<'_> {
+    fn parse<M: DeserializeOwned>(&self) -> Option<M> {
+        match *self {
+            Self::Whole(mut bytes) => message::read(&mut bytes).ok().flatten(),
+            Self::TooLong => None,
+        }
+    }
+}
+
+/// Messages out of bytes as they come.
 #[derive(Debug)]
 struct Frames {
     passed_over: usize,
@@ -155,7 +188,7 @@ impl Frames {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) {
+    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame<'_>)) {
         while !bytes.is_empty() {
             let passed = self.passed_over.min(bytes.len());
             self.passed_over -= passed;
@@ -168,11 +201,12 @@ impl Frames {
             if length > MESSAGE_LEN_MAX {
                 self.passed_over = length;
                 self.held.clear();
+                each(Frame::TooLong);
                 continue;
             }
             bytes = self.fill(4 + length, bytes);
             if self.held.len() == 4 + length {
-                each(&self.held);
+                each(Frame::Whole(&self.held));
                 self.held.clear();
             }
         }
@@ -189,7 +223,13 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_transfer::protocol::hello::Hello;
+    use longhaul_store::tree::preserve::Preserve;
+    use longhaul_transfer::protocol::{
+        hello::Hello,
+        options::{Options, Pace, Streams, Switch, Transport},
+        order::{Meeting, Task},
+        sources::Sources,
+    };
 
     fn said(reports: &[Report]) -> Vec<u8> {
         let mut bytes = GREETING.to_vec();
@@ -222,6 +262,66 @@ mod tests {
             }
             assert_eq!(account.ending, Ending::Over, "{piece}");
             assert_eq!((account.progress.made, account.bytes()), (7, 70));
+        }
+    }
+
+    fn begin(path: &[u8]) -> Begin {
+        Begin {
+            role: Role::Source,
+            paths: vec![path.to_vec()],
+            options: Options {
+                streams: Streams::Auto,
+                pace: Pace::Auto,
+                congestion_control: None,
+                transport: Transport::Tcp,
+                encrypt: Switch::On,
+                hash: Switch::On,
+                limit: None,
+                silence: 60_000,
+                dry_run: false,
+                checksum: false,
+                delete: false,
+                update: false,
+                one_file_system: false,
+                rules: Vec::new(),
+                preserve: Preserve::safe().into(),
+                into_directory: false,
+                origin: [0; 32],
+            },
+            peer_certificate: Vec::new(),
+            meeting: Meeting::Later,
+            task: Task::Whole,
+            sources: Sources::default(),
+            shares: Vec::new(),
+        }
+    }
+
+    fn asks(path: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message::write(&mut bytes, &begin(path)).unwrap();
+        bytes
+    }
+
+    /// Another one would be what the client wants the site to say.
+    #[test]
+    fn only_the_first_message_says_what_is_asked_for() {
+        let (good, long) = (asks(b"data/true"), asks(&[b'x'; MESSAGE_LEN_MAX]));
+        let unreadable = [0, 0, 0, 1, 0xff];
+        for (first, paths, why) in [
+            (&good[..], &["data/true"][..], None),
+            (&long, &[], Some(LONG_REQUEST)),
+            (&unreadable, &[], None),
+        ] {
+            let bytes = [first, &asks(b"data/forged")].concat();
+            for piece in [1, 1000, bytes.len()] {
+                let mut account = Account::new();
+                for part in bytes.chunks(piece) {
+                    account.take_from_driver(part);
+                }
+                assert_eq!(account.paths, paths);
+                assert_eq!(account.role.is_some(), !paths.is_empty());
+                assert_eq!(account.why.as_deref(), why);
+            }
         }
     }
 
