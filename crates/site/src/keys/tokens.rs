@@ -12,7 +12,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_command::say;
 use longhaul_transfer::protocol::token::{Secret, Token};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 const FILE: &str = "tokens.toml";
 
@@ -31,10 +31,8 @@ pub(crate) struct Grant {
     /// SHA-256 of the secret, base64url.
     hash: String,
     pub(crate) made: Timestamp,
-    /// None is all.
-    #[serde(default)]
+    /// None is all; but a file that does not say so has been cut off, or written by somebody else.
     pub(crate) exports: Vec<String>,
-    #[serde(default)]
     pub(crate) read_only: bool,
 }
 
@@ -57,14 +55,18 @@ impl Grant {
 impl Tokens {
     pub(crate) fn read(state: &State) -> Result<Self> {
         let path = state.path(FILE);
-        let text = state.read(FILE, FILE_LEN_MAX);
+        let text = state.read(FILE, FILE_LEN_MAX + 1);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let parsed = toml::from_str(&text.unwrap_or_default());
+        let text = text.unwrap_or_default();
+        check_len(&text, &path)?;
+        let parsed = toml::from_str(&text);
         parsed.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))
     }
 
     pub(crate) fn write(&self, state: &State, held: &Lock) -> Result<()> {
-        state.write(FILE, &toml::to_string(self)?, held)
+        let text = toml::to_string(self)?;
+        check_len(&text, &state.path(FILE))?;
+        state.write(FILE, &text, held)
     }
 
     /// Whose secret it is, and what it is for.
@@ -72,6 +74,18 @@ impl Tokens {
         let hash = secret.hash();
         let found = self.0.iter().find(|(_, grant)| grant.hash == hash);
         found.map(|(name, grant)| (name.as_str(), grant))
+    }
+}
+
+/// What is cut off could say more of a token than it is for.
+fn check_len(text: &str, path: &Path) -> Result<()> {
+    match text.len() as u64 > FILE_LEN_MAX {
+        true => Err(Refusal::usage(format!(
+            "{}: it would have more than {} MiB of tokens: remove some (longhaul site token remove NAME)",
+            path.display(),
+            FILE_LEN_MAX >> 20
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -121,4 +135,44 @@ pub(crate) fn remove(state: &State, name: &str) -> Result<()> {
         return Err(Refusal::usage(format!("there is no token of {name}")));
     }
     tokens.write(state, &held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Result<Tokens> {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::find(Some(folder.path())).unwrap();
+        std::fs::write(state.path(FILE), text).unwrap();
+        Tokens::read(&state)
+    }
+
+    #[test]
+    fn a_token_that_does_not_say_what_it_is_for_is_for_nothing() {
+        let secret = Secret::random().unwrap();
+        let token = |exports: &[String], read_only| {
+            let grant = Grant::new(&secret, exports, read_only);
+            toml::to_string(&Tokens(BTreeMap::from([("me".to_owned(), grant)]))).unwrap()
+        };
+        let limited = token(&["data".to_owned()], true);
+        for text in [&limited, &token(&[], false)] {
+            assert!(written(text).unwrap().find(&secret).is_some());
+        }
+        // As a file that is cut off has it.
+        for last in ["made", "exports"] {
+            let kept = limited.lines().take_while(|line| !line.starts_with(last));
+            let whole = limited.lines().find(|line| line.starts_with(last)).unwrap();
+            let cut: Vec<_> = kept.chain([whole]).collect();
+            assert!(written(&cut.join("\n")).is_err(), "{last}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_file_that_is_too_long() {
+        let long = |len: u64| "#".repeat(usize::try_from(len).unwrap());
+        assert!(written(&long(FILE_LEN_MAX)).is_ok());
+        let error = written(&long(FILE_LEN_MAX + 1)).unwrap_err().to_string();
+        assert!(error.contains("4 MiB"), "{error}");
+    }
 }
