@@ -15,7 +15,7 @@ pub use names::Names;
 
 use crate::{
     metadata::{
-        self,
+        self, LeftOut, Metadata,
         handle::{Handle, SAFE, handle, named, quietly},
     },
     path::RelPath,
@@ -23,10 +23,10 @@ use crate::{
 use directories::Directories;
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat},
+    fs::{self, Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat},
     io::Errno,
 };
-use std::{fmt, fs::File, io, path::Path, sync::Arc};
+use std::{fmt, fs::File, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// Where new directories and files begin: nobody else's until their metadata is set.
 const PRIVATE_DIR: Mode = Mode::RWXU;
@@ -34,6 +34,8 @@ const PRIVATE_DIR: Mode = Mode::RWXU;
 /// A directory beyond which nothing is touched. See the module.
 pub struct Root {
     directories: Directories,
+    /// Device and inode of directories that stay where they are.
+    kept: Arc<[(u64, u64)]>,
 }
 
 impl fmt::Debug for Root {
@@ -58,6 +60,31 @@ impl Root {
         Ok(Self::of(top))
     }
 
+    /// A directory that is there, by an absolute path without symbolic links: a name in it that has become a link since is
+    /// refused. What is mounted there is opened.
+    ///
+    /// # Errors
+    /// The system's, without the path; `ELOOP` if a symbolic link is on the way.
+    pub fn open_without_links(path: &Path) -> io::Result<Self> {
+        let top = Self::open(Path::new("/"))?;
+        let bytes = path.as_os_str().as_bytes();
+        let below = bytes.strip_prefix(b"/").unwrap_or(bytes);
+        if below.is_empty() {
+            return Ok(top);
+        }
+        let below = RelPath::parse(below).map_err(io::Error::other)?;
+        top.below(Some(&below))
+            .map_err(|failure| failure.errno().unwrap_or(Errno::IO).into())
+    }
+
+    /// Keeps directories, given by device and inode, where they are: as with a mount point, nothing removes, replaces or
+    /// moves them (`EBUSY`).
+    #[must_use]
+    pub fn keeping(mut self, directories: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        self.kept = directories.into_iter().collect();
+        self
+    }
+
     /// A directory that is made if it is not there, with those that it is in.
     ///
     /// # Errors
@@ -75,8 +102,11 @@ impl Root {
     pub fn below(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
         let dir = self.dir(path)?;
         let top = rustix::io::fcntl_dupfd_cloexec(&dir, 0);
-        top.map(Self::of)
-            .map_err(Failure::at(path, "open the directory"))
+        let top = top.map_err(Failure::at(path, "open the directory"))?;
+        Ok(Self {
+            kept: Arc::clone(&self.kept),
+            ..Self::of(top)
+        })
     }
 
     /// The same, made if it is not there, with those that it is in.
@@ -130,6 +160,7 @@ impl Root {
     fn of(top: OwnedFd) -> Self {
         Self {
             directories: Directories::below(top),
+            kept: Arc::default(),
         }
     }
 
@@ -198,6 +229,14 @@ impl Root {
     pub fn is_dir(&self, path: &RelPath) -> bool {
         self.stat(path)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+    }
+
+    /// Reads the metadata of what is there, and what of it could not be read.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn metadata(&self, path: &RelPath) -> Result<(Metadata, Vec<LeftOut>), Failure> {
+        self.handle(path).map(|handle| Metadata::of(&handle))
     }
 
     /// Holds what is there, for its metadata.
@@ -313,23 +352,103 @@ impl Root {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// As the system says.
+    /// As the system says; it is one to keep.
     pub fn remove_dir(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         self.directories.forget(path);
-        fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)
+        self.refuse_kept(&dir, name)
+            .and_then(|()| fs::unlinkat(&dir, name, AtFlags::REMOVEDIR))
             .map_err(Failure::at(Some(path), "remove the directory"))
     }
 
     /// Renames, over what is called `new` if that is no directory.
     ///
     /// # Errors
-    /// As the system says.
+    /// As the system says; a directory to keep is called `old` or `new`.
     pub fn rename(&self, old: &RelPath, new: &RelPath) -> Result<(), Failure> {
+        self.rename_by(old, new, |old_dir, old_name, new_dir, new_name| {
+            fs::renameat(old_dir, old_name, new_dir, new_name)
+        })
+    }
+
+    /// Renames if nothing is called `new`, in one step where the file system has one.
+    ///
+    /// # Errors
+    /// As [`Root::rename`]; `EEXIST` if something is called `new`.
+    pub fn rename_to_new(&self, old: &RelPath, new: &RelPath) -> Result<(), Failure> {
+        self.rename_by(old, new, |old_dir, old_name, new_dir, new_name| {
+            let flags = RenameFlags::NOREPLACE;
+            match fs::renameat_with(old_dir, old_name, new_dir, new_name, flags) {
+                Err(errno) if lacks_rename_flags(errno) => {
+                    rename_by_link(old_dir, old_name, new_dir, new_name)
+                }
+                renamed => renamed,
+            }
+        })
+    }
+
+    /// Gives each of two the other's name, in one step.
+    ///
+    /// # Errors
+    /// As [`Root::rename`], or the file system can't do that ([`lacks_rename_flags`]).
+    pub fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), Failure> {
+        self.directories.forget(other);
+        self.rename_by(one, other, |one_dir, one_name, other_dir, other_name| {
+            let flags = RenameFlags::EXCHANGE;
+            fs::renameat_with(one_dir, one_name, other_dir, other_name, flags)
+        })
+    }
+
+    fn rename_by(
+        &self,
+        old: &RelPath,
+        new: &RelPath,
+        rename: impl Fn(&OwnedFd, &[u8], &OwnedFd, &[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Failure> {
         let ((old_dir, old_name), (new_dir, new_name)) = (self.place(old)?, self.place(new)?);
         self.directories.forget(old);
-        fs::renameat(&old_dir, old_name, &new_dir, new_name)
+        self.refuse_kept(&old_dir, old_name)
+            .and_then(|()| self.refuse_kept(&new_dir, new_name))
+            .and_then(|()| rename(&old_dir, old_name, &new_dir, new_name))
             .map_err(Failure::at(Some(new), "rename to"))
+    }
+
+    fn refuse_kept(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        match stat.is_ok_and(|stat| self.kept.contains(&(stat.st_dev, stat.st_ino))) {
+            true => Err(Errno::BUSY),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether it may mean that the file system, or the kernel, knows no flags of renameat2(2).
+#[must_use]
+pub fn lacks_rename_flags(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+/// A file gets its new name, if that is free, before it loses the old one. A directory replaces at most an empty one, and
+/// what has no hard links at most what comes between two system calls.
+fn rename_by_link(
+    old_dir: &OwnedFd,
+    old_name: &[u8],
+    new_dir: &OwnedFd,
+    new_name: &[u8],
+) -> Result<(), Errno> {
+    match fs::linkat(old_dir, old_name, new_dir, new_name, AtFlags::empty()) {
+        Ok(()) => fs::unlinkat(old_dir, old_name, AtFlags::empty()),
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {
+            match fs::statat(new_dir, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => fs::renameat(old_dir, old_name, new_dir, new_name),
+                Err(errno) => Err(errno),
+            }
+        }
+        linked => linked,
     }
 }
 

@@ -235,3 +235,80 @@ fn errors_say_what_and_where() {
         "no\\u{1b}: cannot open: No such file or directory (os error 2)"
     );
 }
+
+#[test]
+fn a_root_is_not_where_a_link_leads() {
+    let temp = TempDir::new().unwrap();
+    let real = temp.path().canonicalize().unwrap();
+    let exported = real.join("a/b");
+    std::fs::create_dir_all(&exported).unwrap();
+    Root::open_without_links(&exported).unwrap();
+    Root::open_without_links(Path::new("/")).unwrap();
+    for name in ["a/b", "a"] {
+        let (at, moved) = (real.join(name), real.join("moved"));
+        std::fs::rename(&at, &moved).unwrap();
+        symlink(&moved, &at).unwrap();
+        let refused = Root::open_without_links(&exported).unwrap_err();
+        let wanted = Some(Errno::LOOP.raw_os_error());
+        assert_eq!(refused.raw_os_error(), wanted, "{name}");
+        std::fs::remove_file(&at).unwrap();
+        std::fs::rename(&moved, &at).unwrap();
+    }
+}
+
+#[test]
+fn directories_that_are_kept_stay_where_they_are() {
+    use std::os::unix::fs::MetadataExt;
+    let (temp, root) = tree();
+    for name in ["kept", "kept/sub", "other"] {
+        root.make_dir(&path(name)).unwrap();
+    }
+    root.make_symlink(&path("link"), b"x").unwrap();
+    let meta = std::fs::metadata(temp.path().join("in/kept/sub")).unwrap();
+    let root = root.keeping([(meta.dev(), meta.ino())]);
+    let busy = |done: Result<(), Failure>| assert_eq!(done.unwrap_err().errno(), Some(Errno::BUSY));
+    busy(root.remove_dir(&path("kept/sub")));
+    busy(
+        root.below(Some(&path("kept")))
+            .unwrap()
+            .remove_dir(&path("sub")),
+    );
+    busy(root.rename(&path("kept/sub"), &path("away")));
+    busy(root.rename_to_new(&path("kept/sub"), &path("away")));
+    busy(root.rename(&path("other"), &path("kept/sub")));
+    busy(root.exchange(&path("link"), &path("kept/sub")));
+    busy(root.exchange(&path("kept/sub"), &path("link")));
+    root.remove_dir(&path("other")).unwrap();
+}
+
+#[test]
+fn a_new_name_replaces_nothing() {
+    let (temp, root) = tree();
+    let at = |name: &str| temp.path().join("in").join(name);
+    let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::write(at(name), name).unwrap();
+    }
+    root.make_dir(&path("dir")).unwrap();
+    root.make_dir(&path("empty")).unwrap();
+    let by_link = |old: &str, new: &str| {
+        let top = root.dir(None).unwrap();
+        rename_by_link(&top, old.as_bytes(), &top, new.as_bytes())
+    };
+    let by_flag = |old: &str, new: &str| {
+        let renamed = root.rename_to_new(&path(old), &path(new));
+        renamed.map_err(|failure| failure.errno().unwrap())
+    };
+    for (rename, file) in [(&by_flag as &dyn Fn(&str, &str) -> _, "b"), (&by_link, "c")] {
+        for (old, new) in [("a", file), ("a", "empty"), ("dir", "empty"), ("dir", "a")] {
+            assert_eq!(rename(old, new), Err(Errno::EXIST), "{old} {new}");
+        }
+        assert_eq!((read("a").as_str(), read(file).as_str()), ("a", file));
+        assert_eq!(rename("a", "new"), Ok(()));
+        assert_eq!(rename("new", "a"), Ok(()));
+        assert_eq!(rename("dir", "moved"), Ok(()));
+        assert_eq!(rename("moved", "dir"), Ok(()));
+    }
+    root.exchange(&path("a"), &path("dir")).unwrap();
+    assert!(at("a").is_dir() && read("dir") == "a");
+}
