@@ -3,7 +3,7 @@
 
 use super::{
     config::{self, Config, Export, Mirrored},
-    exports::keep_secrets,
+    exports::{keep_secrets, refuse_links},
     keys::{identity::Certificate, state::State},
 };
 use anyhow::Result;
@@ -132,6 +132,9 @@ impl Args {
         }
         let state = State::find(self.state.as_deref())?;
         keep_secrets(&exports, &state, self.certificate.as_deref())?;
+        for named in self.export.iter().chain(&self.export_ro) {
+            refuse_links(&named.name, &named.directory, &exports)?;
+        }
         Ok(Config {
             mirrors: self.mirrors(&exports)?,
             listen: self.listen,

@@ -24,10 +24,18 @@ pub(super) struct Config {
     pub(super) json: bool,
 }
 
+impl Config {
+    /// The directories of all exports but this one.
+    pub(super) fn others<C: FromIterator<PathBuf>>(&self, export: &str) -> C {
+        let others = self.exports.iter().filter(|(name, _)| *name != export);
+        others.map(|(_, other)| other.directory.clone()).collect()
+    }
+}
+
 /// A directory that others may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Export {
-    /// Absolute.
+    /// Absolute, without symbolic links: it is opened anew for each request, and must not have become another one.
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
 }

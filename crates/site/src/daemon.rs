@@ -70,7 +70,7 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     let listeners = Listeners::open(&config).await?;
     let ready = listeners.ready(&config, &identity)?;
     let (stop, mut open) = (Stop::default(), JoinSet::new());
-    let news = Arc::new(News::of_exports(config.exports.keys()));
+    let news = Arc::new(News::of_exports(&config.exports));
     let site = Site::new(config.clone(), &identity, records, news.clone())?;
     let site = Arc::new(site);
     let watch = stop.watch();

@@ -23,6 +23,29 @@ impl Export {
     }
 }
 
+/// A link in an export is its clients', who may have it lead anywhere: another export is not found by it.
+pub(super) fn refuse_links(
+    name: &str,
+    directory: &Path,
+    exports: &BTreeMap<String, Export>,
+) -> Result<()> {
+    for path in std::path::absolute(directory)?.ancestors() {
+        let around = path.parent().and_then(|around| around.canonicalize().ok());
+        let Some(around) = around.filter(|_| path.is_symlink()) else {
+            continue;
+        };
+        let mut offering = exports.iter();
+        if let Some((other, _)) = offering.find(|(_, other)| lies_in(&around, &other.directory)) {
+            let (path, shown) = (path.display(), directory.display());
+            return Err(Refusal::usage(format!(
+                "export {name}: {shown}: {path} is a symbolic link in the export {other}, whose clients may have it lead \
+                 elsewhere: want the directory's own path"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Nobody is offered what lets in: the key and the tokens, or the key of a certificate.
 pub(super) fn keep_secrets(
     exports: &BTreeMap<String, Export>,

@@ -7,14 +7,17 @@
 //! and overflow, so that one has to look anyway.
 
 use super::{
-    config::{Mirrored, SELF},
+    config::{Export, Mirrored, SELF},
     lines::Records,
     listener::accept::Stopped,
     record::Record,
 };
 use anyhow::{Context as _, Result, bail};
+use longhaul_store::root::Root;
 use serde::Deserialize;
-use std::{collections::BTreeMap, ffi::OsString, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, ffi::OsString, path::PathBuf, process::Stdio, sync::Arc, time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
@@ -95,6 +98,9 @@ fn say(mirrored: &Mirrored, copied: Result<Copied>, known: bool, records: Record
 
 /// One copy. Dropped, it ends.
 async fn copy(mirrored: &Mirrored) -> Result<Copied> {
+    // Who may write what it is in may have put a link in its place.
+    let shown = || mirrored.directory.display().to_string();
+    Root::open_without_links(&mirrored.directory).with_context(shown)?;
     // What is in it, not itself.
     let mut directory = OsString::from(&mirrored.directory);
     directory.push("/");
@@ -139,22 +145,31 @@ fn last_line(text: &[u8]) -> String {
 
 /// One bell an export. A ring that nobody waits for is heard by who waits next; several are one.
 #[derive(Debug)]
-pub(super) struct News(BTreeMap<String, Arc<Notify>>);
+pub(super) struct News(BTreeMap<String, (PathBuf, Arc<Notify>)>);
 
 impl News {
-    pub(super) fn of_exports<'a>(names: impl Iterator<Item = &'a String>) -> Self {
-        Self(names.map(|name| (name.clone(), Arc::default())).collect())
+    pub(super) fn of_exports(exports: &BTreeMap<String, Export>) -> Self {
+        let bell = |(name, export): (&String, &Export)| {
+            (name.clone(), (export.directory.clone(), Arc::default()))
+        };
+        Self(exports.iter().map(bell).collect())
     }
 
-    /// By this site, something may have come.
+    /// By this site, something may have come: into each export that the place is in, and those in it.
     pub(super) fn came(&self, export: &str) {
-        if let Some(bell) = self.0.get(export) {
-            bell.notify_one();
+        let Some((place, _)) = self.0.get(export) else {
+            return;
+        };
+        for (directory, bell) in self.0.values() {
+            if directory.starts_with(place) || place.starts_with(directory) {
+                bell.notify_one();
+            }
         }
     }
 
     /// For one listener.
     pub(super) fn of(&self, export: &str) -> Arc<Notify> {
-        self.0.get(export).cloned().unwrap_or_default()
+        let bell = self.0.get(export).map(|(_, bell)| bell.clone());
+        bell.unwrap_or_default()
     }
 }

@@ -115,6 +115,7 @@ impl Site {
             confinement: Confinement {
                 export: name.clone(),
                 directory: export.directory.clone(),
+                others: self.config.others(name),
                 writable: export.writable && !grant.read_only,
                 at,
                 ports: self.config.ports,

@@ -109,12 +109,7 @@ impl Visitor {
             token: self.token.clone(),
             locks: Locks::of(&config.state),
             room: room.clone(),
-            others: config
-                .exports
-                .iter()
-                .filter(|(name, _)| *name != export)
-                .map(|(_, other)| other.directory.clone())
-                .collect(),
+            others: config.others(export),
         })
     }
 

@@ -49,8 +49,10 @@ impl fmt::Display for Answer {
 pub struct Confinement {
     /// What the export is called: the first name of every path.
     pub export: String,
-    /// Where it is.
+    /// Where it is: absolute, without symbolic links.
     pub directory: PathBuf,
+    /// Where the site's other exports are: these directories stay where they are.
+    pub others: Vec<PathBuf>,
     /// Whether the client may write there.
     pub writable: bool,
     /// Where the client reached the site: there data comes in, and nowhere else.

@@ -16,10 +16,11 @@ use longhaul_store::{
     root::Root,
     tree::{origin, scan::Source},
 };
+use rustix::io::Errno;
 use std::{
     ffi::OsStr,
     io,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -92,7 +93,7 @@ impl Reach {
     pub(super) fn top(&self) -> Option<PathBuf> {
         match self {
             Self::Everything => Some(PathBuf::from("/")),
-            Self::Export(export) => export.directory.canonicalize().ok(),
+            Self::Export(export) => Some(export.directory.clone()),
         }
     }
 
@@ -181,8 +182,21 @@ fn is_its_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
 impl Confinement {
     fn open(&self) -> Result<Root> {
         let name = &self.export;
-        let opened = Root::open(&self.directory);
-        opened.with_context(|| format!("{name}: the site cannot open what it exports"))
+        let opened = match Root::open_without_links(&self.directory) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+                return Err(Refusal::usage(format!(
+                    "{name}: the site does not serve it, for a symbolic link is now where it was"
+                )));
+            }
+            opened => {
+                opened.with_context(|| format!("{name}: the site cannot open what it exports"))?
+            }
+        };
+        let identity = |path: &PathBuf| {
+            let meta = path.symlink_metadata().ok()?;
+            Some((meta.dev(), meta.ino()))
+        };
+        Ok(opened.keeping(self.others.iter().filter_map(identity)))
     }
 
     /// The path below the export; none is the export itself.
@@ -251,7 +265,8 @@ mod tests {
         symlink("..", at("in/up")).unwrap();
         let export = Confinement {
             export: "data".to_owned(),
-            directory: at("in"),
+            directory: at("in").canonicalize().unwrap(),
+            others: Vec::new(),
             writable: false,
             at: [127, 0, 0, 1].into(),
             ports: None,
@@ -312,6 +327,32 @@ mod tests {
             let sources = reach.sources(&[path.as_bytes().to_vec()]);
             assert!(sources.is_ok(), "{path:?}: {sources:?}");
         }
+    }
+
+    /// Who may write what the export is in may have put a link in its place.
+    #[test]
+    fn an_export_is_not_where_a_link_leads() {
+        let (temp, export) = export();
+        let at = |name: &str| temp.path().join(name);
+        fs::rename(at("in"), at("moved")).unwrap();
+        symlink(at("outside"), at("in")).unwrap();
+        let reach = Reach::Export(export);
+        assert!(reach.sources(&[b"/data/secret".to_vec()]).is_err());
+        assert!(reach.target(b"/data/new", &options(false)).is_err());
+        assert!(!at("outside/new").exists());
+    }
+
+    #[test]
+    fn an_export_in_the_export_is_kept() {
+        let (temp, mut export) = export();
+        export.others = vec![temp.path().join("in/dir")];
+        let (root, _) = Reach::Export(export)
+            .target(b"/data", &options(true))
+            .unwrap();
+        let path = |name: &str| RelPath::parse(name.as_bytes()).unwrap();
+        assert!(root.remove_dir(&path("dir")).is_err());
+        assert!(root.rename(&path("dir"), &path("away")).is_err());
+        root.remove(&path("file")).unwrap();
     }
 
     #[test]
