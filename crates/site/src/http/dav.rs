@@ -9,7 +9,9 @@ use super::{
     export::{download::READ_LEN, files::Files},
     listing, lock,
     locks::Holder,
-    properties, protection, replacement,
+    properties,
+    protection::Preconditions,
+    replacement,
     request::{
         ranges::{self, Asked},
         target::{Target, Wrong},
@@ -82,9 +84,16 @@ async fn carry_out(
     if let Some((status, why)) = misnamed(&files, &target, request.method()).await {
         return entry.end(said(status, why));
     }
-    let holder = match protection::pass(&files, &target, &mut request).await {
-        Ok(holder) => holder,
+    let preconditions = match Preconditions::take(&files, &target, &mut request) {
+        Ok(preconditions) => preconditions,
         Err((status, why)) => return entry.end(said(status, why)),
+    };
+    if let Err((status, why)) = preconditions.check().await {
+        return entry.end(said(status, why));
+    }
+    let files = match ["MKCOL", "PROPPATCH", "PUT"].contains(&request.method().as_str()) {
+        true => files.guarded(preconditions.guard()),
+        false => files,
     };
     if request.method() == Method::PUT {
         return entry.end(handle(files, request).await);
@@ -94,15 +103,12 @@ async fn carry_out(
         Err((status, why)) => return entry.end(said(status, why)),
     };
     if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
-        return entry.end(answer_whole(files, target, whole, holder).await);
+        return entry.end(answer_whole(files, target, whole, preconditions.holder()).await);
     }
     // What has begun goes on when the client is gone.
     let carried_out = tokio::spawn(async move {
-        let (method, export, at) = (whole.method().clone(), files.clone(), target.clone());
         let whole = whole.map(Full::new);
-        let answer = replacement::carry_out(files, target, whole, handle).await;
-        protection::forget(export, at, method, answer.status()).await;
-        entry.end(answer)
+        entry.end(replacement::carry_out(files, target, whole, preconditions, handle).await)
     });
     carried_out.await.unwrap_or_else(|_| senseless())
 }
@@ -168,7 +174,7 @@ where
     B: Body<Data = Bytes>,
     B::Error: Error + Send + Sync + 'static,
 {
-    let access = files.access.clone();
+    let (access, guard) = (files.access.clone(), files.guard.clone());
     let handler = DavConfig::new()
         .strip_prefix(format!("/{}", access.export))
         .filesystem(Box::new(files))
@@ -180,9 +186,10 @@ where
         .build_handler();
     // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
     let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
-    match handled.await {
-        Ok(answer) => answer.map(BodyExt::boxed_unsync),
-        Err(_) => senseless(),
+    match (handled.await, guard.refused()) {
+        (Ok(_), Some((status, why))) => said(status, why),
+        (Ok(answer), None) => answer.map(BodyExt::boxed_unsync),
+        (Err(_), _) => senseless(),
     }
 }
 

@@ -6,9 +6,11 @@
 
 use super::{
     answer::{Answer, bare, said, xml},
+    claims::Place,
     export::files::Files,
     locks::{Holder, Lock, Refused, TIME, TIME_MAX, Unlocked},
     protection::{place, place_around, unavailable},
+    replacement::claim,
     request::{
         properties::LockInfo,
         target::{self, Target, Wrong},
@@ -33,6 +35,15 @@ pub(super) async fn lock(
     holder: Holder,
 ) -> Answer {
     let (head, body) = request.into_parts();
+    // What is being removed, moved or replaced gets no lock meanwhile.
+    let place = (!body.is_empty()).then(|| Place {
+        path: place(&files, target.path.as_ref()),
+        read: true,
+    });
+    let _claim = match claim(&files, place.into_iter().collect()).await {
+        Ok(claim) => claim,
+        Err((status, why)) => return said(status, why),
+    };
     let locked = move || match body.is_empty() {
         true => refresh(&files, &target, &head.headers, &holder),
         false => grant(&files, &target, (&head.headers, &body), &holder),
@@ -142,8 +153,9 @@ fn grant(
     if is_there {
         return Ok(granted(StatusCode::OK, files, &lock));
     }
-    match path.map_or(Ok(()), |path| files.make_empty(path)) {
-        Ok(()) => Ok(granted(StatusCode::CREATED, files, &lock)),
+    match path.map_or(Ok(false), |path| files.make_empty(path)) {
+        Ok(true) => Ok(granted(StatusCode::CREATED, files, &lock)),
+        Ok(false) => Ok(granted(StatusCode::OK, files, &lock)),
         Err(error) => {
             let given_back = Holder {
                 principal: lock.principal.clone(),

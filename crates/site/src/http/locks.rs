@@ -219,6 +219,10 @@ impl Locks {
         Self(state.clone())
     }
 
+    pub(super) fn state(&self) -> &State {
+        &self.0
+    }
+
     /// Those that hold now.
     pub(super) fn read(&self) -> Result<Table> {
         let path = self.0.path(FILE);

@@ -4,7 +4,7 @@
 //! A process that ends takes the requests along that are under way, and nothing else: the listener stays with the site,
 //! where clients wait for the next process. It costs some 10 MB.
 
-use super::server::Http;
+use super::{claims, server::Http};
 use crate::{
     config::{Config, SELF, Scheme},
     lines::Records,
@@ -37,6 +37,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long a process may take to end when the site does.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How much of that a COPY, DELETE or MOVE has that is under way.
+const COMPLETION: Duration = Duration::from_secs(8);
+
 /// Serves the listener that is standard input, until the site says that it is enough or is gone. What happens goes to
 /// standard output, as JSON.
 pub(crate) fn run(config: Config, scheme: Scheme) -> Result<()> {
@@ -65,6 +68,8 @@ async fn serve(listener: TcpListener, http: Arc<Http>) -> Result<()> {
         stop.now();
     };
     tokio::join!(accepted, ended);
+    // What has begun goes on without its connection.
+    let _ = timeout(COMPLETION, claims::all_given_back()).await;
     Ok(())
 }
 

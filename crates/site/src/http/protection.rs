@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a request may go on: its conditions hold, and it shows the tokens of the locks of what it changes (RFC 4918 §7).
+//! Looked at when it comes, and again when it changes something ([`Guard`]).
 //!
 //! dav-server asks a lock system only about a path and what is below it. But a lock of a directory, whatever its depth,
 //! is of the names in it, too (§7.4). So the site looks at locks itself, and dav-server is given a lock system that lets all.
 
 use super::{
-    export::{files::Files, meta::Meta},
+    export::{files::Files, guard::Guard, meta::Meta},
     locks::{Holder, Table},
     request::{
         conditions::{Conditions, State, are_against},
@@ -13,44 +14,80 @@ use super::{
     },
 };
 use dav_server::fs::DavMetaData;
-use hyper::{Method, Request, StatusCode};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use longhaul_store::path::RelPath;
-use std::os::unix::ffi::OsStrExt;
+use std::{os::unix::ffi::OsStrExt, sync::Arc};
 
-/// Checks a request, and takes its conditions out of it.
-///
-/// # Errors
-/// A condition does not hold (412), or something is locked by somebody else (423).
-pub(super) async fn pass<B>(
-    files: &Files,
-    target: &Target,
-    request: &mut Request<B>,
-) -> Result<Holder, Wrong> {
-    let conditions = Conditions::take(request.headers_mut())?;
-    let holder = Holder {
-        principal: files.access.token.clone(),
-        tokens: conditions.tokens(),
-    };
-    let check = Check {
-        method: request.method().clone(),
-        files: files.clone(),
-        target: target.clone(),
-        holder: holder.clone(),
-    };
-    // The library does the same for the methods that it carries out.
-    let headers = ["LOCK", "PROPPATCH"].contains(&check.method.as_str());
-    let headers = headers.then(|| request.headers().clone());
-    if conditions.are_none() && headers.is_none() && !check.changes() {
-        return Ok(holder);
+/// What has to hold for a request to be carried out.
+pub(super) struct Preconditions {
+    check: Check,
+    conditions: Conditions,
+    headers: HeaderMap,
+}
+
+impl Preconditions {
+    /// Takes them out of a request.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub(super) fn take<B>(
+        files: &Files,
+        target: &Target,
+        request: &mut Request<B>,
+    ) -> Result<Arc<Self>, Wrong> {
+        let conditions = Conditions::take(request.headers_mut())?;
+        let holder = Holder {
+            principal: files.access.token.clone(),
+            tokens: conditions.tokens(),
+        };
+        let check = Check {
+            method: request.method().clone(),
+            files: files.clone(),
+            target: target.clone(),
+            holder,
+        };
+        Ok(Arc::new(Self {
+            check,
+            conditions,
+            headers: request.headers().clone(),
+        }))
     }
-    let checked = tokio::task::spawn_blocking(move || {
-        if headers.is_some_and(|headers| are_against(&headers, check.tag(None).as_deref())) {
+
+    pub(super) fn holder(&self) -> Holder {
+        self.check.holder.clone()
+    }
+
+    /// Checks them.
+    ///
+    /// # Errors
+    /// A condition does not hold (412), or something is locked by somebody else (423).
+    pub(super) async fn check(self: &Arc<Self>) -> Result<(), Wrong> {
+        if self.conditions.are_none() && !self.are_of_a_change() {
+            return Ok(());
+        }
+        let this = self.clone();
+        let checked = tokio::task::spawn_blocking(move || this.hold());
+        checked.await.unwrap_or(Err(unavailable()))
+    }
+
+    /// The same when the change is made, which may be much later.
+    pub(super) fn guard(self: &Arc<Self>) -> Guard {
+        let this = self.clone();
+        Guard::new(this.check.files.access.locks.clone(), move || this.hold())
+    }
+
+    /// The library looks at the headers of requests that show something.
+    fn are_of_a_change(&self) -> bool {
+        self.check.changes() || self.check.method.as_str() == "LOCK"
+    }
+
+    fn hold(&self) -> Result<(), Wrong> {
+        let tag = || self.check.tag(None);
+        if self.are_of_a_change() && are_against(&self.headers, tag().as_deref()) {
             return Err((StatusCode::PRECONDITION_FAILED, "a condition does not hold"));
         }
-        check.run(&conditions)
-    });
-    checked.await.unwrap_or(Err(unavailable()))?;
-    Ok(holder)
+        self.check.run(&self.conditions)
+    }
 }
 
 /// The site can't look at its locks.
@@ -77,13 +114,13 @@ pub(super) fn place_around(files: &Files, path: Option<&RelPath>) -> Option<Stri
 }
 
 /// What was removed, moved away or replaced has no locks any more. A destination keeps its own: that is of the name.
-pub(super) async fn forget(files: Files, target: Target, method: Method, status: StatusCode) {
+pub(super) async fn forget(files: Files, target: Target, moved: bool, status: StatusCode) {
     if ![StatusCode::CREATED, StatusCode::NO_CONTENT].contains(&status) {
         return;
     }
     let forgotten = tokio::task::spawn_blocking(move || {
         let locks = &files.access.locks;
-        if target.destination.is_none() || method.as_str() == "MOVE" {
+        if target.destination.is_none() || moved {
             locks.forget(&place(&files, target.path.as_ref()), true)?;
         }
         match &target.destination {
@@ -144,14 +181,18 @@ impl Check {
         }
     }
 
-    /// The entity tag of what is at a path; none is the request's.
-    fn tag(&self, path: Option<Option<RelPath>>) -> Option<String> {
+    /// What is known of what is at a path; none is the request's.
+    fn meta(&self, path: Option<Option<RelPath>>) -> Option<Meta> {
         let path = path.unwrap_or_else(|| self.target.path.clone());
-        if path.as_ref().is_some_and(RelPath::is_own) {
-            return None;
+        match path.as_ref().is_some_and(RelPath::is_own) {
+            true => None,
+            false => Meta::shown(&self.files.root, path.as_ref()).ok(),
         }
-        let meta = Meta::shown(&self.files.root, path.as_ref()).ok()?;
-        Some(format!("\"{}\"", meta.etag()?))
+    }
+
+    /// Its entity tag.
+    fn tag(&self, path: Option<Option<RelPath>>) -> Option<String> {
+        Some(format!("\"{}\"", self.meta(path)?.etag()?))
     }
 
     fn may_change(&self, table: &Table) -> bool {

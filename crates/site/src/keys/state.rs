@@ -73,15 +73,15 @@ impl State {
         Ok(Some(text))
     }
 
-    /// Writes a file in it, whole or not at all, for its owner alone.
-    pub(crate) fn write(&self, name: &str, text: &str, _held: &Lock) -> Result<()> {
+    /// Writes a file in it, whole or not at all, for its owner alone. It survives a power loss.
+    pub(crate) fn write(&self, name: &str, text: &str, held: &Lock) -> Result<()> {
         let path = self.0.join(name);
         let failed = || format!("cannot write {}", path.display());
         let mut file = NamedTempFile::new_in(&self.0).with_context(failed)?;
         file.write_all(text.as_bytes()).with_context(failed)?;
         file.as_file().sync_all().with_context(failed)?;
         file.persist(&path).with_context(failed)?;
-        Ok(())
+        held.0.sync_all().with_context(failed)
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -96,4 +96,4 @@ impl State {
 
 /// The state, held.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "it holds by being there")] File);
+pub(crate) struct Lock(File);

@@ -3,6 +3,7 @@
 
 mod corpus;
 mod site_audit;
+mod site_changes;
 mod site_copies;
 mod site_http;
 mod site_http_bounds;

@@ -64,6 +64,31 @@ fn says_who_changed_what_and_what_came_of_it() {
         line(&web),
         ("MOVE /data/dir /data/new".into(), 1, 0, Some(201))
     );
+    // What was there is removed.
+    for (method, entries, bytes) in [("COPY", 2, 1000 + 3), ("MOVE", 2, 1000)] {
+        if method == "COPY" {
+            fs::write(web.data("other"), "old").unwrap();
+        }
+        ask(
+            &["-X", method, "-H", "Destination: /data/other"],
+            "/data/new/c",
+        );
+        let replaced = format!("{method} /data/new/c /data/other");
+        assert_eq!(line(&web), (replaced, entries, bytes, Some(204)));
+    }
+    ask(
+        &["-X", "COPY", "-H", "Destination: /data/new/c"],
+        "/data/other",
+    );
+    line(&web);
+    fs::create_dir_all(web.data("full/deep")).unwrap();
+    fs::write(web.data("full/deep/file"), "12345").unwrap();
+    ask(
+        &["-X", "MOVE", "-H", "Destination: /data/full"],
+        "/data/other",
+    );
+    let replaced = "MOVE /data/other /data/full";
+    assert_eq!(line(&web), (replaced.into(), 4, 5, Some(204)));
     ask(&["-X", "DELETE"], "/data/new");
     assert_eq!(line(&web), ("DELETE /data/new".into(), 3, 2000, Some(204)));
     ask(&["-X", "DELETE"], "/data/new");

@@ -97,6 +97,23 @@ fn what_comes_through_the_site_is_copied_on_at_once() {
     assert!(pair.far.data().join("file").exists());
 }
 
+/// Whichever export it came through.
+#[test]
+fn what_comes_through_an_export_in_another_is_copied_on_at_once() {
+    let pair = Pair::new();
+    fs::create_dir(pair.near.data().join("dir")).unwrap();
+    let inner = format!("inner={}", pair.near.data().join("dir").display());
+    let site = pair.mirroring(NEVER, &["--http", "127.0.0.1:0", "--export", &inner]);
+    site.says("arrived");
+    let token = pair.near.token(&["new", "me"]);
+    let bearer = format!("Authorization: Bearer {token}");
+    let url = format!("{}/inner/file", site.http.as_ref().unwrap());
+    let put = ["-H", &bearer, "-X", "PUT", "-d", "x"];
+    assert_eq!(crate::site_process::web::curl(&put, &url).0, 201);
+    site.says("arrived");
+    assert!(pair.far.data().join("dir/file").exists());
+}
+
 #[test]
 fn what_others_put_there_is_found() {
     let pair = Pair::new();

@@ -608,6 +608,21 @@ fn what_cannot_be_listed_whole_is_not_listed() {
         show(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/large/").0,
         207
     );
+    // Nor is a part of it removed or copied.
+    fs::create_dir(web.data("p/a")).unwrap();
+    fs::rename(&large, web.data("p/large")).unwrap();
+    let before = names(&web.data("p/large")).len();
+    let copy = ["-X", "COPY", "-H", "Destination: /data/copied"];
+    for arguments in [&["-X", "DELETE"][..], &copy] {
+        let (status, text) = show(arguments, "/data/p");
+        assert!(
+            status == 507 && text.contains("100,000"),
+            "{status}: {text}"
+        );
+        assert_eq!(names(&web.data("p/large")).len(), before);
+        assert!(web.data("p/a").exists() && !web.data("copied").exists());
+    }
+    fs::rename(web.data("p/large"), &large).unwrap();
     fs::remove_file(large.join("0")).unwrap();
     let (status, text) = show(&deeper, "/data/large/");
     assert_eq!(

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Extended attributes of users (`user.*`, xattr(7)), which a file that takes another's place, or is a copy of it, has, too.
+//! What a file that takes another's place, or is a copy of it, has of that: its mode, its lists of access control (acl(5)) and
+//! extended attributes of users (`user.*`, xattr(7)).
 
 use super::meta::errno;
 use dav_server::fs::{FsError, FsResult};
+use longhaul_store::metadata::{LeftOut, Metadata, What};
 use rustix::{
     buffer::spare_capacity,
-    fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr},
+    fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr},
     io::Errno,
 };
 use std::os::fd::AsFd;
 
 const OF_USERS: &[u8] = b"user.";
+const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 
-/// Bytes of all names, and of a value: Linux's XATTR_LIST_MAX and XATTR_SIZE_MAX.
-const NAMES_LEN_MAX: usize = 64 << 10;
+/// Bytes of a value: Linux's XATTR_SIZE_MAX.
 const VALUE_LEN_MAX: usize = 64 << 10;
 
 /// A value; nothing where the attribute is not there or the file system has none.
@@ -44,24 +46,41 @@ pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> FsRes
     })
 }
 
-/// Gives `to` all that `from` has. A file system without them keeps none.
-pub(crate) fn copy(from: impl AsFd, to: impl AsFd) -> FsResult<()> {
-    let mut names = Vec::with_capacity(NAMES_LEN_MAX);
-    match flistxattr(&from, spare_capacity(&mut names)) {
-        Err(Errno::OPNOTSUPP) => return Ok(()),
-        listed => drop(listed.map_err(errno)?),
+/// Gives `to` the mode, without set-id bits and with these, the lists of access control and the attributes of users that
+/// something has. A file system without attributes keeps none; what the list let the group do is then in the mode.
+///
+/// # Errors
+/// Some of it can't be read: it would be lost without a word, and without its list a file is for others than before.
+pub(crate) fn copy(
+    (original, unread): (Metadata, Vec<LeftOut>),
+    to: impl AsFd,
+    more: u32,
+) -> FsResult<()> {
+    if let Some(lost) = unread.iter().find(|left| is_copied_part(&left.what)) {
+        return Err(errno(lost.errno));
     }
-    for name in names
-        .split(|&byte| byte == 0)
-        .filter(|name| name.starts_with(OF_USERS))
-    {
-        let Some(value) = read(&from, name)? else {
-            continue;
-        };
-        match fsetxattr(&to, name, &value, XattrFlags::empty()) {
-            Err(Errno::OPNOTSUPP) => return Ok(()),
-            set => set.map_err(errno)?,
-        }
+    let (mut wanted, _) = Metadata::of_file(&to).map_err(errno)?;
+    wanted.mode = original.mode & 0o777 | more;
+    wanted.xattrs.retain(|xattr| !is_copied(&xattr.name));
+    let copied = original.xattrs.into_iter();
+    let copied = copied.filter(|xattr| is_copied(&xattr.name));
+    wanted.xattrs.extend(copied);
+    let applied = wanted.apply_to_file(&to).map_err(errno)?;
+    let mut missing = applied.left_out.iter();
+    let missing = missing.find(|left| {
+        let is_attribute = matches!(left.what, What::Xattr(_));
+        !(is_attribute && left.errno == Errno::OPNOTSUPP) && left.what != What::Times
+    });
+    missing.map_or(Ok(()), |left| Err(errno(left.errno)))
+}
+
+fn is_copied(name: &[u8]) -> bool {
+    name.starts_with(OF_USERS) || name.starts_with(ACCESS_LISTS)
+}
+
+fn is_copied_part(what: &What) -> bool {
+    match what {
+        What::Xattr(name) => is_copied(name),
+        what => *what == What::Xattrs,
     }
-    Ok(())
 }

@@ -5,7 +5,8 @@
 use super::{
     attributes,
     download::Download,
-    meta::{Meta, blocking, errno, failed, names, rel_path, within},
+    guard::Guard,
+    meta::{Meta, blocking, failed, names, rel_path, within},
     tree,
     upload::Upload,
 };
@@ -38,7 +39,7 @@ use std::{
 };
 
 /// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
-const ENTRIES_MAX: usize = 100_000;
+pub(in crate::http) const ENTRIES_MAX: usize = 100_000;
 
 /// An export for one request.
 #[derive(Debug, Clone)]
@@ -51,19 +52,21 @@ pub(crate) struct Files {
     copied: Option<(RelPath, RelPath)>,
     /// What is in the directory that this request is about, for the library to ask for once.
     listed: Arc<Mutex<Option<Entries>>>,
-    changes: Changes,
+    pub(in crate::http) changes: Changes,
+    pub(in crate::http) guard: Guard,
 }
 
 impl Files {
-    /// Opened for each request: the directory may have been mounted meanwhile.
+    /// Opened for each request: the directory may have been mounted meanwhile. A link that is there now is not followed.
     pub(in crate::http) fn of(access: Access, changes: Changes) -> std::io::Result<Self> {
         Ok(Self {
-            root: Arc::new(Root::open(&access.directory)?),
+            root: Arc::new(Root::open_without_links(&access.directory)?),
             access: Arc::new(access),
             staged: None,
             copied: None,
             listed: Arc::default(),
             changes,
+            guard: Guard::default(),
         })
     }
 
@@ -77,15 +80,13 @@ impl Files {
         Meta::shown(&self.root, path).is_ok()
     }
 
-    /// Makes a file with nothing in it, unless it is there meanwhile.
-    pub(crate) fn make_empty(&self, path: &RelPath) -> FsResult<()> {
-        let options = OpenOptions {
-            create_new: true,
-            ..OpenOptions::default()
-        };
-        match Upload::begin(&self.root, path.clone(), &options, &self.changes) {
-            Err(FsError::Exists) => Ok(()),
-            begun => begun?.finish(),
+    /// Makes a file with nothing in it; whether it was not there.
+    pub(crate) fn make_empty(&self, path: &RelPath) -> FsResult<bool> {
+        let upload = begin_new(&self.root, path.clone(), &self.changes);
+        match upload.and_then(Upload::finish) {
+            // Meanwhile it is.
+            Err(_) if self.is_there(Some(path)) => Ok(false),
+            made => made.map(|()| true),
         }
     }
 
@@ -106,6 +107,12 @@ impl Files {
         let place = self.place(path);
         let mut others = self.access.others.iter();
         others.any(|other| lies_in(other, &place))
+    }
+
+    /// For a request whose changes are checked when they are made.
+    pub(in crate::http) fn guarded(mut self, guard: Guard) -> Self {
+        self.guard = guard;
+        self
     }
 
     /// For a request that makes something under this name first.
@@ -247,11 +254,17 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
 /// filled yet.
 fn liken(root: &Root, path: &RelPath, original: &RelPath) -> FsResult<()> {
     let opened = root.open_dir(Some(path)).map_err(failed)?;
-    let like = Meta::any(root, Some(original))?;
-    let mode = Mode::from_raw_mode(like.permissions() | 0o700);
-    rustix::fs::fchmod(&opened, mode).map_err(errno)?;
-    let original = root.open_dir(Some(original)).map_err(failed)?;
-    attributes::copy(original, opened)
+    let original = root.metadata(original).map_err(failed)?;
+    attributes::copy(original, opened, 0o700)
+}
+
+/// A file that replaces nothing.
+fn begin_new(root: &Arc<Root>, path: RelPath, changes: &Changes) -> FsResult<Upload> {
+    let options = OpenOptions {
+        create_new: true,
+        ..OpenOptions::default()
+    };
+    Upload::begin(root, path, &options, changes, Guard::default())
 }
 
 /// A plain file or a directory.
@@ -274,9 +287,9 @@ fn remove_dir(root: &Root, path: &RelPath) -> FsResult<()> {
     }
     let (names, _) = root.list(Some(path)).map_err(failed)?;
     let paths: Option<Vec<_>> = names.iter().map(|name| path.join(name).ok()).collect();
-    let left = paths.filter(|all| all.iter().all(|path| tree::is_leftover(root, path)));
+    let left = paths.filter(|all| all.iter().all(|path| tree::is_orphaned(root, path)));
     for path in left.unwrap_or_default() {
-        root.remove(&path).map_err(failed)?;
+        tree::remove(root, &path, &Changes::default())?;
     }
     root.remove_dir(path).map_err(failed)
 }
@@ -291,9 +304,10 @@ impl DavFileSystem for Files {
             Ok(path) => path,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
+        let guard = self.guard.clone();
         match options.write {
             true => self.change(move |root, changes| {
-                Ok(Box::new(Upload::begin(root, path, &options, changes)?) as _)
+                Ok(Box::new(Upload::begin(root, path, &options, changes, guard)?) as _)
             }),
             false => self.act(move |root| Ok(Box::new(Download::open(root, &path)?) as _)),
         }
@@ -325,10 +339,10 @@ impl DavFileSystem for Files {
     fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
         let path = self.below(path);
         let original = path.as_ref().ok().and_then(|path| self.original(path));
+        let guard = self.guard.clone();
         self.change(move |root, changes| {
             let path = path?;
-            let made = root.make_plain_dir(&path);
-            made.map_err(failed)?;
+            guard.step(|| root.make_plain_dir(&path).map_err(failed))?;
             changes.count_entry();
             match original {
                 Some(original) => liken(root, &path, &original),
@@ -347,35 +361,15 @@ impl DavFileSystem for Files {
     }
 
     fn remove_file<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let path = self.below(path);
+        let (path, guard) = (self.below(path), self.guard.clone());
         self.change(move |root, changes| {
             let path = path?;
-            let meta = Meta::any(root, Some(&path))?;
-            root.remove(&path).map_err(failed)?;
-            changes.count_entry();
-            changes.count_bytes(meta.len());
-            Ok(())
-        })
-    }
-
-    fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
-        let (from, to) = (self.below(from), self.below(to));
-        self.change(move |root, changes| {
-            let (from, to) = (from?, to?);
-            Meta::shown(root, Some(&from))?;
-            Meta::replaceable(root, &to)?;
-            root.rename(&from, &to).map_err(failed)?;
-            changes.count_entry();
-            Ok(())
+            guard.step(|| tree::remove_file(root, &path, changes))
         })
     }
 
     fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
         let (from, to) = (self.below(from), self.below(to));
-        self.change(move |root, changes| {
-            let reading = Download::open(root, &from?)?;
-            let upload = Upload::begin(root, to?, &OpenOptions::default(), changes)?;
-            upload.fill(&reading)
-        })
+        self.change(move |root, changes| begin_new(root, to?, changes)?.fill(root, &from?))
     }
 }

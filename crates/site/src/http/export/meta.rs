@@ -126,11 +126,6 @@ impl Meta {
         (self.0.st_dev, self.0.st_ino)
     }
 
-    /// Its permissions, without those that make it run as somebody.
-    pub(crate) fn permissions(&self) -> u32 {
-        self.0.st_mode & 0o777
-    }
-
     fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.0.st_mode)
     }

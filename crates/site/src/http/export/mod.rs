@@ -4,6 +4,7 @@
 pub(super) mod attributes;
 pub(super) mod download;
 pub(super) mod files;
+pub(super) mod guard;
 pub(super) mod meta;
 pub(super) mod tree;
 pub(super) mod upload;

@@ -4,26 +4,30 @@
 use super::{
     attributes,
     download::Download,
+    guard::Guard,
     meta::{Meta, blocking, errno, failed, io, within},
 };
 use crate::http::audit::Changes;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
+use hyper::StatusCode;
 use longhaul_store::{path::RelPath, root::Root};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, flock},
+    io::Errno,
+};
 use std::{
-    fs::{File, Permissions},
+    fs::File,
     io::{SeekFrom, Write},
-    os::unix::fs::PermissionsExt,
     sync::Arc,
 };
 
 /// Dropped before it was flushed, nothing is left of it.
 #[derive(Debug)]
-pub(crate) struct Upload(Arc<Begun>);
+pub(crate) struct Upload(Arc<TempFile>);
 
 #[derive(Debug)]
-struct Begun {
+struct TempFile {
     root: Arc<Root>,
     /// Where it is to be.
     path: RelPath,
@@ -32,7 +36,10 @@ struct Begun {
     file: File,
     /// How long it is to be, if the client said so.
     size: Option<u64>,
+    /// Nothing may have its name.
+    is_new: bool,
     changes: Changes,
+    guard: Guard,
 }
 
 impl Upload {
@@ -41,32 +48,26 @@ impl Upload {
         path: RelPath,
         options: &OpenOptions,
         changes: &Changes,
+        guard: Guard,
     ) -> FsResult<Self> {
-        let there = Meta::replaceable(root, &path)?;
-        match &there {
-            Some(there) if there.is_dir() => return Err(FsError::Forbidden),
-            Some(_) if options.create_new => return Err(FsError::Exists),
-            _ => {}
-        }
+        is_replaced(root, &path, options.create_new)?;
         let temporary = temporary(&path)?;
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        // NFS has locks for who may read and write.
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
         let file = root.open_with(&temporary, flags, Mode::from_raw_mode(0o666));
-        let file = file.map_err(failed)?;
-        // Whoever finds it later sees that it is not left over.
-        flock(&file, FlockOperation::NonBlockingLockShared).map_err(errno)?;
-        let begun = Begun {
+        let file = TempFile {
             root: root.clone(),
             path,
             temporary,
-            file,
+            file: file.map_err(failed)?,
             size: options.size,
+            is_new: options.create_new,
             changes: changes.clone(),
+            guard,
         };
-        if let Some(there) = there {
-            begun.permit(&there)?;
-            begun.keep_attributes()?;
-        }
-        Ok(Self(Arc::new(begun)))
+        hold(&file.file)?;
+        file.take_attributes()?;
+        Ok(Self(Arc::new(file)))
     }
 
     /// It is to be empty.
@@ -75,48 +76,81 @@ impl Upload {
     }
 
     /// Copies all of a file of this site, for those who may have that.
-    pub(crate) fn fill(self, from: &Download) -> FsResult<()> {
-        self.0.permit(from.meta())?;
-        attributes::copy(from.file(), &self.0.file)?;
-        let copied = std::io::copy(&mut from.file(), &mut &self.0.file);
+    pub(crate) fn fill(self, root: &Root, from: &RelPath) -> FsResult<()> {
+        let reading = Download::open(root, from)?;
+        let original = root.metadata(from).map_err(failed)?;
+        attributes::copy(original, &self.0.file, 0)?;
+        let copied = std::io::copy(&mut reading.file(), &mut &self.0.file);
         let copied = copied.map_err(io)?;
         self.0.changes.count_bytes(copied);
         self.0.commit()
     }
 
     fn write(&self, bytes: Bytes) -> FsFuture<'static, ()> {
-        let begun = self.0.clone();
+        let file = self.0.clone();
         Box::pin(blocking(move || {
-            (&begun.file).write_all(&bytes).map_err(io)?;
-            begun.changes.count_bytes(bytes.len() as u64);
+            (&file.file).write_all(&bytes).map_err(io)?;
+            file.changes.count_bytes(bytes.len() as u64);
             Ok(())
         }))
     }
 }
 
-/// In the same directory, under a name that nobody else has.
+/// A name of our own in the same directory, which nobody else has.
 pub(crate) fn temporary(path: &RelPath) -> FsResult<RelPath> {
+    own_name(path, "put")
+}
+
+/// The same for what must not be taken for left over, whoever finds it.
+pub(crate) fn aside(path: &RelPath) -> FsResult<RelPath> {
+    own_name(path, "replaced")
+}
+
+fn own_name(path: &RelPath, kind: &str) -> FsResult<RelPath> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(errno)?;
-    let name = format!(".longhaul-{:016x}.put", u64::from_ne_bytes(random));
+    let name = format!(".longhaul-{:016x}.{kind}", u64::from_ne_bytes(random));
     within(path.parent().as_ref(), name.as_bytes())
 }
 
-impl Begun {
-    /// For those who may have this.
-    fn permit(&self, like: &Meta) -> FsResult<()> {
-        let permissions = Permissions::from_mode(like.permissions());
-        let set = self.file.set_permissions(permissions);
-        set.map_err(io)
+/// Whoever finds the file sees that it is not left over. Where there are no locks, its age has to say so.
+fn hold(file: &File) -> FsResult<()> {
+    match flock(file, FlockOperation::LockShared) {
+        Err(error) if has_no_locks(error) => Ok(()),
+        held => held.map_err(errno),
     }
+}
 
-    /// Those of the file that it replaces: they are not of its contents. What the site can't read it can't keep.
-    fn keep_attributes(&self) -> FsResult<()> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        match self.root.open_with(&self.path, flags, Mode::empty()) {
-            Ok(replaced) => attributes::copy(replaced, &self.file),
-            Err(_) => Ok(()),
+/// Whether it means that a file can't be locked, not that somebody else has locked it.
+pub(super) fn has_no_locks(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP
+    )
+}
+
+/// Whether there is a file that another one is to replace.
+fn is_replaced(root: &Root, path: &RelPath, is_new: bool) -> FsResult<bool> {
+    match Meta::any(root, Some(path)) {
+        Err(FsError::NotFound) => Ok(false),
+        Err(error) => Err(error),
+        Ok(_) if is_new => Err(FsError::Exists),
+        Ok(meta) if meta.is_file() => Ok(true),
+        // Directories, links and devices stay.
+        Ok(_) => Err(FsError::Forbidden),
+    }
+}
+
+impl TempFile {
+    /// Whether there is a file that it is to replace. It is for those who may have that, and has its attributes: they are not of
+    /// its contents.
+    fn take_attributes(&self) -> FsResult<bool> {
+        let is_replaced = is_replaced(&self.root, &self.path, self.is_new)?;
+        if is_replaced {
+            let original = self.root.metadata(&self.path).map_err(failed)?;
+            attributes::copy(original, &self.file, 0)?;
         }
+        Ok(is_replaced)
     }
 
     /// It is all there, and survives a power loss under its name.
@@ -126,16 +160,42 @@ impl Begun {
             return Err(FsError::GeneralFailure);
         }
         self.file.sync_all().map_err(io)?;
-        let named = self.root.rename(&self.temporary, &self.path);
-        named.map_err(failed)?;
-        self.changes.count_entry();
         let around = self.root.open_dir(self.path.parent().as_ref());
-        let around = around.map_err(failed)?;
-        rustix::fs::fsync(around).map_err(errno)
+        let named = self.guard.step(|| self.take_name());
+        if self.is_new && named == Err(FsError::Exists) {
+            self.guard.refuse(EXISTS);
+        }
+        named?;
+        self.changes.count_entry();
+        self.file.sync_all().map_err(io)?;
+        match around {
+            Ok(around) => rustix::fs::fsync(around),
+            // Who may make names in it may not read it.
+            Err(_) => rustix::fs::syncfs(&self.file),
+        }
+        .map_err(errno)
+    }
+
+    /// Others may have made, changed or removed what has the name since the file was begun.
+    fn take_name(&self) -> FsResult<()> {
+        if self.take_attributes()? {
+            let replaced = self.root.rename(&self.temporary, &self.path);
+            return replaced.map_err(failed);
+        }
+        let named = self.root.rename_to_new(&self.temporary, &self.path);
+        match named.map_err(failed) {
+            Err(FsError::Exists) if !self.is_new => self.take_name(),
+            named => named,
+        }
     }
 }
 
-impl Drop for Begun {
+const EXISTS: (StatusCode, &str) = (
+    StatusCode::PRECONDITION_FAILED,
+    "something has that name already",
+);
+
+impl Drop for TempFile {
     fn drop(&mut self) {
         // Under its final name it is gone from here.
         let _ = self.root.remove(&self.temporary);
@@ -144,9 +204,9 @@ impl Drop for Begun {
 
 impl DavFile for Upload {
     fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
-        let begun = self.0.clone();
+        let file = self.0.clone();
         Box::pin(blocking(move || {
-            let stat = rustix::fs::fstat(&begun.file).map_err(errno)?;
+            let stat = rustix::fs::fstat(&file.file).map_err(errno)?;
             Ok(Box::new(Meta::of(stat)) as _)
         }))
     }
@@ -161,8 +221,8 @@ impl DavFile for Upload {
     }
 
     fn flush(&mut self) -> FsFuture<'_, ()> {
-        let begun = self.0.clone();
-        Box::pin(blocking(move || begun.commit()))
+        let file = self.0.clone();
+        Box::pin(blocking(move || file.commit()))
     }
 
     fn read_bytes(&mut self, _count: usize) -> FsFuture<'_, Bytes> {

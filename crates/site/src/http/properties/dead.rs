@@ -64,14 +64,16 @@ pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) 
         };
         return changes.iter().map(status).collect();
     }
-    let made = files.access.locks.alone(|| make(files, path, changes));
-    let status = match made.unwrap_or(Err(FsError::GeneralFailure)) {
+    let made = files.guard.step(|| make(files, path, changes));
+    let status = match made {
         Ok(()) => StatusCode::OK,
+        // The request may have been refused since it was checked.
         Err(FsError::Forbidden) => StatusCode::FORBIDDEN,
         Err(FsError::InsufficientStorage) => StatusCode::INSUFFICIENT_STORAGE,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    vec![status; changes.len()]
+    let refused = files.guard.refused().map(|(status, _)| status);
+    vec![refused.unwrap_or(status); changes.len()]
 }
 
 fn make(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> FsResult<()> {
