@@ -23,7 +23,7 @@ impl Export {
     }
 }
 
-/// A link in an export is its clients', who may have it lead anywhere: another export is not found by it.
+/// A link in an export that may be written is its clients', who may have it lead anywhere: another export is not found by it.
 pub(super) fn refuse_links(
     name: &str,
     directory: &Path,
@@ -34,8 +34,8 @@ pub(super) fn refuse_links(
         let Some(around) = around.filter(|_| path.is_symlink()) else {
             continue;
         };
-        let mut offering = exports.iter();
-        if let Some((other, _)) = offering.find(|(_, other)| lies_in(&around, &other.directory)) {
+        let offers = |other: &Export| other.writable && lies_in(&around, &other.directory);
+        if let Some((other, _)) = exports.iter().find(|(_, other)| offers(other)) {
             let (path, shown) = (path.display(), directory.display());
             return Err(Refusal::usage(format!(
                 "export {name}: {shown}: {path} is a symbolic link in the export {other}, whose clients may have it lead \

@@ -121,3 +121,33 @@ fn members(tree: &Root, directory: Option<&RelPath>) -> FsResult<Vec<RelPath>> {
     let names = names(tree, directory)?;
     names.iter().map(|name| within(directory, name)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        fs::{File, FileTimes},
+        time::SystemTime,
+    };
+
+    #[test]
+    fn nobody_is_at_an_upload_that_is_not_locked_or_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let orphaned = |name: &str| {
+            let path = RelPath::parse(name.as_bytes()).unwrap();
+            is_orphaned(&root, &path)
+        };
+        let file = File::create(folder.path().join(".longhaul-1.put")).unwrap();
+        assert!(orphaned(".longhaul-1.put") && !orphaned(".longhaul-2.put"));
+        flock(&file, FlockOperation::LockShared).unwrap();
+        assert!(!orphaned(".longhaul-1.put"));
+        // As far as it has no locks.
+        let path = RelPath::parse(b".longhaul-1.put").unwrap();
+        let is_old = || is_old(&Meta::any(&root, Some(&path)).unwrap());
+        assert!(!is_old());
+        let ago = FileTimes::new().set_modified(SystemTime::now() - 2 * ORPHAN_AGE);
+        file.set_times(ago).unwrap();
+        assert!(is_old());
+    }
+}
