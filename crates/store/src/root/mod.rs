@@ -302,6 +302,20 @@ impl Root {
         Ok((names, error.map(Failure::at(path, "read the directory"))))
     }
 
+    /// The same of a directory that may be of any size: so many names at most, and `EFBIG` if there are more.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn list_up_to(
+        &self,
+        path: Option<&RelPath>,
+        count: usize,
+    ) -> Result<(Names, Option<Failure>), Failure> {
+        let dir = self.open_dir(path)?;
+        let (names, error) = Names::read_up_to(dir.as_fd(), count);
+        Ok((names, error.map(Failure::at(path, "read the directory"))))
+    }
+
     /// Makes a directory that only we may use, until it gets its metadata.
     ///
     /// # Errors

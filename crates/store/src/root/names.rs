@@ -15,13 +15,18 @@ pub struct Names {
 impl Names {
     /// Reads all names, and the error that stopped it.
     pub(crate) fn read(dir: BorrowedFd<'_>) -> (Self, Option<Errno>) {
+        Self::read_up_to(dir, usize::MAX)
+    }
+
+    /// So many at most; if there are more, that is the error ([`Errno::FBIG`]).
+    pub(crate) fn read_up_to(dir: BorrowedFd<'_>, count: usize) -> (Self, Option<Errno>) {
         let mut names = Self::default();
-        let error = names.fill(dir).err();
+        let error = names.fill(dir, count).err();
         names.sort();
         (names, error)
     }
 
-    fn fill(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn fill(&mut self, dir: BorrowedFd<'_>, count: usize) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut entries = RawDir::new(dir, &mut buffer);
         let mut all_fit = Ok(());
@@ -35,6 +40,9 @@ impl Names {
                 // Some file systems count characters; those beside it are read all the same.
                 Err(Errno::NAMETOOLONG) => all_fit = pushed,
                 pushed => pushed?,
+            }
+            if self.spans.len() > count {
+                return Err(Errno::FBIG);
             }
         }
         all_fit

@@ -82,6 +82,11 @@ fn operations_do_what_they_say() {
         assert!(error.is_none());
         let names: Vec<_> = names.iter().collect();
         assert_eq!(names, [&b"e"[..], b"fifo", b"link", b"moved"]);
+        let (_, error) = root.list_up_to(Some(&path("d")), 4).unwrap();
+        assert!(error.is_none());
+        let (some, error) = root.list_up_to(Some(&path("d")), 2).unwrap();
+        assert_eq!(error.unwrap().errno(), Some(Errno::FBIG));
+        assert!(some.iter().count() <= 3, "no more are held");
         root.remove(&path("d/e/file")).unwrap();
         root.remove_dir(&path("d/e")).unwrap();
         assert!(root.stat(&path("d/e")).unwrap_err().is_not_found());

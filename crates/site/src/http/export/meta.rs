@@ -12,6 +12,9 @@ use rustix::{
 };
 use std::time::{Duration, SystemTime};
 
+/// Names of a directory that are read, at most: more than are shown or copied.
+const NAMES_MAX: usize = 200_000;
+
 /// Waits for it on a thread for that.
 pub(crate) async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> FsResult<T> + Send + 'static,
@@ -35,7 +38,7 @@ pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
 /// # Errors
 /// Not all of it can be looked at: what is left out would be missing without a word.
 pub(super) fn names(root: &Root, directory: Option<&RelPath>) -> FsResult<Names> {
-    match root.list(directory).map_err(failed)? {
+    match root.list_up_to(directory, NAMES_MAX).map_err(failed)? {
         (names, None) => Ok(names),
         (_, Some(failure)) => Err(failed(failure)),
     }
