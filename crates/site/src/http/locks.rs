@@ -7,8 +7,9 @@
 use crate::keys::state::State;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{fs::File, os::unix::fs::OpenOptionsExt, time::Duration};
 
 const FILE: &str = "locks.json";
 
@@ -22,6 +23,9 @@ const LEN_MAX: usize = 1 << 20;
 /// How long a lock holds if its client does not come back, and for how long one may ask at most.
 pub(super) const TIME: Duration = Duration::from_secs(600);
 pub(super) const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// By how much the clock may be set back while a lock holds.
+const CLOCK_STEP_MAX: Duration = Duration::from_secs(3600);
 
 /// A lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,10 +96,10 @@ impl Lock {
         Duration::try_from(left).unwrap_or_default()
     }
 
-    /// The clock may have been set back meanwhile.
+    /// The clock may have been set back meanwhile: by an hour or less it holds for longer, beyond that not at all.
     fn holds(&self) -> bool {
         let left = self.left();
-        !left.is_zero() && left <= TIME_MAX
+        !left.is_zero() && left <= TIME_MAX + CLOCK_STEP_MAX
     }
 
     fn covers(&self, place: &str) -> bool {
@@ -210,24 +214,36 @@ impl Table {
     }
 }
 
-/// Where they are kept.
+/// Where they are kept, and which file system those who ask are at.
 #[derive(Debug, Clone)]
-pub(super) struct Locks(State);
+pub(super) struct Locks {
+    state: State,
+    device: u64,
+}
 
 impl Locks {
     pub(super) fn of(state: &State) -> Self {
-        Self(state.clone())
+        let state = state.clone();
+        Self { state, device: 0 }
+    }
+
+    /// For requests about this file system (`st_dev` in stat(3type)).
+    pub(super) fn at_device(self, device: u64) -> Self {
+        Self { device, ..self }
     }
 
     pub(super) fn state(&self) -> &State {
-        &self.0
+        &self.state
     }
 
     /// Those that hold now.
     pub(super) fn read(&self) -> Result<Table> {
-        let path = self.0.path(FILE);
+        let path = self.state.path(FILE);
         let failed = || format!("cannot read {}", path.display());
-        let text = self.0.read(FILE, 2 * LEN_MAX as u64).with_context(failed)?;
+        let text = self
+            .state
+            .read(FILE, 2 * LEN_MAX as u64)
+            .with_context(failed)?;
         let Some(text) = text else {
             return Ok(Table::default());
         };
@@ -238,17 +254,32 @@ impl Locks {
 
     /// While they are changed they are nobody else's.
     pub(super) fn change<T>(&self, act: impl FnOnce(&mut Table) -> T) -> Result<T> {
-        let held = self.0.lock()?;
+        let _alone = self.hold_device()?;
+        let held = self.state.lock()?;
         let mut table = self.read()?;
         let done = act(&mut table);
-        self.0.write(FILE, &serde_json::to_string(&table)?, &held)?;
+        self.state
+            .write(FILE, &serde_json::to_string(&table)?, &held)?;
         Ok(done)
     }
 
-    /// Does something that no other process of the site does at the same time.
+    /// Does something in the file system that no other process of the site does there at the same time, nor changes locks.
     pub(super) fn alone<T>(&self, act: impl FnOnce() -> T) -> Result<T> {
-        let _held = self.0.lock()?;
+        let _alone = self.hold_device()?;
         Ok(act())
+    }
+
+    /// A file system may be on a host that does not answer. So what is held while it is asked keeps nobody from others, nor from
+    /// the state itself: a token can be removed.
+    fn hold_device(&self) -> Result<File> {
+        // It is there, then, and nobody else's to look into.
+        drop(self.state.lock()?);
+        let path = self.state.path(&format!("changes-{:x}.lock", self.device));
+        let mut options = File::options();
+        let opened = options.create(true).append(true).mode(0o600).open(&path);
+        let file = opened.with_context(|| format!("cannot open {}", path.display()))?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
     }
 
     /// What was at a place, or, without `itself`, below it, is gone, and so are its locks.
@@ -264,10 +295,17 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{sync::mpsc::channel, thread};
 
     fn lock(place: &str, shared: bool, deep: bool) -> Lock {
         let lock = Lock::new(place.to_owned(), "me", (shared, deep), String::new());
         lock.unwrap().lasting(TIME)
+    }
+
+    /// Whether somebody holds it.
+    fn is_held(state: &State, device: u64) -> bool {
+        let file = File::open(state.path(&format!("changes-{device:x}.lock")));
+        file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
     fn holding(locks: &[&Lock]) -> Holder {
@@ -335,6 +373,15 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_ends_no_lock() {
+        let mut held = lock("/a", false, false).lasting(TIME_MAX);
+        for (step, holds) in [(1, true), (3590, true), (3700, false)] {
+            held.until = Timestamp::now() + TIME_MAX + Duration::from_secs(step);
+            assert_eq!(held.holds(), holds, "{step}");
+        }
+    }
+
+    #[test]
     fn one_client_has_so_many_and_no_more() {
         let mut table = Table::default();
         for at in 0..LOCKS_OF_ONE_MAX {
@@ -346,6 +393,34 @@ mod tests {
         assert_eq!(table.add(long.clone()), Err(Refused::Full));
         long.place = "/x".to_owned();
         table.add(long).unwrap();
+    }
+
+    /// One that hangs, to be exact.
+    #[test]
+    fn a_file_system_keeps_nobody_from_another_nor_from_the_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::find(Some(&folder.path().join("state"))).unwrap();
+        drop(state.lock().unwrap());
+        let at = |device| Locks::of(&state).at_device(device);
+        let (hang, hangs) = channel::<()>();
+        let hanging = at(1);
+        let hanging = thread::spawn(move || hanging.alone(|| hangs.recv()));
+        let waiting = at(1);
+        while !is_held(&state, 1) {
+            thread::yield_now();
+        }
+        let waiting =
+            thread::spawn(move || waiting.change(|table| table.add(lock("/a", false, false))));
+        at(2)
+            .change(|table| table.add(lock("/b", false, false)))
+            .unwrap()
+            .unwrap();
+        drop(state.lock().unwrap());
+        assert!(!waiting.is_finished());
+        drop(hang);
+        hanging.join().unwrap().unwrap().unwrap_err();
+        waiting.join().unwrap().unwrap().unwrap();
+        assert_eq!(at(1).read().unwrap().0.len(), 2);
     }
 
     #[test]

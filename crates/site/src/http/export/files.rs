@@ -59,9 +59,12 @@ pub(crate) struct Files {
 impl Files {
     /// Opened for each request: the directory may have been mounted meanwhile. A link that is there now is not followed.
     pub(in crate::http) fn of(access: Access, changes: Changes) -> std::io::Result<Self> {
+        let root = Root::open_without_links(&access.directory)?;
+        let device = Meta::any(&root, None).map_or(0, |meta| meta.identity().0);
+        let locks = access.locks.clone().at_device(device);
         Ok(Self {
-            root: Arc::new(Root::open_without_links(&access.directory)?),
-            access: Arc::new(access),
+            root: Arc::new(root),
+            access: Arc::new(Access { locks, ..access }),
             staged: None,
             copied: None,
             listed: Arc::default(),
