@@ -133,13 +133,21 @@ pub(super) async fn visit(
     client: SocketAddr,
     mut stopped: Stopped,
 ) {
-    let Some(connection) = site.connections.enter(client.ip()) else {
+    let crowded = || {
         let why = "too many connections that are not let in yet";
-        site.refuse(client, Cause::Crowd, why);
+        site.refuse(client, Cause::TooManyConnections, why);
+    };
+    let Some(connection) = site.connections.enter(client.ip()) else {
+        crowded();
         return;
     };
     let let_in = tokio::select! {
         let_in = timeout(PATIENCE, receive(&site, socket, client)) => let_in,
+        // A newcomer has its place.
+        () = connection.overstays(2 * PATIENCE) => {
+            crowded();
+            return;
+        }
         _ = stopped.reached() => return,
     };
     drop(connection);

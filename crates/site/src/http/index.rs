@@ -8,12 +8,22 @@ use super::{
     dav,
     export::{files::Files, meta::Meta},
     locks::Locks,
+    opening::open,
     properties::{self, Quota, Resource},
-    request::{properties::Asked, target::spell_depth},
+    request::{
+        body::Received,
+        properties::{RequestedProperties, on_a_thread},
+        target::{Wrong, spell_depth},
+    },
     room::Room,
 };
 use crate::config::Config;
-use hyper::{Method, Request, StatusCode, body::Incoming};
+use futures_util::future::join_all;
+use hyper::{Method, Request};
+use std::time::Duration;
+
+/// How long an export may take to be opened: a mount of all of them is not to wait for one.
+const OPEN_TIME: Duration = Duration::from_secs(5);
 
 /// Whether a request is for it, and one that it has an answer to.
 pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
@@ -30,7 +40,7 @@ pub(super) async fn show(
     visitor: &Visitor,
     config: &Config,
     room: &Room,
-    request: Request<Incoming>,
+    request: Request<Received>,
 ) -> Answer {
     match request.method().as_str() {
         "PROPFIND" => find(visitor, config, room, request).await,
@@ -43,14 +53,15 @@ async fn find(
     visitor: &Visitor,
     config: &Config,
     room: &Room,
-    mut request: Request<Incoming>,
+    mut request: Request<Received>,
 ) -> Answer {
-    let asked = match spell_depth(request.headers_mut(), true) {
-        Ok(()) => dav::with_whole_body(request).await,
-        Err(wrong) => Err(wrong),
+    let read = async {
+        spell_depth(request.headers_mut(), true)?;
+        let request = dav::with_whole_body(request).await?;
+        let body = request.body().clone();
+        Ok::<_, Wrong>((on_a_thread(body, RequestedProperties::read).await?, request))
     };
-    let read = asked.and_then(|request| Ok((Asked::read(request.body())?, request)));
-    let (asked, request) = match read {
+    let (asked, request) = match read.await {
         Ok(read) => read,
         Err((status, why)) => return said(status, why),
     };
@@ -61,46 +72,40 @@ async fn find(
     let accesses: Vec<_> = names
         .filter_map(|name| visitor.enter(name, config, room).ok())
         .collect();
-    let opened =
-        tokio::task::spawn_blocking(move || accesses.into_iter().map(export).collect::<Vec<_>>());
-    let Ok(exports) = opened.await else {
-        return said(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the site can't look at its exports",
-        );
-    };
+    let exports = open_all(accesses).await;
     let itself = Resource {
-        href: "/".to_owned(),
-        files: None,
-        path: None,
-        meta: None,
         // Where there is most to be had.
-        quota: exports.iter().filter_map(space).max(),
+        quota: exports.iter().filter_map(|(_, space)| *space).max(),
+        ..Resource::unopened("/".to_owned())
     };
     let is_alone = request
         .headers()
         .get("depth")
         .is_some_and(|depth| depth == "0");
-    let members = exports.into_iter().filter(move |_| !is_alone);
-    properties::answer(asked, &Locks::of(&config.state), itself, members)
+    let members = exports.into_iter().map(|(export, _)| export);
+    let members = members.filter(move |_| !is_alone);
+    properties::answer(asked, Locks::of(&config.state), itself, members).await
 }
 
-fn export(access: Access) -> Resource {
-    let href = format!("/{}/", access.export);
-    let files = Files::of(access, Changes::default()).ok();
-    let meta = files
-        .as_ref()
-        .and_then(|files| Meta::shown(&files.root, None).ok());
-    Resource {
-        href,
-        files,
-        path: None,
-        meta,
-        quota: None,
-    }
+/// Each export, and the space there. One that can't be opened in time is shown all the same.
+async fn open_all(accesses: Vec<Access>) -> Vec<(Resource, Option<Quota>)> {
+    let opened = accesses.into_iter().map(async |access| {
+        let href = format!("/{}/", access.export);
+        let unopened = (Resource::unopened(href.clone()), None);
+        let opened = open(access, Changes::default(), OPEN_TIME, |files| {
+            export(href, files)
+        });
+        opened.await.unwrap_or(unopened)
+    });
+    join_all(opened).await
 }
 
-fn space(export: &Resource) -> Option<Quota> {
-    let files = export.files.as_ref()?;
-    Quota::of(&*files.root.dir(None).ok()?)
+fn export(href: String, files: Files) -> (Resource, Option<Quota>) {
+    let space = files.root.dir(None).ok().and_then(|dir| Quota::of(&*dir));
+    let export = Resource {
+        meta: Meta::shown(&files.root, None).ok(),
+        files: Some(files),
+        ..Resource::unopened(href)
+    };
+    (export, space)
 }

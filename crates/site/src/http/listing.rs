@@ -7,11 +7,11 @@ use super::{
         meta::blocking,
     },
     request::target::{Target, Wrong},
-    room::{LISTED_MAX, Place},
+    room::Place,
 };
 use dav_server::fs::{DavMetaData, FsError};
 use hyper::StatusCode;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// How long a request waits for others.
@@ -40,43 +40,57 @@ pub(super) async fn entries(
     if !meta.is_ok_and(|meta| meta.is_dir()) {
         return Ok(None);
     }
-    let room = files.access.room.clone();
-    let busy = (
+    let listed = timeout(PATIENCE, with_room(files, target)).await;
+    listed.unwrap_or(Err((
         StatusCode::SERVICE_UNAVAILABLE,
         "too much is listed at the same time: try again",
-    );
-    let reads = timeout(PATIENCE, room.read.acquire()).await;
-    let reads = reads.ok().and_then(Result::ok).ok_or(busy)?;
-    let (root, path) = (files.root.clone(), target.path.clone());
-    let entries = match blocking(move || Entries::of(&root, path.as_ref())).await {
-        Ok(entries) => entries,
-        Err(FsError::NotFound) => return Ok(None),
-        Err(FsError::Forbidden) => {
-            return Err((
-                StatusCode::FORBIDDEN,
-                "the site can't look at all that is in it",
-            ));
+    )))
+}
+
+/// Reads the directory, and again when there is room for what was in it: nobody waits with a listing, nor keeps others from
+/// reading theirs.
+async fn with_room(files: &Files, target: &Target) -> Result<Option<(Entries, Place)>, Wrong> {
+    let (room, token) = (&files.access.room, &files.access.token);
+    let mut place: Option<Place> = None;
+    loop {
+        let turn = room.turn(token).await;
+        let Some(entries) = read(files, target).await? else {
+            return Ok(None);
+        };
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        place = match place.filter(|place| place.count >= count) {
+            None => room.try_list(token, count),
+            enough => enough,
+        };
+        if let Some(place) = place {
+            return Ok(Some((entries, place)));
         }
+        drop((entries, turn));
+        place = room.list(token, count).await;
+    }
+}
+
+/// What is in the directory; nothing if it is gone.
+async fn read(files: &Files, target: &Target) -> Result<Option<Entries>, Wrong> {
+    let (root, path) = (files.root.clone(), target.path.clone());
+    match blocking(move || Entries::of(&root, path.as_ref())).await {
+        Ok(entries) => Ok(Some(entries)),
+        Err(FsError::NotFound) => Ok(None),
+        Err(FsError::Forbidden) => Err((
+            StatusCode::FORBIDDEN,
+            "the site can't look at all that is in it",
+        )),
         Err(FsError::TooLarge) => {
             let why = "a directory of more than 100,000 entries can't be listed";
-            return Err((StatusCode::INSUFFICIENT_STORAGE, why));
+            Err((StatusCode::INSUFFICIENT_STORAGE, why))
         }
         Err(FsError::PathTooLong) => {
             let why = "what is in it has paths that are too long";
-            return Err((StatusCode::INSUFFICIENT_STORAGE, why));
+            Err((StatusCode::INSUFFICIENT_STORAGE, why))
         }
         Err(_) => {
             let why = "the site can't list it";
-            return Err((StatusCode::INTERNAL_SERVER_ERROR, why));
+            Err((StatusCode::INTERNAL_SERVER_ERROR, why))
         }
-    };
-    let count = u32::try_from(entries.len()).unwrap_or(LISTED_MAX);
-    let place = timeout(
-        PATIENCE,
-        room.listed.acquire_many_owned(count.min(LISTED_MAX)),
-    )
-    .await;
-    let place = place.ok().and_then(Result::ok).ok_or(busy)?;
-    drop(reads);
-    Ok(Some((entries, Place(Arc::new(place)))))
+    }
 }

@@ -9,7 +9,7 @@ use super::{
     export::{files::Files, guard::Guard, meta::Meta},
     locks::{Holder, Table},
     request::{
-        conditions::{Conditions, State, are_against},
+        conditions::{Conditions, State, Validators, are_against},
         target::{self, Target, Wrong},
     },
 };
@@ -82,8 +82,8 @@ impl Preconditions {
     }
 
     fn hold(&self) -> Result<(), Wrong> {
-        let tag = || self.check.tag(None);
-        if self.are_of_a_change() && are_against(&self.headers, tag().as_deref()) {
+        let validators = || Validators::of(&self.check.meta(None)?);
+        if self.are_of_a_change() && are_against(&self.headers, validators().as_ref()) {
             return Err((StatusCode::PRECONDITION_FAILED, "a condition does not hold"));
         }
         self.check.run(&self.conditions)

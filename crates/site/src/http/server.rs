@@ -6,7 +6,11 @@ use super::{
     answer::{Answer, said},
     audit::Entry,
     dav, index,
-    request::line::{Lines, Watched},
+    request::{
+        body::Received,
+        line::{Lines, Seen, Watched},
+        target::Wrong,
+    },
     room::{Room, held},
 };
 use crate::{
@@ -15,14 +19,13 @@ use crate::{
     lines::Records,
     listener::{
         accept::Stopped,
-        connections::{self, Connections},
+        connections::{self, Connection, Connections},
         refusals::{Cause, Refusals},
     },
 };
 use anyhow::Result;
 use hyper::{
-    Request, StatusCode,
-    body::Incoming,
+    Method, Request, StatusCode,
     header::{self, HeaderName, HeaderValue},
     server::conn::http1,
     service::service_fn,
@@ -34,7 +37,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Instant};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -95,35 +98,53 @@ impl Http {
         client: SocketAddr,
         mut stopped: Stopped,
     ) {
-        let Some(_place) = self.places.enter(client.ip()) else {
+        let crowded = || {
             let why = "too many connections";
-            self.refusals.say(client, Cause::Crowd, why, self.records);
-            return;
+            let cause = Cause::TooManyConnections;
+            self.refusals.say(client, cause, why, self.records);
+        };
+        let Some(connection) = self.places.enter(client.ip()) else {
+            return crowded();
         };
         if end_when_silent(&socket, SILENCE).is_err() {
             return;
         }
+        let begin = Instant::now();
         tokio::select! {
-            () = self.shake_hands(socket, client) => {}
+            () = self.shake_hands(socket, client, &connection) => {}
+            () = connection.overstays(PATIENCE) => if begin.elapsed() < PATIENCE {
+                crowded();
+            },
             () = stopped.reached() => {}
         }
     }
 
-    async fn shake_hands(&self, socket: TcpStream, client: SocketAddr) {
+    async fn shake_hands(&self, socket: TcpStream, client: SocketAddr, connection: &Connection) {
         let Some(acceptor) = &self.acceptor else {
-            return self.serve(socket, client).await;
+            return self.serve(socket, client, connection).await;
         };
         // What goes wrong with a client is the client's affair.
-        if let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(socket)).await {
-            self.serve(tls, client).await;
+        if let Ok(tls) = acceptor.accept(socket).await {
+            self.serve(tls, client, connection).await;
         }
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        client: SocketAddr,
+        connection: &Connection,
+    ) {
         let lines = Lines::default();
         let stream = Watched::new(stream, &lines);
         let answer = async |request| {
-            let answer = self.answer(request, client, lines.has_fragment()).await;
+            let (request, rest) = Received::of(request);
+            let line = lines.of(&request);
+            let mut answer = self.answer(request, client, line, connection).await;
+            if !rest.read().await {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(header::CONNECTION, close);
+            }
             lines.await_next();
             Ok::<_, Infallible>(held(answer))
         };
@@ -137,11 +158,12 @@ impl Http {
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<Received>,
         client: SocketAddr,
-        has_fragment: bool,
+        line: Seen,
+        connection: &Connection,
     ) -> Answer {
-        let mut answer = match self.admitted(request, client, has_fragment).await {
+        let mut answer = match self.admitted(request, client, line, connection).await {
             Ok(answer) => answer,
             Err(refusal) => {
                 if matches!(refusal, Refusal::WrongToken) {
@@ -161,26 +183,40 @@ impl Http {
 
     async fn admitted(
         &self,
-        request: Request<Incoming>,
+        request: Request<Received>,
         client: SocketAddr,
-        has_fragment: bool,
+        line: Seen,
+        connection: &Connection,
     ) -> Result<Answer, Refusal> {
         let config = &self.config;
         let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
+        connection.admit();
         if index::is_asked(&request) {
             return Ok(index::show(&visitor, config, &self.room, request).await);
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
         let who = (visitor.token(), export);
         let entry = Entry::of(&request, client, who, self.records);
-        if has_fragment {
-            let why = "\"#\" in a name is %23 in a URL";
-            return Ok(entry.end(said(StatusCode::BAD_REQUEST, why)));
+        if let Err((status, why)) = check_line(line, request.method()) {
+            return Ok(entry.end(said(status, why)));
         }
         match visitor.enter(export, config, &self.room) {
             Ok(access) => Ok(dav::answer(access, request, entry).await),
             Err(refusal) => Ok(entry.end(refusal.answer())),
         }
+    }
+}
+
+/// Whether nothing of a request's name is missing. One that only reads may do without being sure.
+fn check_line(line: Seen, method: &Method) -> Result<(), Wrong> {
+    let reads = method.is_safe() || method.as_str() == "PROPFIND";
+    match line {
+        Seen::WithFragment => Err((StatusCode::BAD_REQUEST, "\"#\" in a name is %23 in a URL")),
+        Seen::Not if !reads => Err((
+            StatusCode::BAD_REQUEST,
+            "want no request that changes something before the answer to the one before it",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -34,7 +34,7 @@ const LINE_EVERY: Duration = Duration::from_secs(4);
 pub(crate) enum Cause {
     WrongToken,
     /// It has as many connections as it may have.
-    Crowd,
+    TooManyConnections,
     /// Whatever else.
     Other,
 }
@@ -167,7 +167,7 @@ fn delay(wrong_tokens: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Cause::{Crowd, Other, WrongToken};
+    use Cause::{Other, TooManyConnections, WrongToken};
 
     fn address(number: u32) -> IpAddr {
         IpAddr::V4(number.into())
@@ -203,7 +203,7 @@ mod tests {
         for second in 1..599 {
             assert_eq!(line(1, WrongToken, second), None);
         }
-        assert_eq!(line(1, Crowd, 600), Some(1), "another cause");
+        assert_eq!(line(1, TooManyConnections, 600), Some(1), "another cause");
         assert_eq!(line(2, WrongToken, 600), Some(1), "another address");
         assert_eq!(line(1, WrongToken, 601), Some(599), "it goes on");
         assert_eq!(line(1, WrongToken, 1300), Some(1), "another burst");

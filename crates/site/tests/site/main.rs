@@ -4,7 +4,9 @@
 mod corpus;
 mod site_audit;
 mod site_changes;
+mod site_connections;
 mod site_copies;
+mod site_hang;
 mod site_http;
 mod site_http_bounds;
 mod site_locks;

@@ -9,8 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use std::{
     fs,
-    io::Read,
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 const METHODS: [&str; 8] = [
@@ -61,6 +63,108 @@ fn refuses_nested_xml_and_stays() {
     }
     assert_eq!(ask(&web, "PROPFIND", &nested(20, "")), 207);
     assert_eq!(web.site.http_processes(), served);
+}
+
+/// 64 KiB that name something long again and again get no answer of hundreds of megabytes.
+#[test]
+fn an_answer_is_no_multiple_of_the_question() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let find = |namespace: &str, names: &str| {
+        format!(
+            "<D:propfind xmlns:D='DAV:' xmlns:x='{namespace}'><D:prop>{names}</D:prop></D:propfind>"
+        )
+    };
+    let declared: String = (0..3900).map(|at| format!(" xmlns:a{at:x}='u'")).collect();
+    let long = |len: usize| find(&">".repeat(len), &"<x:a/>".repeat(1000));
+    let different: String = (0..1000).map(|at| format!("<x:a{at}/>")).collect();
+    let attributes: String = (0..3000).map(|at| format!(" x:a{at}=''")).collect();
+    for (body, wanted) in [
+        (long(55_000), 400),
+        (find(&">".repeat(3000), &different), 413),
+        (format!("<a{declared}>{}</a>", "<b/>".repeat(1000)), 400),
+        (
+            find(&">".repeat(20_000), &format!("<x:a{attributes}/>")),
+            400,
+        ),
+        (find("urn:x", &different), 207),
+    ] {
+        assert_eq!(ask(&web, "PROPFIND", &body), wanted, "{}", &body[..100]);
+    }
+    let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype>\
+                </D:lockinfo>";
+    for _ in 0..16 {
+        assert_eq!(ask(&web, "LOCK", lock), 200);
+    }
+    let value = "v".repeat(3000);
+    let set = format!(
+        "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><a xmlns='urn:x'>{value}</a></D:prop></D:set></D:propertyupdate>"
+    );
+    let token = web
+        .curl(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/file")
+        .1;
+    let token = String::from_utf8(token).unwrap();
+    let token = token
+        .split_once("urn:uuid:")
+        .unwrap()
+        .1
+        .split_once('<')
+        .unwrap()
+        .0;
+    let holds = format!("If: (<urn:uuid:{token}>)");
+    assert_eq!(
+        web.status(&["-X", "PROPPATCH", "-H", &holds, "-d", &set], "/data/file"),
+        207
+    );
+    for name in ["<D:lockdiscovery/>", "<x:a/>", "<D:getetag/>", "<x:none/>"] {
+        let answer = |count: usize| {
+            let body = find("urn:x", &name.repeat(count));
+            let (status, said) = web.curl(
+                &["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body],
+                "/data/file",
+            );
+            assert_eq!(status, 207);
+            said
+        };
+        assert_eq!(answer(1000).len(), answer(1).len(), "{name}");
+    }
+}
+
+/// Clients that ask for a large directory and read nothing keep nobody from a small one but their own token.
+#[test]
+fn one_token_takes_no_more_than_its_share_of_listings() {
+    let web = Web::new();
+    let other = web.home.token(&["new", "other"]);
+    let large = web.data("large");
+    fs::create_dir(&large).unwrap();
+    for number in 0..100_000 {
+        fs::File::create(large.join(number.to_string())).unwrap();
+    }
+    fs::create_dir(web.data("small")).unwrap();
+    let url = web.url("");
+    let at = url.strip_prefix("http://").unwrap();
+    let greedy: Vec<_> = (0..10)
+        .map(|_| {
+            let mut stream = TcpStream::connect(at).unwrap();
+            let head =
+                "PROPFIND /data/large HTTP/1.1\r\nHost: x\r\nDepth: 1\r\nContent-Length: 0\r\n";
+            write!(stream, "{head}Authorization: Bearer {}\r\n\r\n", web.token).unwrap();
+            stream
+        })
+        .collect();
+    let bearer = format!("Authorization: Bearer {other}");
+    let arguments = ["-X", "PROPFIND", "-H", "Depth: 1", "-H", &bearer];
+    // While those are read, and while they wait.
+    for _ in 0..12 {
+        let begin = Instant::now();
+        assert_eq!(curl(&arguments, &web.url("/data/small")).0, 207);
+        assert!(
+            begin.elapsed() < Duration::from_secs(8),
+            "it waits for the others"
+        );
+        sleep(Duration::from_secs(1));
+    }
+    drop(greedy);
 }
 
 #[test]
@@ -166,7 +270,7 @@ fn refuses_many_and_overlapping_ranges() {
     assert_eq!(status("Range: bytes=0-,0-,0-"), 416);
     assert_eq!(status(&ranges(2, 100, 10)), 206);
     assert_eq!(status(&ranges(1, 1, 10)), 206);
-    let head = web.curl(&["--head", "-H", "Range: bytes=0-,0-,0-"], "/data/file");
+    let head = web.curl(&["-i", "-H", "Range: bytes=0-,0-,0-"], "/data/file");
     let head = String::from_utf8(head.1).unwrap();
     assert!(head.contains("content-range: bytes */10000"), "{head}");
 }

@@ -159,6 +159,72 @@ fn conditions_that_do_not_hold_keep_everything_as_it_is() {
     );
 }
 
+/// RFC 9110 §13: a weak tag names the same file if nothing is to be there, and no date is passed over.
+#[test]
+fn tags_and_dates_count_for_every_change() {
+    let web = planted();
+    let before = listing(&web.home.data());
+    let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
+    let field = |name: &str| {
+        let mut lines = head.lines();
+        lines.find_map(|line| line.strip_prefix(name)).unwrap()
+    };
+    let (tag, modified) = (field("etag: "), field("last-modified: "));
+    let lock = body("exclusive", "");
+    for condition in [
+        format!("If-None-Match: W/{tag}"),
+        "If-Match: \"ä\"".to_owned(),
+        format!("If-Match: W/{tag}"),
+        "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT".to_owned(),
+        "If-Unmodified-Since: Sunday, 06-Nov-94 08:49:37 GMT".to_owned(),
+    ] {
+        for (method, body) in [
+            ("PUT", "x"),
+            ("DELETE", ""),
+            ("LOCK", &*lock),
+            ("PROPPATCH", PATCH),
+        ] {
+            let arguments = ["-X", method, "-H", &condition, "-d", body];
+            let status = web.status(&arguments, "/data/file");
+            assert_eq!(status, 412, "{method}: {condition}");
+        }
+    }
+    assert_eq!(listing(&web.home.data()), before);
+    let known = format!("If-None-Match: \"x\", W/{tag}");
+    let (status, said) = web.curl(&["-i", "-H", &known], "/data/file");
+    let said = String::from_utf8(said).unwrap();
+    assert!(
+        status == 304 && said.contains(&format!("etag: {tag}")),
+        "{said}"
+    );
+    for holds in [
+        format!("If-Match: {tag}"),
+        format!("If-Unmodified-Since: {modified}"),
+    ] {
+        assert_eq!(web.status(&["-H", &holds], "/data/file"), 200);
+        let arguments = ["-X", "PROPPATCH", "-H", &holds, "-d", PATCH];
+        assert_eq!(web.status(&arguments, "/data/file"), 207, "{holds}");
+    }
+}
+
+/// Who says that less than all of a directory is to go gets nothing removed.
+#[test]
+fn a_directory_goes_with_all_that_is_in_it_or_stays() {
+    let web = planted();
+    let before = listing(&web.home.data());
+    for depth in ["Depth: 0", "Depth: 1"] {
+        let status = web.status(&["-X", "DELETE", "-H", depth], "/data/directory");
+        assert_eq!(status, 400, "{depth}");
+        assert_eq!(listing(&web.home.data()), before);
+    }
+    assert_eq!(
+        web.status(&["-X", "DELETE", "-H", "Depth: 0"], "/data/file"),
+        204
+    );
+    let all = ["-X", "DELETE", "-H", "Depth: Infinity"];
+    assert_eq!(web.status(&all, "/data/directory"), 204);
+}
+
 /// RFC 4918 §7.4: a lock of a directory is of the names in it, whatever its depth.
 #[test]
 fn a_lock_of_a_directory_is_of_the_names_in_it() {

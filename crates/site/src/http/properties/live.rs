@@ -56,6 +56,17 @@ pub(in crate::http) struct Resource {
 }
 
 impl Resource {
+    /// What is above all exports, or an export of which no more is known.
+    pub(in crate::http) fn unopened(href: String) -> Self {
+        Self {
+            href,
+            files: None,
+            path: None,
+            meta: None,
+            quota: None,
+        }
+    }
+
     fn is_directory(&self) -> bool {
         self.meta.is_none_or(|meta| meta.is_dir())
     }
@@ -126,12 +137,13 @@ impl Resource {
 }
 
 /// By its name, which is escaped as in a URL.
-fn content_type(href: &str) -> String {
+pub(in crate::http) fn content_type(href: &str) -> String {
     let kind = mime_guess::from_path(href).first_or_octet_stream();
     kind.essence_str().to_owned()
 }
 
-fn http_date(meta: &Meta) -> Option<String> {
+/// When it was changed, as HTTP has it.
+pub(in crate::http) fn http_date(meta: &Meta) -> Option<String> {
     let time = Timestamp::try_from(meta.modified().ok()?).ok()?;
     DateTimePrinter::new()
         .timestamp_to_rfc9110_string(&time)

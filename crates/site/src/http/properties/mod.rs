@@ -9,7 +9,7 @@ mod live;
 mod multistatus;
 mod names;
 
-pub(super) use live::{Quota, Resource};
+pub(super) use live::{Quota, Resource, content_type, http_date};
 pub(super) use multistatus::answer;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     },
     listing,
     request::{
-        properties::{Asked, changes},
+        properties::{RequestedProperties, changes, on_a_thread},
         target::{Target, url_path},
     },
 };
@@ -31,7 +31,8 @@ use longhaul_store::path::RelPath;
 
 /// Answers a PROPFIND.
 pub(super) async fn find(files: Files, target: Target, request: Request<Bytes>) -> Answer {
-    let asked = match Asked::read(request.body()) {
+    let read = on_a_thread(request.body().clone(), RequestedProperties::read);
+    let asked = match read.await {
         Ok(asked) => asked,
         Err((status, why)) => return said(status, why),
     };
@@ -52,7 +53,8 @@ pub(super) async fn find(files: Files, target: Target, request: Request<Bytes>) 
     };
     let itself = resource(&files, target.path.clone(), meta);
     let locks = files.access.locks.clone();
-    let mut answer = answer(asked, &locks, itself, members(files, target.path, entries));
+    let members = members(files, target.path, entries);
+    let mut answer = answer(asked, locks, itself, members).await;
     // Until all of the answer is sent.
     if let Some(place) = place {
         answer.extensions_mut().insert(place);
@@ -76,7 +78,7 @@ pub(super) async fn patch(files: Files, target: Target, request: Request<Bytes>)
     if !files.access.writable {
         return said(StatusCode::FORBIDDEN, "this may only be read");
     }
-    let changes = match changes(request.body()) {
+    let changes = match on_a_thread(request.body().clone(), changes).await {
         Ok(changes) => changes,
         Err((status, why)) => return said(status, why),
     };

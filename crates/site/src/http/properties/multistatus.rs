@@ -6,11 +6,11 @@ use super::{
     names::{USUAL, is_free, names},
 };
 use crate::http::{
-    answer::{Answer, Body, XML, XML_HEAD, of_kind, xml},
+    answer::{Answer, Body, XML, XML_HEAD, of_kind, said, xml},
     locks::{Locks, Table},
     request::{
         element::Name,
-        properties::{Asked, Change},
+        properties::{Change, RequestedProperties},
     },
 };
 use bytes::Bytes;
@@ -23,23 +23,31 @@ use hyper::{
 };
 use std::{io, sync::Arc};
 
-/// Resources that are looked at at once.
+/// Resources that are looked at at once, and bytes of the answer that are enough meanwhile: each may have some 16 KiB of
+/// properties, 256 KiB that it has not, and 1 MiB of locks.
 const BATCH: usize = 128;
+const BATCH_LEN: usize = 256 << 10;
 
 const BEGIN: &str = "<D:multistatus xmlns:D=\"DAV:\">";
 const END: &str = "</D:multistatus>";
 
 /// What was asked for of a resource and those in it, bit by bit.
-pub(in crate::http) fn answer(
-    asked: Asked,
-    locks: &Locks,
+pub(in crate::http) async fn answer(
+    asked: RequestedProperties,
+    locks: Locks,
     itself: Resource,
     members: impl Iterator<Item = Resource> + Send + 'static,
 ) -> Answer {
-    let question = Arc::new(Question {
-        locks: locks_for(&asked, locks),
+    let question = tokio::task::spawn_blocking(move || Question {
+        locks: locks_for(&asked, &locks),
         asked,
     });
+    let Ok(question) = question.await.map(Arc::new) else {
+        return said(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the site can't look at it",
+        );
+    };
     let resources = Some(std::iter::once(itself).chain(members));
     let batches = stream::unfold(resources, move |resources| {
         batch(question.clone(), resources)
@@ -64,11 +72,13 @@ async fn batch<I: Iterator<Item = Resource> + Send + 'static>(
 ) -> Option<(io::Result<String>, Option<I>)> {
     let mut resources = resources?;
     let looked = tokio::task::spawn_blocking(move || {
-        let texts = resources
-            .by_ref()
-            .take(BATCH)
-            .map(|resource| question.response(&resource));
-        let text: String = texts.collect();
+        let mut text = String::new();
+        for resource in resources.by_ref().take(BATCH) {
+            text += &question.response(&resource);
+            if text.len() >= BATCH_LEN {
+                break;
+            }
+        }
         (text, resources)
     });
     match looked.await {
@@ -79,19 +89,19 @@ async fn batch<I: Iterator<Item = Resource> + Send + 'static>(
 }
 
 /// They are read once for all resources, if they are asked for; none if they can't be.
-fn locks_for(asked: &Asked, locks: &Locks) -> Table {
+fn locks_for(asked: &RequestedProperties, locks: &Locks) -> Table {
     let discovery = Name::new("DAV:", "lockdiscovery");
     let wanted = match asked {
-        Asked::All(_) => true,
-        Asked::Names => false,
-        Asked::These(names) => names.contains(&discovery),
+        RequestedProperties::All(_) => true,
+        RequestedProperties::Names => false,
+        RequestedProperties::These(names) => names.contains(&discovery),
     };
     let read = wanted.then(|| locks.read());
     read.and_then(Result::ok).unwrap_or_default()
 }
 
 struct Question {
-    asked: Asked,
+    asked: RequestedProperties,
     locks: Table,
 }
 
@@ -106,8 +116,8 @@ impl Question {
     fn response(&self, resource: &Resource) -> String {
         let mut found = Found::default();
         match &self.asked {
-            Asked::These(names) => self.look_for(resource, names, &mut found),
-            Asked::All(more) => {
+            RequestedProperties::These(names) => self.look_for(resource, names, &mut found),
+            RequestedProperties::All(more) => {
                 let usual = USUAL.map(|local| Name::new("DAV:", local));
                 let live = usual
                     .iter()
@@ -120,13 +130,15 @@ impl Question {
                 more.retain(|name| !usual.contains(name) && names().contains(name));
                 self.look_for(resource, &more, &mut found);
             }
-            Asked::Names => {
+            RequestedProperties::Names => {
                 let mut live = names();
                 live.retain(|name| resource.live(name, &self.locks).is_some());
                 let dead = resource.dead().into_iter().map(|dead| dead.name());
-                found
-                    .there
-                    .extend(live.into_iter().chain(dead).map(|name| empty(&name)));
+                found.there.extend(
+                    live.into_iter()
+                        .chain(dead)
+                        .map(|name| name.empty_element()),
+                );
             }
         }
         found.response(&resource.href)
@@ -138,11 +150,11 @@ impl Question {
             false => Vec::new(),
         };
         for name in names {
-            let set = || dead.iter().find(|dead| dead.name() == *name);
+            let set = || dead.iter().find(|dead| dead.is_named(name));
             let there = resource.live(name, &self.locks);
             match there.or_else(|| set().map(|dead| dead.text.clone())) {
                 Some(text) => found.there += &text,
-                None => found.missing += &empty(name),
+                None => found.missing += &name.empty_element(),
             }
         }
     }
@@ -172,24 +184,11 @@ fn propstat(properties: &str, status: StatusCode) -> String {
     )
 }
 
-/// A property without its value.
-fn empty(name: &Name) -> String {
-    let (namespace, local) = (&name.namespace, &name.local);
-    match name.in_dav() {
-        Some(local) => format!("<D:{local}/>"),
-        None if namespace.is_empty() => format!("<{local}/>"),
-        None => format!(
-            "<{local} xmlns=\"{}\"/>",
-            ::xml::escape::escape_str_attribute(namespace)
-        ),
-    }
-}
-
 /// What came of each change.
 pub(super) fn of_changes(href: &str, changes: &[Change], statuses: &[StatusCode]) -> Answer {
     let all = changes.iter().zip(statuses);
     let parts: String = all
-        .map(|(change, status)| propstat(&empty(&change.name), *status))
+        .map(|(change, status)| propstat(&change.name.empty_element(), *status))
         .collect();
     let response = response(href, &parts);
     xml(StatusCode::MULTI_STATUS, &format!("{BEGIN}{response}{END}"))

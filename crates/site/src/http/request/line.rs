@@ -2,8 +2,10 @@
 //! The first lines of requests as they come. hyper drops what is behind a "#" in them, and a client that does not escape it
 //! in a name would have `a` removed where it says `a#b`.
 //!
-//! A request that is sent before the one before it has its answer is not looked at.
+//! The line of a request that comes before the answer to the one before it is not seen. What is seen is held against what
+//! hyper has read, so that nothing else is taken for it.
 
+use hyper::{Request, Uri};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -13,8 +15,18 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of a first line that are looked at, at most.
-const LINE_LEN_MAX: usize = 64 << 10;
+/// Bytes of a first line that are looked at, at most: hyper has some 64 KiB for a URI.
+const LINE_LEN_MAX: usize = 66 << 10;
+
+/// What is known of a request's own line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Whole,
+    /// It has a fragment (RFC 9112 §3.2: none has).
+    WithFragment,
+    /// It came before the answer to the request before it.
+    Not,
+}
 
 /// What was seen of a connection's current request.
 #[derive(Debug, Clone, Default)]
@@ -27,22 +39,29 @@ struct Line {
 }
 
 impl Lines {
-    /// The request has its answer, and what comes is the next one.
+    /// The request is read, and will have its answer: what comes is the next one.
     pub(crate) fn await_next(&self) {
         *self.0.lock() = Line::default();
     }
 
-    /// Whether the request's line has a fragment in it (RFC 9112 §3.2: none has).
-    pub(crate) fn has_fragment(&self) -> bool {
+    /// What is known of the line of this request.
+    pub(crate) fn of<B>(&self, request: &Request<B>) -> Seen {
         let line = self.0.lock();
         let words: Vec<_> = line
             .bytes
             .trim_ascii()
             .split(|byte| *byte == b' ')
             .collect();
-        match words[..] {
-            [_, target, version] => version.starts_with(b"HTTP/") && target.contains(&b'#'),
-            _ => false,
+        let [method, target, version] = words[..] else {
+            return Seen::Not;
+        };
+        let is_its = method == request.method().as_str().as_bytes()
+            && Uri::try_from(target).is_ok_and(|uri| uri == *request.uri())
+            && version.starts_with(b"HTTP/");
+        match (is_its, target.contains(&b'#')) {
+            (false, _) => Seen::Not,
+            (true, false) => Seen::Whole,
+            (true, true) => Seen::WithFragment,
         }
     }
 
@@ -123,22 +142,60 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 mod tests {
     use super::*;
 
+    fn seen(pieces: &[&str], method: &str, uri: &str) -> Seen {
+        let lines = Lines::default();
+        for piece in pieces {
+            lines.see(piece.as_bytes());
+        }
+        let request = Request::builder().method(method).uri(uri);
+        let request = request.body(()).unwrap();
+        let seen = lines.of(&request);
+        lines.await_next();
+        assert_eq!(lines.of(&request), Seen::Not);
+        seen
+    }
+
     #[test]
     fn a_fragment_is_seen_in_the_first_line_alone() {
-        for (pieces, seen) in [
-            (&["DELETE /a#b HTTP/1.1\r\nHost: x\r\n"][..], true),
-            (&["\r\nDELETE /a", "#b HT", "TP/1.1\r\n", "x"], true),
-            (&["DELETE /a%23b HTTP/1.1\r\nX: #\r\n"], false),
-            (&["GET / HTTP/1.1\r\n", "DELETE /a#b HTTP/1.1\r\n"], false),
-            (&["a #b c\n"], false),
+        for (pieces, wanted) in [
+            (
+                &["DELETE /a#b HTTP/1.1\r\nHost: x\r\n"][..],
+                Seen::WithFragment,
+            ),
+            (
+                &["\r\nDELETE /a", "#b HT", "TP/1.1\r\n", "x"],
+                Seen::WithFragment,
+            ),
+            (&["DELETE /a HTTP/1.1\r\nX: #\r\n"], Seen::Whole),
+            (
+                &["DELETE /a HTTP/1.1\r\n", "DELETE /a#b HTTP/1.1\r\n"],
+                Seen::Whole,
+            ),
         ] {
-            let lines = Lines::default();
-            for piece in pieces {
-                lines.see(piece.as_bytes());
-            }
-            assert_eq!(lines.has_fragment(), seen, "{pieces:?}");
-            lines.await_next();
-            assert!(!lines.has_fragment());
+            assert_eq!(seen(pieces, "DELETE", "/a"), wanted, "{pieces:?}");
+        }
+        let absolute = ["DELETE http://h/a?b#c HTTP/1.1\r\n"];
+        assert_eq!(
+            seen(&absolute, "DELETE", "http://h/a?b"),
+            Seen::WithFragment
+        );
+        assert_eq!(
+            seen(&["OPTIONS * HTTP/1.1\r\n"], "OPTIONS", "*"),
+            Seen::Whole
+        );
+    }
+
+    #[test]
+    fn what_is_no_request_s_own_line_is_not_taken_for_it() {
+        for pieces in [
+            &[][..],
+            &["b HTTP/1.1\r\n"],
+            &["a body that came late DELETE /a#b HTTP/1.1\r\n"],
+            &["PUT /a HTTP/1.1\r\n"],
+            &["DELETE /b HTTP/1.1\r\n"],
+            &["DELETE /a x\r\n"],
+        ] {
+            assert_eq!(seen(pieces, "DELETE", "/a"), Seen::Not, "{pieces:?}");
         }
     }
 }

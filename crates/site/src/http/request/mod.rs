@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a request says, checked before a library reads it.
 
+pub(super) mod body;
 pub(super) mod conditions;
 pub(super) mod element;
 pub(super) mod line;

@@ -5,14 +5,20 @@ use super::{
     element::{DAV, Document, Element, Name},
     target::Wrong,
 };
+use bytes::Bytes;
 use hyper::StatusCode;
+use std::collections::HashSet;
 
 /// Bytes of a lock's owner, at most.
 const OWNER_LEN_MAX: usize = 1024;
 
+/// Bytes of all names of properties in a request, at most, each with its namespace, and of what they are set to: the answer
+/// says the names again, for each file.
+const PROPERTIES_LEN_MAX: usize = 256 << 10;
+
 /// Which properties a PROPFIND is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedProperties {
     /// The usual ones, and these.
     All(Vec<Name>),
     /// What there is, without values.
@@ -20,37 +26,74 @@ pub(crate) enum Asked {
     These(Vec<Name>),
 }
 
-fn senseless() -> Wrong {
+fn bad_request() -> Wrong {
     (
         StatusCode::BAD_REQUEST,
         "the body is not what the method wants",
     )
 }
 
-impl Asked {
+/// Reads a body on a thread for that: 64 KiB take some milliseconds.
+pub(crate) async fn on_a_thread<T: Send + 'static>(
+    body: Bytes,
+    read: fn(&[u8]) -> Result<T, Wrong>,
+) -> Result<T, Wrong> {
+    let done = tokio::task::spawn_blocking(move || read(&body)).await;
+    done.unwrap_or_else(|_| Err(bad_request()))
+}
+
+/// The lengths of names and texts that a request has so far.
+#[derive(Default)]
+struct Lengths(usize);
+
+impl Lengths {
+    fn add(&mut self, name: &Name, text: usize) -> Result<(), Wrong> {
+        self.0 += name.empty_element().len() + text;
+        match self.0 > PROPERTIES_LEN_MAX {
+            true => Err((
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the properties and their namespaces are longer than 256 KiB",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The names of elements, each once.
+fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name>, Wrong> {
+    let (mut names, mut seen, mut lengths) = (Vec::new(), HashSet::new(), Lengths::default());
+    for name in elements.into_iter().map(|element| element.name()) {
+        if seen.insert(name.clone()) {
+            lengths.add(&name, 0)?;
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+impl RequestedProperties {
     /// No body is one for all.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Wrong> {
         if body.is_empty() {
             return Ok(Self::All(Vec::new()));
         }
-        let document = Document::read(body).ok_or_else(senseless)?;
+        let document = Document::read(body).ok_or_else(bad_request)?;
         let top = document
             .top(&Name::new(DAV, "propfind"))
-            .ok_or_else(senseless)?;
-        let names = |local| {
+            .ok_or_else(bad_request)?;
+        let names_in = |local| {
             let children = top.named(local);
-            let children = children.iter().flat_map(Element::children);
-            children.map(|child| child.name()).collect()
+            names(children.iter().flat_map(Element::children))
         };
         if !top.named("prop").is_empty() {
-            return Ok(Self::These(names("prop")));
+            return Ok(Self::These(names_in("prop")?));
         }
         if !top.named("propname").is_empty() {
             return Ok(Self::Names);
         }
         match top.named("allprop").is_empty() {
-            false => Ok(Self::All(names("include"))),
-            true => Err(senseless()),
+            false => Ok(Self::All(names_in("include")?)),
+            true => Err(bad_request()),
         }
     }
 }
@@ -64,11 +107,11 @@ pub(crate) struct Change {
 
 /// Reads a PROPPATCH, in its order.
 pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Wrong> {
-    let document = Document::read(body).ok_or_else(senseless)?;
+    let document = Document::read(body).ok_or_else(bad_request)?;
     let top = document
         .top(&Name::new(DAV, "propertyupdate"))
-        .ok_or_else(senseless)?;
-    let mut changes = Vec::new();
+        .ok_or_else(bad_request)?;
+    let (mut changes, mut lengths) = (Vec::new(), Lengths::default());
     for action in top.children() {
         let action_name = action.name();
         let sets = match action_name.in_dav() {
@@ -77,16 +120,13 @@ pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Wrong> {
             _ => continue,
         };
         for property in action.named("prop").iter().flat_map(Element::children) {
-            let text = match sets {
-                true => Some(property.text().ok_or_else(senseless)?),
-                false => None,
-            };
-            let name = property.name();
+            let (name, text) = (property.name(), sets.then(|| property.text()));
+            lengths.add(&name, text.as_ref().map_or(0, String::len))?;
             changes.push(Change { name, text });
         }
     }
     match changes.is_empty() {
-        true => Err(senseless()),
+        true => Err(bad_request()),
         false => Ok(changes),
     }
 }
@@ -101,19 +141,19 @@ pub(crate) struct LockInfo {
 
 impl LockInfo {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Wrong> {
-        let document = Document::read(body).ok_or_else(senseless)?;
+        let document = Document::read(body).ok_or_else(bad_request)?;
         let top = document
             .top(&Name::new(DAV, "lockinfo"))
-            .ok_or_else(senseless)?;
+            .ok_or_else(bad_request)?;
         let has = |local, value| {
             let found = top.named(local);
             found.iter().any(|element| !element.named(value).is_empty())
         };
         let (exclusive, shared) = (has("lockscope", "exclusive"), has("lockscope", "shared"));
         if exclusive == shared || !has("locktype", "write") {
-            return Err(senseless());
+            return Err(bad_request());
         }
-        let owner = top.named("owner").first().and_then(Element::text);
+        let owner = top.named("owner").first().map(Element::text);
         let owner = owner.unwrap_or_default();
         match owner.len() > OWNER_LEN_MAX {
             true => Err((
@@ -133,22 +173,57 @@ mod tests {
     fn reads_what_is_asked_for() {
         let find = |inner: &str| {
             let body = format!("<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'>{inner}</D:propfind>");
-            Asked::read(body.as_bytes()).ok()
+            RequestedProperties::read(body.as_bytes()).ok()
         };
         let (etag, foreign) = (Name::new("DAV:", "getetag"), Name::new("urn:x", "a"));
         let both = vec![etag.clone(), foreign];
         assert_eq!(
             find("<D:prop><D:getetag/><x:a/></D:prop>"),
-            Some(Asked::These(both))
+            Some(RequestedProperties::These(both))
         );
-        assert_eq!(find("<D:propname/>"), Some(Asked::Names));
+        assert_eq!(find("<D:propname/>"), Some(RequestedProperties::Names));
         let more = "<D:allprop/><D:include><D:getetag/></D:include>";
-        assert_eq!(find(more), Some(Asked::All(vec![etag])));
-        assert_eq!(Asked::read(b""), Ok(Asked::All(Vec::new())));
+        assert_eq!(find(more), Some(RequestedProperties::All(vec![etag])));
+        assert_eq!(
+            RequestedProperties::read(b""),
+            Ok(RequestedProperties::All(Vec::new()))
+        );
         for bad in ["", "<x:prop/>", "<D:x/>"] {
             assert_eq!(find(bad), None, "{bad}");
         }
-        assert!(Asked::read(b"<propfind><prop/></propfind>").is_err());
+        assert!(RequestedProperties::read(b"<propfind><prop/></propfind>").is_err());
+    }
+
+    #[test]
+    fn a_property_is_asked_for_once() {
+        for question in ["<prop>{}</prop>", "<allprop/><include>{}</include>"] {
+            let again = "<getetag/><a xmlns='urn:x'/>".repeat(500);
+            let question = question.replace("{}", &again);
+            let body = format!("<propfind xmlns='DAV:'>{question}</propfind>");
+            let names = match RequestedProperties::read(body.as_bytes()).unwrap() {
+                RequestedProperties::All(names) | RequestedProperties::These(names) => names,
+                RequestedProperties::Names => Vec::new(),
+            };
+            let wanted = [Name::new("DAV:", "getetag"), Name::new("urn:x", "a")];
+            assert_eq!(names, wanted);
+        }
+    }
+
+    #[test]
+    fn names_and_values_are_no_longer_than_a_multiple_of_the_body() {
+        let long = ">".repeat(3000);
+        let named: String = (0..500).map(|at| format!("<x:a{at}/>")).collect();
+        let find =
+            format!("<propfind xmlns='DAV:' xmlns:x='{long}'><prop>{named}</prop></propfind>");
+        let refused = RequestedProperties::read(find.as_bytes()).unwrap_err();
+        assert_eq!(refused.0, StatusCode::PAYLOAD_TOO_LARGE);
+        for action in ["set", "remove"] {
+            let body = format!(
+                "<propertyupdate xmlns='DAV:' xmlns:x='{long}'><{action}><prop>{named}</prop></{action}></propertyupdate>"
+            );
+            let refused = changes(body.as_bytes()).unwrap_err();
+            assert_eq!(refused.0, StatusCode::PAYLOAD_TOO_LARGE, "{action}");
+        }
     }
 
     #[test]

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parts of a file that a request may ask for at once (RFC 9110 §14.2): few, and not the same bytes again and again.
 
+use hyper::{
+    HeaderMap,
+    header::{HeaderValue, RANGE},
+};
+
 /// Ranges of a request, at most. Each costs a read and some 100 bytes of the answer.
 const RANGES_MAX: usize = 32;
 
@@ -9,46 +14,56 @@ const OVERLAPPING_MAX: usize = 2;
 
 /// What a Range asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedRange {
     /// The whole file: it is no Range that makes sense, and then RFC 9110 §14.2 has a server ignore it.
     Whole,
-    /// This Range, with no byte beyond the end and nothing that is not there.
-    Parts(String),
+    /// First and last byte of each part, none of them beyond the end.
+    Parts(Vec<(u64, u64)>),
+    /// Nothing that is there.
+    Missing,
     /// Too many parts, or the same again and again.
     Refused,
 }
 
-/// Reads a Range for a file of `len` bytes.
-pub(crate) fn read(header: &str, len: u64) -> Asked {
-    let Some((unit, set)) = header.trim().split_once('=') else {
-        return Asked::Whole;
-    };
-    if !unit.eq_ignore_ascii_case("bytes") {
-        return Asked::Whole;
+impl RequestedRange {
+    /// Reads the Range of a request for a file of `len` bytes.
+    pub(crate) fn of(headers: &HeaderMap, len: u64) -> Self {
+        let mut all = headers.get_all(RANGE).iter();
+        match (all.next().map(HeaderValue::to_str), all.next()) {
+            (Some(Ok(text)), None) => Self::read(text, len),
+            (None | Some(Err(_)), None) => Self::Whole,
+            _ => Self::Refused,
+        }
     }
-    let specs: Vec<&str> = set.split(',').map(str::trim).collect();
-    if specs.len() > RANGES_MAX {
-        return Asked::Refused;
-    }
-    let named = specs.into_iter().filter(|spec| !spec.is_empty());
-    let Some(ranges) = named.map(Spec::read).collect::<Option<Vec<_>>>() else {
-        return Asked::Whole;
-    };
-    let there: Vec<_> = ranges.iter().filter_map(|spec| spec.of(len)).collect();
-    let mut sorted = there.clone();
-    sorted.sort_unstable();
-    if overlapping(&sorted) > OVERLAPPING_MAX {
-        return Asked::Refused;
-    }
-    if there.is_empty() {
-        let empty = len == 0 && ranges.iter().any(|spec| matches!(spec, Spec::Last(1..)));
-        return match empty || ranges.is_empty() {
-            true => Asked::Whole,
-            false => Asked::Parts(format!("bytes={len}-")),
+
+    fn read(text: &str, len: u64) -> Self {
+        let Some((unit, set)) = text.trim().split_once('=') else {
+            return Self::Whole;
         };
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return Self::Whole;
+        }
+        let specs: Vec<&str> = set.split(',').map(str::trim).collect();
+        if specs.len() > RANGES_MAX {
+            return Self::Refused;
+        }
+        let named = specs.into_iter().filter(|spec| !spec.is_empty());
+        let Some(ranges) = named.map(Spec::read).collect::<Option<Vec<_>>>() else {
+            return Self::Whole;
+        };
+        let parts: Vec<_> = ranges.iter().filter_map(|spec| spec.of(len)).collect();
+        let mut sorted = parts.clone();
+        sorted.sort_unstable();
+        if overlapping(&sorted) > OVERLAPPING_MAX {
+            return Self::Refused;
+        }
+        let empty = len == 0 && ranges.iter().any(|spec| matches!(spec, Spec::Last(1..)));
+        match parts.is_empty() {
+            false => Self::Parts(parts),
+            true if empty || ranges.is_empty() => Self::Whole,
+            true => Self::Missing,
+        }
     }
-    let parts = there.iter().map(|(first, last)| format!("{first}-{last}"));
-    Asked::Parts(format!("bytes={}", parts.collect::<Vec<_>>().join(",")))
 }
 
 /// One part, as asked for.
@@ -133,42 +148,46 @@ mod tests {
             ("bytes=x,y".to_owned(), false),
             ("lines=0-,0-,0-".to_owned(), false),
         ] {
-            assert_eq!(read(&header, 1000) == Asked::Refused, refused, "{header}");
+            let refuses = RequestedRange::read(&header, 1000) == RequestedRange::Refused;
+            assert_eq!(refuses, refused, "{header}");
         }
         let all = "bytes=0-18446744073709551615,1-,2-";
-        assert_eq!(read(all, u64::MAX), Asked::Refused);
+        let read = RequestedRange::read(all, u64::MAX);
+        assert_eq!(read, RequestedRange::Refused);
     }
 
     #[test]
     fn asks_for_no_byte_that_is_not_there() {
+        let parts = |parts: &[(u64, u64)]| RequestedRange::Parts(parts.to_vec());
+        let (missing, whole) = (RequestedRange::Missing, RequestedRange::Whole);
         for (header, len, wanted) in [
-            ("bytes=0-0", 1000, Some("bytes=0-0")),
-            ("bytes=990-", 1000, Some("bytes=990-999")),
-            ("bytes=-5", 1000, Some("bytes=995-999")),
-            ("bytes=-2000", 1000, Some("bytes=0-999")),
-            ("BYTES=1-2", 1000, Some("bytes=1-2")),
-            ("bytes=0-18446744073709551615", 1000, Some("bytes=0-999")),
-            ("bytes=1-99999999999999999999", 1000, Some("bytes=1-999")),
-            ("bytes=-99999999999999999999", 1000, Some("bytes=0-999")),
-            ("bytes=0-0,1000-", 1000, Some("bytes=0-0")),
-            ("bytes=5-6,,0-1", 1000, Some("bytes=5-6,0-1")),
+            ("bytes=0-0", 1000, &parts(&[(0, 0)])),
+            ("bytes=990-", 1000, &parts(&[(990, 999)])),
+            ("bytes=-5", 1000, &parts(&[(995, 999)])),
+            ("bytes=-2000", 1000, &parts(&[(0, 999)])),
+            ("BYTES=1-2", 1000, &parts(&[(1, 2)])),
+            ("bytes=0-18446744073709551615", 1000, &parts(&[(0, 999)])),
+            ("bytes=1-99999999999999999999", 1000, &parts(&[(1, 999)])),
+            ("bytes=-99999999999999999999", 1000, &parts(&[(0, 999)])),
+            ("bytes=0-0,1000-", 1000, &parts(&[(0, 0)])),
+            ("bytes=5-6,,0-1", 1000, &parts(&[(5, 6), (0, 1)])),
             // Nothing of it is there: 416.
-            ("bytes=1000-", 1000, Some("bytes=1000-")),
-            ("bytes=99999999999999999999-", 1000, Some("bytes=1000-")),
-            ("bytes=-0", 1000, Some("bytes=1000-")),
-            ("bytes=0-", 0, Some("bytes=0-")),
-            ("bytes=-1", 0, None),
+            ("bytes=1000-", 1000, &missing),
+            ("bytes=99999999999999999999-", 1000, &missing),
+            ("bytes=-0", 1000, &missing),
+            ("bytes=0-", 0, &missing),
+            ("bytes=-1", 0, &whole),
             // It makes no sense.
-            ("bytes=5-2", 1000, None),
-            ("bytes=+1-2", 1000, None),
-            ("bytes=-+1", 1000, None),
-            ("bytes=1", 1000, None),
-            ("bytes=,", 1000, None),
-            ("bytes=0-0,x", 1000, None),
-            ("bytes", 1000, None),
+            ("bytes=5-2", 1000, &whole),
+            ("bytes=+1-2", 1000, &whole),
+            ("bytes=-+1", 1000, &whole),
+            ("bytes=1", 1000, &whole),
+            ("bytes=,", 1000, &whole),
+            ("bytes=0-0,x", 1000, &whole),
+            ("bytes", 1000, &whole),
         ] {
-            let wanted = wanted.map_or(Asked::Whole, |parts| Asked::Parts(parts.to_owned()));
-            assert_eq!(read(header, len), wanted, "{header} of {len}");
+            let read = RequestedRange::read(header, len);
+            assert_eq!(read, *wanted, "{header} of {len}");
         }
     }
 }

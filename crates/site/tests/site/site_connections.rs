@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections to a site, byte by byte: who has shown no token keeps none for long, and nothing that comes by one is taken for
+//! another request than it is.
+
+use crate::site_process::{
+    PATIENCE,
+    web::{Web, curl, names},
+};
+use socket2::{Domain, Socket, Type};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// A connection to `--http`, and what is known of an answer by it.
+struct Connection(BufReader<TcpStream>);
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    fn open(web: &Web) -> Self {
+        let url = web.url("");
+        let stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn say(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// None: the connection has ended.
+    fn hear(&mut self) -> Option<Answer> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            match self.0.read_line(&mut head) {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let len = field("content-length: ").map_or(0, |len| len.parse().unwrap());
+        let mut body = vec![0; len];
+        self.0.read_exact(&mut body).unwrap();
+        let status = head[9..12].parse().unwrap();
+        Some(Answer { status, head, body })
+    }
+
+    fn ask(&mut self, text: &str) -> Option<u16> {
+        self.say(text);
+        self.hear().map(|answer| answer.status)
+    }
+
+    /// The same if it may have ended.
+    fn ask_if_there(&mut self, text: &str) -> Option<u16> {
+        self.0.get_mut().write_all(text.as_bytes()).ok()?;
+        self.hear().map(|answer| answer.status)
+    }
+
+    /// That of an answer without a body.
+    fn hear_head(&mut self) -> String {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(self.0.read_line(&mut head).unwrap(), 0);
+        }
+        head
+    }
+}
+
+/// A request; with the site's token.
+fn request(web: &Web, line: &str, fields: &str) -> String {
+    let token = &web.token;
+    format!("{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{fields}\r\n")
+}
+
+/// Clients ask without a token first, and again with one by the same connection.
+#[test]
+fn who_shows_no_token_in_time_is_let_go() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let nobody = "GET /data/file HTTP/1.1\r\nHost: x\r\n\r\n";
+    let known = request(&web, "GET /data/file", "");
+    let [mut stranger, mut client] = [Connection::open(&web), Connection::open(&web)];
+    assert_eq!(client.ask(nobody), Some(401));
+    assert_eq!(client.ask(&known), Some(200));
+    let begin = Instant::now();
+    let mut answers = 0;
+    while stranger.ask_if_there(nobody) == Some(401) {
+        answers += 1;
+        assert!(begin.elapsed() < Duration::from_secs(60), "it stays");
+        assert_eq!(client.ask(nobody), Some(401));
+        sleep(Duration::from_secs(1));
+    }
+    assert!(answers > 10, "{answers}");
+    assert!(begin.elapsed() > Duration::from_secs(15));
+    sleep(Duration::from_secs(3));
+    assert_eq!(client.ask(&known), Some(200));
+}
+
+/// A hundred and twenty-eight connections from four addresses that say nothing leave room for who has a token.
+#[test]
+fn strangers_make_room_for_newcomers() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let url = web.site.https.clone().unwrap();
+    let at: SocketAddr = url.trim_start_matches("https://").parse().unwrap();
+    let connect = |number: u8| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let here = SocketAddr::from(([127, 0, 1, number / 32], 0));
+        socket.bind(&here.into()).unwrap();
+        socket.connect(&at.into()).unwrap();
+        TcpStream::from(socket)
+    };
+    let mut idle: Vec<_> = (0..128).map(connect).collect();
+    let user = format!("me:{}", web.token);
+    let begin = Instant::now();
+    let client = ["--insecure", "-u", &user, "--interface", "127.0.0.2"];
+    assert_eq!(curl(&client, &format!("{url}/data/file")).0, 200);
+    assert!(
+        begin.elapsed() < Duration::from_secs(15),
+        "it waited for one to end"
+    );
+    let refused = web.site.says("refused");
+    let from = refused["client"].as_str().unwrap();
+    assert!(from.starts_with("127.0.1.0:"), "{from}");
+    // The one that was there for longest is closed.
+    idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+}
+
+#[test]
+fn a_change_before_the_answer_to_another_request_is_refused() {
+    let web = Web::new();
+    for (first, before) in [
+        ("GET /data/a", ""),
+        ("PUT /data/b", "Content-Length: 4\r\n"),
+    ] {
+        let body = if before.is_empty() { "" } else { "body" };
+        let first = request(&web, first, before) + body;
+        let empty = "Content-Length: 0\r\n";
+        for (second, wanted) in [
+            (request(&web, "DELETE /data/a#b", ""), 400),
+            (request(&web, "PUT /data/a#b", empty), 400),
+            (request(&web, "LOCK /data/a#b", empty), 400),
+            (request(&web, "GET /data/a", ""), 200),
+            (request(&web, "PROPFIND /data/a", empty), 207),
+        ] {
+            fs::write(web.data("a"), "a").unwrap();
+            let mut connection = Connection::open(&web);
+            connection.say(&format!("{first}{second}"));
+            assert!(connection.hear().unwrap().status < 300);
+            assert_eq!(connection.hear().unwrap().status, wanted, "{second}");
+            assert_eq!(fs::read(web.data("a")).unwrap(), b"a");
+        }
+    }
+    // Behind its answer it is another's turn.
+    let mut connection = Connection::open(&web);
+    connection.say(&(request(&web, "GET /data/a", "") + &request(&web, "DELETE /data/a", "")));
+    let answers = [connection.hear(), connection.hear()].map(|answer| answer.unwrap().status);
+    assert_eq!(answers, [200, 400]);
+    assert_eq!(
+        connection.ask(&request(&web, "DELETE /data/a#b", "")),
+        Some(400)
+    );
+    assert_eq!(
+        connection.ask(&request(&web, "DELETE /data/a", "")),
+        Some(204)
+    );
+}
+
+/// A body that nobody reads must not be taken for a request.
+#[test]
+fn a_body_that_comes_after_the_refusal_is_no_request() {
+    let web = Web::new();
+    fs::write(web.data("a"), "a").unwrap();
+    let refused = |fields: &str| request(&web, "PUT /data/new/", fields);
+    let delete = request(&web, "DELETE /data/a#b", "");
+    // What little there is is read, and the connection goes on.
+    let mut connection = Connection::open(&web);
+    let body = "x".repeat(1000);
+    let put = refused("Content-Length: 1000\r\n");
+    assert_eq!(connection.ask(&format!("{put}{body}")), Some(409));
+    assert_eq!(connection.ask(&request(&web, "GET /data/a", "")), Some(200));
+    assert_eq!(connection.ask(&delete), Some(400));
+    for fields in [
+        "Content-Length: 1000\r\n",
+        "Content-Length: 1000000\r\n",
+        "Content-Length: 1000\r\nExpect: 100-continue\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ] {
+        let mut connection = Connection::open(&web);
+        connection.say(&refused(fields));
+        let answer = connection.hear().unwrap();
+        assert_eq!(answer.status, 409, "{fields}");
+        assert!(answer.head.contains("connection: close"), "{fields}");
+        let late = format!("3e8\r\n{body}\r\n0\r\n\r\n{delete}");
+        let after = connection.ask_if_there(&late);
+        assert_eq!(after, None, "{fields}");
+        assert_eq!(names(&web.home.data()), ["a"]);
+    }
+}
+
+/// RFC 9110 §14.6 and RFC 2046 §5.1.
+#[test]
+fn parts_of_a_file_are_divided_as_mail_is() {
+    let web = Web::new();
+    let contents: Vec<u8> = (0..500_000_u32).map(|at| (at ^ (at >> 8)) as u8).collect();
+    fs::write(web.data("file.png"), &contents).unwrap();
+    let mut boundaries = Vec::new();
+    for _ in 0..2 {
+        let mut connection = Connection::open(&web);
+        let range = "Range: bytes=7-10,100000-399999,-5\r\n";
+        connection.say(&request(&web, "GET /data/file.png", range));
+        let Answer { status, head, body } = connection.hear().unwrap();
+        assert_eq!(status, 206);
+        assert!(
+            head.contains("etag: ") && head.contains("last-modified: "),
+            "{head}"
+        );
+        let (_, boundary) = head.split_once("multipart/byteranges; boundary=").unwrap();
+        let boundary = boundary.lines().next().unwrap();
+        let mut wanted = Vec::new();
+        for (first, last) in [(7, 10), (100_000, 399_999), (499_995, 499_999)] {
+            let part = format!(
+                "\r\n--{boundary}\r\nContent-Type: image/png\r\nContent-Range: bytes {first}-{last}/500000\r\n\r\n"
+            );
+            wanted.extend(part.into_bytes());
+            wanted.extend(&contents[first..=last]);
+        }
+        wanted.extend(format!("\r\n--{boundary}--\r\n").into_bytes());
+        assert!(body == wanted);
+        boundaries.push(boundary.to_owned());
+        // All of it is there, and nothing else.
+        assert_eq!(
+            connection.ask(&request(&web, "GET /data/file.png", "")),
+            Some(200)
+        );
+    }
+    assert_ne!(boundaries[0], boundaries[1]);
+}
+
+#[test]
+fn a_range_is_of_what_a_client_has_and_of_get_alone() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x".repeat(1000)).unwrap();
+    let mut connection = Connection::open(&web);
+    let mut ask = |method: &str, fields: &str| {
+        connection.say(&request(&web, &format!("{method} /data/file"), fields));
+        let head = connection.hear_head();
+        (head[9..12].parse::<u16>().unwrap(), head)
+    };
+    let (_, head) = ask("HEAD", "");
+    let tag = head
+        .lines()
+        .find_map(|line| line.strip_prefix("etag: "))
+        .unwrap();
+    let many = format!("Range: bytes={}\r\n", vec!["0-0"; 40].join(","));
+    assert_eq!(ask("HEAD", "Range: bytes=0-9\r\n").0, 200);
+    assert_eq!(ask("HEAD", &many).0, 200);
+    for other in [
+        "\"x\"",
+        &format!("W/{tag}"),
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "x",
+    ] {
+        let fields = format!("If-Range: {other}\r\n{many}");
+        assert_eq!(ask("HEAD", &fields).0, 200);
+        let (status, bytes) = web.curl(
+            &["-H", &format!("If-Range: {other}"), "-H", many.trim()],
+            "/data/file",
+        );
+        assert_eq!((status, bytes.len()), (200, 1000), "{other}");
+    }
+    let modified = head
+        .lines()
+        .find_map(|line| line.strip_prefix("last-modified: "))
+        .unwrap();
+    for same in [tag, modified] {
+        let part = ["-H", &format!("If-Range: {same}"), "-r", "1-2"];
+        assert_eq!(web.curl(&part, "/data/file"), (206, b"xx".to_vec()));
+        let part = ["-H", &format!("If-Range: {same}"), "-H", many.trim()];
+        assert_eq!(web.status(&part, "/data/file"), 416);
+    }
+    // What the client has already it needs no part of.
+    let known = format!("If-None-Match: W/{tag}");
+    assert_eq!(
+        web.status(&["-H", &known, "-H", many.trim()], "/data/file"),
+        304
+    );
+}
