@@ -17,7 +17,7 @@ use super::{
     replacement,
     request::{
         body::Received,
-        target::{Target, Wrong},
+        target::{Rejection, Target},
         xml,
     },
 };
@@ -60,7 +60,7 @@ async fn checked<B>(
     access: Access,
     request: &mut Request<B>,
     entry: &Entry,
-) -> Result<(Target, Files), Wrong> {
+) -> Result<(Target, Files), Rejection> {
     if request.method() == Method::PATCH || request.method() == Method::PUT {
         is_a_whole_file(request)?;
     }
@@ -133,7 +133,9 @@ async fn answer_whole(
 }
 
 /// The request when all of its body is there, which is checked if it is XML.
-pub(super) async fn with_whole_body(request: Request<Received>) -> Result<Request<Bytes>, Wrong> {
+pub(super) async fn with_whole_body(
+    request: Request<Received>,
+) -> Result<Request<Bytes>, Rejection> {
     let (head, body) = request.into_parts();
     let read = timeout(BODY_TIME, Limited::new(body, xml::BODY_LEN_MAX).collect()).await;
     let body = match read {
@@ -151,7 +153,7 @@ pub(super) async fn with_whole_body(request: Request<Received>) -> Result<Reques
 }
 
 /// On a thread for that: 64 KiB take some milliseconds.
-async fn check_xml(body: Bytes) -> Result<(), Wrong> {
+async fn check_xml(body: Bytes) -> Result<(), Rejection> {
     let checked = tokio::task::spawn_blocking(move || xml::check(&body)).await;
     let checked = checked.unwrap_or(Err("the body can't be read"));
     checked.map_err(|why| (StatusCode::BAD_REQUEST, why))
@@ -159,7 +161,7 @@ async fn check_xml(body: Bytes) -> Result<(), Wrong> {
 
 /// A file is put whole, and as its bytes are: what they mean is not kept beside them (RFC 9110 §8.4, §9.3.4, §14.5; RFC
 /// 9112 §6.1).
-fn is_a_whole_file<B>(request: &Request<B>) -> Result<(), Wrong> {
+fn is_a_whole_file<B>(request: &Request<B>) -> Result<(), Rejection> {
     let headers = request.headers();
     let other = |name, usual: &str| {
         let mut all = headers.get_all(name).iter();
@@ -183,7 +185,11 @@ fn is_a_whole_file<B>(request: &Request<B>) -> Result<(), Wrong> {
 /// Whether what is there is what the request takes it for: a name with a slash at its end is a directory's, and a DELETE of a
 /// directory is of all that is in it. One that says otherwise means something else (RFC 4918 §9.6.1: no client may say it;
 /// Apache answers likewise).
-async fn check_kind<B>(files: &Files, target: &Target, request: &Request<B>) -> Result<(), Wrong> {
+async fn check_kind<B>(
+    files: &Files,
+    target: &Target,
+    request: &Request<B>,
+) -> Result<(), Rejection> {
     let (is_put, is_delete) = (
         request.method() == Method::PUT,
         request.method() == Method::DELETE,

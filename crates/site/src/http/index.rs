@@ -13,7 +13,7 @@ use super::{
     request::{
         body::Received,
         properties::{RequestedProperties, on_a_thread},
-        target::{Wrong, spell_depth},
+        target::{Rejection, spell_depth},
     },
     room::Room,
 };
@@ -59,7 +59,7 @@ async fn find(
         spell_depth(request.headers_mut(), true)?;
         let request = dav::with_whole_body(request).await?;
         let body = request.body().clone();
-        Ok::<_, Wrong>((on_a_thread(body, RequestedProperties::read).await?, request))
+        Ok::<_, Rejection>((on_a_thread(body, RequestedProperties::read).await?, request))
     };
     let (asked, request) = match read.await {
         Ok(read) => read,

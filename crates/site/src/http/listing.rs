@@ -6,7 +6,7 @@ use super::{
         files::{Entries, Files},
         meta::blocking,
     },
-    request::target::{Target, Wrong},
+    request::target::{Rejection, Target},
     room::Place,
 };
 use dav_server::fs::{DavMetaData, FsError};
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// As [`entries`].
-pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<Place>), Wrong> {
+pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<Place>), Rejection> {
     Ok(match entries(&files, target).await? {
         Some((entries, place)) => (files.listing(entries), Some(place)),
         None => (files, None),
@@ -35,7 +35,7 @@ pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<P
 pub(super) async fn entries(
     files: &Files,
     target: &Target,
-) -> Result<Option<(Entries, Place)>, Wrong> {
+) -> Result<Option<(Entries, Place)>, Rejection> {
     let meta = files.look(target.path.clone()).await;
     if !meta.is_ok_and(|meta| meta.is_dir()) {
         return Ok(None);
@@ -49,7 +49,7 @@ pub(super) async fn entries(
 
 /// Reads the directory, and again when there is room for what was in it: nobody waits with a listing, nor keeps others from
 /// reading theirs.
-async fn with_room(files: &Files, target: &Target) -> Result<Option<(Entries, Place)>, Wrong> {
+async fn with_room(files: &Files, target: &Target) -> Result<Option<(Entries, Place)>, Rejection> {
     let (room, token) = (&files.access.room, &files.access.token);
     let mut place: Option<Place> = None;
     loop {
@@ -71,7 +71,7 @@ async fn with_room(files: &Files, target: &Target) -> Result<Option<(Entries, Pl
 }
 
 /// What is in the directory; nothing if it is gone.
-async fn read(files: &Files, target: &Target) -> Result<Option<Entries>, Wrong> {
+async fn read(files: &Files, target: &Target) -> Result<Option<Entries>, Rejection> {
     let (root, path) = (files.root.clone(), target.path.clone());
     match blocking(move || Entries::of(&root, path.as_ref())).await {
         Ok(entries) => Ok(Some(entries)),

@@ -13,7 +13,7 @@ use super::{
     replacement::claim,
     request::{
         properties::LockInfo,
-        target::{self, Target, Wrong},
+        target::{self, Rejection, Target},
     },
 };
 use bytes::Bytes;
@@ -83,7 +83,7 @@ pub(super) async fn unlock(
     .await
 }
 
-async fn on_a_thread(act: impl FnOnce() -> Result<Answer, Wrong> + Send + 'static) -> Answer {
+async fn on_a_thread(act: impl FnOnce() -> Result<Answer, Rejection> + Send + 'static) -> Answer {
     match tokio::task::spawn_blocking(act).await {
         Ok(Ok(answer)) => answer,
         Ok(Err((status, why))) => said(status, why),
@@ -96,7 +96,7 @@ fn refresh(
     target: &Target,
     headers: &HeaderMap,
     holder: &Holder,
-) -> Result<Answer, Wrong> {
+) -> Result<Answer, Rejection> {
     let place = place(files, target.path.as_ref());
     let time = time(headers);
     let changed = files
@@ -114,7 +114,7 @@ fn grant(
     target: &Target,
     (headers, body): (&HeaderMap, &[u8]),
     holder: &Holder,
-) -> Result<Answer, Wrong> {
+) -> Result<Answer, Rejection> {
     let path = target.path.as_ref();
     if !files.access.writable || path.is_some_and(RelPath::is_own) {
         return Err((StatusCode::FORBIDDEN, "this may not be written"));
@@ -170,7 +170,7 @@ fn grant(
 }
 
 /// Why the file that is to be locked is not there.
-fn not_made(error: &FsError) -> Wrong {
+fn not_made(error: &FsError) -> Rejection {
     match error {
         FsError::NotFound => (
             StatusCode::CONFLICT,
@@ -183,7 +183,7 @@ fn not_made(error: &FsError) -> Wrong {
 }
 
 /// Read before by `Target`.
-fn is_deep(headers: &HeaderMap) -> Result<bool, Wrong> {
+fn is_deep(headers: &HeaderMap) -> Result<bool, Rejection> {
     match headers.get("depth").map(HeaderValue::as_bytes) {
         Some(b"0") => Ok(false),
         None | Some(b"infinity") => Ok(true),

@@ -10,7 +10,7 @@ use super::{
     locks::{Holder, Table},
     request::{
         conditions::{Conditions, State, Validators, are_against},
-        target::{self, Target, Wrong},
+        target::{self, Rejection, Target},
     },
 };
 use dav_server::fs::DavMetaData;
@@ -34,7 +34,7 @@ impl Preconditions {
         files: &Files,
         target: &Target,
         request: &mut Request<B>,
-    ) -> Result<Arc<Self>, Wrong> {
+    ) -> Result<Arc<Self>, Rejection> {
         let conditions = Conditions::take(request.headers_mut())?;
         let holder = Holder {
             principal: files.access.token.clone(),
@@ -61,7 +61,7 @@ impl Preconditions {
     ///
     /// # Errors
     /// A condition does not hold (412), or something is locked by somebody else (423).
-    pub(super) async fn check(self: &Arc<Self>) -> Result<(), Wrong> {
+    pub(super) async fn check(self: &Arc<Self>) -> Result<(), Rejection> {
         if self.conditions.are_none() && !self.are_of_a_change() {
             return Ok(());
         }
@@ -81,7 +81,7 @@ impl Preconditions {
         self.check.changes() || self.check.method.as_str() == "LOCK"
     }
 
-    fn hold(&self) -> Result<(), Wrong> {
+    fn hold(&self) -> Result<(), Rejection> {
         let validators = || Validators::of(&self.check.meta(None)?);
         if self.are_of_a_change() && are_against(&self.headers, validators().as_ref()) {
             return Err((StatusCode::PRECONDITION_FAILED, "a condition does not hold"));
@@ -91,7 +91,7 @@ impl Preconditions {
 }
 
 /// The site can't look at its locks.
-pub(super) fn unavailable() -> Wrong {
+pub(super) fn unavailable() -> Rejection {
     (
         StatusCode::SERVICE_UNAVAILABLE,
         "the site can't look at its locks",
@@ -146,7 +146,7 @@ impl Check {
         ["COPY", "DELETE", "MKCOL", "MOVE", "PROPPATCH", "PUT"].contains(&self.method.as_str())
     }
 
-    fn run(&self, conditions: &Conditions) -> Result<(), Wrong> {
+    fn run(&self, conditions: &Conditions) -> Result<(), Rejection> {
         let table = self.files.access.locks.read().map_err(|_| unavailable())?;
         if !conditions.hold(|about, state| self.is(&table, about, state)) {
             return Err((

@@ -17,7 +17,7 @@ use super::{
         upload::{aside, temporary},
     },
     protection::{self, Preconditions, place},
-    request::target::{self, Target, Wrong},
+    request::target::{self, Rejection, Target},
 };
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use http_body_util::BodyExt;
@@ -89,7 +89,7 @@ pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
 }
 
 /// Waits until no other request is at some places.
-pub(super) async fn claim(files: &Files, places: Vec<Place>) -> Result<Claim, Wrong> {
+pub(super) async fn claim(files: &Files, places: Vec<Place>) -> Result<Claim, Rejection> {
     let claimed = match Claims::of_process(files.access.locks.state()) {
         Ok(claims) => claims.claim(places).await,
         Err(error) => Err(error),
@@ -404,7 +404,7 @@ impl Replacement {
 }
 
 /// Why a MOVE failed, or a COPY that came too late.
-fn not_moved(error: &FsError) -> Wrong {
+fn not_moved(error: &FsError) -> Rejection {
     match error {
         FsError::NotFound => (
             StatusCode::CONFLICT,

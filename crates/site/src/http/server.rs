@@ -9,7 +9,7 @@ use super::{
     request::{
         body::Received,
         line::{Lines, Seen, Watched},
-        target::Wrong,
+        target::Rejection,
     },
     room::{Room, held},
 };
@@ -208,7 +208,7 @@ impl Http {
 }
 
 /// Whether nothing of a request's name is missing. One that only reads may do without being sure.
-fn check_line(line: Seen, method: &Method) -> Result<(), Wrong> {
+fn check_line(line: Seen, method: &Method) -> Result<(), Rejection> {
     let reads = method.is_safe() || method.as_str() == "PROPFIND";
     match line {
         Seen::WithFragment => Err((StatusCode::BAD_REQUEST, "\"#\" in a name is %23 in a URL")),

@@ -4,7 +4,7 @@
 //! dav-server takes an If that it can't read, and one that names a resource by its path alone, for none, and a token of no
 //! lock at all for a good one. So the site reads it, and takes it out of the request.
 
-use super::target::{Wrong, one};
+use super::target::{Rejection, one};
 use crate::http::export::meta::Meta;
 use dav_server::fs::DavMetaData;
 use hyper::{
@@ -54,7 +54,7 @@ impl Conditions {
     ///
     /// # Errors
     /// They can't be read: they must not be taken for none.
-    pub(crate) fn take(headers: &mut HeaderMap) -> Result<Self, Wrong> {
+    pub(crate) fn take(headers: &mut HeaderMap) -> Result<Self, Rejection> {
         let Some(text) = one(headers, &IF)? else {
             return Ok(Self::default());
         };

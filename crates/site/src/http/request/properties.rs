@@ -3,7 +3,7 @@
 
 use super::{
     element::{DAV, Document, Element, Name},
-    target::Wrong,
+    target::Rejection,
 };
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -26,7 +26,7 @@ pub(crate) enum RequestedProperties {
     These(Vec<Name>),
 }
 
-fn bad_request() -> Wrong {
+fn bad_request() -> Rejection {
     (
         StatusCode::BAD_REQUEST,
         "the body is not what the method wants",
@@ -36,8 +36,8 @@ fn bad_request() -> Wrong {
 /// Reads a body on a thread for that: 64 KiB take some milliseconds.
 pub(crate) async fn on_a_thread<T: Send + 'static>(
     body: Bytes,
-    read: fn(&[u8]) -> Result<T, Wrong>,
-) -> Result<T, Wrong> {
+    read: fn(&[u8]) -> Result<T, Rejection>,
+) -> Result<T, Rejection> {
     let done = tokio::task::spawn_blocking(move || read(&body)).await;
     done.unwrap_or_else(|_| Err(bad_request()))
 }
@@ -47,7 +47,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
 struct Lengths(usize);
 
 impl Lengths {
-    fn add(&mut self, name: &Name, text: usize) -> Result<(), Wrong> {
+    fn add(&mut self, name: &Name, text: usize) -> Result<(), Rejection> {
         self.0 += name.empty_element().len() + text;
         match self.0 > PROPERTIES_LEN_MAX {
             true => Err((
@@ -60,7 +60,7 @@ impl Lengths {
 }
 
 /// The names of elements, each once.
-fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name>, Wrong> {
+fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name>, Rejection> {
     let (mut names, mut seen, mut lengths) = (Vec::new(), HashSet::new(), Lengths::default());
     for name in elements.into_iter().map(|element| element.name()) {
         if seen.insert(name.clone()) {
@@ -73,7 +73,7 @@ fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name
 
 impl RequestedProperties {
     /// No body is one for all.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Wrong> {
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Rejection> {
         if body.is_empty() {
             return Ok(Self::All(Vec::new()));
         }
@@ -106,7 +106,7 @@ pub(crate) struct Change {
 }
 
 /// Reads a PROPPATCH, in its order.
-pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Wrong> {
+pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
     let document = Document::read(body).ok_or_else(bad_request)?;
     let top = document
         .top(&Name::new(DAV, "propertyupdate"))
@@ -140,7 +140,7 @@ pub(crate) struct LockInfo {
 }
 
 impl LockInfo {
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Wrong> {
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Rejection> {
         let document = Document::read(body).ok_or_else(bad_request)?;
         let top = document
             .top(&Name::new(DAV, "lockinfo"))

@@ -25,7 +25,7 @@ const ESCAPED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'/');
 
 /// Why a request is refused: a status, and words for people.
-pub(crate) type Wrong = (StatusCode, &'static str);
+pub(crate) type Rejection = (StatusCode, &'static str);
 
 /// The paths of a request, relative to its export. None is the export itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Target {
     /// # Errors
     /// It makes no sense, leads out of the export, or would change what it must not: the export itself, or what it is
     /// below.
-    pub(crate) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Wrong> {
+    pub(crate) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Rejection> {
         let path = path_in(request.uri().path(), export)?;
         let shows = request.method().as_str() == "PROPFIND";
         spell_depth(request.headers_mut(), shows)?;
@@ -75,7 +75,7 @@ impl Target {
     }
 
     /// Writes it into the request.
-    fn spell<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Wrong> {
+    fn spell<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Rejection> {
         if let Some(destination) = &self.destination {
             head_to(request.headers_mut(), export, destination);
         }
@@ -120,12 +120,12 @@ pub(crate) fn named(url: &str, export: &str) -> Option<Option<RelPath>> {
     path_in(url.parse::<Uri>().ok()?.path(), export).ok()
 }
 
-fn bad(why: &'static str) -> Wrong {
+fn bad(why: &'static str) -> Rejection {
     (StatusCode::BAD_REQUEST, why)
 }
 
 /// The export itself is made, moved and removed by whoever runs the site.
-fn spare_root(method: &str) -> Result<(), Wrong> {
+fn spare_root(method: &str) -> Result<(), Rejection> {
     match method {
         "DELETE" | "MOVE" => Err((StatusCode::FORBIDDEN, "an export itself stays where it is")),
         "MKCOL" | "PUT" => Err((
@@ -137,7 +137,7 @@ fn spare_root(method: &str) -> Result<(), Wrong> {
 }
 
 /// The path below an export: names without escapes, "." and "..".
-fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Wrong> {
+fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Rejection> {
     let mut names = path.split('/').filter(|name| !name.is_empty());
     if names.next() != Some(export) {
         return Err(bad("want a path in the export"));
@@ -160,7 +160,7 @@ fn destination<B>(
     request: &Request<B>,
     export: &str,
     source: Option<&RelPath>,
-) -> Result<RelPath, Wrong> {
+) -> Result<RelPath, Rejection> {
     let text = one(request.headers(), &DESTINATION)?.ok_or(bad("want a Destination"))?;
     let uri = read_destination(text)?;
     if uri.authority().is_some() && !is_here(&uri, request) {
@@ -207,7 +207,7 @@ fn destination<B>(
 }
 
 /// A URL of HTTP, or a path. A query or a fragment is likely a name whose '?' or '#' was not escaped.
-fn read_destination(text: &str) -> Result<Uri, Wrong> {
+fn read_destination(text: &str) -> Result<Uri, Rejection> {
     if text.contains(['?', '#']) {
         return Err(bad("want a Destination without '?' and '#'"));
     }
@@ -245,7 +245,7 @@ fn is_here<B>(destination: &Uri, request: &Request<B>) -> bool {
 
 /// Writes Depth as RFC 4918 §10.2 does. A request that only shows something and has none is for a directory and what is in it:
 /// all that is below it, as §9.1 has it, may be any amount.
-pub(crate) fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Wrong> {
+pub(crate) fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Rejection> {
     let spelled = match one(headers, &DEPTH)? {
         None if shows => "1",
         None => return Ok(()),
@@ -259,7 +259,7 @@ pub(crate) fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Wr
 }
 
 /// The same of Overwrite (§10.6), and what it says.
-fn spell_overwrite(headers: &mut HeaderMap) -> Result<bool, Wrong> {
+fn spell_overwrite(headers: &mut HeaderMap) -> Result<bool, Rejection> {
     let overwrites = match one(headers, &OVERWRITE)? {
         None | Some("T" | "t") => true,
         Some("F" | "f") => false,
@@ -272,7 +272,10 @@ fn spell_overwrite(headers: &mut HeaderMap) -> Result<bool, Wrong> {
 }
 
 /// A field's only value.
-pub(super) fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Wrong> {
+pub(super) fn one<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'h str>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(HeaderValue::to_str).transpose();
     match (value, values.next()) {
