@@ -23,7 +23,8 @@ impl Export {
     }
 }
 
-/// A link in an export that may be written is its clients', who may have it lead anywhere: another export is not found by it.
+/// A link in an export that may be written is its clients', who may have it lead anywhere: another export is not found
+/// by it.
 pub(super) fn refuse_links(
     name: &str,
     directory: &Path,

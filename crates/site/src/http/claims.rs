@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that change names do it one after the other where they meet: of two in the same tree one would take away what the
-//! other is at, and leave it nowhere.
+//! Requests that change names do it one after the other where they meet: of two in the same tree one would take away
+//! what the other is at, and leave it nowhere.
 //!
-//! Each listener has a process of its own. So a process has its claims in a file of the site's state, too, which it has locked
-//! as long as it lives: whoever can lock one removes it.
+//! Each listener has a process of its own. So a process has its claims in a file of the site's state, too, which it
+//! has locked as long as it lives: whoever can lock one removes it.
 
 use crate::keys::state::{Lock, State};
 use anyhow::Result;

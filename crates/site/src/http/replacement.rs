@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A DELETE, a COPY or a MOVE, checked before anything is touched; and what is at a destination, replaced in one step when all
-//! that comes in its place is there.
+//! A DELETE, a COPY or a MOVE, checked before anything is touched; and what is at a destination, replaced in one step
+//! when all that comes in its place is there.
 //!
-//! RFC 4918 §9.8.4 has a server delete the destination first. If the copy then fails, neither is there. Here a COPY is made
-//! under a name of our own beside the destination, whose place it then takes; what is moved takes it straight away.
+//! RFC 4918 §9.8.4 has a server delete the destination first. If the copy then fails, neither is there. Here a COPY is
+//! made under a name of our own beside the destination, whose place it then takes; what is moved takes it straight
+//! away.
 
 use super::{
     answer::{Answer, bare, body, said},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a request whose file, locks or directory others change while it is under way; and what an export is when
-//! somebody else may write where it lies.
+//! What becomes of a request whose file, locks or directory others change while it is under way; and what an export is
+//! when somebody else may write where it lies.
 
 use crate::site_process::{
     Client, Home, Site,
@@ -70,6 +70,13 @@ fn planted() -> Web {
     web
 }
 
+fn lockinfo(scope: &str) -> String {
+    format!(
+        "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:{scope}/></D:lockscope><D:locktype><D:write/></D:locktype>\
+         </D:lockinfo>"
+    )
+}
+
 fn tag(web: &Web, path: &str) -> String {
     let head = String::from_utf8(web.curl(&["--head"], path).1).unwrap();
     let mut lines = head.lines();
@@ -109,10 +116,10 @@ fn of_uploads_with_the_same_condition_one_is_put() {
 #[test]
 fn an_upload_does_not_replace_what_was_locked_meanwhile() {
     let web = planted();
-    let body = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>";
+    let body = lockinfo("exclusive");
     for (path, status) in [("dir/file", 200), ("dir/new", 201)] {
         let upload = Upload::begin(&web, path, "");
-        let lock = ["-X", "LOCK", "-d", body];
+        let lock = ["-X", "LOCK", "-d", &body];
         assert_eq!(web.status(&lock, &format!("/data/{path}")), status);
         let before = fs::read(web.data(path)).unwrap();
         assert_eq!(upload.end(), 423);
@@ -126,7 +133,8 @@ fn attributes_that_are_set_during_an_upload_stay() {
     let web = planted();
     let file = web.data("dir/file");
     let upload = Upload::begin(&web, "dir/file", "");
-    let patch = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x xmlns='urn:x'>kept</x></D:prop></D:set></D:propertyupdate>";
+    let patch = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x xmlns='urn:x'>kept</x></D:prop></D:set>\
+                 </D:propertyupdate>";
     assert_eq!(
         web.status(&["-X", "PROPPATCH", "-d", patch], "/data/dir/file"),
         207
@@ -292,10 +300,10 @@ fn requests_wait_for_what_other_processes_have_claimed() {
     let claims = Path::new(&web.home.state()).join("claims-other");
     let place = web.data("dir").canonicalize().unwrap();
     let held = format!("[{{\"path\":\"{}\",\"read\":false}}]", place.display());
-    let body = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>";
+    let body = lockinfo("shared");
     for (arguments, path, status) in [
         (
-            vec!["-X", "LOCK", "-d", body, "-H", "Timeout: Second-1"],
+            vec!["-X", "LOCK", "-d", &body, "-H", "Timeout: Second-1"],
             "/data/dir/file",
             200,
         ),

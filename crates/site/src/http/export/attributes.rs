@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a file that takes another's place, or is a copy of it, has of that: its mode, its lists of access control (acl(5)) and
-//! extended attributes of users (`user.*`, xattr(7)).
+//! What a file that takes another's place, or is a copy of it, has of that: its mode, its lists of access control
+//! (acl(5)) and extended attributes of users (`user.*`, xattr(7)).
 
 use super::meta::errno;
 use dav_server::fs::{FsError, FsResult};
@@ -46,8 +46,9 @@ pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> FsRes
     })
 }
 
-/// Gives `to` the mode, without set-id bits and with these, the lists of access control and the attributes of users that
-/// something has. A file system without attributes keeps none; what the list let the group do is then in the mode.
+/// Gives `to` the mode, without set-id bits and with these, the lists of access control and the attributes of users
+/// that something has. A file system without attributes keeps none; what the list let the group do is then in the
+/// mode.
 ///
 /// # Errors
 /// Some of it can't be read: it would be lost without a word, and without its list a file is for others than before.

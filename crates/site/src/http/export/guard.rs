@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The step in which a request changes something. What it was checked for when it came may not hold any more: the body of a PUT
-//! takes its time. So that is checked again, and until the step is done no other process of the site takes one, nor changes
-//! locks.
+//! The step in which a request changes something. What it was checked for when it came may not hold any more: the body
+//! of a PUT takes its time. So that is checked again, and until the step is done no other process of the site takes
+//! one, nor changes locks.
 
 use crate::http::locks::Locks;
 use dav_server::fs::{FsError, FsResult};

@@ -14,8 +14,8 @@ use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::time::Duration;
 
-/// Where a file system has no locks, an upload that was not written to for so long is none any more: silent connections end
-/// after a minute.
+/// Where a file system has no locks, an upload that was not written to for so long is none any more: silent
+/// connections end after a minute.
 const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
 /// Whether a copy is under way in a tree: it has files there, which are not to be removed.
@@ -45,8 +45,8 @@ pub(crate) fn is_busy(root: &Root, top: &RelPath, entries_max: usize) -> FsResul
     }
 }
 
-/// Whether a name of our own may go with the directory that it is in, which is the caller's claim: the record of a copy, or
-/// what is left of a PUT or a COPY when the process ended that had it.
+/// Whether a name of our own may go with the directory that it is in, which is the caller's claim: the record of a
+/// copy, or what is left of a PUT or a COPY when the process ended that had it.
 pub(crate) fn is_orphaned(root: &Root, path: &RelPath) -> bool {
     path.name() == MANIFEST.as_bytes() || path.name().ends_with(b".put") && is_abandoned(root, path)
 }

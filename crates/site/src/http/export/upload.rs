@@ -142,8 +142,8 @@ fn is_replaced(root: &Root, path: &RelPath, is_new: bool) -> FsResult<bool> {
 }
 
 impl TempFile {
-    /// Whether there is a file that it is to replace. It is for those who may have that, and has its attributes: they are not of
-    /// its contents.
+    /// Whether there is a file that it is to replace. It is for those who may have that, and has its attributes: they
+    /// are not of its contents.
     fn take_attributes(&self) -> FsResult<bool> {
         let is_replaced = is_replaced(&self.root, &self.path, self.is_new)?;
         if is_replaced {
