@@ -190,6 +190,9 @@ pub(super) enum Command {
     /// Make, list and remove the tokens that let others in
     #[command(subcommand)]
     Token(TokenCommand),
+    /// List and break the locks of WebDAV clients
+    #[command(subcommand)]
+    Lock(LockCommand),
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -280,4 +283,15 @@ mod tests {
             assert!(text.parse::<NamedDirectory>().is_err(), "{text}");
         }
     }
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum LockCommand {
+    /// List locks: the lock's token, what is locked, by whose token, and until when
+    List,
+    /// Break a lock: who has it may change what was locked no more than others
+    Remove {
+        /// The lock's token
+        lock: String,
+    },
 }

@@ -39,7 +39,8 @@ pub use args::Args;
 pub use http::request::xml;
 
 use anyhow::Result;
-use args::{Command, TokenCommand};
+use args::{Command, LockCommand, TokenCommand};
+use http::locks;
 use keys::{state::State, tokens};
 
 /// Runs the command.
@@ -55,6 +56,13 @@ pub fn run(args: &Args) -> Result<()> {
                 } => tokens::make(&state, name, export, *read_only),
                 TokenCommand::List => tokens::list(&state),
                 TokenCommand::Remove { name } => tokens::remove(&state, name),
+            }
+        }
+        Some(Command::Lock(lock)) => {
+            let state = State::find(args.state.as_deref())?;
+            match lock {
+                LockCommand::List => locks::list(&state),
+                LockCommand::Remove { lock } => locks::remove(&state, lock),
             }
         }
         None => {

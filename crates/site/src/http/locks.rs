@@ -7,6 +7,7 @@
 use crate::keys::state::State;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use longhaul_command::{exit::Refusal, say};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, os::unix::fs::OpenOptionsExt, time::Duration};
@@ -289,6 +290,35 @@ impl Locks {
             true => self.change(|table| table.0.retain(|lock| !is_gone(lock))),
             false => Ok(()),
         }
+    }
+}
+
+/// Lists those that hold, for whoever runs the site.
+pub(crate) fn list(state: &State) -> Result<()> {
+    for lock in Locks::of(state).read()?.0 {
+        let scope = if lock.shared { "shared" } else { "exclusive" };
+        let depth = if lock.deep { " and what is below" } else { "" };
+        let (token, place, principal) = (lock.token, lock.place, lock.principal);
+        say!(
+            "{token}: {place}{depth}, {scope}, {principal}'s until {:.0}",
+            lock.until
+        );
+    }
+    Ok(())
+}
+
+/// Breaks one, whoever has it.
+pub(crate) fn remove(state: &State, token: &str) -> Result<()> {
+    let removed = Locks::of(state).change(|table| {
+        let before = table.0.len();
+        table.0.retain(|lock| lock.token != token);
+        table.0.len() < before
+    });
+    match removed? {
+        true => Ok(()),
+        false => Err(Refusal::usage(format!(
+            "there is no lock {token:?}: longhaul site lock list shows those that there are"
+        ))),
     }
 }
 

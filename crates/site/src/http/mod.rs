@@ -15,7 +15,7 @@ mod index;
 mod library;
 mod listing;
 mod lock;
-mod locks;
+pub(super) mod locks;
 mod opening;
 mod partial;
 pub(super) mod process;

@@ -6,7 +6,7 @@ use crate::site_process::{
     web::{Web, curl, names, until},
 };
 use rustix::process::{Pid, Signal, kill_process};
-use std::{fs, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 /// `file` and `directory/inner` in the export.
 fn planted() -> Web {
@@ -444,6 +444,41 @@ fn a_copy_is_not_locked_nor_what_was_moved() {
         web.status(&["-X", "PUT", "-d", "x", "-H", &shown], "/data/file"),
         204
     );
+}
+
+/// `longhaul site lock ARGUMENTS`: its exit code, and what it says.
+fn lock_command(web: &Web, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(longhaul_testbed::longhaul());
+    command.args(["site", "lock", "--state", &web.home.state()]);
+    let output = command.args(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+/// Its client may be gone, and others wait.
+#[test]
+fn whoever_runs_the_site_breaks_a_lock() {
+    let web = planted();
+    assert_eq!(lock_command(&web, &["list"]), (Some(0), String::new()));
+    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let other = locked(&web, "/data/directory", "shared", &[]);
+    let token = |shown: &str| shown[6..shown.len() - 2].to_owned();
+    let (code, said) = lock_command(&web, &["list"]);
+    let place = web.data("file").display().to_string();
+    let line = format!(
+        "{}: {place} and what is below, exclusive, me's until ",
+        token(&shown)
+    );
+    assert_eq!((code, said.lines().count()), (Some(0), 2), "{said}");
+    assert!(
+        said.contains(&line) && said.contains(&token(&other)),
+        "{said}: {line}"
+    );
+    assert_eq!(lock_command(&web, &["remove", &token(&shown)]).0, Some(0));
+    assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/file"), 204);
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/directory"), 423);
+    let (code, said) = lock_command(&web, &["remove", &token(&shown)]);
+    assert!(code == Some(2) && said.contains("lock list"), "{said}");
 }
 
 #[test]
