@@ -9,7 +9,7 @@ const AN_OCTAVE: usize = 1 << BITS_AN_OCTAVE;
 /// Enough for every `u64`.
 const OCTAVES: usize = 60;
 
-/// Counts samples. An octave takes 128 bytes once it has a sample: never more than 7.7 kB.
+/// Counts samples. An octave takes 128 bytes once it has a sample, and there is room for 64: never more than 8.2 kB.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     count: u64,

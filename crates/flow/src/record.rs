@@ -63,9 +63,9 @@ impl Flow {
 /// The beginning of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    /// From the (last) SYN to its SYN/ACK, ns.
+    /// From the SYN to its SYN/ACK, ns; none if it was sent again and no time stamp says which was answered (Karn).
     pub syn_to_syn_ack_ns: Option<u64>,
-    /// From the SYN/ACK to the ACK that ends the handshake, ns.
+    /// From the SYN/ACK to the ACK that ends the handshake, ns; none likewise.
     pub syn_ack_to_ack_ns: Option<u64>,
     /// SYNs that were sent again.
     pub syn_retransmissions: u32,
@@ -152,20 +152,21 @@ impl Direction {
     }
 }
 
-/// What is sent when an ACK came: bursts by the ACK that released them. An ACK releases what is sent after it
-/// and before the next that moves, the first within `within_ns` of it and each within that of the one before.
+/// What is sent when an ACK came: bursts by the ACK that released them. An ACK that moves or is a duplicate releases
+/// what is sent after it and before the next such, the first within `within_ns` of it and each within that of the one
+/// before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Releases {
     /// How soon after an ACK, or after the packet before, data must be sent: the burst gap.
     pub within_ns: u64,
     /// Payload that was released by ACKs.
     pub bytes: u64,
-    /// Payload that was sent since the first ACK that moved: what might have been.
+    /// Payload that was sent since the first such ACK: what might have been.
     pub of_bytes: u64,
-    /// Part of the time from the first ACK that moved to the last data that is within `within_ns` after any,
+    /// Part of the time from the first such ACK to the last data that is within `within_ns` after any,
     /// at most: what of a sender that does not look at ACKs would seem to be released by them.
     pub by_chance: f64,
-    /// ACKs that moved, by their AckDiff; those without any are left out.
+    /// ACKs by their AckDiff, which is 0 of a duplicate; classes without any are left out.
     pub by_ack_diff: Vec<ReleasedBy>,
 }
 
@@ -525,9 +526,9 @@ pub struct Way {
 /// Packets that are not where they should be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// Segments with payload, as on the wire.
+    /// Segments with payload, SYN or FIN, as on the wire.
     pub segments: u64,
-    /// Their payload.
+    /// Their payload (and SYN and FIN).
     pub bytes: u64,
     /// Packets without payload.
     pub acks: u64,

@@ -109,7 +109,8 @@ pub struct Item {
 /// What a flow's first number is put upon, so that none that comes later is below zero.
 const START: u64 = 1 << 32;
 
-/// No window is larger (RFC 7323 §2.2), so a number further ahead than this is damage.
+/// No window is larger (RFC 7323 §2.2), so a number further away than this is damage, or comes behind a gap of the
+/// capture.
 pub(crate) const WINDOW_MAX: u64 = 1 << 30;
 
 /// The first number that is known of a direction; never 0.
@@ -121,6 +122,11 @@ pub(crate) fn unwrap_first(number: u32) -> u64 {
 pub(crate) fn unwrap_near(reference: u64, number: u32) -> u64 {
     let distance = number.wrapping_sub(reference as u32).cast_signed();
     reference.wrapping_add_signed(i64::from(distance))
+}
+
+/// The number from `reference` on that looks like `number` on the wire.
+pub(crate) fn unwrap_ahead(reference: u64, number: u32) -> u64 {
+    reference + u64::from(number.wrapping_sub(reference as u32))
 }
 
 #[cfg(test)]
@@ -140,6 +146,15 @@ mod tests {
         let here = unwrap_first(0);
         assert_eq!(unwrap_near(here, 0x7fff_ffff), here + 0x7fff_ffff);
         assert_eq!(unwrap_near(here, 0x8000_0000), here - 0x8000_0000);
+    }
+
+    #[test]
+    fn ahead_is_never_behind() {
+        let here = unwrap_first(5);
+        assert_eq!(
+            [5, 6, 4].map(|n| unwrap_ahead(here, n) - here),
+            [0, 1, 0xffff_ffff]
+        );
     }
 
     #[test]

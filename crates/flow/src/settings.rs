@@ -4,7 +4,7 @@
 /// Bounds of [`super::Flows`], each with the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Widths of the bins that go to [`super::Sink::bin`], in ns, each at least 1. Every one costs 352
+    /// Widths of the bins that go to [`super::Sink::bin`], in ns, each at least 1. Every one costs 368
     /// bytes a flow.
     pub bin_widths_ns: Vec<u64>,
     /// Data segments with gaps below this are one burst.
@@ -12,7 +12,7 @@ pub struct Settings {
     /// Flows that are looked at at once; when one more begins, that which was seen longest ago is over.
     pub flows_max: usize,
     /// What these may take together, beside the tables below. A flow takes 5 kB and, typically, 5 kB of
-    /// distributions, at most 92 kB. When it is used up, that which was seen longest ago is over.
+    /// distributions, at most 98 kB. When it is used up, that which was seen longest ago is over.
     pub flows_max_bytes: usize,
     /// What the tables below may take together, over all flows; the bound of each is what it may have of
     /// that. When it is used up, tables stay as large as they are.
@@ -27,7 +27,7 @@ pub struct Settings {
     pub timestamps_max: usize,
     /// Width of the bins that a [`super::course::Course`] begins with, in ns.
     pub course_width_ns: u64,
-    /// Bins of a course, a direction. 160 bytes each; a flow of few packets has fewer where there are many
+    /// Bins of a course, a direction. 168 bytes each; a flow of few packets has fewer where there are many
     /// flows, see [`Settings::course_bins`].
     pub course_bins_max: usize,
     /// Flows at once of which single segments are kept, the largest; 0 for none. An eighth of
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn bins_are_as_large_as_said() {
-        assert!(size_of::<Bin>() <= 160, "{}", size_of::<Bin>());
+        assert!(size_of::<Bin>() <= 168, "{}", size_of::<Bin>());
     }
 
     #[test]

@@ -26,6 +26,9 @@ impl Marks {
     /// How many of them are in `from..to`.
     #[inline]
     pub(super) fn within(self, from: u64, to: u64) -> u64 {
+        if self.syn.max(self.fin) < from {
+            return 0; // As for nearly all of a flow.
+        }
         let has = |mark: u64| u64::from(from <= mark && mark < to);
         has(self.syn) + has(self.fin)
     }
@@ -38,7 +41,8 @@ pub(super) struct Acking {
     pub(super) acked: u64,
     /// Shift of the windows, if the handshake was seen (RFC 7323 §2.2).
     pub(super) shift: Option<u8>,
-    /// Duplicate ACKs since the last that moved.
+    /// Duplicate ACKs since the last that moved, but for those that D-SACK says are for what came twice: no hole is
+    /// behind them (RFC 6675 §2; Linux: `FLAG_DSACKING_ACK`).
     pub(super) duplicates: u32,
     pub(super) scoreboard: Scoreboard,
     /// The window as the last ACK's header has it.
@@ -73,6 +77,20 @@ impl Acking {
     #[inline]
     pub(super) fn is_window_full(&self, next: u64, segment: u32) -> bool {
         self.window_end != 0 && next + u64::from(segment) > self.window_end
+    }
+
+    /// The largest window that the receiver may have offered so far, if its scale is known: those of SYNs are not
+    /// scaled.
+    pub(super) fn window_max(&self) -> Option<u64> {
+        self.shift?;
+        Some(self.acks.window_max_bytes.max(u64::from(u16::MAX)))
+    }
+
+    /// Nothing is known of what is acknowledged.
+    #[cold]
+    pub(super) fn begin_anew(&mut self) {
+        (self.acked, self.duplicates, self.window_end) = (0, 0, 0);
+        self.scoreboard.clear();
     }
 
     /// Where the window ends, if its scale is known and it was seen.
@@ -142,15 +160,21 @@ impl Acking {
         }
     }
 
-    /// A pure ACK that repeats the number. A duplicate is one while data is outstanding that leaves the
-    /// window as it was (RFC 5681 §2).
+    /// A pure ACK that repeats the number `ack`, `next` being the next new number of the data. A duplicate is one while
+    /// data is outstanding that leaves the window as it was (RFC 5681 §2).
     /// Whether it is one.
-    pub(super) fn repeats(&mut self, segment: &Segment, outstanding: bool, bin: &mut Bin) -> bool {
+    pub(super) fn repeats(
+        &mut self,
+        segment: &Segment,
+        [ack, next]: [u64; 2],
+        outstanding: bool,
+        bin: &mut Bin,
+    ) -> bool {
         let updates = self.window.is_some_and(|window| window != segment.window);
         if updates {
             self.acks.window_updates += 1;
         } else if outstanding {
-            self.duplicates += 1;
+            self.duplicates += u32::from(!has_dsack(segment, ack, next));
             self.acks.duplicates += 1;
             bin.duplicate_acks += 1;
         }
@@ -170,6 +194,7 @@ impl Acking {
         let before = self.window.replace(segment.window);
         if tells || before != Some(segment.window) {
             bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
+            bin.window_last = bytes as u32;
         }
         if before.is_none() {
             self.acks.window_min_bytes = bytes;
@@ -237,6 +262,11 @@ pub(super) fn blocks_of(segment: &Segment, next: u64) -> [(u64, u64); SACK_BLOCK
 
 pub(super) fn block_count(segment: &Segment) -> usize {
     usize::from(segment.sack_blocks).min(SACK_BLOCKS_MAX)
+}
+
+fn has_dsack(segment: &Segment, ack: u64, next: u64) -> bool {
+    let blocks = blocks_of(segment, next);
+    is_dsack(&blocks[..block_count(segment)], ack)
 }
 
 /// RFC 2883 §4: the first block is below the acknowledged number, or inside the second block.

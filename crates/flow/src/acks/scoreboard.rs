@@ -49,6 +49,12 @@ impl Scoreboard {
         }
     }
 
+    /// Nothing is in it any more.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+        self.bytes = 0;
+    }
+
     /// Memory of the table.
     pub(crate) fn table_bytes(&self) -> usize {
         bytes_of(&self.ranges)

@@ -7,12 +7,16 @@ use crate::bounds::Bounds;
 use crate::course::{Course, series::Bin};
 use crate::data::holes::Hole;
 use crate::data::retransmission::{Cause, Evidence, is_reordered};
+use crate::data::stray::Stray;
 use crate::data::{Numbers, Sending};
 use crate::excerpts::{BEFORE_A_LOSS, Eye, numbers_of};
 use crate::record::{self, Excerpt, MarkKind, Occasion, Offer};
-use crate::round_trips::{RoundTrips, round_trip::RoundTrip};
-use crate::segment::{Segment, WINDOW_MAX, unwrap_near};
-use longhaul_packet::tcp::{FIN, RST, SYN};
+use crate::round_trips::{
+    RoundTrips,
+    round_trip::{PathRoundTrip, RoundTrip},
+};
+use crate::segment::{Segment, unwrap_near};
+use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 use std::cmp::Ordering;
 
 /// All that is known of a direction.
@@ -24,18 +28,39 @@ pub(super) struct Direction {
     pub(super) acking: Acking,
     pub(super) round_trips: RoundTrips,
     pub(super) eye: Eye,
+    pub(super) stray: Stray,
     releases: Releases,
     in_flight_max: u64,
 }
 
 impl Direction {
-    /// Its sender chose other numbers before anything but a SYN was sent: what it counted stays.
+    /// Its sender chose other numbers than all before: what it counted stays.
     #[cold]
     pub(super) fn begin_anew(&mut self) {
         self.sending.next = 0;
         self.sending.marks = Marks::default();
-        self.acking.acked = 0;
+        self.acking.begin_anew();
         self.round_trips.begin_anew();
+    }
+
+    /// Whether it began with a SYN that was not acknowledged yet.
+    #[inline]
+    pub(super) fn awaits_syn_ack(&self) -> bool {
+        let syn = self.sending.marks.syn;
+        syn != 0 && self.acking.acked == syn
+    }
+
+    /// Whether a SYN was sent, and what is acknowledged is not that (or data with it): a server answers so that still
+    /// knows an old connection (RFC 9293 §3.5.1, RFC 5961 §4.2), a guard that wants to see a reset, and what is late.
+    #[inline]
+    pub(super) fn awaits_other_than(&self, segment: &Segment) -> bool {
+        self.awaits_syn_ack() && segment.flags & ACK != 0 && !self.covers_syn(segment.ack)
+    }
+
+    #[cold]
+    fn covers_syn(&self, ack: u32) -> bool {
+        let (syn, ack) = (self.sending.marks.syn, unwrap_near(self.sending.next, ack));
+        (syn + 1..=self.sending.next).contains(&ack)
     }
 
     /// Its sender sent a segment. `back` is the round trip between the tap and that sender.
@@ -51,7 +76,16 @@ impl Direction {
         if segment.flags & RST != 0 {
             return;
         }
-        let numbers = self.sending.place(segment);
+        let mut numbers = self.sending.place(segment);
+        if numbers.start != self.sending.next {
+            match self.place_elsewhere(segment, numbers, bounds) {
+                Some(placed) => numbers = placed,
+                None => return self.sent_stray(segment, segments, bounds, bin),
+            }
+        }
+        if segment.flags & (SYN | FIN) != 0 {
+            self.sending.mark(segment, numbers);
+        }
         let answered = numbers.start < numbers.end;
         self.round_trips.stamped(segment, answered, bounds);
         if !answered {
@@ -68,10 +102,20 @@ impl Direction {
             if self.eye.is_open() {
                 self.mark_data(segment, numbers, bounds);
             }
+        } else {
+            self.sending.gaps.mark(segment.at_ns);
         }
     }
 
-    #[inline]
+    /// Counts what it carries, wherever that lies.
+    #[cold]
+    fn sent_stray(&mut self, segment: &Segment, segments: u32, bounds: &mut Bounds, bin: &mut Bin) {
+        if segment.payload > 0 {
+            self.sent_data(segment, segments, bounds, bin);
+        }
+    }
+
+    #[inline(always)]
     fn sent_data(&mut self, segment: &Segment, segments: u32, bounds: &mut Bounds, bin: &mut Bin) {
         let gap_ns = bounds.settings.burst_gap_ns;
         let pauses = (self.sending.gaps).data(segment.at_ns, u64::from(segments), gap_ns);
@@ -82,6 +126,7 @@ impl Direction {
         let in_flight = self.in_flight();
         bin.in_flight_max = bin.in_flight_max.max(in_flight);
         self.in_flight_max = self.in_flight_max.max(in_flight);
+        bin.all_acked = Some(self.acking.acked >= self.sending.next);
     }
 
     /// An ACK of its sender for the other direction; or a keep-alive (RFC 9293 §3.8.4) or a window probe
@@ -89,8 +134,7 @@ impl Direction {
     /// be sent (RFC 9293 §3.10.7.4): what is below has been sent, seen or not.
     #[inline]
     fn sent_nothing(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
-        let ahead = numbers.start.saturating_sub(self.sending.next);
-        if (1..=WINDOW_MAX).contains(&ahead) {
+        if numbers.start > self.sending.next {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
             self.pass_over(numbers.start, segment.at_ns, tsval, bounds);
         } else if numbers.start + 1 == self.sending.next && self.is_all_acknowledged() {
@@ -140,13 +184,20 @@ impl Direction {
             self.sending.data.unique_bytes += u64::from(segment.payload);
         } else if self.is_probe(segment, numbers) && !self.comes_late(segment, back) {
             self.sending.data.probes += 1;
+            self.round_trips.sent_again(numbers.start..numbers.end);
         } else {
             self.sent_behind(segment, numbers, back, bounds, bin);
         }
     }
 
     /// Something from `to` on, or for it, was seen, but not what lies before.
-    fn pass_over(&mut self, to: u64, at_ns: u64, tsval: Option<u32>, bounds: &mut Bounds) {
+    pub(super) fn pass_over(
+        &mut self,
+        to: u64,
+        at_ns: u64,
+        tsval: Option<u32>,
+        bounds: &mut Bounds,
+    ) {
         let hole = Hole {
             start: self.sending.next,
             end: to,
@@ -183,6 +234,7 @@ impl Direction {
     ) {
         let next = self.sending.next;
         let old_end = numbers.end.min(next);
+        let marks = self.marks_seen(segment, numbers);
         let (unseen, hole) = (self.sending.holes).fill(numbers.start, old_end, bounds);
         let probed = (numbers.start..old_end).contains(&self.sending.probed);
         if probed {
@@ -190,12 +242,20 @@ impl Direction {
         }
         let seen = old_end - numbers.start - unseen - u64::from(probed);
         let round_trip = self.round_trips.smoothed().joined(back);
+        let seen_bytes = seen.saturating_sub(marks); // A FIN may have the number of a probe.
         if seen > 0 || hole.is_some_and(|hole| !is_overtaken(segment, &hole, round_trip)) {
-            self.sent_again(segment, numbers, [seen, unseen], round_trip, bounds, bin);
+            self.sent_again(
+                segment,
+                numbers,
+                [seen_bytes, unseen],
+                round_trip,
+                bounds,
+                bin,
+            );
         } else if hole.is_some() {
             self.sending.data.reordered += 1;
         }
-        let known = seen + u64::from(probed);
+        let known = seen_bytes + u64::from(probed);
         self.sending.data.unique_bytes += u64::from(segment.payload).saturating_sub(known);
         if numbers.end > next {
             let new = Numbers {
@@ -206,13 +266,21 @@ impl Direction {
         }
     }
 
-    /// A retransmission: of `seen` numbers that the tap saw before and `unseen` ones.
+    /// How many of its SYN and FIN, which are no bytes, were seen before.
+    fn marks_seen(&self, segment: &Segment, numbers: Numbers) -> u64 {
+        let Sending { next, holes, .. } = &self.sending;
+        let seen =
+            |flag: u8, at: u64| segment.flags & flag != 0 && at < *next && !holes.touch(at, at + 1);
+        u64::from(seen(SYN, numbers.start)) + u64::from(seen(FIN, numbers.end - 1))
+    }
+
+    /// A retransmission: of `seen` bytes that the tap saw before and `unseen` numbers.
     fn sent_again(
         &mut self,
         segment: &Segment,
         numbers: Numbers,
         [seen, unseen]: [u64; 2],
-        round_trip: RoundTrip,
+        round_trip: PathRoundTrip,
         bounds: &mut Bounds,
         bin: &mut Bin,
     ) {
@@ -235,7 +303,7 @@ impl Direction {
         }
         data.retransmissions += 1;
         data.retransmitted_bytes += bytes;
-        if seen == 0 {
+        if seen == 0 && unseen > 0 {
             data.unseen_retransmissions += 1;
         }
         data.unseen_retransmitted_bytes += bytes.saturating_sub(seen);
@@ -244,7 +312,7 @@ impl Direction {
         bin.retransmitted_bytes += bytes;
     }
 
-    fn cause(&mut self, segment: &Segment, numbers: Numbers, round_trip: RoundTrip) -> Cause {
+    fn cause(&mut self, segment: &Segment, numbers: Numbers, round_trip: PathRoundTrip) -> Cause {
         let evidence = Evidence {
             start: numbers.start,
             next: self.sending.next,
@@ -280,14 +348,18 @@ impl Direction {
         let Some(ack) = self.place_ack(segment, bounds) else {
             return;
         };
+        let order = ack.cmp(&self.acking.acked);
+        if order != Ordering::Greater && self.awaits_syn_ack() {
+            return; // It answers an older connection.
+        }
         bin.in_flight_max = bin.in_flight_max.max(self.in_flight());
-        if let Some(sample) = self.round_trips.answered(self.acking.acked, ack, segment) {
+        let numbers = [self.acking.acked, ack, self.sending.next];
+        if let Some(sample) = self.round_trips.answered(numbers, segment) {
             count_rtt(sample.rtt_ns, bin);
             if let Some(age_ns) = sample.unacked_age_ns {
                 bin.note_unacked_age(age_ns);
             }
         }
-        let order = ack.cmp(&self.acking.acked);
         match order {
             Ordering::Greater => self.moves(segment, ack, bin),
             Ordering::Equal if pure => self.repeats(segment, ack, bin),
@@ -308,42 +380,16 @@ impl Direction {
 
     fn repeats(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
         // Of data that is not in the capture at all, nobody knows whether it is outstanding.
-        let outstanding = self.sending.next > ack || self.sending.data.packets == 0;
-        if self.acking.repeats(segment, outstanding, bin) {
+        let next = self.sending.next;
+        let outstanding = next > ack || self.sending.data.packets == 0;
+        if self.acking.repeats(segment, [ack, next], outstanding, bin) {
             (self.releases).ack(segment.at_ns, 0, &self.sending.data);
         }
     }
 
-    /// The number that is acknowledged; none if it is beyond reason. What it is beyond all data seen has
-    /// been passed over.
-    #[inline]
-    fn place_ack(&mut self, segment: &Segment, bounds: &mut Bounds) -> Option<u64> {
-        if self.sending.next == 0 {
-            self.sending.begin(segment.ack);
-        }
-        let ack = unwrap_near(self.sending.next, segment.ack);
-        if ack > self.sending.next {
-            self.catch_up(ack, segment.at_ns, bounds)?;
-        }
-        Some(ack)
-    }
-
-    /// The receiver has data up to `to`, which is more than the tap has seen.
-    #[cold]
-    fn catch_up(&mut self, to: u64, at_ns: u64, bounds: &mut Bounds) -> Option<()> {
-        if to - self.sending.next > WINDOW_MAX {
-            return None;
-        }
-        if self.sending.data.packets > 0 {
-            self.pass_over(to, at_ns, None, bounds);
-        } else {
-            self.sending.next = to;
-        }
-        Some(())
-    }
-
     #[inline]
     fn moves(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
+        bin.all_acked = Some(ack >= self.sending.next);
         if self.acking.acked == 0 {
             // Of the first ACK of a capture that begins in the middle, nobody knows how far it moves.
             self.acking.acked = ack;
@@ -406,6 +452,14 @@ impl Direction {
         }
     }
 
+    /// Whether the capture seems to lack its FIN: one number is acknowledged behind all that was seen.
+    fn misses_fin(&self) -> bool {
+        let Sending { next, holes, .. } = &self.sending;
+        let last = holes.ends_at(*next);
+        let is_one = last.is_some_and(|hole| hole.end - hole.start == 1);
+        is_one && self.sending.marks.fin == 0 && self.acking.acked >= *next
+    }
+
     /// Memory of its distributions.
     #[inline]
     pub(super) fn distributions_bytes(&self) -> usize {
@@ -419,16 +473,18 @@ impl Direction {
             + self.round_trips.table_bytes()
     }
 
-    /// What is said of it.
+    /// What is said of it; `is_over` says that the other end sent a FIN, or either a RST.
     pub(super) fn finish(
         self,
+        is_over: bool,
         course: Course,
         excerpts: Vec<Excerpt>,
         bounds: &Bounds,
     ) -> record::Direction {
         let gap_ns = bounds.settings.burst_gap_ns;
+        let missed = self.sending.holes.missed(self.acking.acked);
+        let missed_bytes = missed - u64::from(is_over && self.misses_fin());
         let releases = self.releases.finish(gap_ns, &self.sending.data);
-        let missed_bytes = self.sending.holes.missed(self.acking.acked);
         let (gaps, bursts) = self.sending.gaps.finish();
         let (acks, ack_diff, packets_per_ack) = self.acking.finish();
         record::Direction {
@@ -453,7 +509,7 @@ impl Direction {
     }
 }
 
-fn is_overtaken(segment: &Segment, hole: &Hole, round_trip: RoundTrip) -> bool {
+fn is_overtaken(segment: &Segment, hole: &Hole, round_trip: PathRoundTrip) -> bool {
     let tsval = segment.has_timestamps.then_some(segment.tsval);
     is_reordered(hole, segment.at_ns, tsval, round_trip)
 }

@@ -2,17 +2,56 @@
 //! How a connection opens (RFC 9293 §3.5), in the view of a tap.
 
 use crate::record::Opening;
+use crate::segment::Segment;
 use longhaul_packet::tcp::{ACK, SYN};
 
 /// The opening so far. Ends are 0, the client, and 1.
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
     opening: Opening,
-    syn_ns: Option<u64>,
-    /// When the last SYN/ACK came, while its ACK is awaited, and from whom.
-    syn_ack: Option<(u64, usize)>,
+    /// The last SYN of the client.
+    syn: Option<Sent>,
+    /// The last SYN/ACK, while its ACK is awaited.
+    syn_ack: Option<Sent>,
+    /// Whether that ACK came.
+    is_over: bool,
     /// Which kinds of SYN each end has sent.
     sent: [SynKinds; 2],
+}
+
+/// What waits for an answer.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at_ns: u64,
+    end: u8,
+    seq: u32,
+    tsval: Option<u32>,
+    /// It was sent before, so that only a time stamp says which of both is answered (Karn; RFC 6298 §3).
+    again: bool,
+    /// With the same time stamp, or none, too.
+    alike: bool,
+}
+
+impl Sent {
+    /// `segment` from `end`, which comes after `before`.
+    fn new(segment: &Segment, end: usize, before: Option<Self>) -> Self {
+        let (end, tsval) = (end as u8, segment.has_timestamps.then_some(segment.tsval));
+        let before = before.filter(|before| (before.end, before.seq) == (end, segment.seq));
+        Self {
+            at_ns: segment.at_ns,
+            end,
+            seq: segment.seq,
+            tsval,
+            again: before.is_some(),
+            alike: before.is_some_and(|before| before.tsval == tsval),
+        }
+    }
+
+    /// How long its answer took; none if that may have answered another.
+    fn until(self, answer: &Segment) -> Option<u64> {
+        let echoed = answer.has_timestamps && self.tsval == Some(answer.tsecr);
+        (!self.again || echoed && !self.alike).then(|| answer.at_ns.saturating_sub(self.at_ns))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -25,43 +64,44 @@ impl Handshake {
     /// Whether a segment of `end` without a SYN may be the ACK that is awaited.
     #[inline]
     pub(super) fn awaits(&self, end: usize) -> bool {
-        self.syn_ack.is_some_and(|(_, from)| from != end)
+        self.syn_ack.is_some_and(|sent| sent.end != end as u8)
     }
 
     /// A segment with flags, from `end`.
-    pub(super) fn segment(&mut self, flags: u8, end: usize, at_ns: u64) {
-        match (flags & SYN != 0, flags & ACK != 0) {
-            (true, false) => self.syn(end, at_ns),
-            (true, true) => self.syn_ack(end, at_ns),
-            (false, true) => self.ack(end, at_ns),
+    pub(super) fn segment(&mut self, segment: &Segment, end: usize) {
+        match (segment.flags & SYN != 0, segment.flags & ACK != 0) {
+            (true, false) => self.syn(segment, end),
+            (true, true) => self.syn_ack(segment, end),
+            (false, true) => self.ack(segment, end),
             (false, false) => {}
         }
     }
 
-    fn syn(&mut self, end: usize, at_ns: u64) {
+    fn syn(&mut self, segment: &Segment, end: usize) {
         let again = std::mem::replace(&mut self.sent[end].plain, true);
         self.opening.syn_retransmissions += u32::from(again);
         if end == 0 {
-            self.syn_ns = Some(at_ns);
+            self.syn = Some(Sent::new(segment, end, self.syn));
         }
     }
 
-    fn syn_ack(&mut self, end: usize, at_ns: u64) {
+    fn syn_ack(&mut self, segment: &Segment, end: usize) {
         let again = std::mem::replace(&mut self.sent[end].with_ack, true);
         self.opening.syn_ack_retransmissions += u32::from(again);
         if end == 1 && !again {
-            self.opening.syn_to_syn_ack_ns = self.syn_ns.map(|syn| at_ns.saturating_sub(syn));
+            self.opening.syn_to_syn_ack_ns = self.syn.and_then(|syn| syn.until(segment));
         }
-        if self.opening.syn_ack_to_ack_ns.is_none() {
-            self.syn_ack = Some((at_ns, end));
+        if !self.is_over {
+            self.syn_ack = Some(Sent::new(segment, end, self.syn_ack));
         }
     }
 
-    fn ack(&mut self, end: usize, at_ns: u64) {
+    fn ack(&mut self, segment: &Segment, end: usize) {
         if self.awaits(end)
-            && let Some((syn_ack_ns, _)) = self.syn_ack.take()
+            && let Some(syn_ack) = self.syn_ack.take()
         {
-            self.opening.syn_ack_to_ack_ns = Some(at_ns.saturating_sub(syn_ack_ns));
+            self.opening.syn_ack_to_ack_ns = syn_ack.until(segment);
+            self.is_over = true;
         }
     }
 
@@ -75,20 +115,36 @@ impl Handshake {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_last_syn_counts() {
+    /// Flags, end, time, and TSval and TSecr.
+    type Sent = (u8, usize, u64, Option<(u32, u32)>);
+
+    fn opening_of(segments: &[Sent]) -> Opening {
         let mut handshake = Handshake::default();
-        for (flags, end, at) in [
-            (SYN, 0, 0),
-            (SYN, 0, 1_000),
-            (SYN | ACK, 1, 1_100),
-            (ACK, 0, 1_150),
-            (ACK, 0, 1_900),
-        ] {
-            handshake.segment(flags, end, at);
+        for &(flags, end, at_ns, stamps) in segments {
+            let (tsval, tsecr) = stamps.unwrap_or_default();
+            let segment = Segment {
+                at_ns,
+                flags,
+                has_timestamps: stamps.is_some(),
+                tsval,
+                tsecr,
+                ..Segment::default()
+            };
+            handshake.segment(&segment, end);
         }
-        let opening = handshake.opening();
-        assert_eq!(opening.syn_to_syn_ack_ns, Some(100));
+        handshake.opening()
+    }
+
+    #[test]
+    fn a_syn_sent_again_has_no_round_trip() {
+        let opening = opening_of(&[
+            (SYN, 0, 0, None),
+            (SYN, 0, 1_000, None),
+            (SYN | ACK, 1, 1_100, None),
+            (ACK, 0, 1_150, None),
+            (ACK, 0, 1_900, None),
+        ]);
+        assert_eq!(opening.syn_to_syn_ack_ns, None);
         assert_eq!(opening.syn_ack_to_ack_ns, Some(50));
         assert_eq!(
             (opening.syn_retransmissions, opening.syn_ack_retransmissions),
@@ -97,18 +153,43 @@ mod tests {
     }
 
     #[test]
+    fn a_time_stamp_says_which_syn_is_answered() {
+        let to_syn_ack = |[first, second, echo]: [u32; 3]| {
+            let opening = opening_of(&[
+                (SYN, 0, 0, Some((first, 0))),
+                (SYN, 0, 1_000, Some((second, 0))),
+                (SYN | ACK, 1, 1_100, Some((3, echo))),
+            ]);
+            opening.syn_to_syn_ack_ns
+        };
+        let found = [[7, 8, 8], [7, 8, 7], [8, 8, 8]].map(to_syn_ack);
+        assert_eq!(found, [Some(100), None, None]);
+    }
+
+    #[test]
+    fn a_syn_ack_sent_again_has_no_round_trip() {
+        let opening = opening_of(&[
+            (SYN, 0, 0, None),
+            (SYN | ACK, 1, 10, None),
+            (SYN | ACK, 1, 1_010, None),
+            (ACK, 0, 1_020, None),
+            (SYN | ACK, 1, 1_030, None),
+            (ACK, 0, 1_040, None),
+        ]);
+        assert_eq!(opening.syn_to_syn_ack_ns, Some(10));
+        assert_eq!(opening.syn_ack_to_ack_ns, None);
+        assert_eq!(opening.syn_ack_retransmissions, 2);
+    }
+
+    #[test]
     fn both_may_begin() {
-        let mut handshake = Handshake::default();
-        for (flags, end, at) in [
-            (SYN, 0, 0),
-            (SYN, 1, 10),
-            (SYN | ACK, 0, 30),
-            (SYN | ACK, 1, 40),
-            (ACK, 0, 55),
-        ] {
-            handshake.segment(flags, end, at);
-        }
-        let opening = handshake.opening();
+        let opening = opening_of(&[
+            (SYN, 0, 0, None),
+            (SYN, 1, 10, None),
+            (SYN | ACK, 0, 30, None),
+            (SYN | ACK, 1, 40, None),
+            (ACK, 0, 55, None),
+        ]);
         assert_eq!(opening.syn_to_syn_ack_ns, Some(40));
         assert_eq!(opening.syn_ack_to_ack_ns, Some(15));
         assert_eq!(
@@ -119,10 +200,8 @@ mod tests {
 
     #[test]
     fn without_the_syn_the_rest_is_measured() {
-        let mut handshake = Handshake::default();
-        handshake.segment(SYN | ACK, 1, 5);
-        handshake.segment(ACK, 0, 9);
-        assert_eq!(handshake.opening().syn_to_syn_ack_ns, None);
-        assert_eq!(handshake.opening().syn_ack_to_ack_ns, Some(4));
+        let opening = opening_of(&[(SYN | ACK, 1, 5, None), (ACK, 0, 9, None)]);
+        assert_eq!(opening.syn_to_syn_ack_ns, None);
+        assert_eq!(opening.syn_ack_to_ack_ns, Some(4));
     }
 }

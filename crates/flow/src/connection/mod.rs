@@ -4,6 +4,7 @@
 mod bins;
 mod direction;
 mod handshake;
+mod placing;
 
 use crate::bounds::Bounds;
 use crate::course::series::Bin;
@@ -93,8 +94,9 @@ impl Connection {
 
     /// Whether `segment` begins another connection between the same ports: a SYN of an end that sent a
     /// different one before, or none though it sent something, or the same so long ago that it is no
-    /// retransmission. A different SYN/ACK before the handshake is over does not: a server that keeps no
-    /// state (SYN cookies, RFC 4987 §3.6), or lost it, may choose another number each time.
+    /// retransmission. A SYN/ACK before the handshake is over does not: a server that keeps no
+    /// state (SYN cookies, RFC 4987 §3.6), or lost it, may choose another number each time, and one that still knows
+    /// an old connection says so first (RFC 9293 §3.5.1).
     #[inline]
     pub(super) fn is_reused_by(&self, segment: &Segment) -> bool {
         if segment.flags & (SYN | RST) != SYN {
@@ -118,13 +120,22 @@ impl Connection {
         sending.isn.is_none() && (begins || is_older)
     }
 
-    /// Whether `segment` is another SYN/ACK for the SYN that awaits one.
+    /// Whether `segment` is a SYN/ACK while a SYN awaits one, or another for the same SYN.
     fn answers_anew(&self, segment: &Segment) -> bool {
         let end = self.end_of(segment);
-        let syn = self.directions[1 - end].sending.isn;
-        is_answer(segment)
-            && self.handshake.awaits(1 - end)
-            && syn.is_some_and(|isn| segment.ack == isn.wrapping_add(1))
+        let other = &self.directions[1 - end];
+        let syn = other.sending.isn;
+        let answers = syn.is_some_and(|isn| segment.ack == isn.wrapping_add(1));
+        is_answer(segment) && (other.awaits_syn_ack() || self.handshake.awaits(1 - end) && answers)
+    }
+
+    /// Whether the numbers of the SYN/ACK `segment` have nothing to do with those that its end sent before.
+    fn begins_anew(&self, segment: &Segment) -> bool {
+        let sending = &self.directions[self.end_of(segment)].sending;
+        sending.next != 0
+            && sending.isn != Some(segment.seq)
+            && self.answers_anew(segment)
+            && !self.is_begun_by(segment)
     }
 
     /// Whether nothing was seen of it for longer than packets live.
@@ -199,11 +210,13 @@ impl Connection {
             }
             return;
         }
-        let answered = self.directions[end].sending.isn;
-        if is_answer(segment) && answered.is_some_and(|isn| isn != segment.seq) {
-            self.directions[end].begin_anew();
+        if segment.flags & SYN != 0 {
+            self.opens(segment, end);
         }
-        self.handshake.segment(segment.flags, end, segment.at_ns);
+        if self.directions[1 - end].awaits_other_than(segment) {
+            return; // It is of a connection before this one.
+        }
+        self.handshake.segment(segment, end);
         if segment.flags & SYN != 0 {
             self.offers(segment, end);
         }
@@ -212,11 +225,26 @@ impl Connection {
         }
     }
 
-    /// The SYN of `end` says what it can do, and what the other may send.
+    /// A SYN of `end`, which may have reset a connection before it.
+    fn opens(&mut self, segment: &Segment, end: usize) {
+        if self.begins_anew(segment) {
+            self.directions[end].begin_anew();
+            self.finished[end] = false;
+        }
+        let is_last = segment.at_ns >= self.last_ns;
+        let reset = [Closing::ResetByClient, Closing::ResetByServer][end];
+        if is_last && self.reset == Some(reset) {
+            self.reset = None;
+        }
+    }
+
+    /// The SYN of `end` says what it can do. An end sends no segments that the other does not take, and none that are
+    /// larger than what it takes itself: that is what its network carries.
     fn offers(&mut self, segment: &Segment, end: usize) {
-        let offer = offer_of(segment);
-        self.directions[end].offer = offer;
-        self.directions[1 - end].sending.mss = offer.mss;
+        self.directions[end].offer = offer_of(segment);
+        let [up, down] = &mut self.directions;
+        let mss = up.offer.mss.into_iter().chain(down.offer.mss).min();
+        (up.sending.mss, down.sending.mss) = (mss, mss);
         self.scale_windows(end);
     }
 
@@ -253,6 +281,7 @@ impl Connection {
         bounds.end_flow(self.accounted_bytes, self.table_bytes());
         let [upload_course, download_course] = self.bins.into_courses();
         let [upload, download] = self.directions;
+        let [client_over, server_over] = self.finished.map(|fin| fin || self.reset.is_some());
         let mut flow = Flow {
             number: self.number,
             vantage: self.vantage,
@@ -262,8 +291,8 @@ impl Connection {
             last_ns: self.last_ns,
             opening: self.handshake.opening(),
             closing,
-            upload: upload.finish(upload_course, upload_excerpts, bounds),
-            download: download.finish(download_course, download_excerpts, bounds),
+            upload: upload.finish(server_over, upload_course, upload_excerpts, bounds),
+            download: download.finish(client_over, download_course, download_excerpts, bounds),
         };
         verdict::judge(&mut flow);
         sink.flow(flow);

@@ -31,7 +31,7 @@ pub struct Bin {
     pub acks: u32,
     /// Duplicates among them (RFC 5681 §2).
     pub duplicate_acks: u32,
-    /// ACKs with SACK blocks among them.
+    /// ACKs with SACK blocks, with data or without.
     pub sacks: u32,
     /// ACKs that acknowledged anything new, with data or without: the samples of AckDiff.
     pub moving_acks: u32,
@@ -52,6 +52,9 @@ pub struct Bin {
     pub in_flight_max: u64,
     /// Least advertised window, scaled; none in a bin without a pure ACK, one that moved, or a change.
     pub window_min: Option<u64>,
+    /// The last of them, if there is any, for the judge alone. No window is larger than fits (RFC 7323 §2.3).
+    #[serde(skip)]
+    pub window_last: u32,
     /// Longest queue that the emulator reported, bytes.
     pub queue_max: u32,
     /// Segments that the emulator reported as lost or dropped.
@@ -63,13 +66,18 @@ pub struct Bin {
     /// the ACK left, so an age above the least round trip shows a queue. A delayed ACK makes a round
     /// trip longer, but not this age.
     pub unacked_age_min_us: u32,
+    /// Whether everything sent was acknowledged after the last data, or ACK that moved, for the judge alone; none in a
+    /// bin without any.
+    #[serde(skip)]
+    pub all_acked: Option<bool>,
 }
 
 impl Bin {
-    /// Whether nothing happened.
+    /// Whether nothing happened: that everything is acknowledged is nothing by itself.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let all_acked = None;
+        Self { all_acked, ..*self } == Self::default()
     }
 
     /// Takes in the age of the first unacknowledged byte at one ACK.
@@ -96,8 +104,7 @@ impl Bin {
         }
     }
 
-    /// Takes in what another stretch of the same direction had. The order makes no difference; counts
-    /// stay at their type's end rather than wrap.
+    /// Takes in what a later stretch of the same direction had; counts stay at their type's end rather than wrap.
     pub fn merge(&mut self, other: &Self) {
         self.merge_data(other);
         self.merge_acks(other);
@@ -129,6 +136,10 @@ impl Bin {
         add(&mut self.moving_acks, other.moving_acks);
         self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
         self.window_min = least(self.window_min, other.window_min);
+        if other.window_min.is_some() {
+            self.window_last = other.window_last;
+        }
+        self.all_acked = other.all_acked.or(self.all_acked);
         self.ack_way_ns = least(self.ack_way_ns, other.ack_way_ns);
         self.merge_unacked_age(other.unacked_age_min_us);
     }

@@ -8,6 +8,8 @@ use crate::distribution::Histogram;
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
     last_ns: u64,
+    /// The last SYN or FIN without data.
+    mark_ns: u64,
     /// Wire segments of the burst so far; 0 before the first packet.
     burst: u64,
     gaps: Histogram,
@@ -33,11 +35,17 @@ impl Gaps {
         begins
     }
 
-    /// How long there has been no data; 0 before the first.
+    /// A SYN or a FIN without data, which ends a silence and no burst.
+    #[cold]
+    pub(crate) fn mark(&mut self, at_ns: u64) {
+        self.mark_ns = self.mark_ns.max(at_ns);
+    }
+
+    /// How long nothing was sent that is acknowledged; 0 before the first.
     pub(crate) fn silence_ns(&self, at_ns: u64) -> u64 {
-        match self.burst {
+        match self.last_ns.max(self.mark_ns) {
             0 => 0,
-            _ => at_ns.saturating_sub(self.last_ns),
+            last_ns => at_ns.saturating_sub(last_ns),
         }
     }
 
@@ -69,6 +77,16 @@ mod tests {
         let (gaps, bursts) = gaps.finish();
         assert_eq!(gaps.summary().buckets, [(9, 2), (10, 1)]);
         assert_eq!(bursts.summary().buckets, [(3, 1), (12, 1)]);
+    }
+
+    #[test]
+    fn a_fin_ends_a_silence_and_no_burst() {
+        let mut gaps = Gaps::default();
+        gaps.data(100, 1, 1_000);
+        gaps.mark(700);
+        assert_eq!(gaps.silence_ns(900), 200);
+        gaps.data(900, 1, 1_000);
+        assert_eq!(gaps.finish().0.summary().buckets, [(800, 1)]);
     }
 
     #[test]

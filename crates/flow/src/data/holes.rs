@@ -63,6 +63,12 @@ impl Holes {
         (filled, first)
     }
 
+    /// Whether anything of `start..end` is in a hole.
+    pub(crate) fn touch(&self, start: u64, end: u64) -> bool {
+        let at = self.holes.partition_point(|hole| hole.end <= start);
+        self.holes.get(at).is_some_and(|hole| hole.start < end)
+    }
+
     /// Leaves of the hole at `at` what is outside of `start..end`; where the next one is.
     fn keep_rest(
         &mut self,

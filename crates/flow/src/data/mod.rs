@@ -4,6 +4,7 @@
 mod gaps;
 pub(super) mod holes;
 pub(super) mod retransmission;
+pub(super) mod stray;
 
 use crate::acks::Marks;
 use crate::course::series::Bin;
@@ -33,6 +34,14 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// Those of a segment that begins at `start`.
+    #[inline]
+    pub(super) fn of(segment: &Segment, start: u64) -> Self {
+        let marks = (segment.flags & (SYN | FIN)).count_ones();
+        let end = start + u64::from(segment.payload) + u64::from(marks);
+        Self { start, end }
+    }
+
     /// How many they are.
     pub(super) fn len(self) -> u32 {
         (self.end - self.start) as u32
@@ -49,7 +58,7 @@ pub(super) struct Sending {
     pub(super) marks: Marks,
     /// The SYN's number on the wire.
     pub(super) isn: Option<u32>,
-    /// MSS that the other end offered.
+    /// The lesser MSS of those that both ends offered.
     pub(super) mss: Option<u16>,
     /// The number of the last byte sent into a window of zero; 0 is none.
     pub(super) probed: u64,
@@ -66,13 +75,7 @@ impl Sending {
         if self.next == 0 {
             self.begin(segment.seq);
         }
-        let start = unwrap_near(self.next, segment.seq);
-        let marks = (segment.flags & (SYN | FIN)).count_ones();
-        let end = start + u64::from(segment.payload) + u64::from(marks);
-        if marks > 0 {
-            self.mark(segment, start, end);
-        }
-        Numbers { start, end }
+        Numbers::of(segment, unwrap_near(self.next, segment.seq))
     }
 
     /// The first number that is known.
@@ -82,15 +85,16 @@ impl Sending {
         self.origin = self.next;
     }
 
+    /// A segment with a SYN or a FIN lies there.
     #[cold]
-    fn mark(&mut self, segment: &Segment, start: u64, end: u64) {
+    pub(super) fn mark(&mut self, segment: &Segment, numbers: Numbers) {
         if segment.flags & SYN != 0 {
-            self.marks.syn = start;
-            self.origin = start + 1;
+            self.marks.syn = numbers.start;
+            self.origin = numbers.start + 1;
             self.isn = Some(segment.seq);
         }
         if segment.flags & FIN != 0 {
-            self.marks.fin = end - 1;
+            self.marks.fin = numbers.end - 1;
         }
     }
 
@@ -156,7 +160,7 @@ impl Sending {
         data.first_data_ns.get_or_insert(at_ns);
         data.last_data_ns = data.last_data_ns.max(Some(at_ns));
         bin.data_bytes += u64::from(payload);
-        bin.data_segments += segments;
+        bin.data_segments = bin.data_segments.saturating_add(segments);
         let full = u64::from(data.segment_max_bytes) * u64::from(segments);
         bin.short_segments += u32::from(u64::from(payload) < full);
     }

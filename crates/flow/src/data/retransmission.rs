@@ -18,10 +18,8 @@
 //! 6. *other*: tail loss probes, and what the tap can't see the reason of.
 
 use super::holes::Hole;
-use crate::round_trips::{round_trip::RoundTrip, timestamps::is_newer};
+use crate::round_trips::{round_trip::PathRoundTrip, timestamps::is_newer};
 
-/// Within this, what comes late was overtaken, if nothing is known of the round trip: Wireshark's figure.
-const REORDERING_NS: u64 = 3_000_000;
 /// RFC 5681 §3.2.
 const DUPLICATE_ACKS: u32 = 3;
 
@@ -55,7 +53,7 @@ pub(crate) struct Evidence {
     /// How long nothing had been sent.
     pub(crate) silence_ns: u64,
     /// Between both ends.
-    pub(crate) round_trip: RoundTrip,
+    pub(crate) round_trip: PathRoundTrip,
 }
 
 /// The recovery that goes on, if any.
@@ -73,7 +71,7 @@ impl Recovery {
             return Cause::Spurious;
         }
         let seen = seen_cause(evidence);
-        let timed_out = evidence.silence_ns >= evidence.round_trip.timeout_sure_ns();
+        let timed_out = (evidence.round_trip).is_surely_timeout(evidence.silence_ns);
         if evidence.start < self.until && !timed_out {
             return self.cause;
         }
@@ -87,7 +85,7 @@ impl Recovery {
 /// Without regard to what went before.
 fn seen_cause(evidence: &Evidence) -> Cause {
     let silence = evidence.silence_ns;
-    if silence >= evidence.round_trip.timeout_sure_ns() {
+    if evidence.round_trip.is_surely_timeout(silence) {
         Cause::Timeout
     } else if evidence.duplicates >= DUPLICATE_ACKS || evidence.sacked_above {
         Cause::Fast
@@ -100,32 +98,34 @@ fn seen_cause(evidence: &Evidence) -> Cause {
 
 /// Whether what fills `hole` at `at_ns` was overtaken rather than sent again. Its TSval decides if it is
 /// older or newer than that of what came first. Else it must have come within half a round trip between
-/// both ends: a retransmission takes a whole one, because an ACK must go back before.
+/// both ends.
 pub(crate) fn is_reordered(
     hole: &Hole,
     at_ns: u64,
     tsval: Option<u32>,
-    round_trip: RoundTrip,
+    round_trip: PathRoundTrip,
 ) -> bool {
     if let (Some(mine), Some(beyond)) = (tsval, hole.tsval)
         && mine != beyond
     {
         return is_newer(beyond, mine);
     }
-    let limit = round_trip.srtt_ns().map_or(REORDERING_NS, |srtt| srtt / 2);
-    at_ns.saturating_sub(hole.at_ns) < limit
+    at_ns.saturating_sub(hole.at_ns) < round_trip.reordering_ns()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::round_trips::round_trip::RoundTrip;
 
     const MS: u64 = 1_000_000;
 
-    fn path(rtt_ms: u64) -> RoundTrip {
-        let mut rtt = RoundTrip::default();
-        (0..100).for_each(|_| rtt.sample(rtt_ms * MS));
-        rtt
+    /// The tap is beside the sender.
+    fn path(rtt_ms: u64) -> PathRoundTrip {
+        let [mut there, mut back] = [RoundTrip::default(); 2];
+        (0..100).for_each(|_| there.sample(rtt_ms * MS));
+        back.sample(0);
+        there.joined(back)
     }
 
     fn evidence(start: u64, silence_ms: u64) -> Evidence {
@@ -224,7 +224,7 @@ mod tests {
             at_ns: 0,
             tsval: None,
         };
-        let is = |at_ns| is_reordered(&hole, at_ns, None, RoundTrip::default());
+        let is = |at_ns| is_reordered(&hole, at_ns, None, PathRoundTrip::default());
         assert!(is(3 * MS - 1) && !is(3 * MS));
     }
 }

@@ -95,7 +95,8 @@ impl Flows {
 
     /// Takes segments in, as [`Flows::segment`] would one by one, but those of each flow in one go. What
     /// is said of one flow is the same, and in the same order; that of several lies otherwise between
-    /// each other.
+    /// each other. Only where flows take more than they may, others may end: that is looked at once a flow and not once
+    /// a segment, so that they take more by what one flow takes at most.
     pub fn segments(&mut self, items: &[Item], sink: &mut impl Sink) {
         self.groups.begin(items.len());
         for (at, item) in (0..).zip(items) {

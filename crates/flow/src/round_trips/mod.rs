@@ -21,7 +21,7 @@ pub(super) struct Sample {
     /// From the packet with the last byte acknowledged to the ACK, or by time stamp.
     pub(super) rtt_ns: u64,
     /// Age of the first byte that the ACK does not cover; see [`Bin::unacked_age_min_us`](crate::series::Bin::unacked_age_min_us).
-    /// None for a sample by time stamp.
+    /// None for a sample by time stamp, and if nobody knows when that byte was sent.
     pub(super) unacked_age_ns: Option<u64>,
 }
 
@@ -48,6 +48,11 @@ impl RoundTrips {
             self.timestamps
                 .sent(segment.tsval, segment.at_ns, answered, bounds);
         }
+    }
+
+    /// Whether `segment` has a TSval newer than all before.
+    pub(super) fn is_newest(&self, segment: &Segment) -> bool {
+        segment.has_timestamps && self.timestamps.is_newest(segment.tsval)
     }
 
     /// `length` numbers from `start` on were sent for the first time.
@@ -82,16 +87,20 @@ impl RoundTrips {
         self.outstanding.sent_again(numbers);
     }
 
-    /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before.
-    /// The round trip that it says: by pair, or without one by time stamp.
+    /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before, and `next`
+    /// what was sent. The round trip that it says: by pair, or without one by time stamp.
     #[inline]
-    pub(super) fn answered(&mut self, before: u64, ack: u64, segment: &Segment) -> Option<Sample> {
+    pub(super) fn answered(
+        &mut self,
+        [before, ack, next]: [u64; 3],
+        segment: &Segment,
+    ) -> Option<Sample> {
         let by_timestamp = self.echoed(segment);
         let covered = (ack > before)
             .then(|| self.outstanding.acknowledged(before, ack))
             .flatten();
         let sample = match covered {
-            Some(covered) => self.paired(covered, segment.at_ns),
+            Some(covered) => self.paired(covered, segment.at_ns, ack == next),
             None => Sample {
                 rtt_ns: by_timestamp?,
                 unacked_age_ns: None,
@@ -102,13 +111,13 @@ impl RoundTrips {
     }
 
     #[inline]
-    fn paired(&mut self, covered: Covered, at_ns: u64) -> Sample {
+    fn paired(&mut self, covered: Covered, at_ns: u64, covers_all: bool) -> Sample {
         let rtt_ns = at_ns.saturating_sub(covered.last_ns);
         self.by_pairs.record(rtt_ns);
         let age = |sent_ns| at_ns.saturating_sub(sent_ns);
         Sample {
             rtt_ns,
-            unacked_age_ns: Some(covered.next_ns.map_or(0, age)),
+            unacked_age_ns: covered.next_ns.map(age).or(covers_all.then_some(0)),
         }
     }
 

@@ -4,8 +4,10 @@
 /// Linux's least time-out, and what it adds to the round trip at least (`TCP_RTO_MIN`,
 /// `include/net/tcp.h`): no sender in use is quicker, though RFC 6298 asks for a second.
 const RTO_MIN_NS: u64 = 200_000_000;
+/// What a round trip of which a part is unknown takes for reordering at least: Wireshark's figure.
+const REORDERING_NS: u64 = 3_000_000;
 
-/// SRTT and RTTVAR between the tap and one end; both 0 without a sample.
+/// SRTT and RTTVAR between the tap and one end; SRTT is 0 without a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RoundTrip {
     srtt_ns: u64,
@@ -16,8 +18,8 @@ impl RoundTrip {
     /// Takes a sample in (RFC 6298 §2.2, §2.3).
     #[inline]
     pub(crate) fn sample(&mut self, rtt_ns: u64) {
-        // A day is no round trip, and keeps the sums below from overflow.
-        let rtt_ns = rtt_ns.min(86_400_000_000_000);
+        // A day is no round trip, and keeps the sums below from overflow. Beside an end it may be 0.
+        let rtt_ns = rtt_ns.clamp(1, 86_400_000_000_000);
         if self.srtt_ns == 0 {
             (self.srtt_ns, self.rttvar_ns) = (rtt_ns, rtt_ns / 2);
         } else {
@@ -28,16 +30,32 @@ impl RoundTrip {
     }
 
     /// From one end to the other and back: the tap lies between both.
-    pub(crate) fn joined(self, other: Self) -> Self {
-        Self {
+    pub(crate) fn joined(self, other: Self) -> PathRoundTrip {
+        PathRoundTrip {
             srtt_ns: self.srtt_ns + other.srtt_ns,
             rttvar_ns: self.rttvar_ns + other.rttvar_ns,
+            is_whole: self.srtt_ns > 0 && other.srtt_ns > 0,
         }
     }
+}
 
-    /// SRTT, if there is any.
-    pub(crate) fn srtt_ns(self) -> Option<u64> {
-        (self.srtt_ns > 0).then_some(self.srtt_ns)
+/// SRTT and RTTVAR between both ends, or of the half that is known: then they are that long at least.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PathRoundTrip {
+    srtt_ns: u64,
+    rttvar_ns: u64,
+    is_whole: bool,
+}
+
+impl PathRoundTrip {
+    /// Within this, what comes late was overtaken: a retransmission takes a whole round trip, because an ACK must go
+    /// back before.
+    pub(crate) fn reordering_ns(self) -> u64 {
+        let half = self.srtt_ns / 2;
+        match self.is_whole {
+            true => half,
+            false => half.max(REORDERING_NS),
+        }
     }
 
     /// The shortest silence that can be a time-out.
@@ -45,9 +63,9 @@ impl RoundTrip {
         RTO_MIN_NS.max(self.srtt_ns + 4 * self.rttvar_ns)
     }
 
-    /// A silence that can hardly be anything else.
-    pub(crate) fn timeout_sure_ns(self) -> u64 {
-        self.srtt_ns + RTO_MIN_NS.max(4 * self.rttvar_ns)
+    /// Whether a silence can hardly be anything but a time-out.
+    pub(crate) fn is_surely_timeout(self, silence_ns: u64) -> bool {
+        self.is_whole && silence_ns >= self.srtt_ns + RTO_MIN_NS.max(4 * self.rttvar_ns)
     }
 }
 
@@ -57,28 +75,48 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Between the tap and an end that many milliseconds away.
+    fn half(samples_ms: &[u64]) -> RoundTrip {
+        let mut rtt = RoundTrip::default();
+        samples_ms.iter().for_each(|ms| rtt.sample(ms * MS));
+        rtt
+    }
+
     #[test]
     fn the_first_sample_is_srtt() {
-        let mut rtt = RoundTrip::default();
-        assert_eq!((rtt.srtt_ns(), rtt.timeout_min_ns()), (None, 200 * MS));
-        rtt.sample(100 * MS);
-        assert_eq!(rtt.srtt_ns(), Some(100 * MS));
-        assert_eq!(rtt.timeout_min_ns(), 300 * MS);
+        let path = half(&[100]).joined(half(&[0]));
+        assert_eq!(path.timeout_min_ns(), 300 * MS + 1);
+        assert_eq!(path.reordering_ns(), 50 * MS);
     }
 
     #[test]
     fn a_steady_path_leaves_the_least_time_out() {
-        let mut rtt = RoundTrip::default();
-        (0..100).for_each(|_| rtt.sample(100 * MS));
-        assert_eq!(rtt.timeout_min_ns(), 200 * MS);
-        let sure = rtt.timeout_sure_ns();
-        assert!((300 * MS - sure) < MS, "{sure}");
+        let path = half(&[100; 100]).joined(half(&[0]));
+        assert_eq!(path.timeout_min_ns(), 200 * MS);
+        assert_eq!(
+            [299, 301].map(|ms| path.is_surely_timeout(ms * MS)),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn a_half_is_the_least_that_the_whole_can_be() {
+        let unknown = RoundTrip::default();
+        let of = |ms| half(&[ms; 100]).joined(unknown);
+        assert_eq!(
+            [0, 1, 100].map(|ms| of(ms).reordering_ns()),
+            [3 * MS, 3 * MS, 50 * MS]
+        );
+        assert!(!of(100).is_surely_timeout(3_600_000 * MS));
+        let neither = unknown.joined(unknown);
+        assert_eq!(neither.timeout_min_ns(), 200 * MS);
+        assert_eq!(neither.reordering_ns(), 3 * MS);
     }
 
     #[test]
     fn absurd_samples_do_no_harm() {
         let mut rtt = RoundTrip::default();
         (0..9).for_each(|_| rtt.sample(u64::MAX));
-        assert!(rtt.joined(rtt).timeout_sure_ns() > 0);
+        assert!(rtt.joined(rtt).timeout_min_ns() > 0);
     }
 }

@@ -33,6 +33,11 @@ impl Timestamps {
         }
     }
 
+    /// Whether `tsval` is newer than one before, and than all of them.
+    pub(crate) fn is_newest(&self, tsval: u32) -> bool {
+        self.newest.is_some_and(|newest| is_newer(tsval, newest))
+    }
+
     /// Memory of the table.
     pub(crate) fn table_bytes(&self) -> usize {
         bytes_of(&self.waiting)

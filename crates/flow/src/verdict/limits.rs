@@ -13,14 +13,14 @@
 //! 2. **Receive window**, by unread data: during the whole step the advertised window was below its
 //!    largest so far by a quarter of that, and by what a round trip delivers. The receiver holds data
 //!    that its application has not read, so the application is slower than the path.
-//! 3. **Path rate**: a queue stood during the whole step: at every ACK, the first byte not acknowledged
+//! 3. **ACK stream**: a queue stood, as in 4, but half or more of what the round trip has in excess, and at least
+//!    3 ms, was the way of the ACKs, as their time stamps say ([`crate::ack_way`]). Without time
+//!    stamps of milliseconds this can't be told from path rate.
+//! 4. **Path rate**: a queue stood during the whole step: at every ACK, the first byte not acknowledged
 //!    was older than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age
 //!    is used because a delayed ACK makes the round trip longer without any queue. Path rate comes
 //!    before a full receive window, other than in the kernel's reckoning: a larger window would only
 //!    lengthen the queue. With a capture at both ends the one-way delays show the queue ([`PathDelays`]).
-//! 4. **ACK stream**: the same, but half or more of what the round trip has in excess, and at least
-//!    3 ms, was the way of the ACKs, as their time stamps say ([`crate::ack_way`]). Without time
-//!    stamps of milliseconds this can't be told from path rate.
 //! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT),
 //!    or the window had no room for a segment.
 //! 6. **Congestion window**: something was sent again, in this step or in one of the three before;
@@ -472,13 +472,12 @@ impl Judge {
 
 /// Bins in which nothing is sent and everything that was is acknowledged, though the window is open.
 fn silent(bins: &[Bin], windows: Windows) -> Vec<bool> {
-    let mut out = 0u64;
+    let mut all_acked = false;
     bins.iter()
         .zip(closed(bins, windows))
         .map(|(bin, closed)| {
-            out = out.saturating_add(bin.data_bytes.saturating_sub(bin.retransmitted_bytes));
-            out = out.saturating_sub(bin.acked_bytes);
-            bin.data_bytes == 0 && out == 0 && !closed
+            all_acked = bin.all_acked.unwrap_or(all_acked);
+            bin.data_bytes == 0 && all_acked && !closed
         })
         .collect()
 }
@@ -497,34 +496,38 @@ pub(super) fn holds_unread_data(course: &Course) -> bool {
 
 /// Bins in which the window is so much below its largest so far that the receiver must hold unread data.
 fn unread(rounds: &Rounds<'_>) -> Vec<bool> {
-    let (mut largest, mut window) = (0, None);
-    let bins = rounds.bins().iter().enumerate();
-    bins.map(|(at, bin)| {
-        window = bin.window_min.or(window);
-        largest = largest.max(window.unwrap_or(0));
-        let unread = largest - window.unwrap_or(largest);
-        let end = (at + 1) as f64;
-        let some = rounds.acked_in((end - DELIVERY_ROUNDS * rounds.rtt).max(0.0)..end);
-        unread > largest / UNREAD_PART && unread as f64 >= some / DELIVERY_ROUNDS
-    })
-    .collect()
+    let mut largest = 0;
+    let windows = least_windows(rounds.bins()).enumerate();
+    windows
+        .map(|(at, window)| {
+            largest = largest.max(window.unwrap_or(0));
+            let unread = largest - window.unwrap_or(largest);
+            let end = (at + 1) as f64;
+            let some = rounds.acked_in((end - DELIVERY_ROUNDS * rounds.rtt).max(0.0)..end);
+            unread > largest / UNREAD_PART && unread as f64 >= some / DELIVERY_ROUNDS
+        })
+        .collect()
 }
 
-/// Bins in which the last window that came had no room for a segment of the usual size. Zero is zero
-/// by any scale.
+/// The least window of each bin: of those that came in it, or the last before.
+fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
+    let mut last = None;
+    bins.iter().map(move |bin| {
+        let least = bin.window_min.or(last);
+        last = bin.window_min.map(|_| bin.window_last.into()).or(last);
+        least
+    })
+}
+
+/// Bins in which the window had no room for a segment of the usual size at some time. Zero is zero by any scale.
 fn closed(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let segments = sum(bins, |bin| u64::from(bin.data_segments));
     let room = match windows {
         Windows::Scaled => sum(bins, |bin| bin.data_bytes) / segments.max(1),
         Windows::Unknown => 1,
     };
-    let mut window = None;
-    bins.iter()
-        .map(|bin| {
-            window = bin.window_min.or(window);
-            window.is_some_and(|window| window < room.max(1))
-        })
-        .collect()
+    let is_closed = |window: Option<u64>| window.is_some_and(|window| window < room.max(1));
+    least_windows(bins).map(is_closed).collect()
 }
 
 /// Where `what` is so for at least `least` bins within `active`.

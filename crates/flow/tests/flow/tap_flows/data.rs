@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
 
-use crate::tap_flows::script::{MS, US, c, handshake, run, run_one, s, script};
+use crate::tap_flows::script::{MS, US, c, handshake, run, run_one, run_with, s, script, settings};
 use longhaul_packet::capture::Fate;
 
 #[test]
@@ -85,6 +85,31 @@ fn super_packets_without_a_word_are_estimated_from_the_mss() {
     assert_eq!(data.wire_bytes, 2 * 40 + 6_000 + 7 * 40);
 }
 
+/// An end sends none that are larger than it takes itself.
+#[test]
+fn the_lesser_mss_of_both_is_the_size_of_a_segment() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 0, 1).syn(8_960, 7),
+        c(MS, 1, 1).data(2_500),
+        s(2 * MS, 1, 2_501).data(2_500),
+    ]);
+    for data in [flow.upload.data, flow.download.data] {
+        assert_eq!((data.data_segments, data.estimated_packets), (3, 1));
+    }
+}
+
+/// More than fits into 32 bits, within a millisecond.
+#[test]
+fn more_segments_than_can_be_counted_do_no_harm() {
+    let segments = (0..66_000u32).map(|i| c(MS, 1 + i, 1).data(1).segments(u16::MAX));
+    let segments: Vec<_> = segments.collect();
+    let said = run_with(&segments, [1, 2], &settings());
+    let sent = 66_000 * u64::from(u16::MAX);
+    assert_eq!(said.flows[0].upload.data.data_segments, sent);
+    assert_eq!(said.series(0, true, 0)[0].1.data_segments, u32::MAX);
+}
+
 #[test]
 fn without_a_handshake_jumbo_frames_are_the_largest() {
     let flow = run_one(&[c(0, 1, 1).data(8_948), c(1, 8_949, 1).data(14_600)]);
@@ -109,6 +134,22 @@ fn what_is_acknowledged_and_never_seen_is_missed() {
     assert_eq!((data.missed_bytes, data.unique_bytes), (3_000, 4_000));
     assert_eq!(flow.upload.acks.acked_bytes, 5_000);
     assert_eq!((data.reordered, data.other_retransmissions), (0, 0));
+}
+
+#[test]
+fn a_fin_that_was_never_seen_is_no_byte() {
+    let closed = |last: u32| {
+        let flow = run_one(&script(&[
+            &handshake(MS),
+            &[
+                c(2 * MS, 1, 1).data(100),
+                s(3 * MS, 1, last).fin(),
+                c(4 * MS, last, 2),
+            ],
+        ]));
+        flow.upload.data.missed_bytes
+    };
+    assert_eq!([101, 102, 103].map(closed), [0, 0, 2]);
 }
 
 #[test]
@@ -190,6 +231,23 @@ fn bytes_sent_into_a_closed_window_are_probes() {
     );
     assert_eq!(flow.upload.acks.zero_windows, 3);
     assert_eq!(flow.upload.acks.acked_bytes, 2_000);
+}
+
+#[test]
+fn a_fin_with_the_number_of_a_probe_is_no_trouble() {
+    let flow = run_one(&script(&[
+        &handshake(MS),
+        &[
+            c(2 * MS, 1, 1).data(1_000),
+            s(3 * MS, 1, 1_001).window(0),
+            c(300 * MS, 1_001, 1).data(1),
+            c(400 * MS, 1_001, 1).fin(),
+        ],
+    ]));
+    assert_eq!(
+        (flow.upload.data.probes, flow.upload.data.unique_bytes),
+        (1, 1_001)
+    );
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod acks;
 mod any_segments;
 mod bins;
+mod capture_gaps;
 mod data;
 mod flows;
+mod limits;
 mod opening_closing;
 mod retransmissions;
 mod round_trips;

@@ -168,3 +168,130 @@ fn another_syn_ack_after_the_handshake_begins_a_new_flow() {
     ]));
     assert_eq!(said.flows.len(), 2);
 }
+
+/// A SYN at `at_ms` that is answered after a millisecond with the number 90,000, and 10 bytes each way.
+fn opens(at_ms: u64) -> Vec<Seg> {
+    let at = |ms| (at_ms + ms) * MS;
+    vec![
+        c(at(0), 0, 0).syn(1_000, 7).no_ack(),
+        s(at(1), 90_000, 1).syn(1_000, 7),
+        c(at(2), 1, 90_001).data(10),
+        s(at(3), 90_001, 11).data(10),
+        c(at(4), 11, 90_011),
+    ]
+}
+
+/// What `before` leaves of a connection that opens after it.
+fn opens_after(before: &[Seg], syns: u32) {
+    let flow = run_one(&script(&[before, &opens(1_000)]));
+    assert_eq!(flow.closing, Closing::Open);
+    assert_eq!(flow.opening.syn_retransmissions, syns);
+    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(MS));
+    for way in [&flow.upload, &flow.download] {
+        let (data, acks) = (way.data, way.acks);
+        assert_eq!((data.unique_bytes, acks.acked_bytes), (10, 10));
+        assert_eq!(
+            (data.missed_bytes, data.retransmissions, data.reordered),
+            (0, 0, 0)
+        );
+        assert_eq!((acks.late, way.in_flight_max_bytes), (0, 10));
+    }
+}
+
+#[test]
+fn a_syn_that_was_refused_may_be_answered_the_next_time() {
+    opens_after(
+        &[
+            c(0, 0, 0).syn(1_000, 7).no_ack(),
+            s(MS, 0, 1).flags(RST | ACK),
+        ],
+        1,
+    );
+}
+
+/// The server knows a connection of before: it answers with its numbers (RFC 9293 §3.5.1, RFC 5961 §4.2).
+#[test]
+fn an_ack_of_the_connection_before_is_reset_and_then_the_syn_answered() {
+    opens_after(
+        &[
+            c(0, 0, 0).syn(1_000, 7).no_ack(),
+            s(MS, 5_000, 777_000),
+            c(2 * MS, 777_000, 0).rst(),
+        ],
+        1,
+    );
+}
+
+/// Some guards answer a SYN so first, to see that its sender is there.
+#[test]
+fn a_syn_ack_with_a_wrong_number_answers_nothing() {
+    opens_after(
+        &[
+            c(0, 0, 0).syn(1_000, 7).no_ack(),
+            s(MS, 5_000, 999_999).syn(1_000, 7),
+            c(2 * MS, 999_999, 0).rst(),
+        ],
+        1,
+    );
+}
+
+#[test]
+fn a_refusal_stands_if_nothing_answers_the_syn() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 0, 1).flags(RST | ACK),
+        c(1_000 * MS, 0, 0).syn(1_000, 7).no_ack(),
+        s(1_001 * MS, 0, 1).flags(RST | ACK),
+    ]);
+    assert_eq!(flow.closing, Closing::ResetByServer);
+    let scan = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 0, 1).syn(1_000, 7),
+        c(2 * MS, 1, 0).rst(),
+        s(1_000 * MS, 0, 1).syn(1_000, 7),
+    ]);
+    assert_eq!(scan.closing, Closing::ResetByClient);
+}
+
+/// The FIN of a connection between the same ports comes when the next has begun.
+#[test]
+fn a_late_fin_ends_no_later_connection() {
+    let mut next = opens(1_000);
+    next[0].segment.seq = 400_000;
+    for seg in &mut next[1..] {
+        let number = if seg.segment.from_low {
+            &mut seg.segment.seq
+        } else {
+            &mut seg.segment.ack
+        };
+        *number += 400_000;
+    }
+    next.insert(1, s(1_000 * MS + 1, 500, 20).fin());
+    let said = run(&script(&[
+        &handshake(MS),
+        &[c(2 * MS, 1, 1).data(19)],
+        &next,
+    ]));
+    assert_eq!(said.flows.len(), 2);
+    let flow = &said.flows[1];
+    assert_eq!(flow.closing, Closing::Open);
+    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(MS));
+    let (up, down) = (&flow.upload, &flow.download);
+    assert_eq!((up.data.unique_bytes, up.acks.acked_bytes), (10, 10));
+    assert_eq!((down.data.unique_bytes, down.acks.acked_bytes), (10, 10));
+    assert_eq!(up.data.missed_bytes + down.data.missed_bytes, 0);
+}
+
+/// A capture without the SYN/ACK.
+#[test]
+fn what_acknowledges_more_than_the_syn_answers_it_too() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        c(2 * MS, 1, 90_001).data(10),
+        s(3 * MS, 90_001, 11).data(10),
+        c(4 * MS, 11, 90_011),
+    ]);
+    let (up, down) = (&flow.upload, &flow.download);
+    assert_eq!((up.data.unique_bytes, up.acks.acked_bytes), (10, 10));
+    assert_eq!((down.data.unique_bytes, down.acks.acked_bytes), (10, 10));
+}

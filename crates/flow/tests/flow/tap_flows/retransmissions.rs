@@ -50,6 +50,18 @@ fn two_duplicates_do_not() {
     assert_eq!(causes(&upload(&[&segments])), [0, 0, 0, 1]);
 }
 
+/// They answer what came twice: no hole is behind them (RFC 6675 §2).
+#[test]
+fn duplicates_with_dsack_make_nothing_fast() {
+    let mut segments = sent();
+    segments.push(s(300 * MS, 1, 1_001));
+    segments.extend((1..4).map(|i| s(300 * MS + i * US, 1, 1_001).sack(&[(1, 1_001)])));
+    segments.push(c(301 * MS, 1_001, 1).data(1_000));
+    let upload = run_one(&segments).upload;
+    assert_eq!(causes(&upload.data), [0, 0, 0, 1]);
+    assert_eq!((upload.acks.duplicates, upload.acks.dsacks), (3, 3));
+}
+
 #[test]
 fn sack_above_makes_all_holes_fast() {
     let data = upload(&[
@@ -136,6 +148,38 @@ fn a_fin_may_be_sent_again() {
     assert_eq!((data.retransmitted_bytes, data.missed_bytes), (0, 0));
 }
 
+#[test]
+fn a_fin_sent_again_soon_is_no_time_out() {
+    let fin = |at_ms: u64| c(at_ms * MS, 6_001, 1).fin();
+    assert_eq!(
+        causes(&upload(&[&sent(), &[fin(5_000), fin(5_050)]])),
+        [0, 0, 0, 1]
+    );
+    assert_eq!(
+        causes(&upload(&[&sent(), &[fin(5_000), fin(5_500)]])),
+        [0, 1, 0, 0]
+    );
+}
+
+/// Of 100 bytes with a FIN, the tap had seen the FIN.
+#[test]
+fn a_fin_is_no_byte_that_was_seen_before() {
+    let data = upload(&[
+        &handshake(100 * MS),
+        &[
+            c(200 * MS, 101, 1).fin(),
+            c(700 * MS, 1, 1).data(100).fin(),
+            s(800 * MS, 1, 102),
+        ],
+    ]);
+    assert_eq!((data.unique_bytes, data.missed_bytes), (100, 0));
+    assert_eq!((data.retransmissions, data.retransmitted_bytes), (1, 100));
+    assert_eq!(
+        (data.unseen_retransmissions, data.unseen_retransmitted_bytes),
+        (1, 100)
+    );
+}
+
 /// Six segments of which the second comes last, `late_ns` after its successor.
 fn second_comes_last(late_ns: u64, stamps: Option<[u32; 2]>) -> Vec<Seg> {
     let mut segments = sent();
@@ -171,6 +215,27 @@ fn later_it_was_lost_before_the_tap_and_sent_again() {
     assert_eq!(
         (data.unique_bytes, data.retransmitted_bytes),
         (6_000, 1_000)
+    );
+}
+
+/// The tap is beside the receiver, and nothing shows how far away the sender is.
+#[test]
+fn half_a_round_trip_is_three_milliseconds_at_least_if_only_a_part_is_known() {
+    let late_after = |us: u64| {
+        let numbers = [1, 1_001, 3_001, 2_001];
+        let times = [0, 1_000, 2_000, 2_000 + us];
+        let data = (numbers.into_iter().zip(times)).flat_map(|(seq, at)| {
+            [
+                c(at * US, seq, 1).data(1_000),
+                s((at + 100) * US, 1, seq + 1_000),
+            ]
+        });
+        let data = upload(&[&data.collect::<Vec<_>>()]);
+        (data.reordered, data.unseen_retransmissions)
+    };
+    assert_eq!(
+        [1_000, 2_999, 3_000].map(late_after),
+        [(1, 0), (1, 0), (0, 1)]
     );
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Round trips by pairs and by time stamps.
 
-use crate::tap_flows::script::{MS, c, handshake, run, run_one, s, script};
+use crate::tap_flows::script::{MS, US, c, handshake, run, run_one, run_with, s, script, settings};
+use longhaul_flow::Settings;
 
 #[test]
 fn the_handshake_is_a_sample() {
@@ -42,6 +43,26 @@ fn one_sample_an_ack_from_the_last_segment_that_it_covers() {
     );
 }
 
+/// The fourth packet is the last that there is room for: of the fifth nobody knows how long it has been out.
+#[test]
+fn a_packet_beyond_the_bound_has_no_age() {
+    let data = (0..8u32).map(|i| c(20 * MS, 1 + i * 1_000, 1).data(1_000));
+    let acks = [2_001, 4_001].map(|ack| s(30 * MS + u64::from(ack) * US / 10, 1, ack));
+    let segments: Vec<_> = handshake(10 * MS)
+        .into_iter()
+        .chain(data)
+        .chain(acks)
+        .collect();
+    let bounds = Settings {
+        outstanding_max: 4,
+        ..settings()
+    };
+    let said = run_with(&segments, [5, 6], &bounds);
+    let series = said.series(0, true, 0);
+    let bin = series.iter().find(|(at, _)| *at == 30 * MS).unwrap().1;
+    assert_eq!((bin.rtt_samples, bin.unacked_age_min_us), (2, 10_200));
+}
+
 #[test]
 fn what_was_sent_twice_is_no_sample() {
     let flow = run_one(&script(&[
@@ -59,6 +80,27 @@ fn what_was_sent_twice_is_no_sample() {
     assert_eq!((rtt.count, rtt.min, rtt.max), (2, 10 * MS, 11 * MS));
 }
 
+/// A byte that is sent into a closed window each time the sender's timer runs out.
+#[test]
+fn a_window_probe_sent_twice_is_no_sample() {
+    let flow = run_one(&script(&[
+        &handshake(10 * MS),
+        &[
+            c(20 * MS, 1, 1).data(1_000),
+            s(30 * MS, 1, 1_001).window(0),
+            c(300 * MS, 1_001, 1).data(1),
+            s(310 * MS, 1, 1_001).window(0),
+            c(900 * MS, 1_001, 1).data(1),
+            s(910 * MS, 1, 1_002).window(10),
+            c(920 * MS, 1_002, 1).data(1_000),
+            s(930 * MS, 1, 2_002).window(10),
+        ],
+    ]));
+    let rtt = &flow.upload.rtt_by_pairs;
+    assert_eq!((rtt.count, rtt.max), (3, 10 * MS));
+    assert_eq!(flow.upload.data.probes, 2);
+}
+
 #[test]
 fn a_syn_sent_twice_is_no_sample() {
     let mut segments = handshake(1_010 * MS);
@@ -66,7 +108,8 @@ fn a_syn_sent_twice_is_no_sample() {
     let flow = run_one(&segments);
     assert_eq!(flow.upload.rtt_by_pairs.count, 0);
     assert_eq!(flow.opening.syn_retransmissions, 1);
-    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(10 * MS));
+    // Which of both was answered, 10 ms or 1,010 ms later, nobody knows (RFC 6298 §3).
+    assert_eq!(flow.opening.syn_to_syn_ack_ns, None);
     assert_eq!(flow.upload.data.other_retransmissions, 0);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What limited a flow when: the share of the time that the truth says, to within 5 % of the run.
 
-use super::truth::{Case, MSS, Sample, Truth, analysed, case};
+use super::truth::{Case, MSS, Sample, Truth, analysed, analysed_within, case};
 use longhaul_flow::record::{
     Flow,
     Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
@@ -97,6 +97,21 @@ fn a_path_limits_while_its_queue_stands() {
         found.is(PathRate, found.truly(|s| s.queue > 0));
         assert!(found.share(PathRate) > 0.85, "{found}");
     }
+}
+
+/// As on 10 Gbit/s and 200 ms, where more packets are in flight than wait for their ACK in a table.
+#[test]
+fn a_path_limits_though_few_of_the_packets_in_flight_are_kept() {
+    let path = [("rate", "50mbit"), ("queue", "4bdp")];
+    let truth = case("20ms", &path, 30.0).run();
+    let bounds = longhaul_flow::Settings {
+        outstanding_max: 100,
+        ..longhaul_flow::Settings::default()
+    };
+    let few = analysed_within(&truth.at_sender, bounds).upload.limits;
+    let all = truth.flow().upload.limits;
+    let shares = [&few, &all].map(|limits| share(limits, PathRate));
+    assert!((shares[0] - shares[1]).abs() < 0.05, "{shares:?}");
 }
 
 #[test]

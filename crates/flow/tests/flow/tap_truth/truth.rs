@@ -251,10 +251,11 @@ impl Sink for Last {
 }
 
 pub(crate) fn analysed(segments: &[Segment]) -> Flow {
-    let (mut flows, mut last) = (
-        Flows::new(longhaul_flow::Settings::default()),
-        Last::default(),
-    );
+    analysed_within(segments, longhaul_flow::Settings::default())
+}
+
+pub(crate) fn analysed_within(segments: &[Segment], bounds: longhaul_flow::Settings) -> Flow {
+    let (mut flows, mut last) = (Flows::new(bounds), Last::default());
     for (number, segment) in (0..).zip(segments) {
         let key = SimulatedTap::key(0);
         flows.segment(number, Vantage(0), &key, segment, &mut last);
