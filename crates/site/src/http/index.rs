@@ -72,7 +72,7 @@ async fn find(
     let accesses: Vec<_> = names
         .filter_map(|name| visitor.enter(name, config, room).ok())
         .collect();
-    let exports = open_all(accesses).await;
+    let exports = join_all(accesses.into_iter().map(opened)).await;
     let itself = Resource {
         // Where there is most to be had.
         quota: exports.iter().filter_map(|(_, space)| *space).max(),
@@ -87,17 +87,13 @@ async fn find(
     properties::answer(asked, Locks::of(&config.state), itself, members).await
 }
 
-/// Each export, and the space there. One that can't be opened in time is shown all the same.
-async fn open_all(accesses: Vec<Access>) -> Vec<(Resource, Option<Quota>)> {
-    let opened = accesses.into_iter().map(async |access| {
-        let href = format!("/{}/", access.export);
-        let unopened = (Resource::unopened(href.clone()), None);
-        let opened = open(access, Changes::default(), OPEN_TIME, |files| {
-            export(href, files)
-        });
-        opened.await.unwrap_or(unopened)
-    });
-    join_all(opened).await
+/// An export, and the space there. One that can't be opened in time is shown all the same.
+async fn opened(access: Access) -> (Resource, Option<Quota>) {
+    let href = format!("/{}/", access.export);
+    let unopened = (Resource::unopened(href.clone()), None);
+    let look = |files| export(href, files);
+    let opened = open(access, Changes::default(), OPEN_TIME, look);
+    opened.await.unwrap_or(unopened)
 }
 
 fn export(href: String, files: Files) -> (Resource, Option<Quota>) {

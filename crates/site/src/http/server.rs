@@ -33,11 +33,16 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use longhaul_transfer::{SILENCE, protocol::admission::PATIENCE};
 use longhaul_transport::blocking::end_when_silent;
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, sink},
     net::TcpStream,
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -46,6 +51,9 @@ const CONNECTIONS_MAX: usize = 128;
 
 /// Of them from one address to `--https`. All that come to `--http` may come from one: a proxy's, or a mount's.
 const CONNECTIONS_OF_ONE_MAX: usize = 32;
+
+/// How long a client may go on sending what nobody reads.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// On every answer. What somebody has put into an export is shown, but runs nothing in the name of who looks at it.
 const ALWAYS: [(HeaderName, &str); 3] = [
@@ -136,7 +144,7 @@ impl Http {
         connection: &Connection,
     ) {
         let lines = Lines::default();
-        let stream = Watched::new(stream, &lines);
+        let mut stream = Watched::new(stream, &lines);
         let answer = async |request| {
             let (request, rest) = Received::of(request);
             let line = lines.of(&request);
@@ -151,9 +159,12 @@ impl Http {
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
-            .serve_connection(TokioIo::new(stream), service_fn(answer));
+            .serve_connection(TokioIo::new(&mut stream), service_fn(answer));
         // What goes wrong with a client is the client's affair.
-        let _ = served.await;
+        if served.await.is_ok() {
+            // One that still sends would lose the answer to a reset (RFC 9112 §9.6).
+            let _ = timeout(LINGER, tokio::io::copy(&mut stream, &mut sink())).await;
+        }
     }
 
     async fn answer(

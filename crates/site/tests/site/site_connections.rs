@@ -208,6 +208,21 @@ fn a_body_that_comes_after_the_refusal_is_no_request() {
     }
 }
 
+/// RFC 9112 §9.6: a client that is still sending would lose the answer to a reset.
+#[test]
+fn a_client_that_is_refused_may_finish_its_sentence() {
+    let web = Web::new();
+    let mut connection = Connection::open(&web);
+    let head = request(&web, "PUT /data/new/", "Content-Length: 1000000\r\n");
+    assert_eq!(connection.ask(&head), Some(409));
+    for _ in 0..3 {
+        connection.say(&"x".repeat(1000));
+        sleep(Duration::from_millis(50));
+    }
+    let mut rest = Vec::new();
+    assert_eq!(connection.0.read_to_end(&mut rest).unwrap(), 0);
+}
+
 /// RFC 9110 §14.6 and RFC 2046 §5.1.
 #[test]
 fn parts_of_a_file_are_divided_as_mail_is() {

@@ -98,6 +98,8 @@ fn an_export_that_hangs_keeps_nobody_from_others() {
         let begin = Instant::now();
         assert_eq!(ask("GET", "/data/file", ""), (200, b"x".to_vec()));
         assert_eq!(ask("PROPPATCH", "/data/file", set).0, 207);
+        let deep = ["-H", &bearer, "-X", "LOCK", "--data-binary", lock];
+        assert_eq!(curl(&deep, &format!("{url}/data/locked")).0, 201);
         assert_eq!(ask("PUT", "/data/new", "x").0, 201);
         home.token(&["new", "other"]);
         home.token(&["remove", "other"]);
