@@ -25,6 +25,30 @@ use std::{cell::Cell, io, net::SocketAddr};
 /// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
 const ATTEMPTS: usize = 10;
 
+/// What there is to log after a round of renewals.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// What others removed, and was put back.
+    pub(crate) put_back: Vec<String>,
+    /// Listeners that no longer intercept, and why.
+    pub(crate) errors: Vec<String>,
+}
+
+impl Log {
+    /// Writes it to stderr.
+    pub(crate) fn write(mut self) {
+        if !self.put_back.is_empty() {
+            self.put_back.sort();
+            self.put_back.dedup();
+            let names = self.put_back.join(", ");
+            note!("longhaul relay: gone and put back: {names}");
+        }
+        for error in self.errors {
+            note!("longhaul relay: not intercepting: {error}");
+        }
+    }
+}
+
 /// The rules of one listener.
 pub struct RuleSet {
     listener: SocketAddr,
@@ -61,15 +85,16 @@ impl RuleSet {
         })
     }
 
-    /// Renews the lease. Puts back what others removed, and adds its name to `missing`: if `may_be_gone`, or if the lease
-    /// can't be renewed. What can't be put back ends the lease, and new connections pass by; the error is logged once.
-    /// Returns whether it intercepts.
-    pub(crate) fn renew(&self, may_be_gone: bool, missing: &mut Vec<String>) -> bool {
+    /// Renews the lease; whether that was possible.
+    pub(crate) fn renew(&self) -> bool {
+        self.lease.renew().is_ok()
+    }
+
+    /// Puts back what others removed, and renews the lease. What can't be put back ends the lease, and new connections pass by.
+    /// Adds to `log`, an error once.
+    pub(crate) fn put_back(&self, log: &mut Log) {
         let held = self.holds.get();
-        if held && !may_be_gone && self.lease.renew().is_ok() {
-            return true;
-        }
-        let mut restore = || anyhow::Ok((self.restore(missing)?, self.lease.renew()?));
+        let mut restore = || anyhow::Ok((self.restore(&mut log.put_back)?, self.lease.renew()?));
         // Where it failed already, once a round is enough.
         let again = 1..if held { ATTEMPTS } else { 1 };
         let outcome = again.fold(restore(), |outcome, _| outcome.or_else(|_| restore()));
@@ -77,12 +102,13 @@ impl RuleSet {
         if let Err(error) = outcome {
             self.end_lease();
             if held {
-                note!(
-                    "longhaul relay: not intercepting: {}: {error:#}",
-                    self.listener
-                );
+                log.errors.push(format!("{}: {error:#}", self.listener));
             }
         }
+    }
+
+    /// Whether it intercepts, as far as this process knows.
+    pub(crate) fn intercepts(&self) -> bool {
         self.holds.get()
     }
 
@@ -138,8 +164,17 @@ impl RuleSet {
         Ok(())
     }
 
-    /// The rule that queues is nf_tables' own expression, or x_tables' target where the kernel lacks the former.
     fn load_rules(&self) -> anyhow::Result<()> {
+        self.load_table()?;
+        if self.intercept.keeps_source {
+            // Without nft_dup in the kernel, such an error comes as a timeout.
+            let _ = nft::load(&rules::copied_errors(self.listener));
+        }
+        Ok(())
+    }
+
+    /// The rule that queues is nf_tables' own expression, or x_tables' target where the kernel lacks the former.
+    fn load_table(&self) -> anyhow::Result<()> {
         let script =
             |queue| rules::script(self.listener, &self.intercept, queue, self.is_tracked.get());
         match (nft::load(&script(self.queue)), self.queue) {

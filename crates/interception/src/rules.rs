@@ -250,6 +250,20 @@ fn translated(listener: SocketAddr) -> String {
     )
 }
 
+/// A chain for the table, where the kernel has nft's `dup`: this host's own ICMP errors, which it sends to the client's address
+/// because far legs have that, come to the far legs too. A neighbor that does not answer is such an error.
+pub(crate) fn copied_errors(listener: SocketAddr) -> String {
+    let (family, table) = (Family::of(listener.ip()).name(), table(listener.port()));
+    let (errors, host) = match listener.is_ipv4() {
+        true => ("icmp type destination-unreachable", "127.0.0.1"),
+        false => ("icmpv6 type destination-unreachable", "::1"),
+    };
+    format!(
+        "table {family} {table} {{ chain copied_errors {{ type filter hook output priority filter; policy accept;\n\
+         oifname != lo {errors} dup to {host}\n}}\n}}\n"
+    )
+}
+
 fn icmp(listener: SocketAddr) -> &'static str {
     match listener.is_ipv4() {
         true => "icmp",

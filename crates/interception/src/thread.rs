@@ -5,7 +5,7 @@
 
 use crate::{
     heartbeat::{Heartbeats, STALLED_AFTER},
-    rule_set::{RuleSet, remove_leftovers},
+    rule_set::{Log, RuleSet, remove_leftovers},
     rules::LEASE,
 };
 use longhaul_command::{exit::Refusal, note};
@@ -26,6 +26,9 @@ const PERIOD: Duration = Duration::from_millis(150);
 
 /// A relay one of whose threads hangs lets connections pass in under 2 s.
 const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_millis() <= 2000);
+
+/// What is put back in one round at most, in tables and routes. A process that removes it again and again gets the next round's.
+const PUT_BACK_MAX: usize = 100;
 
 /// How long threads may take for their first sign of life.
 const START_TIME: Duration = Duration::from_secs(10);
@@ -119,20 +122,25 @@ impl RuleSets {
         Ok(standing)
     }
 
-    /// Renews every lease, each by itself: where one family is gone, the other goes on. `may_be_gone`: others changed rules or
-    /// routes.
+    /// Renews every lease. Puts back what others removed: if one lease can't be renewed, or if others changed rules or routes
+    /// (`may_be_gone`). Where one listener's rules can't be put back, those of others hold.
     fn renew(&self, heartbeats: &Heartbeats, may_be_gone: bool) {
-        let mut missing = Vec::new();
-        let mut intercepts = true;
-        for rules in &self.0 {
-            intercepts &= rules.renew(may_be_gone, &mut missing);
+        let mut log = Log::default();
+        let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
+        let may_be_gone = may_be_gone || intercepting.any(|rules| !rules.renew());
+        // Once more after what was missing: the others may have been removed meanwhile, by the same command.
+        let mut is_whole = false;
+        while !is_whole && log.put_back.len() < PUT_BACK_MAX {
+            let before = log.put_back.len();
+            let suspects = self.0.iter();
+            suspects
+                .filter(|rules| may_be_gone || !rules.intercepts())
+                .for_each(|rules| rules.put_back(&mut log));
+            is_whole = log.put_back.len() == before;
         }
+        let intercepts = self.0.iter().all(RuleSet::intercepts);
         heartbeats.intercepts.store(intercepts, Relaxed);
-        if !missing.is_empty() {
-            missing.sort();
-            missing.dedup();
-            note!("longhaul relay: gone and put back: {}", missing.join(", "));
-        }
+        log.write();
     }
 
     /// Where connections are tracked from now on, the rules must know. Without zones, two legs are one to it.

@@ -156,12 +156,27 @@ impl SockDiag {
             .any(|listener| listener.local.port() == port))
     }
 
-    /// Sockets of both families: an IPv6 socket carries IPv4 connections too.
+    /// Connections that other hosts open to this one and whose handshakes have not ended. SYN cookies are none.
+    pub fn handshakes(&mut self) -> io::Result<usize> {
+        let mut count = 0;
+        self.ask_both(StateFlags::SYN_RECV, |_| count += 1)?;
+        Ok(count)
+    }
+
     fn dump(&mut self, states: StateFlags) -> io::Result<Vec<Connection>> {
         let mut found = Vec::new();
-        self.ask(AF_INET, SocketId::new_v4(), states.clone(), &mut found)?;
-        self.ask(AF_INET6, SocketId::new_v6(), states, &mut found)?;
+        self.ask_both(states, |answer| found.extend(Connection::read(answer)))?;
         Ok(found)
+    }
+
+    /// Sockets of both families: an IPv6 socket carries IPv4 connections too.
+    fn ask_both(
+        &mut self,
+        states: StateFlags,
+        mut take: impl FnMut(&InetResponse),
+    ) -> io::Result<()> {
+        self.ask(AF_INET, SocketId::new_v4(), states.clone(), &mut take)?;
+        self.ask(AF_INET6, SocketId::new_v6(), states, &mut take)
     }
 
     fn ask(
@@ -169,12 +184,12 @@ impl SockDiag {
         family: u8,
         any: SocketId,
         states: StateFlags,
-        found: &mut Vec<Connection>,
+        take: &mut impl FnMut(&InetResponse),
     ) -> io::Result<()> {
         self.socket.send(&request(family, any, states), 0)?;
         loop {
             let size = self.socket.recv(&mut &mut self.datagram[..], 0)?;
-            if !collect(&self.datagram[..size], found)? {
+            if !read_answers(&self.datagram[..size], take)? {
                 return Ok(());
             }
         }
@@ -198,14 +213,14 @@ fn request(family: u8, any: SocketId, states: StateFlags) -> Vec<u8> {
     bytes
 }
 
-/// Adds the connections of one datagram; false when the dump is over.
-fn collect(mut datagram: &[u8], found: &mut Vec<Connection>) -> io::Result<bool> {
+/// Hands the answers of one datagram over; false when the dump is over.
+fn read_answers(mut datagram: &[u8], take: &mut impl FnMut(&InetResponse)) -> io::Result<bool> {
     while !datagram.is_empty() {
         let message = NetlinkMessage::<SockDiagMessage>::deserialize(datagram)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
         match message.payload {
             NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(answer)) => {
-                found.extend(Connection::read(&answer));
+                take(&answer);
             }
             NetlinkPayload::Error(error) => return Err(error.to_io()),
             NetlinkPayload::Done(_) => return Ok(false),

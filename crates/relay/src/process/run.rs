@@ -40,7 +40,7 @@ use longhaul_admission::{
 };
 use longhaul_command::{exit::Refusal, note, say};
 use longhaul_interception::{heartbeat::Heartbeats, rule_set::RuleSet, thread::Interception};
-use longhaul_linux::mtu_probing::MtuProbing;
+use longhaul_linux::{mtu_probing::MtuProbing, sock_diag::SockDiag};
 use std::{
     io::{self, Write as _},
     net::TcpListener,
@@ -356,7 +356,7 @@ async fn supervise(
         manager.stopping();
         if let Some(interception) = interception {
             interception.end_leases();
-            sleep(HANDSHAKE_TIME).await;
+            wait_for_handshakes().await;
         }
         wind_down(relay, registry, told_to_end()).await;
     };
@@ -410,6 +410,17 @@ const CUT_TIME: Duration = Duration::from_secs(2);
 
 /// Time for clients whose handshakes began before interception ended to end them. Suits clients up to 250 ms away.
 const HANDSHAKE_TIME: Duration = Duration::from_millis(250);
+const HANDSHAKE_POLL: Duration = Duration::from_millis(10);
+
+/// Waits for handshakes with clients, [`HANDSHAKE_TIME`] at most: a listener that closes resets them.
+async fn wait_for_handshakes() {
+    let ended = async {
+        while SockDiag::here().is_ok_and(|mut sockets| sockets.handshakes().is_ok_and(|n| n > 0)) {
+            sleep(HANDSHAKE_POLL).await;
+        }
+    };
+    let _ = timeout(HANDSHAKE_TIME, ended).await;
+}
 
 /// Stops accepting; cuts what is left after the grace period, or at a second signal.
 async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {

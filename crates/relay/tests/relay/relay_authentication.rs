@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections whose segments are signed end to end (TCP-MD5, TCP-AO) pass by: nobody between the ends can split them.
+//! Connections that nobody between the ends can split pass by: those whose segments are signed (TCP-MD5, TCP-AO), and
+//! subflows that join an MPTCP connection.
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::{
@@ -41,8 +42,13 @@ s.connect(('10.77.2.1', 8080))
 print(s.recv(99).decode())
 ";
 
-/// Sends a SYN with an option of kind 29 (RFC 5925 §2.2) and prints the hop limit of what answers it: the relay is a hop
-/// nearer than the server.
+/// TCP-AO (RFC 5925 §2.2), and MP_JOIN (RFC 8684 §3.2).
+const OPTIONS: [&str; 2] = [
+    "option = bytes([29, 16, 1, 1]) + bytes(12)",
+    "option = bytes([30, 12, 0x10, 1]) + bytes(8)",
+];
+
+/// Sends a SYN with `option` and prints the hop limit of what answers it: the relay is a hop nearer than the server.
 const SYN: &str = r"
 import socket, struct
 def checksum(data):
@@ -51,7 +57,6 @@ def checksum(data):
         total = (total & 0xffff) + (total >> 16)
     return 0xffff - total
 source, to = socket.inet_aton('10.77.1.1'), socket.inet_aton('10.77.2.1')
-option = bytes([29, 16, 1, 1]) + bytes(12)
 head = struct.pack('!HHIIBBHHH', 40000, 8081, 1, 0, (20 + len(option)) // 4 << 4, 2, 65535, 0, 0) + option
 pseudo = source + to + struct.pack('!HH', socket.IPPROTO_TCP, len(head))
 head = head[:16] + struct.pack('!H', checksum(pseudo + head)) + head[18:]
@@ -95,7 +100,7 @@ fn skips() -> bool {
 }
 
 #[test]
-fn connections_with_signed_segments_pass_by() {
+fn connections_that_cannot_be_split_pass_by() {
     if skips() {
         return;
     }
@@ -121,13 +126,15 @@ fn connections_with_signed_segments_pass_by() {
         assert_eq!(printed(&client), IPV4.client.to_string(), "{way:?}");
 
         let _server = bed.listen(IPV4.at(8081));
-        let syn_ack = on_client(&bed, SYN);
-        assert_eq!(printed(&syn_ack), "63 18", "{way:?}");
+        for option in OPTIONS {
+            let syn_ack = on_client(&bed, &[option, SYN].concat());
+            assert_eq!(printed(&syn_ack), "63 18", "{option} {way:?}");
+        }
     }
 }
 
 #[test]
-fn what_is_to_be_left_alone_passes_by() {
+fn bypass_excludes_connections() {
     if !may_use_namespaces() {
         return;
     }

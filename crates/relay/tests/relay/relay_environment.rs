@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+/// Each of the relay's ways with clients' addresses and destinations' answers.
 const WAYS: [&[&str]; 4] = [
     &[],
     &["--keep-source"],
@@ -284,4 +285,32 @@ fn serves_the_accept_queue_when_it_ends() {
     signal(rustix::process::Signal::CONT);
     assert_eq!(exchange(client, &server), IPV4.far);
     drop(relay);
+}
+
+/// The host itself says so, after the three seconds that a neighbor has for its answer, and says it to the client's address.
+#[test]
+fn reports_neighbors_that_do_not_answer() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("neighbor");
+    let connect = |family: Family| {
+        let to = SocketAddr::new(family.nobody, 8080);
+        bed.client.run(|| TcpStream::connect_timeout(&to, PATIENCE))
+    };
+    for flags in &WAYS[2..] {
+        let _relay = relay(&bed, flags);
+        for family in BOTH {
+            let error = connect(family).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::HostUnreachable, "{flags:?}");
+        }
+    }
+    // Long after the client gives up here.
+    let _relay = relay(&bed, &["--keep-source", "--connect-timeout", "10m"]);
+    for family in BOTH {
+        let mut client = connect(family).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let error = client.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
 }
