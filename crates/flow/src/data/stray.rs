@@ -33,7 +33,11 @@ impl Stray {
         };
         let before = std::mem::replace(self, now);
         let goes_on = (1..=NEAR).contains(&number.wrapping_sub(before.number));
-        (before.next == next && goes_on).then_some(before)
+        let follows = before.next == next && goes_on;
+        follows.then(|| {
+            *self = Self::default(); // It strays no longer.
+            before
+        })
     }
 }
 
@@ -56,6 +60,14 @@ mod tests {
         assert_eq!(follows(FAR + (1 << 24)), first);
         assert_eq!(follows(FAR + (1 << 24) + 1), None);
         assert_eq!([FAR, FAR - 10].map(follows), [None; 2]);
+    }
+
+    #[test]
+    fn what_was_followed_is_forgotten() {
+        let mut stray = Stray::default();
+        assert!(stray.follows(FAR, 10, NEXT).is_none());
+        assert!(stray.follows(FAR + 10, 10, NEXT).is_some());
+        assert!(stray.follows(FAR + 20, 10, NEXT).is_none());
     }
 
     #[test]

@@ -35,6 +35,11 @@ fn near() -> impl Strategy<Value = Seg> {
     )
 }
 
+/// Mostly none.
+fn jump() -> impl Strategy<Value = u32> {
+    prop_oneof![12 => Just(0), 1 => (1u32..16).prop_map(|quarters| quarters << 28), 1 => any::<u32>()]
+}
+
 /// Segments without any sense.
 fn wild() -> impl Strategy<Value = Seg> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
@@ -111,6 +116,24 @@ proptest! {
     #[test]
     fn segments_out_of_time_add_up(segments in prop::collection::vec(near(), 1..100), isn: u32, bytes in 0usize..6_000) {
         analyse(&segments, isn, bytes).check(2);
+    }
+
+    /// Numbers jump by up to 4 GiB, for one segment or for all that follow.
+    #[test]
+    fn segments_around_gaps_add_up(
+        mut segments in prop::collection::vec((near(), jump(), any::<bool>()), 1..150),
+        isn: u32,
+    ) {
+        segments.sort_by_key(|(seg, ..)| seg.segment.at_ns);
+        let mut from = 0u32;
+        let jumped = segments.into_iter().map(|(mut seg, jump, stays)| {
+            let at = from.wrapping_add(jump);
+            from = if stays { at } else { from };
+            seg.segment.seq = seg.segment.seq.wrapping_add(at);
+            seg.segment.ack = seg.segment.ack.wrapping_add(at);
+            seg
+        });
+        analyse(&jumped.collect::<Vec<_>>(), isn, 100_000).check(2);
     }
 
     #[test]
