@@ -16,8 +16,8 @@ pub(crate) struct Stray {
     pub(crate) number: u32,
     /// Bytes that came with it.
     pub(crate) payload: u32,
-    /// What was to be sent next when it came, on the wire. Without any this is 0 like the number, and no number is
-    /// near both.
+    /// What was to be sent next when it came, on the wire. Before any came it is 0, as `number` is, and what goes on
+    /// behind that does not stray.
     next: u32,
 }
 
