@@ -3,7 +3,7 @@
 //! another request than it is.
 
 use crate::site_process::{
-    PATIENCE,
+    Client, Home, PATIENCE,
     web::{Web, curl, names},
 };
 use socket2::{Domain, Socket, Type};
@@ -105,6 +105,15 @@ fn who_shows_no_token_in_time_is_let_go() {
     assert_eq!(client.ask(&known), Some(200));
 }
 
+/// A connection from one of several addresses.
+fn from(address: u8, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let here = SocketAddr::from(([127, 0, 1, address], 0));
+    socket.bind(&here.into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
 /// A hundred and twenty-eight connections from four addresses that say nothing leave room for who has a token.
 #[test]
 fn strangers_make_room_for_newcomers() {
@@ -112,14 +121,7 @@ fn strangers_make_room_for_newcomers() {
     fs::write(web.data("file"), "x").unwrap();
     let url = web.site.https.clone().unwrap();
     let at: SocketAddr = url.trim_start_matches("https://").parse().unwrap();
-    let connect = |number: u8| {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let here = SocketAddr::from(([127, 0, 1, number / 32], 0));
-        socket.bind(&here.into()).unwrap();
-        socket.connect(&at.into()).unwrap();
-        TcpStream::from(socket)
-    };
-    let mut idle: Vec<_> = (0..128).map(connect).collect();
+    let mut idle: Vec<_> = (0..128).map(|number| from(number / 32, at)).collect();
     let user = format!("me:{}", web.token);
     let begin = Instant::now();
     let client = ["--insecure", "-u", &user, "--interface", "127.0.0.2"];
@@ -134,6 +136,24 @@ fn strangers_make_room_for_newcomers() {
     // The one that was there for longest is closed.
     idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+}
+
+/// The same for copies.
+#[test]
+fn strangers_keep_no_copy_out() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    fs::write(home.data().join("file"), "x").unwrap();
+    let idle: Vec<_> = (0..64)
+        .map(|number| from(number / 32, site.address))
+        .collect();
+    let client = Client::knowing(&[(&site, &token)]);
+    let to = home.data().parent().unwrap().join("to");
+    let begin = Instant::now();
+    client.copy(&[&site.at("/file"), to.to_str().unwrap()]);
+    assert!(begin.elapsed() < Duration::from_secs(15));
+    drop(idle);
 }
 
 #[test]
