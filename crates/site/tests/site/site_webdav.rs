@@ -765,14 +765,16 @@ fn requests_that_meet_lose_nothing() {
         ("MOVE", "/data/copy", "/data/copy2"),
         ("COPY", "/data/copy2", "/data/copy/in"),
     ];
-    let (url, bearer) = (web.url(""), format!("Authorization: Bearer {}", web.token));
-    let ask = |(method, from, to): (&str, &str, &str)| {
+    let bearer = format!("Authorization: Bearer {}", web.token);
+    let ask = |url: &str, (method, from, to): (&str, &str, &str)| {
         let to = format!("Destination: {to}");
         let overwrite = match from.contains("copy") || to.contains("copy") {
             true => "Overwrite: T",
             false => "Overwrite: F",
         };
-        let headers = ["-X", method, "-H", &bearer, "-H", &to, "-H", overwrite];
+        let headers = [
+            "-k", "-X", method, "-H", &bearer, "-H", &to, "-H", overwrite,
+        ];
         for _ in 0..20 {
             let status = curl(&headers, &format!("{url}{from}")).0;
             assert!(status < 500, "{method} {from} {to}: {status}");
@@ -780,8 +782,12 @@ fn requests_that_meet_lose_nothing() {
     };
     let ask = &ask;
     std::thread::scope(|scope| {
-        for request in requests.iter().chain(&requests) {
-            scope.spawn(move || ask(*request));
+        // Each listener is a process.
+        for url in [&web.site.http, &web.site.https] {
+            let url = url.as_ref().unwrap();
+            for request in &requests {
+                scope.spawn(move || ask(url, *request));
+            }
         }
     });
     let own = walk(&web.home.data());
