@@ -131,6 +131,25 @@ fn what_others_put_there_is_found() {
     pair.assert_same();
 }
 
+/// Who may write what the export lies in may have put the link there.
+#[test]
+fn nothing_is_copied_from_where_a_link_leads() {
+    let pair = Pair::new();
+    let site = pair.mirroring("200ms", &[]);
+    site.says("arrived");
+    let elsewhere = pair.near.data().with_file_name("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("secret"), "x").unwrap();
+    fs::rename(pair.near.data(), pair.near.data().with_file_name("away")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, pair.near.data()).unwrap();
+    while !site.says("behind")["why"]
+        .as_str()
+        .unwrap()
+        .contains("symbolic link")
+    {}
+    assert!(!pair.far.data().join("secret").exists());
+}
+
 #[test]
 fn nothing_is_removed_unless_that_is_asked_for() {
     let pair = Pair::new();
