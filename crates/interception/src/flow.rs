@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which connection a packet is of.
+//! The connection that a packet belongs to.
 
 use longhaul_packet::{ip, tcp};
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Scopes and flow labels don't count.
+    /// A connection between these addresses, without their scopes and flow labels.
     pub fn new(client: SocketAddr, destination: SocketAddr) -> Self {
         let pair = |address: SocketAddr| (address.ip(), address.port());
         Self {
@@ -21,7 +21,8 @@ impl Flow {
         }
     }
 
-    /// Of a packet that starts with its IP header, if it is a whole TCP header's worth.
+    /// The connection of a packet that starts with its IP header. `None` if the packet is a fragment, not TCP, or ends within the
+    /// TCP header.
     pub fn of_packet(packet: &[u8]) -> Option<Self> {
         let transport = ip::transport(packet)?;
         let header = tcp::Header::at(packet.get(transport.offset..)?)?;
@@ -35,12 +36,12 @@ impl Flow {
         })
     }
 
-    /// Who opens it.
+    /// The address of the end that opens the connection.
     pub fn client(&self) -> SocketAddr {
         self.client.into()
     }
 
-    /// Where to.
+    /// The address that the connection is opened to.
     pub fn destination(&self) -> SocketAddr {
         self.destination.into()
     }
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_syn_of_either_family_and_no_fragment_of_one() {
+    fn reads_syns_of_both_families_and_no_fragments() {
         let mut tcp = vec![0; 20];
         tcp[..4].copy_from_slice(&[0x9c, 0x40, 0, 80]);
         tcp[12] = 5 << 4;

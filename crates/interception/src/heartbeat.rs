@@ -10,10 +10,10 @@ use std::{
 };
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often a thread beats.
+/// Time between two heartbeats of a thread.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Silence after which it counts as stalled.
+/// Time without a heartbeat after which a thread counts as stalled.
 pub const STALLED_AFTER: Duration = Duration::from_millis(600);
 
 /// The latest heartbeat of each thread.
@@ -22,12 +22,12 @@ pub struct Heartbeats {
     start: Instant,
     /// Milliseconds after `start`; 0 is never.
     latest: Vec<AtomicU64>,
-    /// Whether what is to be intercepted is.
+    /// Whether all listeners intercept that should.
     pub intercepts: AtomicBool,
 }
 
 impl Heartbeats {
-    /// Of `threads` threads, none of which has beaten yet.
+    /// Heartbeats of `threads` threads, none of which has sent one yet.
     pub fn new(threads: usize) -> Self {
         Self {
             start: Instant::now(),
@@ -42,8 +42,8 @@ impl Heartbeats {
         }
     }
 
-    /// Whether all have beaten within [`STALLED_AFTER`].
-    pub fn is_steady(&self, now: Instant) -> bool {
+    /// Whether all threads have sent a heartbeat within [`STALLED_AFTER`].
+    pub fn are_all_alive(&self, now: Instant) -> bool {
         let now = self.milliseconds(now);
         let limit = STALLED_AFTER.as_millis() as u64;
         self.latest.iter().all(|latest| match latest.load(Relaxed) {
@@ -52,8 +52,8 @@ impl Heartbeats {
         })
     }
 
-    /// Beats for `thread`, one of the event loops, as long as that loop runs.
-    pub async fn beat(self: Arc<Self>, thread: usize) {
+    /// Sends heartbeats of `thread`, which runs an event loop, until the future is dropped.
+    pub async fn send(self: Arc<Self>, thread: usize) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -72,16 +72,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steady_means_every_one_and_of_late() {
+    fn are_alive_while_every_thread_sends() {
         let heartbeats = Heartbeats::new(2);
         let start = heartbeats.start;
         let at = |ms| start + Duration::from_millis(ms);
         heartbeats.record(0, at(10));
-        assert!(!heartbeats.is_steady(at(10)), "one was never heard");
+        assert!(
+            !heartbeats.are_all_alive(at(10)),
+            "the second has sent none"
+        );
         heartbeats.record(1, at(500));
-        assert!(heartbeats.is_steady(at(610)));
-        assert!(!heartbeats.is_steady(at(611)), "the first is silent");
+        assert!(heartbeats.are_all_alive(at(610)));
+        assert!(!heartbeats.are_all_alive(at(611)), "the first has stalled");
         heartbeats.record(0, at(611));
-        assert!(heartbeats.is_steady(at(611)), "it came back");
+        assert!(heartbeats.are_all_alive(at(611)), "the first sends again");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel is given for one listener: its nft table, the routing of what it diverts, and the lease on which it
-//! holds.
+//! The rules of one listener in the kernel: an nft table, the routing of the packets that it diverts, and the lease on which
+//! it holds.
 
 use crate::{
     rules::{self, HOLD},
@@ -25,10 +25,10 @@ use std::{cell::Cell, io, net::SocketAddr};
 /// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// What there is to log after a round of renewals.
+/// Log lines of a round of renewals.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// What others removed, and was put back.
+    /// Tables and routes that others removed and that were put back.
     pub(crate) put_back: Vec<String>,
     /// Listeners that no longer intercept, and why.
     pub(crate) errors: Vec<String>,
@@ -53,12 +53,12 @@ impl Log {
 pub struct RuleSet {
     listener: SocketAddr,
     intercept: Intercept,
-    /// Where SYNs are held, if they are.
+    /// The NFQUEUE that holds SYNs, with `--verify-connect`.
     queue: Option<u16>,
     lease: Lease,
-    /// Our table as it was installed. Another process that has our port puts its own in its place.
+    /// The table as it was installed. A process that takes the port over replaces it by its own.
     table: Cell<Option<Table>>,
-    /// Whether something else on this host tracks connections, as far as the table knows.
+    /// Whether the table has conntrack zones, because connections are tracked on this host.
     is_tracked: Cell<bool>,
     /// Whether it intercepted when it was last renewed.
     holds: Cell<bool>,
@@ -112,7 +112,7 @@ impl RuleSet {
         self.holds.get()
     }
 
-    /// Lets new connections pass. A lease that can't be ended runs out by itself.
+    /// Ends interception of new connections. A lease that can't be ended runs out by itself.
     pub(crate) fn end_lease(&self) {
         let _ = self.lease.end();
     }
@@ -232,8 +232,8 @@ pub(crate) fn remove_leftovers() -> io::Result<()> {
     Ok(())
 }
 
-/// What a process has a claim on that needs the table of a listener on `port`. A relay that drains listens no more, and
-/// its connections still need the rules.
+/// The name of the claim on the table of a listener on `port`. A relay that drains has one, though it does not listen: its
+/// open connections need the rules.
 fn claimed(family: Family, port: u16) -> String {
     format!("intercept-{}-{port}", family.name())
 }

@@ -62,8 +62,8 @@ pub(crate) fn script(
 
 /// `socket transparent`: packets of the relay's own connections under foreign addresses, and ICMP errors that quote one
 /// (net/ipv4/netfilter/nf_socket_ipv4.c). A listener at the unspecified address, this one's or another program's, matches
-/// every destination that has its port; `socket wildcard` tells it from a connection, but a socket in its handshake or in
-/// TIME-WAIT has no answer to that (net/netfilter/nft_socket.c).
+/// every destination that has its port. `socket wildcard` tells it from a connection. The expression matches nothing for a
+/// socket in its handshake or in TIME-WAIT (net/netfilter/nft_socket.c).
 fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
     let port = listener.port();
     let marks = Marks::of(port);
@@ -108,7 +108,7 @@ fn key(listener: SocketAddr) -> String {
     format!("{family} saddr . tcp sport . {family} daddr . tcp dport")
 }
 
-/// What becomes of SYNs that were held. This host's own come from `lo`: the kernel sends no ICMP for
+/// Verdicts on SYNs that were held. This host's own SYNs come from `lo`: the kernel sends no ICMP for
 /// them, because it would have to come from the destination's address (net/ipv4/icmp.c,
 /// `icmp_send`).
 fn verdicts(listener: SocketAddr) -> String {
@@ -163,9 +163,10 @@ fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
 }
 
 /// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set would refuse ranges that
-/// overlap. What can't be split is left alone: segments signed end to end (RFC 2385, RFC 5925), as BGP has them, or
-/// authenticated by IPsec; subflows that join an MPTCP connection which is elsewhere (RFC 8684 §3.2); services of the link and of
-/// the cloud that a host is in, which take the relay's host for the client. Options have numbers: older nft has no names.
+/// overlap. Connections that can't be split bypass the relay: those whose segments are signed end to end (RFC 2385, RFC 5925),
+/// as BGP has them, or authenticated by IPsec, and subflows that join an MPTCP connection (RFC 8684 §3.2). So do services of the
+/// link and of the cloud, which would take the relay's host for the client. Options have numbers, because older nft has no
+/// names for them.
 fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) -> String {
     const SIGNATURE: u8 = 19;
     const AUTHENTICATION: u8 = 29;

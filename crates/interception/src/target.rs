@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transparent listener intercepts: networks, and ports in them.
+//! Targets of interception: networks, and ports in them.
 
 use longhaul_protocol::networks::{Ports, Prefix, text};
 use serde::{Deserialize, Deserializer};
 use std::{fmt, str::FromStr};
 
-/// What a transparent listener intercepts.
+/// The connections that a transparent listener intercepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Intercept {
     /// Networks and ports, all of the listener's family; not empty.
     pub targets: Vec<Target>,
-    /// What is left alone of these.
+    /// Exceptions from the targets.
     pub bypass: Vec<Target>,
-    /// Far legs have the addresses of their clients.
+    /// Give far legs the addresses of their clients.
     pub keeps_source: bool,
-    /// This host's own connections too.
+    /// Intercept this host's own connections too.
     pub local: bool,
-    /// The client's SYN is answered once the destination has answered.
+    /// Hold a client's SYN until the destination has answered.
     pub verify: bool,
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_neither() {
+    fn refuses_invalid_networks_and_ports() {
         for bad in [
             "",
             "10.0.0.0/8:",

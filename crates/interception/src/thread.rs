@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that keeps interception up: it renews the lease as long as the relay is well, puts back what others
-//! remove, and takes everything down at the end. docs/decisions/fail-open-by-lease.md says why there is no watchdog
+//! The thread that keeps interception up: it renews the leases while all threads that serve are alive, puts back the rules
+//! that others remove, and removes everything at the end. docs/decisions/fail-open-by-lease.md says why there is no watchdog
 //! process.
 
 use crate::{
@@ -21,19 +21,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the lease is renewed.
+/// Time between two renewals of a lease.
 const PERIOD: Duration = Duration::from_millis(150);
 
 /// A relay one of whose threads hangs lets connections pass in under 2 s.
 const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_millis() <= 2000);
 
-/// What is put back in one round at most, in tables and routes. A process that removes it again and again gets the next round's.
+/// The most tables and routes that one round puts back, where another process removes them again and again.
 const PUT_BACK_MAX: usize = 100;
 
-/// How long threads may take for their first sign of life.
+/// Time that threads have for their first heartbeat.
 const START_TIME: Duration = Duration::from_secs(10);
 
-/// Interception at work. Dropping it takes everything down.
+/// Interception by the rules of all listeners. Dropping it removes them.
 pub struct Interception {
     /// A byte: end interception of new connections. The end of the pipe: remove everything.
     commands: Option<PipeWriter>,
@@ -43,8 +43,8 @@ pub struct Interception {
 }
 
 impl Interception {
-    /// Installs all rules, waits for the threads that serve, and intercepts from then on. `is_over`: one of them has
-    /// ended.
+    /// Installs all rules, waits for the first heartbeats of the threads that serve, and intercepts from then on. `is_over`: one
+    /// of these threads has ended.
     pub fn start(
         heartbeats: &Arc<Heartbeats>,
         is_over: impl Fn() -> bool,
@@ -52,9 +52,9 @@ impl Interception {
     ) -> anyhow::Result<Self> {
         remove_leftovers()?;
         let watch = Watch::open().map_err(|error| explain(error.into()))?;
-        let rule_sets = RuleSets::installed(rule_sets).map_err(explain)?;
+        let rule_sets = RuleSets::install(rule_sets).map_err(explain)?;
         let began = Instant::now();
-        while !heartbeats.is_steady(Instant::now()) {
+        while !heartbeats.are_all_alive(Instant::now()) {
             anyhow::ensure!(
                 began.elapsed() < START_TIME && !is_over(),
                 "the relay's threads don't start"
@@ -108,18 +108,18 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// All of them; they go down with their owner, however that ends.
+/// The rules of all listeners. Dropping them removes them from the kernel.
 struct RuleSets(Vec<RuleSet>);
 
 impl RuleSets {
-    /// What stands when one fails goes down again.
-    fn installed(rule_sets: Vec<RuleSet>) -> anyhow::Result<Self> {
-        let mut standing = Self(Vec::with_capacity(rule_sets.len()));
+    /// Installs all, or none.
+    fn install(rule_sets: Vec<RuleSet>) -> anyhow::Result<Self> {
+        let mut installed = Self(Vec::with_capacity(rule_sets.len()));
         for rule_set in rule_sets {
             rule_set.install()?;
-            standing.0.push(rule_set);
+            installed.0.push(rule_set);
         }
-        Ok(standing)
+        Ok(installed)
     }
 
     /// Renews every lease. Puts back what others removed: if one lease can't be renewed, or if others changed rules or routes
@@ -143,7 +143,7 @@ impl RuleSets {
         log.write();
     }
 
-    /// Where connections are tracked from now on, the rules must know. Without zones, two legs are one to it.
+    /// Adds conntrack zones where tracking has begun: without zones, the two legs of a connection are one to it.
     fn add_zones(&self) {
         for rule_set in self.0.iter().filter(|rule_set| rule_set.lacks_zones()) {
             if let Err(error) = rule_set.add_zones() {
@@ -167,7 +167,7 @@ impl RuleSets {
         mut commands: PipeReader,
         leases_held: Sender<()>,
     ) {
-        let (mut steady, mut may_be_gone) = (true, false);
+        let (mut alive, mut may_be_gone) = (true, false);
         loop {
             match watch.wait(&commands, PERIOD) {
                 Ok(Event::Readable) => break,
@@ -178,9 +178,9 @@ impl RuleSets {
                     break;
                 }
             }
-            let now_steady = heartbeats.is_steady(Instant::now());
-            report(std::mem::replace(&mut steady, now_steady), now_steady);
-            if now_steady {
+            let now_alive = heartbeats.are_all_alive(Instant::now());
+            log_stall(std::mem::replace(&mut alive, now_alive), now_alive);
+            if now_alive {
                 self.add_zones();
                 self.renew(heartbeats, std::mem::take(&mut may_be_gone));
             }
@@ -197,8 +197,8 @@ impl Drop for RuleSets {
     }
 }
 
-fn report(was_steady: bool, is_steady: bool) {
-    match (was_steady, is_steady) {
+fn log_stall(was_alive: bool, is_alive: bool) {
+    match (was_alive, is_alive) {
         (true, false) => note!("longhaul relay: a thread stalls: new connections pass by"),
         (false, true) => note!("longhaul relay: intercepting again"),
         _ => {}

@@ -94,7 +94,7 @@ impl Verifier {
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
-            tokio::spawn(relay.heartbeats.clone().beat(thread));
+            tokio::spawn(relay.heartbeats.clone().send(thread));
             self.serve(relay).await?;
             relay.drain.reached(Phase::Stop).await;
             Ok(())
@@ -235,7 +235,7 @@ impl SynHolder {
             room_of_client: most.saturating_sub(open),
             room: places,
         };
-        self.held.take(arrival, held.id, Instant::now())
+        self.held.admit(arrival, held.id, Instant::now())
     }
 
     /// A SYN goes on as if nobody had held it.

@@ -25,7 +25,7 @@ pub(crate) struct Overview(pub(crate) Arc<Relay>);
 
 impl Source for Overview {
     fn health(&self) -> Health {
-        let is_steady = self.0.heartbeats.is_steady(std::time::Instant::now());
+        let are_alive = self.0.heartbeats.are_all_alive(std::time::Instant::now());
         let Setup { config, peers } = self.0.setup();
         let is_down = |peer: &&Arc<Peer>| !peer.state.health.is_up();
         let down = peers.all().filter(is_down);
@@ -35,7 +35,7 @@ impl Source for Overview {
             false => Some(HealthStatus::NotIntercepting),
         };
         Health {
-            status: status(self.0.drain.phase(), is_steady, obstacle),
+            status: status(self.0.drain.phase(), are_alive, obstacle),
             peers_down: down.map(|peer| peer.config.name.clone()).collect(),
             memory_exhausted: self.0.memory.is_exhausted(),
         }
@@ -126,8 +126,8 @@ fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
 }
 
 /// A relay that is about to end is not waited for, whatever its workers do.
-fn status(phase: Phase, is_steady: bool, obstacle: Option<HealthStatus>) -> HealthStatus {
-    match (phase, is_steady) {
+fn status(phase: Phase, are_alive: bool, obstacle: Option<HealthStatus>) -> HealthStatus {
+    match (phase, are_alive) {
         (Phase::Run, true) => obstacle.unwrap_or(HealthStatus::Serving),
         (Phase::Run, false) => HealthStatus::Stalled,
         (Phase::Drain | Phase::Cut | Phase::Stop, _) => HealthStatus::Draining,

@@ -81,7 +81,7 @@ impl ServiceManager {
         let (mut told, mut next) = (self.status(), Instant::now() + STATUS_PERIOD);
         loop {
             let now = ticks.tick().await.into_std();
-            if self.patience.is_some() && self.relay.heartbeats.is_steady(Instant::now()) {
+            if self.patience.is_some() && self.relay.heartbeats.are_all_alive(Instant::now()) {
                 self.tell(&[NotifyState::Watchdog]);
             }
             if now >= next && self.relay.drain.phase() == Phase::Run {

@@ -55,7 +55,7 @@ impl Worker {
     }
 
     async fn serve(mut self) -> io::Result<()> {
-        tokio::spawn(self.relay.heartbeats.clone().beat(self.index));
+        tokio::spawn(self.relay.heartbeats.clone().send(self.index));
         let shares = Shares {
             pool: Arc::new(Pool::new(self.relay.config().pool)),
             ready: Arc::default(),
