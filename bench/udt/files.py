@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Files of longhaul udt and libudt 4.11 to each other, over paths shorter than 10 ms, on which a sender waits for every ACK.
 
-    bench/udt/files.py [--bytes 20000000] [--delays 0.1,1,10] [--loss 0] [--pairs longhaul-libudt,...]
+    bench/udt/files.py [--bytes 20000000] [--delays 0.1,1,10] [--loss 0] [--queue 1bdp] [--pairs longhaul-libudt,...] [--beside PATH]
 
 Two network namespaces, joined by `longhaul link` at 100 Mbit/s with each of these delays, in ms, one way. All settings are the
 defaults of both. libudt's ends are crates/udt/tests/udt/libudt/peer.cpp, which send and receive as its own example programs do.
-What counts is the time from the sender's start until the receiver's file has all bytes.
+What counts is the time from the sender's start until the receiver's file has all bytes. `--beside` is another build of longhaul,
+`beside` in pairs.
 
 Needs root; libudt needs c++ and libudt-dev.
 """
@@ -20,7 +21,7 @@ from results import ROOT, Results, by, names, options, spread, table, told
 SOURCE, TARGET = ("source", "10.78.0.1/30"), ("target", "10.78.0.2/30")
 ADDRESS, PORT = "10.78.0.2", 9000
 RATE = "100mbit"
-OURS, THEIRS = "longhaul", "libudt"
+OURS, THEIRS, BESIDE = "longhaul", "libudt", "beside"
 PAIRS = [f"{sender}-{receiver}" for sender in (OURS, THEIRS) for receiver in (OURS, THEIRS)]
 # How long a file may take before it counts as not done.
 PATIENCE_S = 120
@@ -40,10 +41,14 @@ class File:
         return self.target.read_bytes() == self.source.read_bytes()
 
 
+def build(who, args):
+    return args.beside if who == BESIDE else args.longhaul
+
+
 @contextlib.contextmanager
 def receiver(who, args, file):
-    if who == OURS:
-        with Program(TARGET[0], args.longhaul, "udt", "receive", file.target, ready="listening"):
+    if who != THEIRS:
+        with Program(TARGET[0], build(who, args), "udt", "receive", file.target, ready="listening"):
             yield
         return
     with file.target.open("wb"):
@@ -53,8 +58,8 @@ def receiver(who, args, file):
 
 
 def sender(who, args, file):
-    if who == OURS:
-        return Program(SOURCE[0], args.longhaul, "udt", "send", file.source, f"{ADDRESS}:{PORT}")
+    if who != THEIRS:
+        return Program(SOURCE[0], build(who, args), "udt", "send", file.source, f"{ADDRESS}:{PORT}")
     words = f'exec "{args.libudt}" send stream connect 0 {ADDRESS} {PORT} <"{file.source}"'
     return Program(SOURCE[0], "sh", "-c", words)
 
@@ -80,7 +85,7 @@ def a_round(args, results, turn, file):
     """Who begins changes from round to round."""
     begin = turn % len(args.pairs)
     for delay in args.delays:
-        flags = ("--rate", RATE, "--delay", f"{delay}ms", "--loss", f"{args.loss}%")
+        flags = ("--rate", RATE, "--delay", f"{delay}ms", "--loss", f"{args.loss}%", *args.queue)
         with hosts(SOURCE[0], TARGET[0]), link(args.longhaul, SOURCE, TARGET, *flags):
             for pair in args.pairs[begin:] + args.pairs[:begin]:
                 with results.trying(f"{delay} ms: {pair}", peer=pair == f"{THEIRS}-{THEIRS}"):
@@ -93,6 +98,8 @@ def arguments():
     parser.add_argument("--bytes", type=int, default=20_000_000, help="of a file (20000000)")
     parser.add_argument("--delays", type=names, default=["0.1", "1", "10"], metavar="MS,...", help="one way (0.1,1,10)")
     parser.add_argument("--loss", default="0", metavar="PERCENT", help="each way (0)")
+    parser.add_argument("--queue", type=lambda text: ("--queue", text), default=(), help="of the path, as of `longhaul link` (its default)")
+    parser.add_argument("--beside", metavar="PATH", help="another build of longhaul")
     parser.add_argument("--pairs", type=names, default=PAIRS, metavar="NAME-NAME,...", help=f"senders and receivers ({','.join(PAIRS)})")
     parser.set_defaults(out=ROOT / "out/bench/udt-files")
     return told(parser, delays=["1"])
