@@ -63,7 +63,7 @@ pub async fn with_timeout<T>(
 /// nothing.
 const ROOM: usize = 16;
 
-/// The error that [`ROOM`] descriptors fail with now, if they do.
+/// The error with which 16 more descriptors fail now, if they do.
 pub fn descriptor_error() -> Option<io::Error> {
     let room: io::Result<Vec<_>> = (0..ROOM).map(|_| File::open("/dev/null")).collect();
     room.err().filter(is_exhaustion)

@@ -90,7 +90,7 @@ pub struct Arrival {
     pub room: usize,
 }
 
-/// The held SYNs of one listener, and those that bypassed the relay in the last [`PASSES_FOR`].
+/// The held SYNs of one listener, and those that bypassed the relay in the last 32 s.
 #[derive(Debug, Default)]
 pub struct HeldSyns {
     /// The kernel's packet ID of each.
