@@ -5,8 +5,8 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`. Refuses what does not say that it is a
-/// rate, or of what: `125MB` is a size, and `100m` is neither bits nor bytes.
+/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`. Refuses a text that does
+/// not say that it is a rate, or does not say of what: `125MB` is a size, and `100m` is neither bits nor bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
@@ -19,7 +19,7 @@ const UNITS: [(u64, &str); 5] = [
 ];
 
 impl BitRate {
-    /// `bits` a second. Zero becomes 1: a link that never sends is said with `loss 100%`.
+    /// A rate of `bits` a second. Zero becomes 1: a link that delivers nothing is written `loss 100%`.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(if bits == 0 { 1 } else { bits })
@@ -33,7 +33,7 @@ impl BitRate {
             .then(|| Self::from_bits((u128::from(bytes.get()) * 8_000_000_000 / nanos) as u64))
     }
 
-    /// A rate that was measured, in words: unlike one that is set, it may be 0.
+    /// Formats a measured rate, in bits a second. Unlike a configured rate, it may be 0.
     #[must_use]
     pub fn measured(bits: u64) -> String {
         match bits {
@@ -48,15 +48,15 @@ impl BitRate {
         self.0
     }
 
-    /// How long `bytes` take at this rate, rounded up to the next nanosecond so that a sender that
-    /// waits so long never exceeds the rate.
+    /// Time that `bytes` take at this rate, rounded up to the next nanosecond. A sender that waits so long never
+    /// exceeds the rate.
     #[must_use]
     pub fn time_for(self, bytes: u64) -> Time {
         let bits_nanos = u128::from(bytes) * 8_000_000_000;
         Time::from_nanos(bits_nanos.div_ceil(u128::from(self.0)) as u64)
     }
 
-    /// How many whole bytes fit into `span` at this rate.
+    /// Whole bytes that fit into `span` at this rate.
     #[must_use]
     pub fn bytes_in(self, span: Time) -> u64 {
         (u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000) as u64
@@ -65,7 +65,7 @@ impl BitRate {
     /// A text that parses back to exactly this rate.
     #[must_use]
     pub fn exact(self) -> String {
-        quantity::exact(self.0, &UNITS)
+        quantity::format_exact(self.0, &UNITS)
     }
 }
 
@@ -80,11 +80,11 @@ impl FromStr for BitRate {
             range: RANGE,
         };
         let scale = unit_scale(unit).ok_or_else(|| match value > 0.0 {
-            true => no_rate(input, unit, EXAMPLE),
-            // No unit makes a rate of it.
+            true => not_a_rate(input, unit, EXAMPLE),
+            // With any unit, zero and negative numbers are out of range.
             false => out_of_range(),
         })?;
-        match quantity::scaled(input, value, scale, RANGE)? {
+        match quantity::scale_to_integer(input, value, scale, RANGE)? {
             0 => Err(out_of_range()),
             bits => Ok(Self(bits)),
         }
@@ -93,9 +93,10 @@ impl FromStr for BitRate {
 
 const RANGE: &str = "a rate is 1 bit/s to 9 million Tbit/s";
 
-/// Bits a second that one of `unit` stands for. A capital `B` means bytes, and only with the second that they are counted in.
+/// Bits a second in one `unit`. A capital `B` means bytes, and counts only with the second: `B/s` or `Bps`. `None` if
+/// `unit` is not a unit of rates.
 fn unit_scale(unit: &str) -> Option<f64> {
-    let (scale, name) = prefix(unit);
+    let (scale, name) = split_prefix(unit);
     let bits = match name {
         "bps" | "b/s" => 1.0,
         "Bps" | "B/s" => 8.0,
@@ -107,8 +108,8 @@ fn unit_scale(unit: &str) -> Option<f64> {
     Some(scale * bits)
 }
 
-/// What stands before a unit, and the unit.
-fn prefix(unit: &str) -> (f64, &str) {
+/// Splits a unit into the factor of its SI prefix and the unit without it. Without a prefix the factor is 1.
+fn split_prefix(unit: &str) -> (f64, &str) {
     let scale = match unit.chars().next() {
         Some('k' | 'K') => 1e3,
         Some('m' | 'M') => 1e6,
@@ -119,10 +120,11 @@ fn prefix(unit: &str) -> (f64, &str) {
     (scale, &unit[1..])
 }
 
-/// A prefix, or an amount of bits or bytes, gets both rates that it may have meant; another unit is not known.
-fn no_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
-    let (scale, name) = prefix(unit);
-    let is_amount = matches!(
+/// The error for a text whose unit is not a unit of rates. A bare prefix, or a unit of sizes, gets a suggestion of the
+/// two rates that it may mean. Other units are unknown.
+fn not_a_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
+    let (scale, name) = split_prefix(unit);
+    let is_size = matches!(
         name.to_ascii_lowercase().as_str(),
         "" | "b" | "ib" | "ib/s" | "i" | "bps" | "b/s" | "byte" | "bytes"
     );
@@ -131,10 +133,10 @@ fn no_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
         1e3 => ["k", "k"],
         1e9 => ["G", "g"],
         1e12 => ["T", "t"],
-        // A bare number is of a size that people mean.
+        // A bare number gets mega, the prefix that people mean most often.
         _ => ["M", "m"],
     };
-    match is_amount {
+    match is_size {
         true => ParseError::NotARate {
             input: input.to_owned(),
             bytes: format!("{number}{}B/s", prefix[0]),
@@ -149,7 +151,7 @@ fn no_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        quantity::rounded(f, self.0, &UNITS)
+        quantity::write_rounded(f, self.0, &UNITS)
     }
 }
 
@@ -174,27 +176,30 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_rate_and_says_both_that_it_may_have_meant() {
-        let said = |text: &str| text.parse::<BitRate>().unwrap_err().to_string();
+    fn refuses_sizes_and_suggests_both_rates() {
+        let error = |text: &str| text.parse::<BitRate>().unwrap_err().to_string();
         assert_eq!(
-            said("100MB"),
+            error("100MB"),
             "\"100MB\" is no rate: say 100MB/s for bytes a second, or 100mbit for bits"
         );
         for bad in [
             "100", "100m", "100M", "100 MB", "100mb", "100Mb", "100MiB", "100MiB/s", "100MBPS",
             "100MB/S",
         ] {
-            let said = said(bad);
-            assert!(said.starts_with(&format!("{bad:?} is no rate")), "{said}");
+            let message = error(bad);
             assert!(
-                said.contains("100MB/s") && said.contains("100mbit"),
-                "{said}"
+                message.starts_with(&format!("{bad:?} is no rate")),
+                "{message}"
+            );
+            assert!(
+                message.contains("100MB/s") && message.contains("100mbit"),
+                "{message}"
             );
         }
-        assert!(said("1.5GB").contains("1.5GB/s") && said("1.5GB").contains("1.5gbit"));
-        assert!(said("64KiB").contains("64kB/s"));
-        for never in ["0", "0MB", "-1", "0mbit", "99999999tbit"] {
-            assert!(said(never).contains("out of range"), "{}", said(never));
+        assert!(error("1.5GB").contains("1.5GB/s") && error("1.5GB").contains("1.5gbit"));
+        assert!(error("64KiB").contains("64kB/s"));
+        for bad in ["0", "0MB", "-1", "0mbit", "99999999tbit"] {
+            assert!(error(bad).contains("out of range"), "{}", error(bad));
         }
     }
 
@@ -206,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_second_is_no_bit() {
+    fn prints_a_measured_rate_of_zero() {
         assert_eq!(BitRate::measured(0), "0 bit/s");
         assert_eq!(BitRate::measured(1), "1 bit/s");
         assert_eq!(BitRate::measured(937_000_000), "937 Mbit/s");
     }
 
     #[test]
-    fn serialisation_time_is_exact_or_rounded_up() {
+    fn rounds_serialisation_time_up() {
         let rate = BitRate(1_000_000_000);
         assert_eq!(rate.time_for(1500), Time::from_nanos(12_000));
         assert_eq!(BitRate(3).time_for(1), Time::from_nanos(2_666_666_667));

@@ -2,7 +2,7 @@
 use crate::quantity::{self, ParseError};
 use std::{fmt, iter::Sum, ops::Add, str::FromStr};
 
-/// A size in bytes. Parses `1500`, `64KB`, `1MiB`, `4.7GB`. Refuses `64Mb`, which is how megabits are written.
+/// A size in bytes. Parses `1500`, `64KB`, `1MiB`, `4.7GB`. Refuses `64Mb`, which means megabits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 
@@ -15,7 +15,7 @@ const UNITS: [(u64, &str); 5] = [
 ];
 
 impl Bytes {
-    /// `n` bytes.
+    /// A size of `n` bytes.
     #[must_use]
     pub const fn new(n: u64) -> Self {
         Self(n)
@@ -30,7 +30,7 @@ impl Bytes {
     /// A text that parses back to exactly this size.
     #[must_use]
     pub fn exact(self) -> String {
-        quantity::exact(self.0, &UNITS)
+        quantity::format_exact(self.0, &UNITS)
     }
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Bytes {
         const EXAMPLE: &str = "64KB, 1MiB or 4.7GB";
         let (value, unit) = quantity::split(input, EXAMPLE)?;
         let scale = match unit.to_ascii_lowercase().as_str() {
-            _ if is_of_bits(unit) => None,
+            _ if is_bit_unit(unit) => None,
             "" | "b" => Some(1.0),
             "k" | "kb" => Some(1e3),
             "m" | "mb" => Some(1e6),
@@ -56,18 +56,18 @@ impl FromStr for Bytes {
             input: input.to_owned(),
             example: EXAMPLE,
         })?;
-        quantity::scaled(input, value, scale, "a size is 0 B to 9 million TB").map(Self)
+        quantity::scale_to_integer(input, value, scale, "a size is 0 B to 9 million TB").map(Self)
     }
 }
 
-/// A small `b` behind a capital prefix.
-fn is_of_bits(unit: &str) -> bool {
+/// Whether a unit means bits: a small `b` after a capital prefix.
+fn is_bit_unit(unit: &str) -> bool {
     unit.ends_with('b') && unit.starts_with(|prefix: char| prefix.is_ascii_uppercase())
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        quantity::rounded(f, self.0, &UNITS)
+        quantity::write_rounded(f, self.0, &UNITS)
     }
 }
 
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_size() {
+    fn refuses_rates_and_other_text() {
         assert!("-1KB".parse::<Bytes>().is_err());
         assert!("3 apples".parse::<Bytes>().is_err());
         for rate in ["64mbit", "64MB/s", "64Mbps", "64Mb", "64Kb"] {
-            let said = rate.parse::<Bytes>().unwrap_err().to_string();
-            assert!(said.contains(rate), "{said}");
+            let message = rate.parse::<Bytes>().unwrap_err().to_string();
+            assert!(message.contains(rate), "{message}");
         }
         assert!("KB".parse::<Bytes>().is_err());
     }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quantities with units.
 //!
-//! Every number that a person types or reads in longhaul is one of these types: [`Bytes`],
-//! [`BitRate`], [`Time`] and [`Ratio`]. Each parses what people write (`4.7GB`, `10gbit`, `26ms`,
-//! `0.1%`), prints three significant digits with an SI unit, and serialises as the text that it
-//! parses, so that a configuration read back is the configuration written. A [`Ratio`] prints percent, and serialises as
-//! a number.
+//! Every number that a person types or reads in longhaul is a [`Bytes`], [`BitRate`], [`Time`] or [`Ratio`]. Each type
+//! parses the forms that people write: `4.7GB`, `10gbit`, `26ms`, `0.1%`. Each prints three significant digits with an
+//! SI unit. Each serialises as a text that it parses, so that a configuration read back is the configuration written. A
+//! [`Ratio`] prints percent, and serialises as a number.
 //!
-//! Decimal prefixes are powers of 1,000 and binary ones (`KiB`, `MiB`, `GiB`) powers of 1,024.
-//! Rates count bits, sizes count bytes; a rate may be written in bytes a second (`125MB/s`). A size is no rate (`125MB`), nor a
-//! rate a size.
+//! Decimal prefixes are powers of 1,000 and binary ones (`KiB`, `MiB`, `GiB`) powers of 1,024. Rates count bits, sizes
+//! count bytes; a rate may be written in bytes a second (`125MB/s`). A size (`125MB`) is refused as a rate, and a rate
+//! as a size.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

@@ -4,46 +4,46 @@
 use crate::rounding;
 use std::fmt;
 
-/// Why a text is not a quantity. `Display` names the text and what would be accepted.
+/// An error of parsing a quantity. `Display` names the text and a form that is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// No number at the start.
+    /// The text does not begin with a number.
     #[error("{input:?} is not a number with a unit (for example {example})")]
     NotANumber {
-        /// What was given.
+        /// The text that was parsed.
         input: String,
-        /// A text that would have been accepted.
+        /// A text that is accepted.
         example: &'static str,
     },
-    /// The number has no unit, or one that this quantity does not know.
+    /// The number has no unit, or a unit that this quantity does not have.
     #[error("{input:?} has no unit that is known here (for example {example})")]
     UnknownUnit {
-        /// What was given.
+        /// The text that was parsed.
         input: String,
-        /// A text that would have been accepted.
+        /// A text that is accepted.
         example: &'static str,
     },
-    /// A number without a unit of rates, with what it may have meant.
+    /// The unit is not a unit of rates. The two rates that may be meant are suggested.
     #[error("{input:?} is no rate: say {bytes} for bytes a second, or {bits} for bits")]
     NotARate {
-        /// What was given.
+        /// The text that was parsed.
         input: String,
-        /// The same number of bytes a second.
+        /// The suggested rate in bytes a second.
         bytes: String,
-        /// The same number of bits a second.
+        /// The suggested rate in bits a second.
         bits: String,
     },
-    /// Negative, not finite, or beyond what the type holds.
+    /// The number is negative, not finite, or larger than the type holds.
     #[error("{input:?} is out of range: {range}")]
     OutOfRange {
-        /// What was given.
+        /// The text that was parsed.
         input: String,
-        /// The range in words.
+        /// The permitted range, in words.
         range: &'static str,
     },
 }
 
-/// Splits `26ms` into the number and the lower-cased unit.
+/// Splits `26ms` into the number and the unit. `example` is for the error.
 pub(crate) fn split<'a>(
     input: &'a str,
     example: &'static str,
@@ -63,8 +63,9 @@ pub(crate) fn split<'a>(
     Ok((value, unit.trim()))
 }
 
-/// `value × scale` as an integer, or the error that states `range`.
-pub(crate) fn scaled(
+/// Returns `value × scale` rounded to an integer. The error, for a result that is negative or 9.2e18 or more, states
+/// `range`.
+pub(crate) fn scale_to_integer(
     input: &str,
     value: f64,
     scale: f64,
@@ -81,8 +82,8 @@ pub(crate) fn scaled(
     Ok(product as u64)
 }
 
-/// The largest unit that divides `value` exactly, so that the text parses back to the same value.
-pub(crate) fn exact(value: u64, units: &[(u64, &str)]) -> String {
+/// Formats `value` in the largest unit that divides it, so that the text parses back to the same value.
+pub(crate) fn format_exact(value: u64, units: &[(u64, &str)]) -> String {
     let (scale, name) = units
         .iter()
         .rev()
@@ -91,8 +92,8 @@ pub(crate) fn exact(value: u64, units: &[(u64, &str)]) -> String {
     format!("{}{name}", value / scale)
 }
 
-/// Three significant digits and the largest unit that keeps the number at 1 or above.
-pub(crate) fn rounded(
+/// Writes `value` with three significant digits, in the largest unit that keeps the number at 1 or above.
+pub(crate) fn write_rounded(
     f: &mut fmt::Formatter<'_>,
     value: u64,
     units: &[(u64, &str)],
@@ -105,7 +106,7 @@ pub(crate) fn rounded(
     write!(f, "{number} {name}")
 }
 
-/// Serialises and parses a quantity through its text form. A bare number is judged as its text would be.
+/// Serialises and parses a quantity through its text form. A bare number is parsed as its text.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {

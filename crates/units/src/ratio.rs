@@ -7,12 +7,12 @@ use std::{fmt, str::FromStr};
 pub struct Ratio(f64);
 
 impl Ratio {
-    /// Never.
+    /// The probability of an event that never happens.
     pub const ZERO: Self = Self(0.0);
-    /// Always.
+    /// The probability of an event that always happens.
     pub const ONE: Self = Self(1.0);
 
-    /// `value` if it is within 0 to 1.
+    /// A ratio of `value`. `None` unless it is within 0 to 1.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
@@ -30,7 +30,7 @@ impl Ratio {
         let text = self.to_string();
         match text.parse() {
             Ok(back) if self == back => text,
-            _ => hundredfold(self.0),
+            _ => format_percent(self.0),
         }
     }
 
@@ -47,7 +47,7 @@ impl FromStr for Ratio {
     fn from_str(input: &str) -> Result<Self, ParseError> {
         const EXAMPLE: &str = "0.1%";
         let value = match input.trim().strip_suffix('%') {
-            Some(percent) => hundredth(percent.trim()),
+            Some(percent) => parse_hundredth(percent.trim()),
             None => input.trim().parse().ok(),
         };
         let value = value.ok_or_else(|| ParseError::NotANumber {
@@ -61,15 +61,16 @@ impl FromStr for Ratio {
     }
 }
 
-/// A decimal number over 100, without the error that a multiplication of its binary form has.
-fn hundredth(number: &str) -> Option<f64> {
+/// Parses a decimal number and divides it by 100, without the rounding error of a division of its binary form. `None`
+/// if it is not a number.
+fn parse_hundredth(number: &str) -> Option<f64> {
     let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let exponent = exponent.parse::<i32>().ok()?.checked_sub(2)?;
     format!("{digits}e{exponent}").parse().ok()
 }
 
-/// The percent of a share, likewise.
-fn hundredfold(share: f64) -> String {
+/// Formats a share in percent, without the rounding error of a multiplication of its binary form.
+fn format_percent(share: f64) -> String {
     let text = format!("{share:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent = exponent.parse::<i32>().unwrap_or(0) + 2;
@@ -94,7 +95,7 @@ impl<'de> serde::Deserialize<'de> for Ratio {
     }
 }
 
-/// TOML users write a ratio as a number or as text with a percent sign.
+/// Accepts a ratio as TOML users write it: as a number, or as a text with a percent sign.
 struct RatioVisitor;
 
 impl serde::de::Visitor<'_> for RatioVisitor {
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_share() {
+    fn refuses_values_outside_0_to_1_and_other_text() {
         for bad in [
             "1.5",
             "-0.1",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How numbers are printed for people: three significant digits, behind them the prefix that keeps them short.
+//! Numbers as printed for people: three significant digits, and the unit that keeps them short.
 
-/// Three significant digits, without zeros at the end of a fraction.
+/// Formats `x` with three significant digits, without zeros at the end of a fraction.
 ///
 /// ```
 /// assert_eq!(longhaul_units::rounding::digits(0.012345), "0.0123");
@@ -21,8 +21,9 @@ pub fn digits(x: f64) -> String {
     }
 }
 
-/// Of `units`, each a scale and its name from the smallest on, the largest that keeps the number at 1 or above: the number
-/// in it, with three digits, and its name. The smallest serves for less.
+/// Formats `value` in the largest of `units` that keeps the number at 1 or above. Returns the number, with three
+/// digits, and the unit's name. Each unit is a scale and a name; the smallest comes first, and also serves for smaller
+/// values.
 #[must_use]
 pub fn rounded<'a>(value: f64, units: &[(f64, &'a str)]) -> (String, &'a str) {
     // 999.5 would round to 1000 of the smaller unit.
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_whatever_the_size() {
+    fn prints_three_digits_of_any_magnitude() {
         for (value, printed) in [
             (0.0, "0"),
             (1234.0, "1234"),
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_of_a_unit_is_one_of_the_next() {
+    fn carries_a_thousand_into_the_next_unit() {
         let units = [(1.0, "B"), (1e3, "KB")];
         assert_eq!(rounded(999.6, &units), ("1".to_owned(), "KB"));
         assert_eq!(rounded(999.4, &units), ("999".to_owned(), "B"));

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// A span of time in whole nanoseconds, or a point in time as the span since an origin that the
-/// owner states. Up to 584 years; arithmetic saturates. Parses `12us`, `26ms`, `1.5s`, `2min`, `7d`.
+/// A span of time in whole nanoseconds, or a point in time as the span since an origin that the owner states. Up to 584
+/// years, of which 292 can be parsed. Arithmetic saturates. Parses `12us`, `26ms`, `1.5s`, `2min`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -22,52 +22,52 @@ const UNITS: [(u64, &str); 4] = [
 impl Time {
     /// The origin, and the empty span.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// The longest span, and a point later than any event.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `n` nanoseconds.
+    /// A span of `n` nanoseconds.
     #[must_use]
     pub const fn from_nanos(n: u64) -> Self {
         Self(n)
     }
 
-    /// `n` microseconds.
+    /// A span of `n` microseconds.
     #[must_use]
     pub const fn from_micros(n: u64) -> Self {
         Self(n * 1_000)
     }
 
-    /// `n` milliseconds.
+    /// A span of `n` milliseconds.
     #[must_use]
     pub const fn from_millis(n: u64) -> Self {
         Self(n * 1_000_000)
     }
 
-    /// `n` seconds.
+    /// A span of `n` seconds.
     #[must_use]
     pub const fn from_secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
 
-    /// `seconds` rounded to the nanosecond; negative and not-a-number become zero.
+    /// A span of `seconds`, rounded to the nanosecond. Negative numbers and NaN become zero.
     #[must_use]
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds * 1e9).round() as u64)
     }
 
-    /// Whole nanoseconds.
+    /// The span in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds with their fraction.
+    /// The span in seconds, with a fraction.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// `self − earlier`, or zero if `earlier` is later.
+    /// Returns `self − earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
@@ -76,7 +76,7 @@ impl Time {
     /// A text that parses back to exactly this span.
     #[must_use]
     pub fn exact(self) -> String {
-        quantity::exact(self.0, &UNITS)
+        quantity::format_exact(self.0, &UNITS)
     }
 }
 
@@ -102,7 +102,8 @@ impl FromStr for Time {
                 });
             }
         };
-        quantity::scaled(input, value, scale, "a time is 0 or more, up to 292 years").map(Self)
+        quantity::scale_to_integer(input, value, scale, "a time is 0 or more, up to 292 years")
+            .map(Self)
     }
 }
 
@@ -110,7 +111,7 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = self.0 / 60_000_000_000;
         match minutes {
-            0 => quantity::rounded(f, self.0, &UNITS),
+            0 => quantity::write_rounded(f, self.0, &UNITS),
             _ => write!(f, "{minutes} min {} s", self.0 / 1_000_000_000 % 60),
         }
     }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_for_people() {
+    fn prints_milliseconds_or_minutes_and_seconds() {
         assert_eq!(Time::from_micros(28_600).to_string(), "28.6 ms");
         assert_eq!(Time::from_secs(80).to_string(), "1 min 20 s");
     }
