@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How evenly flows share what there is.
+//! Fairness: how evenly flows share a path.
 
-/// Jain's fairness index, (Σx)² / (n Σx²): 1 if all rates are alike, 1/n if one of n has all (RFC 5166 §2.3.1). `None`
-/// where there is nothing to compare: of a single flow, or if none carried anything.
+/// Jain's fairness index, (Σx)² / (n Σx²): 1 if all rates are equal, 1/n if one of n flows has all (RFC 5166 §2.3.1).
+/// `None` if there are fewer than two rates, or all of them are 0: there is nothing to compare.
 #[must_use]
 pub fn jain(rates: &[f64]) -> Option<f64> {
     let squares: f64 = rates.iter().map(|x| x * x).sum();
@@ -15,14 +15,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jain_is_one_for_equals_and_one_over_n_for_one_of_n() {
+    fn jain_is_one_for_equal_rates_and_one_over_n_for_a_single_sender() {
         assert_eq!(jain(&[5.0, 5.0, 5.0]), Some(1.0));
         assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert!((jain(&[3.0, 1.0]).unwrap() - 0.8).abs() < 1e-12);
     }
 
     #[test]
-    fn without_another_or_without_a_rate_there_is_no_index() {
+    fn jain_is_none_for_fewer_than_two_flows_and_for_idle_flows() {
         assert_eq!(jain(&[]), None);
         assert_eq!(jain(&[5.0]), None);
         assert_eq!(jain(&[0.0, 0.0]), None);

@@ -1,52 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Goodness of fit: how likely a sample at least this odd is, if the declared law holds.
+//! Tests of goodness of fit: the probability of a sample at least as extreme, if the declared distribution holds.
 //!
-//! Every function returns a p-value. A sound generator gives one below 0.001 for one seed in a
-//! thousand; a wrong one gives it nearly always, once the sample is large enough.
+//! Every function returns this probability, the p-value. A sound generator gives a p-value below 0.001 for one seed in
+//! a thousand. A wrong one gives it nearly always, once the sample is large enough.
 
 use statrs::distribution::{Binomial, ChiSquared, ContinuousCDF, DiscreteCDF};
 
-/// Two-sided p-value of `successes` in `trials` independent trials of probability `p`: the exact
-/// binomial tail that is the smaller, doubled.
+/// Two-sided p-value of `successes` in `trials` independent trials of probability `p`: twice the smaller of the two
+/// exact binomial tails, and at most 1.
 ///
 /// # Panics
-/// If `p` is no probability.
+/// If `p` is not a probability.
 #[must_use]
 pub fn binomial(successes: u64, trials: u64, p: f64) -> f64 {
-    let law = Binomial::new(p, trials).expect("p is a probability");
-    let at_most = law.cdf(successes);
-    let at_least = successes.checked_sub(1).map_or(1.0, |less| law.sf(less));
+    let distribution = Binomial::new(p, trials).expect("p is a probability");
+    let at_most = distribution.cdf(successes);
+    let at_least = successes
+        .checked_sub(1)
+        .map_or(1.0, |less| distribution.sf(less));
     (2.0 * at_most.min(at_least)).min(1.0)
 }
 
-/// Cells of the χ² test, for the rest at the end there may be one more.
+/// Cells of the χ² test. The rest at the end may make one more.
 const CELLS: f64 = 20.0;
-/// Fewest runs that a cell must expect, twice the customary 5.
+/// Runs that a cell must expect at least: twice the customary 5.
 const EXPECTED_MIN: f64 = 10.0;
 
-/// p-value of run `lengths` (each at least 1) under the geometric law that ends a run with
-/// probability `p` after each member: χ² over about twenty cells of equal probability, fewer for few runs.
-/// `None` if there are too few runs for two cells, or `p` leaves nothing to test.
+/// p-value of run `lengths`, each at least 1, under the geometric distribution: a run ends with probability `p` after
+/// each member. The χ² test has about twenty cells of equal probability, fewer for few runs. `None` if there are too
+/// few runs for two cells, or if `p` leaves nothing to test.
 #[must_use]
 pub fn geometric(lengths: &[u64], p: f64) -> Option<f64> {
     let n = lengths.len() as f64;
-    let edges = cells(n, p)?;
+    let edges = cell_edges(n, p)?;
     let longer = |than: u64| n * (1.0 - p).powf(than as f64);
-    let distance = |i: usize| {
+    let deviation = |i: usize| {
         let (above, upto) = (edges[i], edges.get(i + 1).copied());
         let expected = longer(above) - upto.map_or(0.0, longer);
         let inside = |length: &&u64| **length > above && upto.is_none_or(|end| **length <= end);
-        let seen = lengths.iter().filter(inside).count() as f64;
-        (seen - expected).powi(2) / expected
+        let observed = lengths.iter().filter(inside).count() as f64;
+        (observed - expected).powi(2) / expected
     };
-    let sum = (0..edges.len()).map(distance).sum();
-    let law = ChiSquared::new((edges.len() - 1) as f64).ok()?;
-    Some(law.sf(sum))
+    let sum = (0..edges.len()).map(deviation).sum();
+    let distribution = ChiSquared::new((edges.len() - 1) as f64).ok()?;
+    Some(distribution.sf(sum))
 }
 
-/// Lower ends of the cells, each excluded from its own cell. A cell is closed as soon as it expects
-/// its share, if enough is left over for another.
-fn cells(n: f64, p: f64) -> Option<Vec<u64>> {
+/// Lower edges of the cells for `n` runs, each excluded from its own cell. A cell ends as soon as it expects its share,
+/// if the rest is enough for another cell. `None` if there are fewer than two cells.
+fn cell_edges(n: f64, p: f64) -> Option<Vec<u64>> {
     let share = (EXPECTED_MIN / n).max(1.0 / CELLS);
     let mut edges = vec![0];
     let mut left = 1.0;
@@ -60,8 +62,8 @@ fn cells(n: f64, p: f64) -> Option<Vec<u64>> {
     (edges.len() > 1).then_some(edges)
 }
 
-/// p-value of `samples` under the continuous distribution function `cdf`: Kolmogorov and Smirnov,
-/// with Stephens's correction for a finite sample (1970), good from a few tens of samples on.
+/// p-value of `samples` under the continuous distribution function `cdf`, by the test of Kolmogorov and Smirnov with
+/// Stephens's correction for finite samples (1970). Good from a few tens of samples on.
 #[must_use]
 pub fn kolmogorov_smirnov(samples: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     let mut samples = samples.to_vec();
@@ -75,8 +77,8 @@ pub fn kolmogorov_smirnov(samples: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     kolmogorov_tail((n.sqrt() + 0.12 + 0.11 / n.sqrt()) * largest)
 }
 
-/// P(K > x) of Kolmogorov's distribution, 2 Σ (−1)^(k−1) e^(−2k²x²). Below 0.3 it is 1 within 10⁻⁵;
-/// above, thirty terms are more than a double can tell.
+/// P(K > x) of Kolmogorov's distribution, 2 Σ (−1)^(k−1) e^(−2k²x²). Below 0.3 it is 1 within 10⁻⁵. From there on,
+/// thirty terms give all digits of a double.
 fn kolmogorov_tail(x: f64) -> f64 {
     if x < 0.3 {
         return 1.0;
@@ -92,34 +94,34 @@ fn kolmogorov_tail(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn near(found: f64, expected: f64) {
+    fn assert_near(actual: f64, expected: f64) {
         assert!(
-            (found - expected).abs() < 1e-3 * expected.max(1e-3),
-            "{found} instead of {expected}"
+            (actual - expected).abs() < 1e-3 * expected.max(1e-3),
+            "{actual} instead of {expected}"
         );
     }
 
-    /// Ten coins: P(at most 1 head) = 11/1024.
+    /// With ten coins, P(at most 1 head) = 11/1024.
     #[test]
     fn binomial_tails_are_exact() {
-        near(binomial(1, 10, 0.5), 22.0 / 1024.0);
-        near(binomial(9, 10, 0.5), 22.0 / 1024.0);
-        near(binomial(5, 10, 0.5), 1.0);
-        near(binomial(0, 10, 0.5), 2.0 / 1024.0);
-        near(binomial(0, 10, 0.0), 1.0);
+        assert_near(binomial(1, 10, 0.5), 22.0 / 1024.0);
+        assert_near(binomial(9, 10, 0.5), 22.0 / 1024.0);
+        assert_near(binomial(5, 10, 0.5), 1.0);
+        assert_near(binomial(0, 10, 0.5), 2.0 / 1024.0);
+        assert_near(binomial(0, 10, 0.0), 1.0);
         assert!(binomial(1, 10, 0.0) < 1e-12);
     }
 
     /// Kolmogorov's own table: 5 % at 1.358, 1 % at 1.628, 0.1 % at 1.949.
     #[test]
-    fn kolmogorov_tail_is_the_table() {
+    fn kolmogorov_tail_matches_the_table() {
         for (x, p) in [
             (0.8276, 0.5),
             (1.3581, 0.05),
             (1.6276, 0.01),
             (1.9495, 0.001),
         ] {
-            near(kolmogorov_tail(x), p);
+            assert_near(kolmogorov_tail(x), p);
         }
         assert!(kolmogorov_tail(0.299) == 1.0 && kolmogorov_tail(0.301) > 0.9999);
     }
@@ -130,15 +132,15 @@ mod tests {
         assert!(kolmogorov_smirnov(&even, |x| x) > 0.999);
         let shifted: Vec<f64> = even.iter().map(|x| x + 0.2).collect();
         let p = kolmogorov_smirnov(&shifted, |x| x.clamp(0.0, 1.0));
-        near(p, 2.0 * (-2.0_f64 * (10.131 * 0.205_f64).powi(2)).exp());
+        assert_near(p, 2.0 * (-2.0_f64 * (10.131 * 0.205_f64).powi(2)).exp());
     }
 
-    /// Runs of two lengths only, as likely as the law says: the χ² sum is 0.
+    /// Runs of two lengths only, each as often as expected, have a χ² sum of 0.
     #[test]
-    fn geometric_cells_hold_their_share() {
+    fn geometric_compares_runs_with_their_expected_number() {
         let lengths: Vec<u64> = (0..20).map(|i| if i < 10 { 1 } else { 2 }).collect();
-        near(geometric(&lengths, 0.5).unwrap(), 1.0);
-        // All ones: (20 − 10)²/10 twice is χ² = 20 with one degree of freedom.
+        assert_near(geometric(&lengths, 0.5).unwrap(), 1.0);
+        // Ones only: (20 − 10)²/10 twice is χ² = 20 with one degree of freedom.
         assert!(geometric(&[1; 20], 0.5).unwrap() < 1e-5);
         assert_eq!(geometric(&[1; 19], 0.5), None, "too few for two cells");
         assert_eq!(geometric(&[1; 1000], 1.0), None);
@@ -146,10 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_expects_enough() {
+    fn every_cell_expects_the_minimum_of_runs() {
         for p in [0.000_01, 0.01, 0.25, 0.5, 0.9] {
             for n in [25.0, 300.0, 1e5] {
-                let Some(edges) = cells(n, p) else { continue };
+                let Some(edges) = cell_edges(n, p) else {
+                    continue;
+                };
                 let longer = |than: u64| n * (1.0 - p).powf(than as f64);
                 let mut ends = edges
                     .windows(2)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a sample's values say together: mean, median, quantiles. Nothing is said of no value.
+//! Summaries of a sample: mean, median, quantiles. They are `None` for a sample without values.
 //!
 //! Quantiles are numbered as by Hyndman and Fan ("Sample quantiles in statistical packages", 1996).
 
-/// The arithmetic mean.
+/// The arithmetic mean of `values`.
 #[must_use]
 pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let add = |(count, sum), value| (count + 1u64, sum + value);
@@ -11,7 +11,7 @@ pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// Those of `values` that are finite, the least first.
+/// The finite ones of `values`, in rising order.
 #[must_use]
 pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut finite: Vec<f64> = values.into_iter().filter(|x| x.is_finite()).collect();
@@ -22,26 +22,26 @@ pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
 /// The value in the middle of `sorted`, or the mean of the two in the middle.
 #[must_use]
 pub fn median(sorted: &[f64]) -> Option<f64> {
-    let (below, above, _) = around(sorted, 0.5)?;
+    let (below, above, _) = bracket(sorted, 0.5)?;
     Some(below.midpoint(above))
 }
 
-/// The value below which a `share`, 0 to 1, of `sorted` lies, on straight lines between its values: definition 7.
+/// The value below which a `share`, 0 to 1, of `sorted` lies, with linear interpolation between values: definition 7.
 #[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let (below, above, part) = around(sorted, share)?;
-    Some(below + (above - below) * part)
+    let (below, above, fraction) = bracket(sorted, share)?;
+    Some(below + (above - below) * fraction)
 }
 
-/// The values on both sides of a place in `sorted`, and how far it is from the first to the second.
-fn around(sorted: &[f64], share: f64) -> Option<(f64, f64, f64)> {
-    let place = share * sorted.len().checked_sub(1)? as f64;
-    let at = |place: f64| sorted[place as usize];
-    Some((at(place.floor()), at(place.ceil()), place.fract()))
+/// The values on both sides of the quantile of `share`, and its position between them: 0 at the first, 1 at the second.
+fn bracket(sorted: &[f64], share: f64) -> Option<(f64, f64, f64)> {
+    let position = share * sorted.len().checked_sub(1)? as f64;
+    let at = |position: f64| sorted[position as usize];
+    Some((at(position.floor()), at(position.ceil()), position.fract()))
 }
 
-/// The least value of `sorted` that a `share`, 0 to 1, of them does not exceed: definition 1, the inverse of the
-/// distribution function. It is for counts and for steps of a distribution, where only a value that was seen will do.
+/// The smallest value of `sorted` that a `share`, 0 to 1, of the values does not exceed: definition 1, the inverse of
+/// the distribution function. Use it for counts and for steps of a distribution, where only an observed value will do.
 #[must_use]
 pub fn quantile_by_rank<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
@@ -53,20 +53,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_needs_a_value() {
+    fn mean_of_no_values_is_none() {
         assert_eq!(mean([1.0, 2.0, 6.0]), Some(3.0));
         assert_eq!(mean([]), None);
     }
 
     #[test]
-    fn a_median_is_the_middle_value_or_the_mean_of_two() {
+    fn median_is_the_middle_value_or_the_mean_of_two() {
         assert_eq!(median(&sorted([16.2, 15.9, 17.4])), Some(16.2));
         assert_eq!(median(&sorted([4.0, 1.0, 2.0, 3.0])), Some(2.5));
         assert_eq!(median(&[]), None);
     }
 
     #[test]
-    fn quantiles_lie_between_values() {
+    fn quantile_interpolates_between_values() {
         let values = sorted([3.0, 1.0, 2.0, 5.0, 4.0]);
         let at = |share| quantile(&values, share).unwrap();
         assert_eq!((at(0.0), at(0.5), at(1.0), at(0.05)), (1.0, 3.0, 5.0, 1.2));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_by_rank_is_one_of_the_values() {
+    fn quantile_by_rank_is_an_observed_value() {
         let at = |share| quantile_by_rank(&[1, 2, 3, 4, 5], share).unwrap();
         assert_eq!([0.0, 0.1, 0.5, 0.9, 1.0].map(at), [1, 1, 3, 5, 5]);
         assert_eq!(quantile_by_rank(&[1, 2, 3, 4], 0.5), Some(2));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_no_value() {
+    fn sorted_drops_values_that_are_not_finite() {
         assert_eq!(sorted([f64::NAN, 2.0, f64::INFINITY, -0.5]), [-0.5, 2.0]);
     }
 }
