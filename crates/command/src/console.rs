@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines on standard output and standard error. Nobody may read them, or the disk behind them may be full: that ends no
-//! relay, no copy and no thread, as a panic of `println!` would. Answers that were lost are an error at the end.
+//! Lines on standard output and standard error. Such a line may have no reader, or a full disk may refuse it. Then
+//! relays, copies and threads go on, while a panic of `println!` would end them. Lost lines of standard output are an
+//! error at the command's end.
 //!
-//! Text from another host may be in any line on standard error, so each of them is escaped here.
+//! Any line on standard error may contain text from another host, so each is escaped here.
 
 use std::{
     fmt::Arguments,
@@ -10,56 +11,58 @@ use std::{
     sync::OnceLock,
 };
 
-/// A line of the answer, on standard output.
+/// Prints a line of the answer on standard output: [`console::say`](crate::console::say) with the arguments of
+/// `format!`.
 #[macro_export]
 macro_rules! say {
     ($($line:tt)*) => { $crate::console::say(format_args!($($line)*)) };
 }
 
-/// A line beside the answer, on standard error.
+/// Prints a line on standard error: [`console::note`](crate::console::note) with the arguments of `format!`.
 #[macro_export]
 macro_rules! note {
     ($($line:tt)*) => { $crate::console::note(format_args!($($line)*)) };
 }
 
-/// Why the first line of the answer was lost that was.
-static LOST: OnceLock<io::Error> = OnceLock::new();
+/// The error of the first line of the answer that was lost.
+static FIRST_ERROR: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints a line of the answer on standard output. A line that is lost is an error of [`checked`].
+/// Prints a line of the answer on standard output. If it is lost, [`checked`] returns the error.
 pub fn say(line: Arguments<'_>) {
     let line = line.to_string();
-    // Some texts have their last newline, and some have not.
+    // Some texts end with a newline already.
     let line = line.strip_suffix('\n').unwrap_or(&line);
     if let Err(error) = writeln!(io::stdout(), "{line}") {
         lose(error);
     }
 }
 
-/// A line of the answer was lost.
+/// Keeps the error of a lost line of the answer for [`checked`]. The first error counts.
 pub fn lose(error: io::Error) {
-    let _there_was_one_before = LOST.set(error);
+    let _first_error_counts = FIRST_ERROR.set(error);
 }
 
-/// Prints lines beside the answer on standard error, escaped.
+/// Prints lines on standard error, escaped. They are no part of the answer.
 pub fn note(lines: Arguments<'_>) {
-    // There is no other place to say it.
-    let _lost = writeln!(io::stderr(), "{}", escaped_lines(&lines.to_string()));
+    // A failure of standard error cannot be reported anywhere else.
+    let _ignored = writeln!(io::stderr(), "{}", escaped_lines(&lines.to_string()));
 }
 
-/// Escapes what a terminal obeys or hides, line ends included: control characters (C0, C1, DEL), line and paragraph
-/// separators, and characters without width, which change the direction of text. Everything else stays.
+/// Escapes the characters that a terminal interprets or does not show, line ends included. They are control characters
+/// (C0, C1, DEL), line and paragraph separators, and characters without width, some of which change the direction of
+/// text. All others stay.
 pub fn escaped(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     for char in text.chars() {
-        match is_obeyed(char) {
-            true => shown.extend(char.escape_default()),
-            false => shown.push(char),
+        match is_unprintable(char) {
+            true => output.extend(char.escape_default()),
+            false => output.push(char),
         }
     }
-    shown
+    output
 }
 
-/// Line ends stay, and tabs.
+/// Escapes as [`escaped`] does, but keeps line ends and tabs.
 pub fn escaped_lines(text: &str) -> String {
     let escaped_line = |line: &str| line.split('\t').map(escaped).collect::<Vec<_>>().join("\t");
     text.split('\n')
@@ -68,19 +71,20 @@ pub fn escaped_lines(text: &str) -> String {
         .join("\n")
 }
 
-fn is_obeyed(char: char) -> bool {
-    let without_width = matches!(
+fn is_unprintable(char: char) -> bool {
+    let has_no_width = matches!(
         char,
         '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
     );
-    char.is_control() || without_width
+    char.is_control() || has_no_width
 }
 
-/// What became of a command, unless its answer was lost. Whoever has read enough and went away (`| head`) lost nothing.
+/// Returns the outcome of a command, or the error if a line of its answer was lost. A reader that closes the pipe, as
+/// `| head` does, is no error.
 pub fn checked(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     outcome?;
-    let lost = io::stdout().flush().err();
-    match lost.as_ref().or(LOST.get()) {
+    let flush_error = io::stdout().flush().err();
+    match flush_error.as_ref().or(FIRST_ERROR.get()) {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             anyhow::bail!("standard output: {error}")
         }
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_what_a_terminal_obeys() {
+    fn escapes_control_characters_and_those_without_width() {
         assert_eq!(
             escaped("\x1b]0;x\x07\r\nlonghaul: done\u{9b}2J"),
             "\\u{1b}]0;x\\u{7}\\r\\nlonghaul: done\\u{9b}2J"
@@ -102,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_only_seen() {
+    fn keeps_printable_characters() {
         let names = "größe 大 o\u{308} 'a' \"b\" c\\x0a";
         assert_eq!(escaped(names), names);
     }
 
     #[test]
-    fn keeps_lines_and_tabs_of_a_message() {
+    fn keeps_line_ends_and_tabs_of_messages() {
         assert_eq!(escaped_lines("a\tb\n\x1bc\n"), "a\tb\n\\u{1b}c\n");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The event loops that commands wait in: tokio's, of one thread each.
+//! Event loops that commands wait in: tokio runtimes of one thread each.
 
 use std::{
     io,
@@ -8,20 +8,20 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// One that runs on the calling thread.
+/// Builds an event loop that runs on the calling thread.
 ///
 /// # Errors
-/// Descriptors that are missing.
+/// If the process has too few file descriptors left.
 pub fn of_this_thread() -> io::Result<Runtime> {
     build(&mut Builder::new_current_thread())
 }
 
-/// One with settings of its own.
+/// Builds an event loop with the settings of `builder`.
 ///
 /// # Errors
-/// Descriptors that are missing.
+/// If the process has too few file descriptors left.
 pub fn build(builder: &mut Builder) -> io::Result<Runtime> {
-    /// Whether tokio has its own two descriptors for signals. It takes them once, and panics where it gets none.
+    /// Whether tokio has its two file descriptors for signals. Tokio opens them once, and panics if it cannot.
     static HAS_SIGNALS: Mutex<bool> = Mutex::new(false);
     let mut has_signals = HAS_SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     if !*has_signals {

@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here; of `longhaul lab run` also 4, not
+//! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here. `longhaul lab run` also has 4, not
 //! decided.
 
 use std::{io, process::ExitCode};
 
-/// A failure whose exit code is not 1. Everything else that goes wrong exits with 1.
+/// A failure whose exit code is not 1. All other errors exit with 1.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The input is wrong; nothing was touched. The text names the input and the way out.
+    /// Wrong input; nothing was changed. The text names the input and the way out. Exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// The machine or the caller's rights do not allow it. The text says what is missing.
+    /// A capability that this machine or this user lacks. The text names it. Exit code 3.
     #[error("{0}")]
     Unsupported(String),
-    /// All was done, but what was to be shown is neither shown nor refuted. The text says why.
+    /// A completed run whose hypothesis is neither confirmed nor refuted. The text gives the reason. Exit code 4.
     #[error("{0}")]
     Undecided(String),
 }
 
 impl Refusal {
-    /// Bad input, as an error that `?` carries to `main`.
+    /// Returns [`Refusal::Usage`] as an error for `?`.
     pub fn usage(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Usage(reason.to_string()).into()
     }
 
-    /// Something that this machine or this user lacks.
+    /// Returns [`Refusal::Unsupported`] as an error for `?`.
     pub fn unsupported(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Unsupported(reason.to_string()).into()
     }
 
-    /// Neither shown nor refuted.
+    /// Returns [`Refusal::Undecided`] as an error for `?`.
     pub fn undecided(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Undecided(reason.to_string()).into()
     }
 }
 
-/// A port that could not be opened, as the end of a command that says which: some take a right.
+/// Returns the error of a command that could not open a port, which `which` names. A low port that the user may not
+/// open is [`Refusal::Unsupported`].
 pub fn port_not_opened(which: String, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("{which}: {LOW_PORTS}")),
@@ -43,11 +44,11 @@ pub fn port_not_opened(which: String, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// What such ports take.
+/// The reason why a low port is not permitted, for messages.
 pub const LOW_PORTS: &str =
     "ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE";
 
-/// Prints a failure as one line on stderr and picks the exit code.
+/// Prints an error as one line on standard error, and returns the exit code.
 pub fn code(outcome: &anyhow::Result<()>) -> ExitCode {
     ExitCode::from(number(outcome))
 }
@@ -55,7 +56,7 @@ pub fn code(outcome: &anyhow::Result<()>) -> ExitCode {
 /// The exit code of [`Refusal::Undecided`].
 pub const UNDECIDED: u8 = 4;
 
-/// The same, as the number that a process ends with.
+/// Prints an error as [`code`] does, and returns the exit code as a number.
 pub fn number(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
         return 0;
@@ -69,14 +70,14 @@ pub fn number(outcome: &anyhow::Result<()>) -> u8 {
     }
 }
 
-/// The first line of what clap says about bad flags, without its `error: `.
+/// The first line of a message of clap about wrong flags, without its `error: `.
 pub fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line)
 }
 
-/// Kinds of whole numbers, as serde calls them, and the largest that they hold.
-const NUMBERS: [(&str, u64); 5] = [
+/// Integer types, as serde calls them, and the largest value of each.
+const INTEGER_TYPES: [(&str, u64); 5] = [
     ("u8", u8::MAX as u64),
     ("u16", u16::MAX as u64),
     ("u32", u32::MAX as u64),
@@ -84,8 +85,8 @@ const NUMBERS: [(&str, u64); 5] = [
     ("usize", u64::MAX),
 ];
 
-/// What serde says about a bad value, with what is wrong with a number instead of the name of a type. A key may allow less
-/// than its type: that is for its own check to say.
+/// Replaces the name of an integer type in a message of serde about a bad value by the range of that type, or by the
+/// form that is expected. A key may allow less than its type; the check of that key reports this.
 ///
 /// ```
 /// use longhaul_command::exit::with_range;
@@ -95,18 +96,18 @@ const NUMBERS: [(&str, u64); 5] = [
 /// assert_eq!(with_range("string \"8\", expected u16"), "string \"8\", expected a whole number without quotes");
 /// ```
 pub fn with_range(message: &str) -> String {
-    let number = |(kind, most): (&str, u64)| {
-        let before = message.strip_suffix(kind)?;
-        before.ends_with("expected ").then_some((before, most))
+    let number = |(name, max): (&str, u64)| {
+        let before = message.strip_suffix(name)?;
+        before.ends_with("expected ").then_some((before, max))
     };
-    let Some((before, most)) = NUMBERS.into_iter().find_map(number) else {
+    let Some((before, max)) = INTEGER_TYPES.into_iter().find_map(number) else {
         return message.to_owned();
     };
     if before.contains("integer `-") {
         return format!("{before}0 or more");
     }
     if before.contains("integer `") {
-        return format!("{before}{most} at most");
+        return format!("{before}{max} at most");
     }
     match before.contains("string ") {
         true => format!("{before}a whole number without quotes"),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part that all commands of longhaul share: exit codes, lines on standard output and standard error, event loops,
+//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, event loops,
 //! threads and the version.
 //!
-//! A command returns `anyhow::Result`. Bad input and a machine that lacks something are an [`exit::Refusal`], and `main`
-//! turns the outcome into an exit code:
+//! A command returns `anyhow::Result`. Wrong input, and a machine or a user that lacks something, is an
+//! [`exit::Refusal`]. `main` turns the outcome into an exit code:
 //!
 //! ```
 //! use longhaul_command::{console, exit::{self, Refusal}, say};
@@ -35,15 +35,15 @@ pub const fn release() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The version of this program, with the commit that it was built from: `0.1.0+1f2e3d4c5b6a`. It is [`release`] until
-/// [`set_version`] was called.
+/// The version of this program, with the commit that it was built from: `0.1.0+1f2e3d4c5b6a`. Until [`set_version`] is
+/// called, it is [`release`].
 #[must_use]
 pub fn version() -> &'static str {
     VERSION.get().copied().unwrap_or(release())
 }
 
-/// Sets the version of this program. Only the binary knows the commit, so that a commit builds no other crate again.
-/// The first call counts.
+/// Sets the version of this program. The first call counts. Only the binary knows the commit, so that no other crate is
+/// built again for each commit.
 pub fn set_version(version: &'static str) {
     let _first_call_counts = VERSION.set(version);
 }

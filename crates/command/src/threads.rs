@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads where there may not be enough of them: one that cannot be started is an error, and no panic. And what they wait for.
+//! Threads, and the state that they share and wait for. A thread that cannot be started is an error and no panic,
+//! because the number of threads may be limited.
 
 use anyhow::{Context as _, Result};
 use parking_lot::{Condvar, Mutex};
@@ -8,41 +9,51 @@ use std::{
     time::Duration,
 };
 
-const LIMITED: &str = "cannot start a thread (ulimit -u and pids.max of the cgroup limit them)";
+const SPAWN_ERROR: &str = "cannot start a thread (ulimit -u and pids.max of the cgroup limit them)";
 
-/// Starts a thread.
+/// Starts a thread that runs `work`.
+///
+/// # Errors
+/// If the limits of the user or the cgroup permit no more threads.
 pub fn begin<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
-    thread::Builder::new().spawn(work).context(LIMITED)
+    thread::Builder::new().spawn(work).context(SPAWN_ERROR)
 }
 
-/// Starts a thread that ends within `scope`.
+/// Starts a thread that runs `work` and ends within `scope`.
+///
+/// # Errors
+/// If the limits of the user or the cgroup permit no more threads.
 pub fn begin_within<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     work: impl FnOnce() -> T + Send + 's,
 ) -> Result<ScopedJoinHandle<'s, T>> {
     let thread = thread::Builder::new().spawn_scoped(scope, work);
-    thread.context(LIMITED)
+    thread.context(SPAWN_ERROR)
 }
 
-/// Starts as many as there are CPUs; fewer if there can't be so many, but one.
+/// Starts a thread for each CPU that this process may use. Fewer are enough, but not none.
+///
+/// # Errors
+/// If not even one thread can be started.
 pub fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() -> F) -> Result<()> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     begin(work())?;
     for _ in 1..cpus {
-        let _fewer_will_do = begin(work());
+        let _fewer_are_enough = begin(work());
     }
     Ok(())
 }
 
-/// A state that comes to an end, for which nobody waits beyond it.
+/// A state of a job that ends. [`Monitor::next`], [`Monitor::wait_until`] and [`Monitor::pause`] do not wait beyond the
+/// end.
 pub trait Ends {
-    /// Whether it has come to its end.
+    /// Whether the job has ended.
     fn is_over(&self) -> bool;
 }
 
-/// A state that many threads share, and that each of them may wait for.
+/// A state that many threads share, and whose changes each of them may wait for: a mutex with a condition variable.
 #[derive(Debug, Default)]
 pub struct Monitor<S> {
     state: Mutex<S>,
@@ -50,64 +61,64 @@ pub struct Monitor<S> {
 }
 
 impl<S> Monitor<S> {
-    /// Does something with the state, and wakes whoever waits for a change.
+    /// Updates the state with `act`, and wakes all threads that wait for a change.
     pub fn change<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
-        let done = act(&mut self.state.lock());
+        let result = act(&mut self.state.lock());
         self.changed.notify_all();
-        done
+        result
     }
 
-    /// The same, where others wait only for what `matters`: to wake many threads again and again for nothing costs more
-    /// than the work.
+    /// Updates the state with `act`, and wakes waiting threads only if the new state `matters` to them. To wake many
+    /// threads for nothing, again and again, costs more than the work.
     pub fn change_if<T>(
         &self,
         act: impl FnOnce(&mut S) -> T,
         matters: impl FnOnce(&S) -> bool,
     ) -> T {
         let mut state = self.state.lock();
-        let done = act(&mut state);
+        let result = act(&mut state);
         if matters(&state) {
             self.changed.notify_all();
         }
-        done
+        result
     }
 
-    /// Does something with the state that nobody waits for.
+    /// Updates the state with `act` and wakes no thread, for changes that none waits for.
     pub fn note<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
         act(&mut self.state.lock())
     }
 
-    /// Looks something up.
+    /// Reads the state with `act`.
     pub fn look<T>(&self, act: impl FnOnce(&S) -> T) -> T {
         act(&self.state.lock())
     }
 
-    /// Waits until there is something to take, and takes it.
+    /// Waits until `take` returns a value, and returns it. `take` is called again after each change.
     pub fn wait_for<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> T {
         let mut state = self.state.lock();
         loop {
-            if let Some(taken) = take(&mut state) {
-                return taken;
+            if let Some(value) = take(&mut state) {
+                return value;
             }
             self.changed.wait(&mut state);
         }
     }
 
-    /// Waits until something holds, but no longer than so.
-    pub fn wait_some_time(&self, time: Duration, held: impl Fn(&S) -> bool) {
-        let waits = |state: &mut S| !held(state);
+    /// Waits until `condition` holds, at most for `time`.
+    pub fn wait_some_time(&self, time: Duration, condition: impl Fn(&S) -> bool) {
+        let waits = |state: &mut S| !condition(state);
         self.changed
             .wait_while_for(&mut self.state.lock(), waits, time);
     }
 }
 
 impl<S: Ends> Monitor<S> {
-    /// Whether the state has come to its end.
+    /// Whether the job has ended.
     pub fn is_over(&self) -> bool {
         self.look(S::is_over)
     }
 
-    /// Waits until there is something to take, and takes it. `None`: all is over.
+    /// Waits until `take` returns a value, and returns it. `None` if the job ends first.
     pub fn next<T>(&self, mut take: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
         self.wait_for(|state| match state.is_over() {
             true => Some(None),
@@ -115,12 +126,12 @@ impl<S: Ends> Monitor<S> {
         })
     }
 
-    /// Waits until something holds, or all is over.
-    pub fn wait_until(&self, held: impl Fn(&S) -> bool) {
-        self.wait_for(|state| (held(state) || state.is_over()).then_some(()));
+    /// Waits until `condition` holds or the job ends.
+    pub fn wait_until(&self, condition: impl Fn(&S) -> bool) {
+        self.wait_for(|state| (condition(state) || state.is_over()).then_some(()));
     }
 
-    /// Waits for so long, but not beyond the end.
+    /// Waits for `time`, or until the job ends.
     pub fn pause(&self, time: Duration) {
         self.wait_some_time(time, S::is_over);
     }
