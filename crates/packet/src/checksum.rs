@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// One's complement sum of `bytes` added to `initial`, not folded.
+/// Adds the 32-bit words of `bytes` to `initial`, without folding. An odd tail is padded with zeros.
 #[must_use]
 pub fn sum(bytes: &[u8], initial: u64) -> u64 {
     let mut words = bytes.chunks_exact(4);
@@ -14,7 +14,7 @@ pub fn sum(bytes: &[u8], initial: u64) -> u64 {
     total + u64::from(u32::from_be_bytes(last))
 }
 
-/// Folds a sum to the 16 bits that a NEEDS_CSUM packet carries: not complemented.
+/// Folds a sum to 16 bits, without complementing it: the value in the checksum field of a NEEDS_CSUM packet.
 #[must_use]
 pub const fn fold(mut sum: u64) -> u16 {
     while sum >> 16 != 0 {
@@ -23,14 +23,14 @@ pub const fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The checksum of `bytes`: the complement of the folded sum.
+/// Returns the checksum of `bytes`: the complement of their folded sum.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes, 0))
 }
 
-/// The folded sum after one 16-bit word of what it covers changed from `old` to `new`
-/// (RFC 1624 §3, for the sum itself instead of its complement).
+/// Updates a folded sum after one 16-bit word that it covers changed from `old` to `new` (RFC 1624 §3, for the sum
+/// instead of its complement).
 #[must_use]
 pub const fn replace_word(folded: u16, old: u16, new: u16) -> u16 {
     fold(folded as u64 + !old as u64 + new as u64)
@@ -48,12 +48,12 @@ mod tests {
     }
 
     #[test]
-    fn pads_an_odd_tail_with_zero() {
+    fn pads_an_odd_tail_with_zeros() {
         assert_eq!(sum(&[1, 2, 3, 4, 5], 0), sum(&[1, 2, 3, 4, 5, 0, 0, 0], 0));
     }
 
     #[test]
-    fn replacing_a_word_equals_summing_again() {
+    fn replacing_a_word_equals_a_new_sum() {
         let before = fold(sum(&[0x12, 0x34, 0x56, 0x78], 0));
         let after = fold(sum(&[0x12, 0x34, 0x9a, 0xbc], 0));
         assert_eq!(replace_word(before, 0x5678, 0x9abc), after);

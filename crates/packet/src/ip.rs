@@ -8,7 +8,7 @@ pub const TCP: u8 = 6;
 /// Protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// Which IP.
+/// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// IPv4.
@@ -17,20 +17,20 @@ pub enum Version {
     V6,
 }
 
-/// Where the transport header is, and whether this packet has one.
+/// Position and protocol of the transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transport {
-    /// Which IP carries it.
+    /// Version of the IP header before it.
     pub version: Version,
     /// The protocol number after all extension headers.
     pub protocol: u8,
-    /// Offset of the transport header.
+    /// Offset of the transport header from the beginning of the packet, in bytes.
     pub offset: usize,
-    /// A later fragment: there is no transport header.
+    /// The packet is a second or later fragment, so no transport header is at `offset`.
     pub fragment: bool,
 }
 
-/// The version nibble.
+/// Reads the version field; `None` if it is neither 4 nor 6, or the packet is empty.
 #[must_use]
 pub fn version(packet: &[u8]) -> Option<Version> {
     match packet.first()? >> 4 {
@@ -40,7 +40,7 @@ pub fn version(packet: &[u8]) -> Option<Version> {
     }
 }
 
-/// Finds the transport header; `None` if the packet ends before it.
+/// Finds the transport header; `None` if the packet is not IP or ends before that header.
 #[must_use]
 pub fn transport(packet: &[u8]) -> Option<Transport> {
     match version(packet)? {
@@ -61,8 +61,8 @@ fn transport_v4(packet: &[u8]) -> Option<Transport> {
     })
 }
 
-/// Extension headers that can stand before the transport header (RFC 8200 §4.1), but for those of IPsec: what is behind
-/// one is not looked at.
+/// Extension headers that can come before the transport header (RFC 8200 §4.1). The headers of IPsec are not among
+/// them: the walk ends there, and their number is the protocol.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -72,7 +72,7 @@ fn transport_v6(packet: &[u8]) -> Option<Transport> {
     let mut protocol = *packet.get(6)?;
     let mut offset = 40;
     let mut fragment = false;
-    // Each header is at least 8 bytes, so the walk ends with the packet.
+    // Each extension header has at least 8 bytes, so the loop ends with the packet.
     while matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
         let header = packet.get(offset..offset + 8)?;
         fragment |= protocol == FRAGMENT && u16::from_be_bytes([header[2], header[3]]) >> 3 != 0;
@@ -92,8 +92,8 @@ fn transport_v6(packet: &[u8]) -> Option<Transport> {
     })
 }
 
-/// Writes a packet's new total length into its IP header, and with IPv4 the identification and the
-/// header checksum. `header` begins at the IP header.
+/// Writes a new total length into the IP header at the beginning of `header`. In an IPv4 header, also adds `id_step` to
+/// the identification and computes the header checksum.
 pub(crate) fn set_length(header: &mut [u8], version: Version, total: u16, id_step: u16) {
     match version {
         Version::V4 => set_length_v4(header, total, id_step),
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walks_ipv6_extension_headers() {
+    fn skips_ipv6_extension_headers() {
         let mut packet = vec![0; 40 + 8 + 16 + 20];
         packet[0] = 0x60;
         packet[6] = HOP_BY_HOP;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_fragment_has_no_transport_header() {
+    fn reports_later_fragments() {
         let mut packet = [0; 28];
         packet[0] = 0x45;
         packet[7] = 1;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_input_panics() {
+    fn never_panics() {
         for len in 0..80 {
             for first in [0x00, 0x45, 0x4f, 0x60, 0xff] {
                 let mut packet = vec![0; len];

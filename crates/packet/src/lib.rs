@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! IP and TCP headers, checksums, super-packets, and the files and filters of captures.
 //!
-//! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No input
-//! makes anything here panic.
+//! A view reads or writes header fields in place and allocates nothing. A value holds what the fields mean. No function
+//! panics on any input from a file or a device.
 //!
-//! - [`ip`] and [`tcp`] are the headers (RFC 791, RFC 8200, RFC 9293), [`checksum`] is RFC 1071.
-//! - [`tunnel`] finds the IP packet inside of another one.
-//! - [`super_packet`] cuts what an offload joined into the segments that a wire has; [`vnet`] is the
-//!   header that says how they were joined.
-//! - [`capture`] reads and writes pcap and pcapng, [`packet_filter`] compiles filters for the kernel.
+//! - [`ip`] and [`tcp`] read headers (RFC 791, RFC 8200, RFC 9293). [`checksum`] is the Internet checksum (RFC 1071).
+//! - [`tunnel`] finds the inner IP packet of a tunnel.
+//! - [`super_packet`] cuts a packet that an offload joined into the segments of the wire. [`vnet`] is the header that
+//!   says how to cut it.
+//! - [`capture`] reads and writes pcap and pcapng files. [`packet_filter`] compiles packet filters for the kernel.
 //!
 //! ```
 //! use longhaul_packet::checksum::checksum;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Super-packets: up to 64 KB that GSO hands over as one packet, to be seen as the segments that
-//! would be on the wire, and to be written back as any run of them.
+//! Super-packets: packets of up to 64 KB that GSO hands over whole. This module shows them as the segments that would
+//! be on the wire, and writes any run of these segments as a packet of its own.
 //!
-//! Payload is never touched: a run is new headers in front of a slice of the old payload. What
-//! changes from segment to segment follows `tcp_gso_segment` (`net/ipv4/tcp_offload.c`) and
-//! `__udp_gso_segment` (`net/ipv4/udp_offload.c`).
+//! A run does not change or copy payload: it is new headers before a slice of the original payload. Header fields
+//! change from segment to segment as in `tcp_gso_segment` (`net/ipv4/tcp_offload.c`) and `__udp_gso_segment`
+//! (`net/ipv4/udp_offload.c`).
 
 use crate::{
     checksum,
@@ -14,34 +14,35 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Longest IP and transport header that is cut; longer ones (IPv6 extension headers beyond any
-/// sane chain) are refused.
+/// Most bytes of IP and transport headers of a super-packet. Longer headers are refused; only an absurd chain of IPv6
+/// extension headers has them.
 const HEADERS_MAX: usize = 256;
 const UDP_HEADER: usize = 8;
 
-/// Where things are in one packet from a device with vnet_hdr.
+/// Header positions and segments of a packet from a device with virtio-net headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuperPacket {
     vnet: VnetHeader,
     version: Version,
-    headers: u16,
-    payload: u32,
-    /// Payload bytes of each segment but the last; all of it without GSO.
-    stride: u32,
+    /// Length of all headers in bytes; 0 without GSO.
+    headers_len: u16,
+    payload_len: u32,
+    /// Payload bytes of each segment but the last. The length of the packet without GSO.
+    segment_size: u32,
     segments: u16,
 }
 
-/// Headers of a run of segments, ready to be written before `payload` of the original packet.
+/// Headers of a run of segments, to be written before `payload` of the original packet.
 #[derive(Debug)]
 pub struct Run {
     head: [u8; vnet::LEN + HEADERS_MAX],
     head_len: usize,
-    /// Which bytes of the original packet follow.
+    /// Range of the original packet that follows the headers.
     pub payload: Range<usize>,
 }
 
 impl Run {
-    /// vnet header, IP header, transport header.
+    /// Returns the virtio-net header, IP header and transport header.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..self.head_len]
@@ -49,13 +50,13 @@ impl Run {
 }
 
 impl SuperPacket {
-    /// Understands a packet; `None` if it is not IP or its GSO headers are damaged.
+    /// Parses a packet with its virtio-net header; `None` if it is not IP or its GSO headers are damaged.
     #[must_use]
     pub fn parse(vnet: &[u8; vnet::LEN], packet: &[u8]) -> Option<Self> {
         let vnet = VnetHeader::read(vnet)?;
         let version = ip::version(packet)?;
-        let headers = match vnet.gso {
-            Gso::None => return Some(Self::whole(vnet, version, packet.len())),
+        let headers_len = match vnet.gso {
+            Gso::None => return Some(Self::without_gso(vnet, version, packet.len())),
             Gso::Tcp4 | Gso::Tcp6 => {
                 let start = usize::from(vnet.csum_start);
                 start + tcp::Header::at(packet.get(start..)?)?.len()
@@ -66,107 +67,111 @@ impl SuperPacket {
             Version::V4 => (usize::from(packet[0] & 0xf) * 4).max(20),
             Version::V6 => 40,
         };
-        // As virtio_net_hdr_to_skb has it (include/linux/virtio_net.h): a checksum that is somewhere
-        // else would be written over another field.
+        // The check of virtio_net_hdr_to_skb (include/linux/virtio_net.h). A checksum at another offset would overwrite
+        // another field.
         let checksum_at = if vnet.gso == Gso::Udp { 6 } else { 16 };
-        let sound = vnet.needs_csum
+        let is_valid = vnet.needs_csum
             && vnet.csum_offset == checksum_at
             && vnet.gso_size > 0
             && (ip_header..=HEADERS_MAX).contains(&usize::from(vnet.csum_start))
-            && headers < packet.len()
-            && headers <= HEADERS_MAX;
-        sound.then(|| Self::cut(vnet, version, headers, packet.len() - headers))
+            && headers_len < packet.len()
+            && headers_len <= HEADERS_MAX;
+        is_valid.then(|| Self::with_gso(vnet, version, headers_len, packet.len() - headers_len))
     }
 
-    fn whole(vnet: VnetHeader, version: Version, len: usize) -> Self {
+    fn without_gso(vnet: VnetHeader, version: Version, len: usize) -> Self {
         Self {
             vnet,
             version,
-            headers: 0,
-            payload: len as u32,
-            stride: len as u32,
+            headers_len: 0,
+            payload_len: len as u32,
+            segment_size: len as u32,
             segments: 1,
         }
     }
 
-    fn cut(vnet: VnetHeader, version: Version, headers: usize, payload: usize) -> Self {
-        let stride = usize::from(vnet.gso_size);
+    fn with_gso(
+        vnet: VnetHeader,
+        version: Version,
+        headers_len: usize,
+        payload_len: usize,
+    ) -> Self {
+        let segment_size = usize::from(vnet.gso_size);
         Self {
             vnet,
             version,
-            headers: headers as u16,
-            payload: payload as u32,
-            stride: stride as u32,
-            segments: payload.div_ceil(stride) as u16,
+            headers_len: headers_len as u16,
+            payload_len: payload_len as u32,
+            segment_size: segment_size as u32,
+            segments: payload_len.div_ceil(segment_size) as u16,
         }
     }
 
-    /// How many packets this is on the wire: 1 or more.
+    /// Number of segments on the wire, at least 1.
     #[must_use]
     pub const fn segments(&self) -> u16 {
         self.segments
     }
 
-    /// Bytes of segment `index` on the wire, from its IP header on.
+    /// Length of segment `index` on the wire in bytes, from its IP header on.
     #[must_use]
     pub fn segment_len(&self, index: u16) -> u32 {
-        let payload = self.payload_of(index..index + 1);
-        u32::from(self.headers) + payload.len() as u32
+        let payload = self.payload_range(index..index + 1);
+        u32::from(self.headers_len) + payload.len() as u32
     }
 
-    /// Bytes on the wire of all segments, IP headers included.
+    /// Length of all segments on the wire in bytes, IP headers included.
     #[must_use]
     pub fn wire_len(&self) -> u64 {
         self.run_len(0..self.segments)
     }
 
-    /// Bytes on the wire of a run of segments.
+    /// Length of a run of segments on the wire in bytes, IP headers included.
     #[must_use]
     pub fn run_len(&self, run: Range<u16>) -> u64 {
-        u64::from(self.headers) * run.len() as u64 + self.payload_of(run).len() as u64
+        u64::from(self.headers_len) * run.len() as u64 + self.payload_range(run).len() as u64
     }
 
-    /// The payload of a run, as offsets from the end of the headers.
-    fn payload_of(&self, run: Range<u16>) -> Range<usize> {
-        let begin = u32::from(run.start) * self.stride;
-        let end = (u32::from(run.end) * self.stride).min(self.payload);
+    /// Payload of a run, as offsets from the end of the headers.
+    fn payload_range(&self, run: Range<u16>) -> Range<usize> {
+        let begin = u32::from(run.start) * self.segment_size;
+        let end = (u32::from(run.end) * self.segment_size).min(self.payload_len);
         begin as usize..end as usize
     }
 
-    /// The headers that turn segments `run` of `packet` into a packet of its own.
+    /// Returns the headers that make segments `run` of `packet` a packet of their own.
     ///
-    /// `run` must not be empty nor reach beyond [`segments`](Self::segments).
+    /// `run` must not be empty and must not reach beyond [`segments`](Self::segments).
     #[must_use]
     pub fn run(&self, packet: &[u8], run: Range<u16>) -> Run {
-        let headers = usize::from(self.headers);
-        let slice = self.payload_of(run.clone());
+        let headers_len = usize::from(self.headers_len);
+        let slice = self.payload_range(run.clone());
         let mut out = Run {
             head: [0; vnet::LEN + HEADERS_MAX],
-            head_len: vnet::LEN + headers,
-            payload: headers + slice.start..headers + slice.end,
+            head_len: vnet::LEN + headers_len,
+            payload: headers_len + slice.start..headers_len + slice.end,
         };
-        out.head[..vnet::LEN].copy_from_slice(&self.vnet_of(&run).bytes());
-        let head = &mut out.head[vnet::LEN..vnet::LEN + headers];
-        head.copy_from_slice(&packet[..headers]);
+        out.head[..vnet::LEN].copy_from_slice(&self.vnet_header(&run).bytes());
+        let head = &mut out.head[vnet::LEN..vnet::LEN + headers_len];
+        head.copy_from_slice(&packet[..headers_len]);
         if run.len() < usize::from(self.segments) {
             self.rewrite(head, &run, slice.len());
         }
         out
     }
 
-    /// How many bytes of `packet`, from its IP header on, are headers; all of them where it is neither
-    /// TCP nor UDP.
+    /// Length of the headers of `packet` in bytes, from its IP header on. The whole packet if it is neither TCP nor
+    /// UDP.
     #[must_use]
     pub fn headers_len(&self, packet: &[u8]) -> usize {
-        match self.headers {
-            0 => whole_headers(packet).min(packet.len()),
-            headers => usize::from(headers),
+        match self.headers_len {
+            0 => plain_headers_len(packet).min(packet.len()),
+            len => usize::from(len),
         }
     }
 
-    /// Appends the headers of segment `index` to `out`, as they would be on the wire but for the
-    /// transport checksum, which may be unfinished. Of `packet` it takes only the
-    /// [headers](Self::headers_len).
+    /// Appends the headers of segment `index` to `out`, as they would be on the wire except for the transport
+    /// checksum, which may be incomplete. Reads only the [headers](Self::headers_len) of `packet`.
     pub fn segment_headers(&self, packet: &[u8], index: u16, out: &mut Vec<u8>) {
         match self.segments {
             1 => out.extend_from_slice(&packet[..self.headers_len(packet)]),
@@ -174,23 +179,25 @@ impl SuperPacket {
         }
     }
 
-    fn vnet_of(&self, run: &Range<u16>) -> VnetHeader {
+    fn vnet_header(&self, run: &Range<u16>) -> VnetHeader {
         match run.len() {
             1 if self.vnet.gso != Gso::None => VnetHeader {
                 gso: Gso::None,
                 gso_size: 0,
                 ecn: false,
-                header_len: self.headers,
+                header_len: self.headers_len,
                 ..self.vnet
             },
             _ => self.vnet,
         }
     }
 
+    /// Changes `head` to the headers of a run that is not the whole super-packet. `payload` is the run's payload in
+    /// bytes.
     fn rewrite(&self, head: &mut [u8], run: &Range<u16>, payload: usize) {
         let start = usize::from(self.vnet.csum_start);
         let total = head.len() + payload;
-        let old_len = head.len() + self.payload as usize - start;
+        let old_len = head.len() + self.payload_len as usize - start;
         ip::set_length(head, self.version, total as u16, run.start);
         match self.vnet.gso {
             Gso::Udp => set_udp_length(&mut head[start..], total - start),
@@ -200,19 +207,19 @@ impl SuperPacket {
     }
 
     fn rewrite_tcp(&self, tcp: &mut [u8], run: &Range<u16>) {
-        let step = u32::from(run.start) * self.stride;
+        let step = u32::from(run.start) * self.segment_size;
         let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(step);
         tcp[4..8].copy_from_slice(&seq.to_be_bytes());
         if run.end < self.segments {
             tcp[13] &= !(tcp::FIN | tcp::PSH);
         }
-        // With AccECN the flag is part of a counter and stays on every segment.
+        // With AccECN, CWR is part of a counter and stays on every segment.
         if run.start > 0 && self.vnet.ecn {
             tcp[13] &= !tcp::CWR;
         }
     }
 
-    /// The checksum field holds the pseudo-header's sum, of which only the length changes.
+    /// Updates the sum of the pseudo-header in the checksum field, of which only the length changes.
     fn adjust_pseudo_sum(&self, transport: &mut [u8], old_len: usize, new_len: usize) {
         let at = usize::from(self.vnet.csum_offset);
         let sum = u16::from_be_bytes([transport[at], transport[at + 1]]);
@@ -220,8 +227,8 @@ impl SuperPacket {
         transport[at..at + 2].copy_from_slice(&new.to_be_bytes());
     }
 
-    /// Writes segment `index` with all checksums complete into `out` (cleared first) and then flips
-    /// one bit of it, chosen by `entropy`: what a damaged frame whose link has no check looks like.
+    /// Clears `out`, writes segment `index` with complete checksums into it, and then flips one bit, chosen by
+    /// `entropy`. The result is a frame damaged on a link without a frame check.
     pub fn corrupt_into(&self, packet: &[u8], index: u16, entropy: u32, out: &mut Vec<u8>) {
         let run = self.run(packet, index..index + 1);
         out.clear();
@@ -240,7 +247,7 @@ impl SuperPacket {
             return;
         }
         let value = match checksum::checksum(&segment[start..]) {
-            // RFC 768: a UDP checksum of zero means none, so zero is sent as its complement.
+            // RFC 768: a UDP checksum of zero means no checksum, so zero is sent as its complement.
             0 => 0xffff,
             value => value,
         };
@@ -248,7 +255,8 @@ impl SuperPacket {
     }
 }
 
-fn whole_headers(packet: &[u8]) -> usize {
+/// Length of the headers of a packet without GSO, in bytes.
+fn plain_headers_len(packet: &[u8]) -> usize {
     let Some(transport) = ip::transport(packet) else {
         return packet.len();
     };
@@ -271,7 +279,7 @@ mod tests {
 
     const MSS: usize = 1000;
 
-    /// A TCP super-packet as the kernel hands it over: NEEDS_CSUM with the pseudo-header sum.
+    /// A TCP super-packet as from the kernel: NEEDS_CSUM, with the sum of the pseudo-header.
     fn super_packet(version: Version, payload: usize, flags: u8) -> ([u8; vnet::LEN], Vec<u8>) {
         let ip_len = if version == Version::V4 { 20 } else { 40 };
         let mut packet = vec![0u8; ip_len + 20 + payload];
@@ -330,8 +338,9 @@ mod tests {
         checksum::fold(sum)
     }
 
-    /// What a receiver does: completes the checksum and verifies it over the pseudo-header.
-    fn verified(head: &[u8], payload: &[u8], version: Version) -> Vec<u8> {
+    /// Checks the sum of the pseudo-header, the IPv4 header checksum and the lengths, as a receiver does. Returns the
+    /// packet.
+    fn verify(head: &[u8], payload: &[u8], version: Version) -> Vec<u8> {
         let vnet = VnetHeader::read(head[..vnet::LEN].try_into().unwrap()).unwrap();
         let mut packet = head[vnet::LEN..].to_vec();
         packet.extend_from_slice(payload);
@@ -355,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_segment_are_those_of_its_run_of_one() {
+    fn segment_headers_equal_those_of_a_run_of_one() {
         for version in [Version::V4, Version::V6] {
             let (vnet, packet) = super_packet(version, 2 * MSS + 1, tcp::ACK | tcp::FIN);
             let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
@@ -371,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_whole_packet_end_where_its_payload_begins() {
+    fn headers_len_without_gso_ends_at_the_payload() {
         let (_, tcp) = super_packet(Version::V6, 700, tcp::ACK);
         let mut udp = super_packet(Version::V4, 700, 0).1;
         udp[9] = ip::UDP;
@@ -389,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_is_a_sound_packet_of_its_own() {
+    fn every_run_is_a_valid_packet() {
         for version in [Version::V4, Version::V6] {
             let (vnet, packet) = super_packet(version, 3 * MSS + 500, tcp::ACK | tcp::PSH);
             let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
@@ -397,7 +406,7 @@ mod tests {
             for start in 0..4 {
                 for end in start + 1..=4 {
                     let run = parsed.run(&packet, start..end);
-                    let out = verified(run.head(), &packet[run.payload.clone()], version);
+                    let out = verify(run.head(), &packet[run.payload.clone()], version);
                     let tcp = tcp::Header::at(&out[out.len() - run.payload.len() - 20..]).unwrap();
                     let step = u32::from(start) * MSS as u32;
                     assert_eq!(tcp.seq(), 0xffff_ff00_u32.wrapping_add(step));
@@ -408,23 +417,23 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_where_the_kernel_puts_them() {
+    fn sets_flags_on_the_same_segments_as_the_kernel() {
         let flags = tcp::ACK | tcp::FIN | tcp::PSH | tcp::CWR;
         let (vnet, packet) = super_packet(Version::V4, 3 * MSS, flags);
         let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
-        let of = |index: u16| {
+        let flags_of = |index: u16| {
             let run = parsed.run(&packet, index..index + 1);
             tcp::Header::at(&run.head()[vnet::LEN + 20..])
                 .unwrap()
                 .flags()
         };
-        assert_eq!(of(0), tcp::ACK | tcp::CWR);
-        assert_eq!(of(1), tcp::ACK);
-        assert_eq!(of(2), tcp::ACK | tcp::FIN | tcp::PSH);
+        assert_eq!(flags_of(0), tcp::ACK | tcp::CWR);
+        assert_eq!(flags_of(1), tcp::ACK);
+        assert_eq!(flags_of(2), tcp::ACK | tcp::FIN | tcp::PSH);
     }
 
     #[test]
-    fn identification_counts_on_and_wraps() {
+    fn increments_identification_and_wraps() {
         let (vnet, packet) = super_packet(Version::V4, 3 * MSS, tcp::ACK);
         let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
         let id = |index: u16| {
@@ -435,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_over_another_field_is_refused() {
+    fn rejects_a_checksum_over_another_field() {
         let (mut vnet, packet) = super_packet(Version::V4, 3 * MSS, tcp::ACK);
         assert!(SuperPacket::parse(&vnet, &packet).is_some());
         vnet[8] = 4;
@@ -443,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_add_up() {
+    fn segment_lengths_add_up_to_the_wire_length() {
         let (vnet, packet) = super_packet(Version::V6, 2 * MSS + 1, tcp::ACK);
         let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
         let lens: Vec<u32> = (0..3).map(|i| parsed.segment_len(i)).collect();
@@ -452,24 +461,24 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_segment_has_exactly_one_wrong_bit() {
+    fn corrupts_exactly_one_bit() {
         let (vnet, packet) = super_packet(Version::V4, 2 * MSS, tcp::ACK);
         let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
         let run = parsed.run(&packet, 1..2);
-        let mut sound = verified(run.head(), &packet[run.payload.clone()], Version::V4);
-        parsed.complete_checksum(&mut sound);
+        let mut intact = verify(run.head(), &packet[run.payload.clone()], Version::V4);
+        parsed.complete_checksum(&mut intact);
         let mut damaged = Vec::new();
         parsed.corrupt_into(&packet, 1, 777, &mut damaged);
-        let wrong: u32 = sound
+        let flipped: u32 = intact
             .iter()
             .zip(&damaged[vnet::LEN..])
             .map(|(a, b)| (a ^ b).count_ones())
             .sum();
-        assert_eq!((damaged.len() - vnet::LEN, wrong), (sound.len(), 1));
+        assert_eq!((damaged.len() - vnet::LEN, flipped), (intact.len(), 1));
     }
 
     #[test]
-    fn damaged_gso_headers_are_refused() {
+    fn rejects_damaged_gso_headers() {
         let (vnet, packet) = super_packet(Version::V4, 2 * MSS, tcp::ACK);
         for cut in 0..40 {
             assert_eq!(

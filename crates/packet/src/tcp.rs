@@ -18,12 +18,12 @@ pub const ECE: u8 = 0x40;
 /// CWR (RFC 3168 §6.1).
 pub const CWR: u8 = 0x80;
 
-/// A TCP header in place: at least 20 bytes, options included.
+/// A view of a TCP header with its options, at least 20 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Header<'a>(&'a [u8]);
 
 impl<'a> Header<'a> {
-    /// The header at the start of `bytes`; `None` if it is cut off or its data offset is wrong.
+    /// Returns the header at the beginning of `bytes`; `None` if it is cut off or its data offset is below 5.
     #[must_use]
     pub fn at(bytes: &'a [u8]) -> Option<Self> {
         let len = usize::from(bytes.get(12)? >> 4) * 4;
@@ -61,19 +61,19 @@ impl<'a> Header<'a> {
         u32::from_be_bytes([self.0[8], self.0[9], self.0[10], self.0[11]])
     }
 
-    /// Flags, CWR highest.
+    /// Flags byte. FIN is the least significant bit, CWR the most significant.
     #[must_use]
     pub fn flags(&self) -> u8 {
         self.0[13]
     }
 
-    /// Advertised window, unscaled.
+    /// Window field as sent, before window scaling (RFC 7323 §2).
     #[must_use]
     pub fn window(&self) -> u16 {
         u16::from_be_bytes([self.0[14], self.0[15]])
     }
 
-    /// Options as kind and body, up to the end-of-list mark or the first damaged one.
+    /// Iterates over the options as kind and data. Ends at the End of Option List option or the first malformed option.
     pub fn options(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         let mut rest = &self.0[20..];
         std::iter::from_fn(move || {
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn finds_an_option_behind_padding() {
+    fn finds_an_option_after_no_operation_options() {
         let bytes = header(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         let options: Vec<_> = Header::at(&bytes).unwrap().options().collect();
         assert_eq!(options, [(5, &[0, 0, 0, 1, 0, 0, 0, 2][..])]);
     }
 
     #[test]
-    fn damaged_options_end_the_walk() {
+    fn stops_at_malformed_options() {
         for options in [[5, 0, 0, 0], [5, 1, 0, 0], [8, 99, 0, 0], [0, 5, 2, 0]] {
             let bytes = header(&options);
             assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_header_that_is_cut_off() {
+    fn rejects_a_header_that_is_cut_off() {
         assert!(Header::at(&[0; 19]).is_none());
         let mut bytes = header(&[]);
         bytes[12] = 0xf0;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `struct virtio_net_hdr` (`include/uapi/linux/virtio_net.h`), the 10 bytes in front of each
-//! packet of a TUN device or an AF_PACKET socket with PACKET_VNET_HDR. Little-endian here: the
-//! device is told so with TUNSETVNETLE.
+//! The virtio-net header, `struct virtio_net_hdr` (`include/uapi/linux/virtio_net.h`): 10 bytes before each packet of a
+//! TUN device or an AF_PACKET socket with PACKET_VNET_HDR. It is little-endian here,
+//! an order that TUNSETVNETLE sets for a TUN device.
 
-/// Size on the wire, in bytes.
+/// Length of the header in bytes.
 pub const LEN: usize = 10;
 
-/// The transport checksum field holds only the pseudo-header sum.
+/// Flag VIRTIO_NET_HDR_F_NEEDS_CSUM: the transport checksum field holds only the sum of the pseudo-header.
 pub const NEEDS_CSUM: u8 = 1;
-/// With a TCP type: classic ECN, CWR belongs on the first segment only.
+/// Flag VIRTIO_NET_HDR_GSO_ECN of a TCP type: ECN as in RFC 3168, so that CWR belongs on the first segment only.
 pub const GSO_ECN: u8 = 0x80;
 
-/// How a super-packet is to be cut.
+/// GSO type: the way in which a super-packet is cut into segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gso {
-    /// Not at all: one segment.
+    /// Packet without GSO: a single segment.
     None,
     /// TCP over IPv4.
     Tcp4,
     /// TCP over IPv6.
     Tcp6,
-    /// UDP datagrams of equal size (USO, kernel ≥ 6.2).
+    /// UDP datagrams of equal size (USO, Linux 6.2 and later).
     Udp,
 }
 
@@ -45,29 +45,29 @@ impl Gso {
     }
 }
 
-/// The header as a value.
+/// The fields of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VnetHeader {
-    /// Whether the transport checksum is still to be completed.
+    /// The transport checksum is not complete: its field holds only the sum of the pseudo-header.
     pub needs_csum: bool,
-    /// Other bits of `flags` (DATA_VALID, RSC_INFO), passed through.
+    /// Other bits of `flags` (DATA_VALID, RSC_INFO), kept as they are.
     pub other_flags: u8,
-    /// How to cut.
+    /// GSO type.
     pub gso: Gso,
-    /// Classic ECN: CWR on the first segment only.
+    /// ECN as in RFC 3168: CWR belongs on the first segment only.
     pub ecn: bool,
-    /// Length of all headers: only a hint.
+    /// Length of all headers in bytes. A hint, which may be wrong.
     pub header_len: u16,
-    /// Payload bytes a segment; 0 without GSO.
+    /// Payload of each segment in bytes; 0 without GSO.
     pub gso_size: u16,
-    /// Where the checksummed part begins: the transport header.
+    /// Offset of the transport header, where the part begins that the checksum covers.
     pub csum_start: u16,
-    /// Where the checksum field is, from `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
 }
 
 impl VnetHeader {
-    /// A packet that is whole and whose checksums are complete.
+    /// Header of a packet without GSO whose checksums are complete.
     pub const PLAIN: Self = Self {
         needs_csum: false,
         other_flags: 0,
@@ -79,7 +79,7 @@ impl VnetHeader {
         csum_offset: 0,
     };
 
-    /// Reads the header; `None` for a GSO type that was never asked for.
+    /// Reads the header; `None` for any other GSO type, which no device is asked for.
     #[must_use]
     pub fn read(bytes: &[u8; LEN]) -> Option<Self> {
         let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -95,7 +95,7 @@ impl VnetHeader {
         })
     }
 
-    /// The header as bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn bytes(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_it_reads() {
+    fn round_trips() {
         let bytes = [1, 0x81, 52, 0, 0xa8, 5, 20, 0, 16, 0];
         let header = VnetHeader::read(&bytes).unwrap();
         assert_eq!(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_udp_fragmentation_offload() {
+    fn rejects_udp_fragmentation_offload() {
         assert_eq!(VnetHeader::read(&[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What both formats answer when they are asked where records begin and end.
+//! Record boundaries of a capture file: how both formats report them, and the search for them after damage.
 
 use super::Fault;
 
-/// Longest record that is believed, in bytes, its header included: 16 MiB. A longer one is damage.
+/// Most bytes of a record, its header included: 16 MiB. A longer length counts as damage.
 pub const RECORD_MAX: usize = 16 << 20;
 
-/// What stands at the beginning of the bytes, where no run of whole, sound records does.
+/// Classification of the bytes at the current offset, where no run of whole, valid records begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    /// A record of this length after all.
+pub(crate) enum Classification {
+    /// A valid record of this length.
     Record(usize),
-    /// A block that changes how those after it are to be read, of this length.
+    /// A block of this length that changes how later blocks are read.
     Header(usize),
-    /// Damage of this length, with something sound after it or the end of the file.
+    /// Damage of this length, followed by a valid record or the end of the file.
     Damage(usize, Fault),
-    /// Damage, nobody knows yet how long.
-    Lost(Fault),
-    /// It takes so many bytes to say.
+    /// Damage of a length that is not known yet: the reader must find the next record.
+    OutOfSync(Fault),
+    /// Number of bytes that are needed to decide.
     More(usize),
 }
 
-/// Whether records begin at a place.
+/// Whether a run of records begins at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guess {
+pub(crate) enum SyncCheck {
     Yes,
     No,
-    /// It takes the bytes up to this offset to say.
-    Unsure(usize),
+    /// The bytes up to this offset are needed to decide.
+    Undecided(usize),
 }
 
-/// Where records begin again.
+/// Result of a search for the next record after damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Search {
-    /// Here.
+pub(crate) enum Resync {
+    /// Records begin at this offset.
     At(usize),
-    /// Not before `at`, about which the bytes up to `need` will tell.
-    Unsure { at: usize, need: usize },
-    /// Nowhere in these bytes.
-    Nowhere,
+    /// Records do not begin before `at`. The bytes up to `need` are needed to decide about `at`.
+    Undecided { at: usize, need: usize },
+    /// The bytes have no record boundary.
+    NotFound,
 }
 
-/// The first of the places about which the guess is not no.
-pub(crate) fn search(
-    places: impl IntoIterator<Item = usize>,
-    guess: impl Fn(usize) -> Guess,
-) -> Search {
-    for at in places {
-        match guess(at) {
-            Guess::Yes => return Search::At(at),
-            Guess::Unsure(need) => return Search::Unsure { at, need },
-            Guess::No => {}
+/// Returns the first of `offsets` for which `check` does not answer [`SyncCheck::No`].
+pub(crate) fn resync(
+    offsets: impl IntoIterator<Item = usize>,
+    check: impl Fn(usize) -> SyncCheck,
+) -> Resync {
+    for at in offsets {
+        match check(at) {
+            SyncCheck::Yes => return Resync::At(at),
+            SyncCheck::Undecided(need) => return Resync::Undecided { at, need },
+            SyncCheck::No => {}
         }
     }
-    Search::Nowhere
+    Resync::NotFound
 }

@@ -1,72 +1,72 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packets were captured, how its times are to be read, and what was not captured.
+//! Interfaces of a capture: their names, link types, timestamps and packet counts.
 
 use super::LinkType;
 use std::sync::Arc;
 
-/// One interface of a capture file. A pcap file has one, without a name.
+/// An interface of a capture file. A pcap file has a single one, without a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, at most [`NAME_MAX`] bytes of it; `left` and `right` in captures of `longhaul link`.
+    /// Name, cut to [`NAME_MAX`] bytes. `left` and `right` in captures of `longhaul link`.
     pub name: Option<Arc<str>>,
-    /// What its frames begin with.
+    /// Link-layer header type of the interface's frames.
     pub link_type: LinkType,
-    /// Most bytes that were kept of a frame; 0 is no limit.
+    /// Most bytes that were captured of a frame; 0 is no limit.
     pub snaplen: u32,
-    /// How its time stamps are to be read.
+    /// Unit and offset of the interface's timestamps.
     pub(crate) clock: Clock,
 }
 
-/// Most bytes that are kept of an interface's name.
+/// Most bytes that are stored of an interface's name.
 pub const NAME_MAX: usize = 256;
 
-/// Most interfaces of a file, whose packets are read: some 200 kB without the names.
+/// Most interfaces of a file; packets of further ones count as damage. Memory: some 200 kB without the names.
 pub const INTERFACES_MAX: usize = 4096;
 
-/// What one interface counted, if it says so (pcapng's interface statistics block, §4.6).
+/// Packet counts of an interface (pcapng's interface statistics block, §4.6); `None` for a count that the file lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Which of the file's interfaces, as in [`Frame::interface`](super::Frame::interface).
+    /// Number of the interface in the file, as in [`Frame::interface`](super::Frame::interface).
     pub interface: u32,
-    /// When it counted, nanoseconds since 1970.
+    /// Time of the counts, in nanoseconds since 1970, UTC.
     pub at_ns: u64,
     /// Packets that the interface received (`isb_ifrecv`).
     pub received: Option<u64>,
-    /// Packets that the interface dropped, for want of room (`isb_ifdrop`).
+    /// Packets that the interface dropped because its buffers were full (`isb_ifdrop`).
     pub if_dropped: Option<u64>,
     /// Packets that the operating system dropped (`isb_osdrop`).
     pub os_dropped: Option<u64>,
 }
 
-/// From a time stamp to nanoseconds since 1970.
+/// Conversion of an interface's timestamps to nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Clock {
     unit: Unit,
     offset_ns: i64,
 }
 
-/// What one count of a time stamp is.
+/// Unit of timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    /// So many nanoseconds.
+    /// Nanoseconds in a unit.
     Nanoseconds(u64),
-    /// A nanosecond has so many of it.
+    /// Units in a nanosecond.
     PerNanosecond(u64),
-    /// 2⁻ⁿ seconds.
+    /// A unit of 2⁻ⁿ seconds.
     Binary(u8),
 }
 
-/// In nanoseconds.
-const SECOND: i64 = 1_000_000_000;
+/// Nanoseconds in a second.
+const SECOND_NS: i64 = 1_000_000_000;
 
 impl Clock {
-    /// Microseconds, which is what pcapng has unless it says otherwise.
+    /// Microseconds, the default of pcapng.
     pub(crate) const MICROSECONDS: Self = Self {
         unit: Unit::Nanoseconds(1000),
         offset_ns: 0,
     };
 
-    /// With the unit of `if_tsresol`: 10⁻ⁿ s, or 2⁻ⁿ s if the highest bit is set.
+    /// Sets the unit from `if_tsresol`: 10⁻ⁿ s, or 2⁻ⁿ s if the highest bit is set.
     pub(crate) fn with_resolution(self, resolution: u8) -> Self {
         let exponent = resolution & 0x7f;
         let power = |n: u8| 10_u64.checked_pow(u32::from(n)).unwrap_or(u64::MAX);
@@ -78,27 +78,27 @@ impl Clock {
         Self { unit, ..self }
     }
 
-    /// With the seconds of `if_tsoffset`, which are to be added.
+    /// Sets the offset from `if_tsoffset`, in seconds to be added to every timestamp.
     pub(crate) fn with_offset(self, seconds: i64) -> Self {
-        let offset_ns = seconds.saturating_mul(SECOND);
+        let offset_ns = seconds.saturating_mul(SECOND_NS);
         Self { offset_ns, ..self }
     }
 
-    /// What does not fit becomes the greatest or the least that does.
+    /// Converts a timestamp to nanoseconds since 1970. A time out of range saturates.
     #[inline]
-    pub(crate) fn nanoseconds(self, stamp: u64) -> u64 {
+    pub(crate) fn nanoseconds(self, timestamp: u64) -> u64 {
         let ns = match self.unit {
-            Unit::Nanoseconds(each) => stamp.saturating_mul(each),
-            Unit::PerNanosecond(count) => stamp / count,
-            Unit::Binary(exponent) => binary(stamp, exponent),
+            Unit::Nanoseconds(each) => timestamp.saturating_mul(each),
+            Unit::PerNanosecond(count) => timestamp / count,
+            Unit::Binary(exponent) => binary_to_ns(timestamp, exponent),
         };
         ns.saturating_add_signed(self.offset_ns)
     }
 }
 
-/// 2⁻ⁿ seconds as nanoseconds: below 2⁶⁴ · 10⁹, which has room in 128 bits.
-fn binary(stamp: u64, exponent: u8) -> u64 {
-    let ns = (u128::from(stamp) * u128::from(SECOND.unsigned_abs())) >> exponent;
+/// Converts units of 2⁻ⁿ seconds to nanoseconds. The product is below 2⁶⁴ · 10⁹, which fits into 128 bits.
+fn binary_to_ns(timestamp: u64, exponent: u8) -> u64 {
+    let ns = (u128::from(timestamp) * u128::from(SECOND_NS.unsigned_abs())) >> exponent;
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
@@ -106,14 +106,14 @@ fn binary(stamp: u64, exponent: u8) -> u64 {
 mod tests {
     use super::*;
 
-    fn ns(resolution: u8, stamp: u64) -> u64 {
+    fn ns(resolution: u8, timestamp: u64) -> u64 {
         Clock::MICROSECONDS
             .with_resolution(resolution)
-            .nanoseconds(stamp)
+            .nanoseconds(timestamp)
     }
 
     #[test]
-    fn resolutions_are_powers_of_ten_or_two() {
+    fn reads_resolutions_as_powers_of_ten_or_two() {
         assert_eq!(Clock::MICROSECONDS.nanoseconds(5), 5000);
         assert_eq!(ns(6, 5), 5000);
         assert_eq!(ns(9, 5), 5);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_bounded() {
+    fn saturates_times_out_of_range() {
         assert_eq!(ns(0, u64::MAX), u64::MAX);
         assert_eq!(ns(0x80, u64::MAX), u64::MAX);
         assert_eq!(ns(0xff, u64::MAX), 0);

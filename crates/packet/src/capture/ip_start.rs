@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether an IP packet begins at a place, and why there is none.
+//! The start of an IP packet in a frame, the reasons why there is none, and bounded reads of header fields.
 
-/// Why no IP packet was found in a frame.
+/// Reason why no IP packet was found in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoIp {
     /// The link type is [`LinkType::Other`](super::LinkType::Other).
     LinkType,
-    /// The frame carries something else.
+    /// The frame carries another protocol.
     Protocol,
-    /// The capture ends before it.
+    /// The captured bytes end before the IP packet.
     Short,
     /// An 802.11 data frame is encrypted (WEP, WPA).
     EncryptedWifi,
-    /// An 802.11 data frame has several packets in it (A-MSDU).
+    /// An 802.11 data frame aggregates several packets (A-MSDU).
     AggregatedWifi,
-    /// The second or a later fragment of an 802.11 frame, which has no IP header.
+    /// The frame is the second or a later fragment of an 802.11 frame, which has no IP header.
     WifiFragment,
-    /// PPP carries something compressed or encrypted.
+    /// The payload of PPP is compressed or encrypted.
     CompressedPpp,
 }
 
-/// `at`, if an IP packet begins there.
+/// Returns `at` if the version of an IP header is there.
 #[inline]
-pub(crate) fn is_ip(frame: &[u8], at: usize) -> Result<usize, NoIp> {
+pub(crate) fn ip_at(frame: &[u8], at: usize) -> Result<usize, NoIp> {
     match frame.get(at).ok_or(NoIp::Short)? >> 4 {
         4 | 6 => Ok(at),
         _ => Err(NoIp::Protocol),
     }
 }
 
-/// Two bytes in network byte order.
+/// Reads 16 bits in network byte order.
 #[inline]
-pub(crate) fn word(frame: &[u8], at: usize) -> Result<u16, NoIp> {
-    bytes(frame, at).map(u16::from_be_bytes)
+pub(crate) fn read_u16(frame: &[u8], at: usize) -> Result<u16, NoIp> {
+    read_bytes(frame, at).map(u16::from_be_bytes)
 }
 
-/// So many bytes.
+/// Reads `N` bytes at offset `at`.
 #[inline]
-pub(crate) fn bytes<const N: usize>(frame: &[u8], at: usize) -> Result<[u8; N], NoIp> {
-    let bytes = frame.get(at..).and_then(|rest| rest.first_chunk());
-    bytes.copied().ok_or(NoIp::Short)
+pub(crate) fn read_bytes<const N: usize>(frame: &[u8], at: usize) -> Result<[u8; N], NoIp> {
+    let found = frame.get(at..).and_then(|rest| rest.first_chunk());
+    found.copied().ok_or(NoIp::Short)
 }

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What frames begin with, and where in them the IP packet is.
+//! Link types: the link-layer headers of frames, and the offset of the IP packet after them.
 
-use super::ether_type::{by_type, ethernet};
-use super::ip_start::{NoIp, bytes, is_ip, word};
+use super::ether_type::{ip_after_ether_type, ip_in_ethernet};
+use super::ip_start::{NoIp, ip_at, read_bytes, read_u16};
 use super::{ppp, wifi};
 
-/// What a frame begins with: LINKTYPE values of the tcpdump group's registry.
+/// Link-layer header type of a frame. Numbers are the LINKTYPE values of the tcpdump group's registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkType {
-    /// BSD loopback, protocol family in the writer's byte order: 0.
+    /// BSD loopback, with the protocol family in the writer's byte order: 0.
     Null,
     /// Ethernet: 1.
     Ethernet,
-    /// PPP, in HDLC-like framing or without: 9.
+    /// PPP, with or without HDLC-like framing: 9.
     Ppp,
     /// PPP in HDLC-like framing, or Cisco's HDLC: 50 (and 104).
     Hdlc,
-    /// PPPoE's session header, then PPP: 51.
+    /// PPPoE session header, then PPP: 51.
     PppOverEthernet,
-    /// IPv4 or IPv6 without anything before: 101 (and 12, 14, 228, 229).
+    /// IPv4 or IPv6 without a link-layer header: 101 (and 12, 14, 228, 229).
     Raw,
     /// 802.11: 105.
     Wifi,
-    /// OpenBSD loopback, protocol family in network byte order: 108.
+    /// OpenBSD loopback, with the protocol family in network byte order: 108.
     Loop,
     /// Linux cooked capture: 113.
     LinuxCooked,
     /// Radiotap, then 802.11: 127.
     Radiotap,
-    /// Per-packet information, then what that says: 192.
+    /// Per-packet information (PPI), then a frame of the link type that it names: 192.
     Ppi,
-    /// A byte that says which way it went, then PPP: 204 (and 166).
+    /// A byte for the direction, then PPP: 204 (and 166).
     PppWithDirection,
     /// Linux cooked capture, version 2: 276.
     LinuxCooked2,
-    /// Anything else, which is not analysed.
+    /// Any other number. Such frames are not analysed.
     Other(u16),
 }
 
 impl LinkType {
-    /// From its number in the registry.
+    /// Returns the link type of a number in the registry.
     #[must_use]
     pub const fn from_number(number: u16) -> Self {
         match number {
@@ -48,7 +48,7 @@ impl LinkType {
             9 => Self::Ppp,
             50 | 104 => Self::Hdlc,
             51 => Self::PppOverEthernet,
-            // DLT_RAW of several BSDs, LINKTYPE_RAW, and one for each IP.
+            // DLT_RAW of several BSDs, LINKTYPE_RAW, and a number for each IP version.
             12 | 14 | 101 | 228 | 229 => Self::Raw,
             105 => Self::Wifi,
             108 => Self::Loop,
@@ -61,7 +61,7 @@ impl LinkType {
         }
     }
 
-    /// Its number in the registry.
+    /// Returns the number in the registry. Where several numbers mean one type, returns the usual one.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -82,52 +82,53 @@ impl LinkType {
         }
     }
 
-    /// Where the IP packet begins in a frame, past VLAN tags, LLC and SNAP, PPPoE and MPLS; its version
-    /// is right, and nothing else of it is looked at.
+    /// Returns the offset of the IP packet in a frame, in bytes. Skips VLAN tags, LLC and SNAP, PPPoE and MPLS. Of the
+    /// IP packet only the version is checked.
     ///
     /// # Errors
     ///
-    /// If there is none, or the capture ends before it.
+    /// Fails if the frame has no IP packet, or the captured bytes end before it.
     #[inline]
     pub fn ip_offset(self, frame: &[u8]) -> Result<usize, NoIp> {
         match self {
-            Self::Ethernet => ethernet(frame, 0),
-            Self::Raw => is_ip(frame, 0),
-            Self::Null | Self::Loop => loopback(frame),
-            Self::LinuxCooked => by_type(frame, word(frame, 14)?, 16),
-            Self::LinuxCooked2 => by_type(frame, word(frame, 0)?, 20),
-            _ => self.rare(frame),
+            Self::Ethernet => ip_in_ethernet(frame, 0),
+            Self::Raw => ip_at(frame, 0),
+            Self::Null | Self::Loop => ip_in_loopback(frame),
+            Self::LinuxCooked => ip_after_ether_type(frame, read_u16(frame, 14)?, 16),
+            Self::LinuxCooked2 => ip_after_ether_type(frame, read_u16(frame, 0)?, 20),
+            _ => self.rare_ip_offset(frame),
         }
     }
 
     #[cold]
-    fn rare(self, frame: &[u8]) -> Result<usize, NoIp> {
+    fn rare_ip_offset(self, frame: &[u8]) -> Result<usize, NoIp> {
         match self {
-            Self::Ppp => ppp::ppp(frame, 0),
-            Self::PppWithDirection => ppp::ppp(frame, 1),
-            Self::PppOverEthernet => ppp::unframed(frame, 6),
-            Self::Hdlc => hdlc(frame),
-            Self::Wifi => wifi::wifi(frame, 0, false),
-            Self::Radiotap => wifi::radiotap(frame),
-            Self::Ppi => ppi(frame),
+            Self::Ppp => ppp::ip_in_ppp(frame, 0),
+            Self::PppWithDirection => ppp::ip_in_ppp(frame, 1),
+            Self::PppOverEthernet => ppp::ip_in_unframed_ppp(frame, 6),
+            Self::Hdlc => ip_in_hdlc(frame),
+            Self::Wifi => wifi::ip_in_wifi(frame, 0, false),
+            Self::Radiotap => wifi::ip_after_radiotap(frame),
+            Self::Ppi => ip_after_ppi(frame),
             _ => Err(NoIp::LinkType),
         }
     }
 }
 
-/// Cisco's frames begin with another byte than PPP's, unicast or multicast, and have an EtherType (RFC 1547 §4.3.1).
-fn hdlc(frame: &[u8]) -> Result<usize, NoIp> {
+/// Returns the offset of the IP packet in a frame of PPP or of Cisco's HDLC. The latter begins with a unicast or
+/// multicast address that PPP does not use, and has an EtherType (RFC 1547 §4.3.1).
+fn ip_in_hdlc(frame: &[u8]) -> Result<usize, NoIp> {
     match frame.first().ok_or(NoIp::Short)? {
-        0x0f | 0x8f => by_type(frame, word(frame, 2)?, 4),
-        _ => ppp::ppp(frame, 0),
+        0x0f | 0x8f => ip_after_ether_type(frame, read_u16(frame, 2)?, 4),
+        _ => ppp::ip_in_ppp(frame, 0),
     }
 }
 
-/// Version, flags, the length of all that and of fields, and the link type of the rest; in little-endian order. It holds
-/// no second header of its kind.
-fn ppi(frame: &[u8]) -> Result<usize, NoIp> {
-    let len = usize::from(u16::from_le_bytes(bytes(frame, 2)?));
-    let inner = LinkType::from_number(u16::from_le_bytes(bytes(frame, 4)?));
+/// Returns the offset of the IP packet after a PPI header. Its fields are version, flags, the length of the header with
+/// all options, and the link type of the frame after it, in little-endian order. PPI in PPI is refused.
+fn ip_after_ppi(frame: &[u8]) -> Result<usize, NoIp> {
+    let len = usize::from(u16::from_le_bytes(read_bytes(frame, 2)?));
+    let inner = LinkType::from_number(u16::from_le_bytes(read_bytes(frame, 4)?));
     if inner == LinkType::Ppi {
         return Err(NoIp::LinkType);
     }
@@ -135,16 +136,17 @@ fn ppi(frame: &[u8]) -> Result<usize, NoIp> {
     inner.ip_offset(rest).map(|at| len + at)
 }
 
-/// IPv6's protocol family on NetBSD and OpenBSD, FreeBSD, macOS, Linux and Windows; IPv4's is 2
-/// everywhere.
+/// Protocol families of IPv4, which is 2 everywhere, and of IPv6 on NetBSD and OpenBSD, FreeBSD, macOS, Linux and
+/// Windows.
 const FAMILIES: [u32; 6] = [2, 24, 28, 30, 10, 23];
 
-/// In either byte order, because the writer's need not be that of the file.
-fn loopback(frame: &[u8]) -> Result<usize, NoIp> {
-    let family = bytes(frame, 0)?;
+/// Returns the offset of the IP packet in a loopback frame. The protocol family is read in both byte orders, because
+/// the order of the capturing host need not be that of the file.
+fn ip_in_loopback(frame: &[u8]) -> Result<usize, NoIp> {
+    let family = read_bytes(frame, 0)?;
     let orders = [u32::from_be_bytes(family), u32::from_le_bytes(family)];
     match orders.iter().any(|family| FAMILIES.contains(family)) {
-        true => is_ip(frame, 4),
+        true => ip_at(frame, 4),
         false => Err(NoIp::Protocol),
     }
 }
@@ -154,10 +156,10 @@ mod tests {
     use super::super::{ether_type::TAGS_MAX, mpls::LABELS_MAX};
     use super::*;
 
-    /// The words of each case, then an IPv4 header's first byte.
-    fn offset(link_type: LinkType, before: &[u8]) -> Result<usize, NoIp> {
-        let found = link_type.ip_offset(&[before, &[0x45]].concat());
-        assert!(found.is_err() || found == Ok(before.len()), "{found:?}");
+    /// Finds the first byte of an IPv4 header after these headers, and checks its offset.
+    fn offset(link_type: LinkType, headers: &[u8]) -> Result<usize, NoIp> {
+        let found = link_type.ip_offset(&[headers, &[0x45]].concat());
+        assert!(found.is_err() || found == Ok(headers.len()), "{found:?}");
         found
     }
 
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_ii_with_tags() {
+    fn finds_ip_in_ethernet_with_vlan_tags() {
         assert_eq!(ethernet(&[0x08, 0x00]), Ok(14));
         assert_eq!(ethernet(&[0x86, 0xdd]), Ok(14));
         assert_eq!(ethernet(&[0x81, 0x00, 0x20, 0x05, 0x08, 0x00]), Ok(18));
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_bounded() {
+    fn bounds_stacks_of_tags_and_labels() {
         let tags = |count| [[0x81, 0, 0, 1].repeat(count), vec![8, 0]].concat();
         assert_eq!(ethernet(&tags(TAGS_MAX)), Ok(14 + 4 * TAGS_MAX));
         assert_eq!(ethernet(&tags(TAGS_MAX + 1)), Err(NoIp::Protocol));
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn llc_snap_and_pppoe() {
+    fn finds_ip_in_llc_snap_and_pppoe() {
         assert_eq!(ethernet(&[0, 40, 6, 6, 3]), Ok(17));
         assert_eq!(ethernet(&[0, 40, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]), Ok(22));
         let cisco = [0, 40, 0xaa, 0xaa, 3, 0, 0, 12, 8, 0];
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn cooked_raw_and_loopback() {
+    fn finds_ip_in_cooked_raw_and_loopback_frames() {
         assert_eq!(offset(LinkType::Raw, &[]), Ok(0));
         let cooked = [&[0; 14][..], &[8, 0]].concat();
         assert_eq!(offset(LinkType::LinuxCooked, &cooked), Ok(16));
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn ppp_framed_and_not() {
+    fn finds_ip_in_ppp_with_and_without_framing() {
         assert_eq!(offset(LinkType::Ppp, &[0, 0x21]), Ok(2));
         assert_eq!(offset(LinkType::Ppp, &[0xff, 3, 0, 0x57]), Ok(4));
         assert_eq!(offset(LinkType::Ppp, &[0x21]), Ok(1), "compressed field");
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn per_packet_information_names_the_rest() {
+    fn finds_ip_after_per_packet_information() {
         let with = |link_type, field: &[u8]| {
             let len = 8 + field.len() as u8;
             offset(
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_may_end_anywhere() {
+    fn reports_frames_that_end_before_the_ip_packet() {
         let tagged = [&[0x11; 12][..], &[0x81, 0, 0, 1, 0x88, 0x47, 0, 0, 1, 1]].concat();
         for len in 0..=tagged.len() {
             let found = LinkType::Ethernet.ip_offset(&tagged[..len]);
@@ -267,14 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn the_version_must_be_one() {
+    fn rejects_other_ip_versions() {
         let arp_as_ip = [[0; 12].as_slice(), &[8, 0, 0x15]].concat();
         let found = LinkType::Ethernet.ip_offset(&arp_as_ip);
         assert_eq!(found, Err(NoIp::Protocol));
     }
 
     #[test]
-    fn numbers_read_back() {
+    fn round_trips_every_number() {
         for number in 0..=u16::MAX {
             let link_type = LinkType::from_number(number);
             let canonical = link_type.number();

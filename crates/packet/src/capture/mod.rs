@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture files: pcap and pcapng, what is in them and how to write them. No I/O: bytes come in and
-//! go out as slices, so a reader may take a file, a pipe or a test's vector.
+//! Readers and a writer for capture files, pcap and pcapng. They do no I/O: bytes come in and go out as slices, which
+//! may come from a file, a pipe or memory.
 //!
 //! ```
 //! use longhaul_packet::capture::{NotACapture, Reader, Record, Step};
 //!
-//! /// Counts the packets of a file that is in memory as a whole.
+//! /// Counts the packets of a file in memory.
 //! fn count(file: &[u8]) -> Result<u64, NotACapture> {
 //!     let (mut reader, mut rest, mut frames) = (Reader::new(), file, 0);
+//!
 //!     loop {
 //!         let step = reader.step(rest, true)?;
+//!
 //!         match &step {
 //!             Step::Run(run) => {
 //!                 let records = run.records(&rest[..run.len]);
 //!                 frames += records.filter(|record| matches!(record, Record::Frame(_))).count() as u64;
 //!             }
+//!
 //!             Step::Damage(_, damage) => eprintln!("{damage}"),
 //!             Step::Skip(_) | Step::More(_) => {}
 //!             Step::End => return Ok(frames),
@@ -24,13 +27,13 @@
 //! }
 //! ```
 
+mod endianness;
 pub(crate) mod ether_type;
 mod framing;
 mod interface;
 pub(crate) mod ip_start;
 mod link_type;
 mod mpls;
-mod order;
 mod pcap;
 mod pcapng;
 pub(crate) mod ppp;

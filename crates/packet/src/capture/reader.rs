@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds whole records in the bytes of a capture file, as they come.
+//! Incremental reader of capture files, which finds whole records in the bytes as they arrive.
 
-use super::framing::{Judgement, Search};
+use super::framing::{Classification, Resync};
 use super::interface::Clock;
 use super::pcap::{self, Pcap};
 use super::pcapng::{self, Section};
@@ -10,47 +10,47 @@ use super::{Damage, Fault, INTERFACES_MAX, Interface, LinkType, RECORD_MAX};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Most that [`Step::More`] asks for: 20 MiB, a record and what it takes to see that another follows.
+/// Most bytes that [`Step::More`] requests: 20 MiB, for a record and the headers that show that another one follows.
 pub const BUFFER_MAX: usize = RECORD_MAX + (4 << 20);
 
 /// Reads a capture file from its beginning, in bounded memory and without I/O.
 ///
-/// The caller holds a buffer, shows what is in it to [`step`](Self::step), drops what that
-/// [took](Step::taken) from its beginning, and fills up. What a step says does not depend on how much it
-/// was shown at once, but for the lengths of runs.
+/// The caller holds a buffer and passes its contents to [`step`](Self::step). It then drops the bytes that the step
+/// [consumed](Step::taken) and fills the buffer up. The results do not depend on the size of the buffer, except for the
+/// lengths of runs.
 ///
-/// A step only looks at where records begin and end, some nanoseconds for each; what is in them is read by
-/// [`Run::records`], at once or on another thread. Damage between records is found here, and skipped with
-/// as few of its neighbours as possible; damage inside of one is found there.
+/// A step finds only the boundaries of records, which takes some nanoseconds for each. [`Run::records`] reads their
+/// contents, at once or on another thread. The reader reports damage between records and skips as few valid records
+/// with it as possible. The run reports damage inside of records.
 #[derive(Debug, Clone, Default)]
 pub struct Reader {
-    /// Bytes taken so far.
+    /// Bytes consumed so far.
     at: u64,
     format: Option<Format>,
     interfaces: Arc<Vec<Interface>>,
-    /// Seconds of the last sound record of a pcap file.
-    before: Option<u32>,
-    /// Damage whose end is not found yet.
-    lost: Option<Damage>,
+    /// Seconds of the last valid record of a pcap file.
+    last_seconds: Option<u32>,
+    /// Damage whose end is not found yet; the reader is out of sync.
+    open_damage: Option<Damage>,
 }
 
-/// What the next bytes are.
+/// Result of a step: the next bytes, or a request for more.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// Whole records.
     Run(Run),
-    /// So many bytes with nothing to read in them; may be 0.
+    /// Bytes without records or damage to report, by their number, which may be 0.
     Skip(usize),
-    /// Something that can't be read, and ends (here) after so many bytes; may be 0.
+    /// Damage, which ends after this many bytes. The number may be 0 because damage may begin in earlier steps.
     Damage(usize, Damage),
-    /// Nothing can be said before there are so many bytes from here on.
+    /// Number of bytes that the step needs, from the current offset on.
     More(usize),
-    /// The file ends.
+    /// The end of the file.
     End,
 }
 
 impl Step {
-    /// How many of the bytes need not be shown again.
+    /// Returns the number of bytes that the step consumed.
     #[must_use]
     pub fn taken(&self) -> usize {
         match self {
@@ -61,37 +61,37 @@ impl Step {
     }
 }
 
-/// Why a file can't be read at all.
+/// Reason why a file cannot be read at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotACapture {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// It ends within the file header.
+    /// The file ends inside its header.
     #[error("the file ends inside its header")]
     Short,
-    /// A compressed file.
+    /// The file is compressed by this program.
     #[error("the file is compressed with {0}: unpack it first ({0} -d)")]
     Compressed(&'static str),
-    /// It begins with something else.
+    /// The file begins with these bytes, which no capture file has.
     #[error("neither pcap nor pcapng: the file begins with {0:02x?}")]
     Foreign([u8; 4]),
 }
 
 impl Reader {
-    /// At the beginning of a file.
+    /// Creates a reader for a file, of which nothing is read yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many bytes were taken so far.
+    /// Returns the number of bytes consumed so far.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.at
     }
 
-    /// `pcap` or `pcapng`, as soon as that is known.
+    /// Returns `pcap` or `pcapng`; `None` until it is known.
     #[must_use]
     pub fn format(&self) -> Option<&'static str> {
         self.format.map(|format| match format {
@@ -100,54 +100,55 @@ impl Reader {
         })
     }
 
-    /// The interfaces that the file has described so far, as [`Frame::interface`](super::Frame::interface)
-    /// counts them.
+    /// Interfaces that the file has described so far. [`Frame::interface`](super::Frame::interface) is an index into
+    /// them.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// What the next bytes of the file are. `at_end` says that the file ends with them.
+    /// Reads the next bytes of the file, which begin at [`offset`](Self::offset). `at_end` says that the file ends with
+    /// `bytes`.
     ///
     /// # Errors
     ///
-    /// If the file does not begin as a capture does. Then nothing in it can be read.
+    /// Fails if the file does not begin with the header of a capture file. Then nothing in it can be read.
     pub fn step(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
         let step = match self.format {
-            None => self.begin(bytes, at_end)?,
-            Some(format) if self.lost.is_some() => self.search(format, bytes, at_end),
+            None => self.detect_format(bytes, at_end)?,
+            Some(format) if self.open_damage.is_some() => self.resync(format, bytes, at_end),
             Some(_) if bytes.is_empty() && at_end => Step::End,
-            Some(format) => self.read(format, bytes, at_end),
+            Some(format) => self.next_step(format, bytes, at_end),
         };
         self.at += step.taken() as u64;
         Ok(step)
     }
 
-    fn begin(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
+    fn detect_format(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
         let needed = match bytes.first_chunk() {
             None => 4,
             Some(magic) if pcap::is_magic(*magic) => pcap::FILE_HEADER,
             Some(magic) if pcapng::is_magic(*magic) => pcapng::BLOCK_MIN,
-            Some(magic) => return Err(foreign(*magic)),
+            Some(magic) => return Err(not_a_capture(*magic)),
         };
         match (bytes.len() < needed, at_end, bytes) {
             (true, false, _) => Ok(Step::More(needed)),
             (true, true, []) => Err(NotACapture::Empty),
             (true, true, _) => Err(NotACapture::Short),
-            (false, ..) => self.begin_format(bytes, at_end),
+            (false, ..) => self.open(bytes, at_end),
         }
     }
 
-    fn begin_format(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
-        let begun = self
-            .begin_pcap(bytes, at_end)
-            .or_else(|| self.begin_pcapng(bytes));
-        begun.ok_or_else(|| foreign([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    fn open(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
+        let step = self
+            .open_pcap(bytes, at_end)
+            .or_else(|| self.open_pcapng(bytes));
+        step.ok_or_else(|| not_a_capture([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    fn begin_pcap(&mut self, bytes: &[u8], at_end: bool) -> Option<Step> {
+    fn open_pcap(&mut self, bytes: &[u8], at_end: bool) -> Option<Step> {
         let (header, records) = bytes.split_first_chunk()?;
-        let pcap = match Pcap::parse(header)?.settled(records, at_end) {
+        let pcap = match Pcap::parse(header)?.detect_header_len(records, at_end) {
             Ok(pcap) => pcap,
             Err(need) => return Some(Step::More(pcap::FILE_HEADER + need)),
         };
@@ -161,31 +162,33 @@ impl Reader {
         Some(Step::Skip(pcap::FILE_HEADER))
     }
 
-    /// The section header block itself is taken later, as those in the middle of a file are.
-    fn begin_pcapng(&mut self, bytes: &[u8]) -> Option<Step> {
+    /// Starts to read pcapng. Consumes no bytes: a later step consumes the section header block, as in the middle of a
+    /// file.
+    fn open_pcapng(&mut self, bytes: &[u8]) -> Option<Step> {
         self.format = Some(Format::Pcapng(Section::begin(bytes, 0)?));
         Some(Step::Skip(0))
     }
 
-    fn read(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
-        match self.run(format, bytes, at_end) {
-            (0, _) => self.judge(format, bytes, at_end),
-            (len, packets) => self.found(format, len, packets),
+    fn next_step(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
+        match self.find_run(format, bytes, at_end) {
+            (0, _) => self.classify(format, bytes, at_end),
+            (len, packets) => self.run_step(format, len, packets),
         }
     }
 
-    fn run(&mut self, format: Format, bytes: &[u8], at_end: bool) -> (usize, u64) {
+    /// Returns the length in bytes and the number of packets of the run at the beginning of `bytes`.
+    fn find_run(&mut self, format: Format, bytes: &[u8], at_end: bool) -> (usize, u64) {
         match format {
             Format::Pcapng(section) => section.run(bytes),
             Format::Pcap(pcap) => {
                 let (len, packets, last) = pcap.run(bytes, at_end);
-                self.before = last.or(self.before);
+                self.last_seconds = last.or(self.last_seconds);
                 (len, packets)
             }
         }
     }
 
-    fn found(&self, format: Format, len: usize, packets: u64) -> Step {
+    fn run_step(&self, format: Format, len: usize, packets: u64) -> Step {
         Step::Run(Run {
             at: self.at,
             len,
@@ -195,37 +198,37 @@ impl Reader {
         })
     }
 
-    fn judge(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
-        let judgement = match format {
-            Format::Pcap(pcap) => pcap.judge(bytes, at_end, self.before),
-            Format::Pcapng(section) => section.judge(bytes, at_end),
+    fn classify(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
+        let classification = match format {
+            Format::Pcap(pcap) => pcap.classify(bytes, at_end, self.last_seconds),
+            Format::Pcapng(section) => section.classify(bytes, at_end),
         };
-        match judgement {
-            Judgement::Record(len) => {
+        match classification {
+            Classification::Record(len) => {
                 if let Format::Pcap(pcap) = format {
-                    self.before = pcap.seconds(bytes);
+                    self.last_seconds = pcap.seconds(bytes);
                 }
                 let packets = match format {
                     Format::Pcap(_) => 1,
                     Format::Pcapng(section) => section.packets(bytes),
                 };
-                self.found(format, len, packets)
+                self.run_step(format, len, packets)
             }
-            Judgement::Header(len) => self.header(format, &bytes[..len]),
-            Judgement::Damage(len, fault) => self.damage(len, fault),
-            Judgement::More(need) => Step::More(need),
-            Judgement::Lost(fault) => {
-                self.lost = Some(self.damaged(1, fault));
+            Classification::Header(len) => self.read_header_block(format, &bytes[..len]),
+            Classification::Damage(len, fault) => self.damage_step(len, fault),
+            Classification::More(need) => Step::More(need),
+            Classification::OutOfSync(fault) => {
+                self.open_damage = Some(self.damage(1, fault));
                 Step::Skip(1)
             }
         }
     }
 
-    fn damage(&self, len: usize, fault: Fault) -> Step {
-        Step::Damage(len, self.damaged(len, fault))
+    fn damage_step(&self, len: usize, fault: Fault) -> Step {
+        Step::Damage(len, self.damage(len, fault))
     }
 
-    fn damaged(&self, len: usize, fault: Fault) -> Damage {
+    fn damage(&self, len: usize, fault: Fault) -> Damage {
         Damage {
             at: self.at,
             skipped: len as u64,
@@ -233,8 +236,8 @@ impl Reader {
         }
     }
 
-    /// A block that begins a section or describes an interface.
-    fn header(&mut self, format: Format, block: &[u8]) -> Step {
+    /// Reads a block that begins a section or describes an interface.
+    fn read_header_block(&mut self, format: Format, block: &[u8]) -> Step {
         let Format::Pcapng(section) = format else {
             return Step::Skip(block.len());
         };
@@ -242,61 +245,63 @@ impl Reader {
             self.format = Some(Format::Pcapng(section));
             return Step::Skip(block.len());
         }
-        match self.describe(&section, block) {
+        match self.add_interface(&section, block) {
             Ok(()) => Step::Skip(block.len()),
-            Err(fault) => self.damage(block.len(), fault),
+            Err(fault) => self.damage_step(block.len(), fault),
         }
     }
 
-    /// A description that can't be read still counts, or those after it would have wrong numbers.
-    fn describe(&mut self, section: &Section, block: &[u8]) -> Result<(), Fault> {
+    /// Adds the interface that a block describes. Adds a placeholder for a damaged description, so that the interfaces
+    /// after it keep their numbers.
+    fn add_interface(&mut self, section: &Section, block: &[u8]) -> Result<(), Fault> {
         if self.interfaces.len() >= INTERFACES_MAX {
             return Err(Fault::Interfaces);
         }
-        let described = pcapng::interface(section, block);
-        let known = described.clone().unwrap_or(Interface {
+        let result = pcapng::parse_interface(section, block);
+        let interface = result.clone().unwrap_or(Interface {
             name: None,
             link_type: LinkType::Other(u16::MAX),
             snaplen: 0,
             clock: Clock::MICROSECONDS,
         });
-        Arc::make_mut(&mut self.interfaces).push(known);
-        described.map(drop)
+        Arc::make_mut(&mut self.interfaces).push(interface);
+        result.map(drop)
     }
 
-    /// Goes on to where records begin again.
-    fn search(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
-        let search = match format {
-            Format::Pcap(pcap) => pcap.search(bytes, 0..bytes.len(), at_end, self.before),
-            Format::Pcapng(section) => section.search(bytes, 0..bytes.len(), at_end),
+    /// Skips bytes up to the next record after damage.
+    fn resync(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
+        let resync = match format {
+            Format::Pcap(pcap) => pcap.resync(bytes, 0..bytes.len(), at_end, self.last_seconds),
+            Format::Pcapng(section) => section.resync(bytes, 0..bytes.len(), at_end),
         };
-        match search {
-            Search::At(at) => self.is_over(at),
-            Search::Unsure { at: 0, need } => Step::More(need),
-            Search::Unsure { at, .. } => self.goes_on(at),
-            Search::Nowhere if at_end => self.is_over(bytes.len()),
-            Search::Nowhere => Step::More(1),
+        match resync {
+            Resync::At(at) => self.end_damage(at),
+            Resync::Undecided { at: 0, need } => Step::More(need),
+            Resync::Undecided { at, .. } => self.extend_damage(at),
+            Resync::NotFound if at_end => self.end_damage(bytes.len()),
+            Resync::NotFound => Step::More(1),
         }
     }
 
-    fn is_over(&mut self, len: usize) -> Step {
-        self.goes_on(len);
-        match self.lost.take() {
+    fn end_damage(&mut self, len: usize) -> Step {
+        self.extend_damage(len);
+        match self.open_damage.take() {
             Some(damage) => Step::Damage(len, damage),
             None => Step::Skip(len),
         }
     }
 
-    fn goes_on(&mut self, len: usize) -> Step {
-        if let Some(damage) = &mut self.lost {
+    fn extend_damage(&mut self, len: usize) -> Step {
+        if let Some(damage) = &mut self.open_damage {
             damage.skipped += len as u64;
         }
         Step::Skip(len)
     }
 }
 
-/// What compressors begin their files with (RFC 1952, RFC 8878, xz, LZ4 and bzip2).
-fn foreign(magic: [u8; 4]) -> NotACapture {
+/// Returns the error for a file that begins with `magic`. Recognizes the magic numbers of gzip (RFC 1952), zstd
+/// (RFC 8878), xz, LZ4 and bzip2.
+fn not_a_capture(magic: [u8; 4]) -> NotACapture {
     match magic {
         [0x1f, 0x8b, ..] => NotACapture::Compressed("gzip"),
         [0x28, 0xb5, 0x2f, 0xfd] => NotACapture::Compressed("zstd"),

@@ -1,71 +1,71 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the records of a capture say: packets, what is known of them, and what is wrong with the file.
+//! Records of a capture: packets with their metadata, packet counts, and damage of the file.
 
 use super::{LinkType, Statistics};
 use std::fmt;
 use thiserror::Error;
 
-/// What a record says.
+/// Contents of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A packet was captured. Of a pcapng simple packet block, which has no time, it is 0.
+    /// A captured packet. A pcapng simple packet block has no time; its [`Frame::at_ns`] is 0.
     Frame(Frame<'a>),
-    /// An interface counted.
+    /// Packet counts of an interface.
     Statistics(Statistics),
-    /// The record is whole, and what is inside of it is not.
+    /// A record with whole framing and damaged contents.
     Damage(Damage),
 }
 
-/// One captured packet.
+/// A captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Nanoseconds since 1970, UTC. Captures of a simulation begin at 0.
+    /// Time of the capture in nanoseconds since 1970, UTC. Captures of a simulation begin at 0.
     pub at_ns: u64,
-    /// Which of the file's interfaces, from 0 (pcap: always 0).
+    /// Number of the interface in the file, from 0 (pcap: always 0).
     pub interface: u32,
-    /// What the bytes begin with.
+    /// Type of the link-layer header at the beginning of `bytes`.
     pub link_type: LinkType,
-    /// Length on the wire in bytes, link-layer header included; of a super-packet, its own.
+    /// Length on the wire in bytes, link-layer header included. For a super-packet, the length before segmentation.
     pub wire_len: u32,
-    /// What was captured of it, from the link-layer header on.
+    /// Captured bytes, from the link-layer header on.
     pub bytes: &'a [u8],
-    /// Payload of each segment but the last, where the capture says that this is a super-packet; 0 is
-    /// no word about it.
+    /// Payload bytes of each segment but the last, if the capture says that this is a super-packet; 0 if it says
+    /// nothing.
     pub segment_size: u16,
-    /// What `longhaul link` says of it, in captures that it wrote.
+    /// The emulator's decision on the segment, in captures that `longhaul link` wrote.
     pub truth: Option<Truth>,
 }
 
-/// What only the emulator knows of a segment (`longhaul link --tap`).
+/// Queue length and decision that the emulator records with a segment (`longhaul link --tap`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truth {
-    /// Bytes in the queue when it came to it, itself not counted.
+    /// Bytes in the queue when the segment arrived, without the segment itself.
     pub queue_bytes: u32,
-    /// What became of it.
+    /// Decision on the segment.
     pub fate: Fate,
 }
 
-/// What becomes of a segment in the emulator.
+/// The emulator's decision on a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It went on.
+    /// Forwarded.
     Passed,
-    /// The path lost it.
+    /// Lost on the path, by the loss model.
     Lost,
-    /// The queue was full, or its discipline dropped it.
+    /// Dropped because the queue was full, or by the queue discipline.
     Dropped,
-    /// A rule for ACKs took it away.
+    /// Dropped by a rule for ACKs, such as ACK filtering.
     Thinned,
 }
 
-/// A stretch of the file that was left out.
+/// Bytes of the file that could not be read and were skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it begins, in bytes from the beginning of the file.
+    /// Offset of the first skipped byte from the beginning of the file.
     pub at: u64,
-    /// How long it is; what comes after is sound again, or the end of the file.
+    /// Number of skipped bytes. A valid record or the end of the file follows.
     pub skipped: u64,
-    /// What is wrong.
+    /// Kind of damage.
     pub fault: Fault,
 }
 
@@ -79,19 +79,19 @@ impl fmt::Display for Damage {
 /// Kinds of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum Fault {
-    /// The file ends inside a record.
+    /// The end of the file inside a record.
     #[error("the file ends inside a record")]
     Truncated,
-    /// A record header that cannot be one, or a length that leads to none.
+    /// An impossible record header, or a length that does not lead to the next header.
     #[error("not a record header")]
     Header,
-    /// The time of a record is more than a day away from those before and after, which agree.
+    /// A record's time more than a day from the times before and after it, which agree with each other.
     #[error("a record's time is not that of its neighbours")]
     Time,
-    /// The two lengths of a pcapng block differ, or cannot be lengths.
+    /// Two lengths of a pcapng block that differ or are impossible.
     #[error("not a block whose two lengths agree")]
     Lengths,
-    /// A block that is too short for what it says is in it.
+    /// A block that is too short for its contents.
     #[error("a block is shorter than what it should hold")]
     Short,
     /// A packet of an interface that the file has not described.

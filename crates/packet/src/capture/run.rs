@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in whole records: frames, and what was counted.
+//! Runs of whole records, and the frames and statistics in them.
 
 use super::pcap::Pcap;
 use super::pcapng::{self, Section};
 use super::{Damage, Interface, Record};
 use std::sync::Arc;
 
-/// Records that follow each other without anything that changes how they are to be read. Their bytes
-/// stay with the caller, and may be read on another thread than that of the
-/// [`Reader`](super::Reader): all that it takes is in here, and a clone costs next to nothing.
+/// Consecutive records that are all read in the same way. Their bytes stay with the caller. A run holds all that is
+/// needed to read them, so another thread than that of the [`Reader`](super::Reader) may do that. A clone is cheap: it
+/// copies a reference count.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Where it begins, in bytes from the beginning of the file.
+    /// Offset of the first record, in bytes from the beginning of the file.
     pub at: u64,
-    /// Length in bytes, more than 0.
+    /// Length in bytes, at least 1.
     pub len: usize,
-    /// How many packets are in it; what is inside of some may still turn out to be damaged.
+    /// Number of packets. The contents of some may still turn out to be damaged.
     pub packets: u64,
     pub(crate) format: Format,
     pub(crate) interfaces: Arc<Vec<Interface>>,
 }
 
-/// How records are to be read.
+/// Format of the records of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Pcap(Pcap),
@@ -29,14 +29,14 @@ pub(crate) enum Format {
 }
 
 impl Run {
-    /// The interfaces that [`Frame::interface`](super::Frame::interface) counts.
+    /// Interfaces of the file so far. [`Frame::interface`](super::Frame::interface) is an index into them.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// Reads the run, of which these are the bytes: the first [`len`](Self::len) of those that the
-    /// reader was shown.
+    /// Iterates over the records of the run. `bytes` are the first [`len`](Self::len) bytes that were passed to
+    /// [`Reader::step`](super::Reader::step).
     #[must_use]
     pub fn records<'a>(&'a self, bytes: &'a [u8]) -> Records<'a> {
         Records {
@@ -58,13 +58,12 @@ pub struct Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
-    /// Inlined, with all that leads to a frame: to copy one right after it was put together takes longer than
-    /// that.
+    /// Inlined with all that it calls for a frame: copying the finished frame took longer than reading it.
     #[inline(always)]
     fn next(&mut self) -> Option<Record<'a>> {
         match &self.run.format {
             Format::Pcap(pcap) => {
-                let (frame, rest) = pcap.split(&self.bytes[self.at..])?;
+                let (frame, rest) = pcap.split_record(&self.bytes[self.at..])?;
                 self.at = self.bytes.len() - rest.len();
                 Some(Record::Frame(frame))
             }
@@ -74,12 +73,12 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Those with nothing to say are passed over.
+    /// Reads blocks up to the next one with a frame, statistics or damage.
     #[inline(always)]
     fn next_block(&mut self, section: &Section) -> Option<Record<'a>> {
         loop {
             let rest = &self.bytes[self.at..];
-            let (found, len) = pcapng::record(section, &self.run.interfaces, rest)?;
+            let (found, len) = pcapng::read_block(section, &self.run.interfaces, rest)?;
             let at = self.run.at + self.at as u64;
             self.at += len;
             match found {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes pcapng (draft-ietf-opsawg-pcapng): each function appends one whole block to a buffer.
+//! Writer of pcapng files (draft-ietf-opsawg-pcapng). Each function appends a whole block to a buffer.
 //!
-//! A file is a [`section`], its [`interface`]s in the order of their numbers, [`packet`]s, and
-//! [`statistics`] wherever there is something to tell. A buffer that ends with a whole block may be
-//! written at any time: what is in the file then is a valid one. Little-endian on every machine.
+//! A file is a [`section`], its [`interface`]s in the order of their numbers, [`packet`]s, and [`statistics`] anywhere
+//! after their interface. A buffer that ends with a whole block may be written to the file at any time: the file is
+//! valid after it. Numbers are little-endian on every machine.
 
 use super::{Fate, Frame, LinkType};
 
-/// What wrote the file, and where.
+/// Program and host that write the file. Empty fields are not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// The processor, as the kernel names it; nothing is written if empty.
+    /// Processor, as the kernel names it.
     pub hardware: &'a str,
     /// Operating system with its release.
     pub system: &'a str,
@@ -18,58 +18,59 @@ pub struct Origin<'a> {
     pub application: &'a str,
 }
 
-/// Where packets were captured.
+/// Interface at which packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interface<'a> {
-    /// Its name.
+    /// Name; not written if empty.
     pub name: &'a str,
-    /// What its frames begin with.
+    /// Link-layer header type of its frames.
     pub link_type: LinkType,
-    /// Most bytes that are kept of a packet.
+    /// Most bytes that are captured of a packet.
     pub snaplen: u32,
-    /// What was let in, in words; empty is everything.
+    /// Capture filter as text; empty if every packet is captured.
     pub filter: &'a str,
 }
 
-/// Which way a packet passed the interface.
+/// Direction of a packet at its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heading {
-    /// Not known.
+    /// The direction is not known.
     Unknown,
-    /// Into this host.
+    /// Received by this host.
     Inbound,
-    /// Out of it.
+    /// Sent by this host.
     Outbound,
 }
 
-/// What an interface had since the section began.
+/// Packet counts of an interface since the capture began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Its number, from 0.
+    /// Number of the interface, from 0.
     pub interface: u32,
-    /// Begin of the capture, ns since 1970.
+    /// Beginning of the capture, in nanoseconds since 1970, UTC.
     pub from_ns: u64,
-    /// When these were counted.
+    /// Time of the counts, in nanoseconds since 1970, UTC.
     pub until_ns: u64,
-    /// Packets that passed the filter, dropped ones among them.
+    /// Packets that passed the filter, including dropped ones.
     pub received: u64,
-    /// Packets among them that there was no room for.
+    /// Packets that passed the filter and were dropped because buffers were full.
     pub dropped: u64,
 }
 
-/// Private enterprise number of longhaul's own option: the one kept for documentation (RFC 5612).
-/// Whoever else uses that number is told apart by the option's length and version.
+/// Private enterprise number of longhaul's custom option: the number reserved for documentation (RFC 5612). The length
+/// and the version of the option tell it from other uses of that number.
 pub const ENTERPRISE: u32 = 32473;
-/// Version of that option, its first byte.
+/// Version of longhaul's custom option, in its first byte after the enterprise number.
 pub const OPTION_VERSION: u8 = 1;
-/// In place of a [`Fate`] where nothing is known of it.
+/// Code in place of a [`Fate`] that is not known.
 pub const FATE_UNKNOWN: u8 = 0xff;
-/// Bytes of that option after the enterprise number: version, fate, segment size (u16), queue (u32).
+/// Length of longhaul's custom option after the enterprise number, in bytes: version, fate, segment size (u16), queue
+/// (u32).
 pub const OPTION_LEN: usize = 8;
-/// Code of a custom option with binary data, which is not to be copied into changed files.
+/// Code of a custom option with binary data that programs must not copy into changed files.
 pub const CUSTOM_BINARY_NOT_COPIED: u16 = 2989;
 
-/// Bytes that [`statistics`] appends.
+/// Length of the block that [`statistics`] appends, in bytes.
 pub const STATISTICS_LEN: usize = 76;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -78,7 +79,7 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Options of the draft's sections 3.5 and 4.1 to 4.6.
+/// Option codes (§3.5, §4.1 to §4.6 of the draft).
 mod option {
     pub(super) const END: u16 = 0;
     pub(super) const COMMENT: u16 = 1;
@@ -95,12 +96,12 @@ mod option {
     pub(super) const ISB_DROPPED: u16 = 5;
 }
 
-/// Nanoseconds: 10⁻⁹ s (`if_tsresol`).
+/// Unit of timestamps, 10⁻⁹ s (`if_tsresol`).
 const RESOLUTION: u8 = 9;
-/// `if_filter` begins with what kind of filter it is: 0 is text.
+/// Kind of filter in the first byte of `if_filter`: 0 is text.
 const FILTER_AS_TEXT: u8 = 0;
 
-/// A section header block, with which every file begins. The section's length is left open.
+/// Appends a section header block, with which every file begins. The length of the section is not specified.
 pub fn section(out: &mut Vec<u8>, origin: &Origin<'_>) {
     block(out, SECTION_HEADER, |out| {
         put_u32(out, BYTE_ORDER_MAGIC);
@@ -114,7 +115,7 @@ pub fn section(out: &mut Vec<u8>, origin: &Origin<'_>) {
     });
 }
 
-/// An interface description block. Its number is how many came before it in the section.
+/// Appends an interface description block. The interface's number is the number of interfaces before it in the section.
 pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
     block(out, INTERFACE_DESCRIPTION, |out| {
         put_u16(out, interface.link_type.number());
@@ -127,8 +128,8 @@ pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
     });
 }
 
-/// An enhanced packet block. Segment size and truth, which pcapng has no words for, go into an option
-/// of our own (docs/tap-format.md) that other readers skip.
+/// Appends an enhanced packet block. pcapng has no fields for segment size and truth, so they go into longhaul's custom
+/// option (docs/tap-format.md), which other readers skip.
 pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
     block(out, ENHANCED_PACKET, |out| {
         put_u32(out, frame.interface);
@@ -139,20 +140,20 @@ pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
         pad(out, frame.bytes.len());
         let before = out.len();
         put_heading(out, heading);
-        put_own(out, frame);
+        put_metadata(out, frame);
         if out.len() > before {
             end_options(out);
         }
     });
 }
 
-/// An interface statistics block. `isb_ifdrop` is what Wireshark shows, so drops are there, as its
-/// own dumpcap has them.
+/// Appends an interface statistics block. Drops go into `isb_ifdrop`, as dumpcap writes them, because Wireshark shows
+/// that field.
 pub fn statistics(out: &mut Vec<u8>, statistics: &Statistics) {
     annotated_statistics(out, statistics, "");
 }
 
-/// The same with a comment, for those who read it and for those who know what it holds.
+/// Appends an interface statistics block with a comment, which people and programs may read; not written if empty.
 pub fn annotated_statistics(out: &mut Vec<u8>, statistics: &Statistics, comment: &str) {
     block(out, INTERFACE_STATISTICS, |out| {
         put_u32(out, statistics.interface);
@@ -170,7 +171,7 @@ pub fn annotated_statistics(out: &mut Vec<u8>, statistics: &Statistics, comment:
     });
 }
 
-/// Type, total length, body, total length again.
+/// Appends a block: type, total length, body, total length again.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     put_u32(out, kind);
@@ -181,11 +182,13 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     put_u32(out, length);
 }
 
-fn put_own(out: &mut Vec<u8>, frame: &Frame<'_>) {
+fn put_metadata(out: &mut Vec<u8>, frame: &Frame<'_>) {
     if frame.segment_size == 0 && frame.truth.is_none() {
         return;
     }
-    let fate = frame.truth.map_or(FATE_UNKNOWN, |truth| code(truth.fate));
+    let fate = frame
+        .truth
+        .map_or(FATE_UNKNOWN, |truth| encode_fate(truth.fate));
     let queue = frame.truth.map_or(0, |truth| truth.queue_bytes);
     put_u16(out, CUSTOM_BINARY_NOT_COPIED);
     put_u16(out, 4 + OPTION_LEN as u16);
@@ -204,16 +207,20 @@ fn put_heading(out: &mut Vec<u8>, heading: Heading) {
     put_option(out, option::EPB_FLAGS, &flags.to_le_bytes());
 }
 
-/// Text that is longer than an option may be is cut.
+/// Appends a text option, unless the text is empty. Text beyond the greatest length of an option is truncated.
 fn put_text(out: &mut Vec<u8>, option: u16, text: &str) {
     if !text.is_empty() {
-        put_option(out, option, cut(text, usize::from(u16::MAX)).as_bytes());
+        put_option(
+            out,
+            option,
+            truncate(text, usize::from(u16::MAX)).as_bytes(),
+        );
     }
 }
 
 fn put_filter(out: &mut Vec<u8>, filter: &str) {
     if !filter.is_empty() {
-        let text = cut(filter, usize::from(u16::MAX) - 1);
+        let text = truncate(filter, usize::from(u16::MAX) - 1);
         put_option(
             out,
             option::IF_FILTER,
@@ -222,8 +229,8 @@ fn put_filter(out: &mut Vec<u8>, filter: &str) {
     }
 }
 
-/// The longest beginning of whole characters in `bytes_max` bytes.
-fn cut(text: &str, bytes_max: usize) -> &str {
+/// Returns the longest prefix of whole characters in at most `bytes_max` bytes.
+fn truncate(text: &str, bytes_max: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let end = ends.take_while(|end| *end <= bytes_max).last();
     &text[..end.unwrap_or(0)]
@@ -240,7 +247,7 @@ fn end_options(out: &mut Vec<u8>) {
     put_option(out, option::END, &[]);
 }
 
-/// To a multiple of four bytes.
+/// Pads the last `length` bytes with zeros to a multiple of four.
 fn pad(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(&[0; 3][..length.wrapping_neg() % 4]);
 }
@@ -249,7 +256,7 @@ fn put_timestamp(out: &mut Vec<u8>, ns: u64) {
     out.extend_from_slice(&timestamp(ns));
 }
 
-/// The upper half first, whatever the byte order.
+/// Encodes a timestamp. The upper half comes first in both byte orders.
 fn timestamp(ns: u64) -> [u8; 8] {
     ns.rotate_right(32).to_le_bytes()
 }
@@ -266,7 +273,7 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-const fn code(fate: Fate) -> u8 {
+const fn encode_fate(fate: Fate) -> u8 {
     match fate {
         Fate::Passed => 0,
         Fate::Lost => 1,
@@ -300,28 +307,28 @@ mod tests {
         }
     }
 
-    fn one(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    fn hex_of(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
         write(&mut out);
         hex(&out)
     }
 
     #[test]
-    fn a_section_names_its_origin() {
+    fn writes_section_header_with_origin() {
         let origin = Origin {
             hardware: "",
             system: "Linux",
             application: "lh",
         };
         assert_eq!(
-            one(|out| section(out, &origin)),
+            hex_of(|out| section(out, &origin)),
             "0a0d0d0a 34000000 4d3c2b1a 01000000 ffffffff ffffffff \
              03000500 4c696e75 78000000 04000200 6c680000 00000000 34000000"
         );
     }
 
     #[test]
-    fn an_interface_has_nanoseconds() {
+    fn writes_interface_description_with_nanoseconds() {
         let eth0 = Interface {
             name: "eth0",
             link_type: LinkType::Ethernet,
@@ -329,39 +336,39 @@ mod tests {
             filter: "tcp",
         };
         assert_eq!(
-            one(|out| interface(out, &eth0)),
+            hex_of(|out| interface(out, &eth0)),
             "01000000 30000000 01000000 80000000 02000400 65746830 \
              09000100 09000000 0b000400 00746370 00000000 30000000"
         );
     }
 
     #[test]
-    fn a_packet_without_more_to_say_has_no_options() {
+    fn writes_packet_without_options() {
         assert_eq!(
-            one(|out| packet(out, &frame(&[1, 2, 3, 4, 5]), Heading::Unknown)),
+            hex_of(|out| packet(out, &frame(&[1, 2, 3, 4, 5]), Heading::Unknown)),
             "06000000 28000000 01000000 04030201 08070605 05000000 ea050000 \
              01020304 05000000 28000000"
         );
     }
 
     #[test]
-    fn segment_size_and_truth_are_an_option_of_our_own() {
+    fn writes_segment_size_and_truth_as_custom_option() {
         let mut frame = frame(&[]);
         frame.segment_size = 1448;
-        let packed = |frame: &Frame<'_>| one(|out| packet(out, frame, Heading::Outbound));
+        let written = |frame: &Frame<'_>| hex_of(|out| packet(out, frame, Heading::Outbound));
         let before = "06000000 3c000000 01000000 04030201 08070605 00000000 ea050000 \
                       02000400 02000000 ad0b0c00 d97e0000 ";
         let after = " 00000000 3c000000";
-        assert_eq!(packed(&frame), format!("{before}01ffa805 00000000{after}"));
+        assert_eq!(written(&frame), format!("{before}01ffa805 00000000{after}"));
         frame.truth = Some(Truth {
             queue_bytes: 70_000,
             fate: Fate::Dropped,
         });
-        assert_eq!(packed(&frame), format!("{before}0102a805 70110100{after}"));
+        assert_eq!(written(&frame), format!("{before}0102a805 70110100{after}"));
     }
 
     #[test]
-    fn statistics_are_sixty_four_bits() {
+    fn writes_statistics_as_64_bit_counts() {
         let counts = Statistics {
             interface: 1,
             from_ns: 1 << 32,
@@ -370,7 +377,7 @@ mod tests {
             dropped: 4,
         };
         assert_eq!(
-            one(|out| statistics(out, &counts)),
+            hex_of(|out| statistics(out, &counts)),
             "05000000 4c000000 01000000 02000000 00000000 02000800 01000000 00000000 \
              03000800 02000000 00000000 04000800 00000000 03000000 \
              05000800 04000000 00000000 00000000 4c000000"
@@ -378,21 +385,21 @@ mod tests {
     }
 
     #[test]
-    fn statistics_have_their_length() {
+    fn statistics_have_the_length_of_the_constant() {
         let mut out = Vec::new();
-        let nothing = Statistics {
+        let no_packets = Statistics {
             interface: 0,
             from_ns: 0,
             until_ns: 0,
             received: 0,
             dropped: 0,
         };
-        statistics(&mut out, &nothing);
+        statistics(&mut out, &no_packets);
         assert_eq!(out.len(), STATISTICS_LEN);
     }
 
     #[test]
-    fn a_comment_stands_before_what_was_counted() {
+    fn writes_comment_before_counts() {
         let counts = Statistics {
             interface: 0,
             from_ns: 0,
@@ -400,8 +407,8 @@ mod tests {
             received: 0,
             dropped: 0,
         };
-        let plain = one(|out| statistics(out, &counts));
-        let annotated = one(|out| annotated_statistics(out, &counts, "late"));
+        let plain = hex_of(|out| statistics(out, &counts));
+        let annotated = hex_of(|out| annotated_statistics(out, &counts, "late"));
         let expected = plain
             .replacen("02000800", "01000400 6c617465 02000800", 1)
             .replace("4c000000", "54000000");
@@ -409,9 +416,9 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_at_a_character() {
-        assert_eq!(cut("aéb", 2), "a");
-        assert_eq!(cut("aéb", 3), "aé");
+    fn truncates_text_at_a_character_boundary() {
+        assert_eq!(truncate("aéb", 2), "a");
+        assert_eq!(truncate("aéb", 3), "aé");
         let long = "é".repeat(40_000);
         let mut out = Vec::new();
         put_filter(&mut out, &long);

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text to a tree of tests.
+//! Parser of packet filters, from text to a tree of primitives.
 
 use crate::ip::{TCP, UDP, Version};
 use std::net::IpAddr;
 
-/// Why a filter is refused.
+/// Reason why a filter is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// A word where another belongs.
+    /// Syntax error: a word where another kind of word should be.
     #[error("filter {text:?}: {found} where {wanted} should be")]
     Unexpected {
         /// The whole filter.
         text: String,
-        /// What stands there.
+        /// The word that was found, quoted, or `the end`.
         found: String,
-        /// What should.
+        /// Description of the words that are allowed there.
         wanted: &'static str,
     },
-    /// Brackets in brackets without end.
+    /// Brackets and negations that are nested too deep.
     #[error("filter: more than {NESTING_MAX} brackets and negations inside each other")]
     TooDeep,
-    /// More than the kernel takes.
+    /// More instructions than the kernel accepts.
     #[error("filter: {length} instructions, of which the kernel takes 4096: shorten it")]
     TooLong {
-        /// How many it would have been.
+        /// Number of instructions of the program.
         length: usize,
     },
-    /// Output of `tcpdump -ddd` that it is not.
+    /// Text that is not output of `tcpdump -ddd`, with the reason.
     #[error("what `tcpdump -ddd FILTER` prints {0}")]
     Listing(String),
 }
@@ -42,54 +42,56 @@ pub(super) const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 
-/// Of brackets and negations.
+/// Deepest nesting of brackets and negations, so that parsing does not exhaust the stack.
 const NESTING_MAX: usize = 64;
 
+/// A filter, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Expression {
-    Test(Test),
+    Primitive(Primitive),
     Not(Box<Self>),
     And(Box<Self>, Box<Self>),
     Or(Box<Self>, Box<Self>),
 }
 
+/// A single condition on a packet ("primitive" in pcap-filter(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Test {
+pub(super) enum Primitive {
     /// `ip`, `ip6`.
     Network(Version),
-    /// `tcp` and the like, over one IP or both.
+    /// `tcp` and other transport protocols, over a single version of IP or over both.
     Transport(u8, Option<Version>),
     /// `host`, `net`.
     Net {
-        end: End,
+        direction: Direction,
         address: IpAddr,
         prefix: u8,
     },
-    /// `port`, `portrange`; no protocol is any that has ports.
+    /// `port`, `portrange`; without a protocol, every protocol that has ports.
     Port {
-        end: End,
+        direction: Direction,
         protocol: Option<u8>,
         first: u16,
         last: u16,
     },
 }
 
-/// Which end of a packet's way.
+/// Direction qualifier: the address or port fields that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum Direction {
     Source,
     Destination,
     Either,
 }
 
-/// The tree of `text`, or `None` for one without words.
+/// Parses `text`; `None` if it has no words.
 pub(super) fn parse(text: &str) -> Result<Option<Expression>, FilterError> {
     let mut parser = Parser {
         text,
         words: words(text),
         at: 0,
         depth: 0,
-        before: Qualifiers::BARE,
+        previous: Qualifiers::NONE,
     };
     if parser.words.is_empty() {
         return Ok(None);
@@ -101,7 +103,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Expression>, FilterError> {
     }
 }
 
-/// Brackets and `!` are words of their own wherever they stand.
+/// Splits a filter into words. Each bracket and each `!` is a word of its own, also without spaces around it.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for part in text.split_whitespace() {
@@ -116,12 +118,12 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// What stands before a test's value, and holds for bare values after it.
+/// Qualifiers before the value of a primitive. They also apply to bare values after it.
 #[derive(Debug, Clone, Copy)]
 struct Qualifiers {
     version: Option<Version>,
     protocol: Option<u8>,
-    end: End,
+    direction: Direction,
     kind: Option<Kind>,
 }
 
@@ -134,10 +136,10 @@ enum Kind {
 }
 
 impl Qualifiers {
-    const BARE: Self = Self {
+    const NONE: Self = Self {
         version: None,
         protocol: None,
-        end: End::Either,
+        direction: Direction::Either,
         kind: None,
     };
 }
@@ -147,7 +149,8 @@ struct Parser<'a> {
     words: Vec<&'a str>,
     at: usize,
     depth: usize,
-    before: Qualifiers,
+    /// Qualifiers of the primitive before this one.
+    previous: Qualifiers,
 }
 
 impl<'a> Parser<'a> {
@@ -155,8 +158,8 @@ impl<'a> Parser<'a> {
         self.words.get(self.at).copied().unwrap_or_default()
     }
 
-    /// Whether the next word is one of these; then it is taken.
-    fn take(&mut self, words: &[&str]) -> bool {
+    /// Consumes the next word if it is one of `words`, and returns whether it was.
+    fn accept(&mut self, words: &[&str]) -> bool {
         let found = words.contains(&self.peek());
         self.at += usize::from(found);
         found
@@ -175,33 +178,34 @@ impl<'a> Parser<'a> {
     }
 
     fn expression(&mut self) -> Result<Expression, FilterError> {
-        let mut all = self.term()?;
+        let mut left = self.term()?;
         loop {
-            let join = if self.take(&["and", "&&"]) {
+            let operator = if self.accept(&["and", "&&"]) {
                 Expression::And
-            } else if self.take(&["or", "||"]) {
+            } else if self.accept(&["or", "||"]) {
                 Expression::Or
             } else {
-                return Ok(all);
+                return Ok(left);
             };
-            all = join(Box::new(all), Box::new(self.term()?));
+            left = operator(Box::new(left), Box::new(self.term()?));
         }
     }
 
     fn term(&mut self) -> Result<Expression, FilterError> {
-        if self.take(&["not", "!"]) {
+        if self.accept(&["not", "!"]) {
             return Ok(Expression::Not(Box::new(self.nested(Self::term)?)));
         }
-        if !self.take(&["("]) {
-            return self.test();
+        if !self.accept(&["("]) {
+            return self.primitive();
         }
         let inside = self.nested(Self::expression)?;
-        match self.take(&[")"]) {
+        match self.accept(&[")"]) {
             true => Ok(inside),
             false => Err(self.unexpected("and, or, or )")),
         }
     }
 
+    /// Parses a part inside brackets or after a negation.
     fn nested(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<Expression, FilterError>,
@@ -215,19 +219,19 @@ impl<'a> Parser<'a> {
         inside
     }
 
-    fn test(&mut self) -> Result<Expression, FilterError> {
+    fn primitive(&mut self) -> Result<Expression, FilterError> {
         let begin = self.at;
-        let mut qualifiers = Qualifiers::BARE;
+        let mut qualifiers = Qualifiers::NONE;
         let protocol = self.protocol(&mut qualifiers);
-        let end = self.end(&mut qualifiers);
+        let has_direction = self.direction(&mut qualifiers);
         qualifiers.kind = self.kind();
         if self.at == begin {
-            // A value alone is as the test before it; the first one is a host.
-            qualifiers = self.before;
-        } else if let (Some(test), false, None) = (protocol, end, qualifiers.kind) {
-            return Ok(Expression::Test(test));
+            // A bare value has the qualifiers of the primitive before it; the first one is a host.
+            qualifiers = self.previous;
+        } else if let (Some(primitive), false, None) = (protocol, has_direction, qualifiers.kind) {
+            return Ok(Expression::Primitive(primitive));
         }
-        self.before = qualifiers;
+        self.previous = qualifiers;
         match qualifiers.kind {
             None | Some(Kind::Host) => self.host(&qualifiers),
             Some(Kind::Net) => self.net(&qualifiers),
@@ -235,31 +239,32 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A protocol's name, which is a test by itself if nothing follows it.
-    fn protocol(&mut self, qualifiers: &mut Qualifiers) -> Option<Test> {
-        let test = match self.peek() {
-            "ip" => Test::Network(Version::V4),
-            "ip6" => Test::Network(Version::V6),
-            "tcp" => Test::Transport(TCP, None),
-            "udp" => Test::Transport(UDP, None),
-            "sctp" => Test::Transport(SCTP, None),
-            "icmp" => Test::Transport(ICMP, Some(Version::V4)),
-            "icmp6" => Test::Transport(ICMP6, Some(Version::V6)),
+    /// Parses a protocol name, which is a primitive by itself if no qualifier or value follows it.
+    fn protocol(&mut self, qualifiers: &mut Qualifiers) -> Option<Primitive> {
+        let primitive = match self.peek() {
+            "ip" => Primitive::Network(Version::V4),
+            "ip6" => Primitive::Network(Version::V6),
+            "tcp" => Primitive::Transport(TCP, None),
+            "udp" => Primitive::Transport(UDP, None),
+            "sctp" => Primitive::Transport(SCTP, None),
+            "icmp" => Primitive::Transport(ICMP, Some(Version::V4)),
+            "icmp6" => Primitive::Transport(ICMP6, Some(Version::V6)),
             _ => return None,
         };
         self.at += 1;
-        match test {
-            Test::Network(version) => qualifiers.version = Some(version),
-            Test::Transport(protocol, _) => qualifiers.protocol = Some(protocol),
-            Test::Net { .. } | Test::Port { .. } => {}
+        match primitive {
+            Primitive::Network(version) => qualifiers.version = Some(version),
+            Primitive::Transport(protocol, _) => qualifiers.protocol = Some(protocol),
+            Primitive::Net { .. } | Primitive::Port { .. } => {}
         }
-        Some(test)
+        Some(primitive)
     }
 
-    fn end(&mut self, qualifiers: &mut Qualifiers) -> bool {
-        qualifiers.end = match self.peek() {
-            "src" => End::Source,
-            "dst" => End::Destination,
+    /// Parses `src` or `dst`, and returns whether there was one.
+    fn direction(&mut self, qualifiers: &mut Qualifiers) -> bool {
+        qualifiers.direction = match self.peek() {
+            "src" => Direction::Source,
+            "dst" => Direction::Destination,
             _ => return false,
         };
         self.at += 1;
@@ -282,16 +287,18 @@ impl<'a> Parser<'a> {
         const WANTED: &str = "host, net, port, portrange, a protocol or an IP address (no name)";
         let address: IpAddr = self.peek().parse().map_err(|_| self.unexpected(WANTED))?;
         let prefix = if address.is_ipv4() { 32 } else { 128 };
-        self.in_net(qualifiers, address, prefix)
+        self.net_primitive(qualifiers, address, prefix)
     }
 
     fn net(&mut self, qualifiers: &Qualifiers) -> Result<Expression, FilterError> {
-        let (address, prefix) = network(self.peek())
+        let (address, prefix) = parse_network(self.peek())
             .ok_or_else(|| self.unexpected("ADDRESS/PREFIX with nothing behind the prefix"))?;
-        self.in_net(qualifiers, address, prefix)
+        self.net_primitive(qualifiers, address, prefix)
     }
 
-    fn in_net(
+    /// Builds the primitive for the network at the current word, after checks of the qualifiers, and consumes that
+    /// word.
+    fn net_primitive(
         &mut self,
         qualifiers: &Qualifiers,
         address: IpAddr,
@@ -309,23 +316,23 @@ impl<'a> Parser<'a> {
             return Err(self.unexpected("an address of the IP version before it"));
         }
         self.at += 1;
-        Ok(Expression::Test(Test::Net {
-            end: qualifiers.end,
+        Ok(Expression::Primitive(Primitive::Net {
+            direction: qualifiers.direction,
             address,
             prefix,
         }))
     }
 
     fn port(&mut self, qualifiers: &Qualifiers) -> Result<Expression, FilterError> {
-        let with_ports = [None, Some(TCP), Some(UDP), Some(SCTP)];
-        if qualifiers.version.is_some() || !with_ports.contains(&qualifiers.protocol) {
+        let protocols_with_ports = [None, Some(TCP), Some(UDP), Some(SCTP)];
+        if qualifiers.version.is_some() || !protocols_with_ports.contains(&qualifiers.protocol) {
             return Err(self.unexpected("tcp, udp or sctp before port; it"));
         }
-        let (first, last) = ports(self.peek())
+        let (first, last) = parse_ports(self.peek())
             .ok_or_else(|| self.unexpected("a port number from 0 to 65535, or two as N-M"))?;
         self.at += 1;
-        Ok(Expression::Test(Test::Port {
-            end: qualifiers.end,
+        Ok(Expression::Primitive(Primitive::Port {
+            direction: qualifiers.direction,
             protocol: qualifiers.protocol,
             first,
             last,
@@ -333,8 +340,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `ADDRESS/PREFIX` whose host part is zero, as libpcap asks for.
-fn network(word: &str) -> Option<(IpAddr, u8)> {
+/// Parses `ADDRESS/PREFIX`; `None` if the host part is not zero, which libpcap refuses too.
+fn parse_network(word: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = word.split_once('/')?;
     let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
     let (bits, width) = match address {
@@ -345,7 +352,8 @@ fn network(word: &str) -> Option<(IpAddr, u8)> {
     (prefix <= width && host_part == 0).then_some((address, prefix))
 }
 
-fn ports(word: &str) -> Option<(u16, u16)> {
+/// Parses `N` or `N-M`.
+fn parse_ports(word: &str) -> Option<(u16, u16)> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);
     (first <= last).then_some((first, last))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a program as the kernel does: what our compiler and `tcpdump -ddd` emit of classic BPF.
+//! Interpreter for the instructions of classic BPF that the compiler here and `tcpdump -ddd` emit.
 
 use super::Instruction;
 
-/// Bytes that the program keeps of `packet`; a load beyond the end keeps none.
+/// Returns the bytes that `program` captures of `packet`; 0 after a load beyond its end, as in the kernel.
 pub(super) fn run(program: &[Instruction], packet: &[u8]) -> u32 {
     let mut machine = Machine::default();
     let mut at = 0;
@@ -11,8 +11,8 @@ pub(super) fn run(program: &[Instruction], packet: &[u8]) -> u32 {
         let instruction = &program[at];
         at += 1;
         match machine.step(instruction, packet) {
-            Some(Next::Skip(count)) => at += count,
-            Some(Next::Return(kept)) => return kept,
+            Some(Outcome::Skip(count)) => at += count,
+            Some(Outcome::Return(snaplen)) => return snaplen,
             None => return 0,
         }
     }
@@ -24,21 +24,21 @@ struct Machine {
     x: u32,
 }
 
-enum Next {
+enum Outcome {
     Skip(usize),
     Return(u32),
 }
 
 impl Machine {
-    fn step(&mut self, instruction: &Instruction, packet: &[u8]) -> Option<Next> {
+    fn step(&mut self, instruction: &Instruction, packet: &[u8]) -> Option<Outcome> {
         let k = instruction.operand;
-        let jump = |so: bool| {
-            let distance = if so {
+        let jump = |condition: bool| {
+            let distance = if condition {
                 instruction.jump_true
             } else {
                 instruction.jump_false
             };
-            Some(Next::Skip(distance.into()))
+            Some(Outcome::Skip(distance.into()))
         };
         match instruction.code {
             0x20 => self.a = load(packet, k, 4)?,
@@ -49,15 +49,15 @@ impl Machine {
             0x50 => self.a = load(packet, self.x + k, 1)?,
             0xb1 => self.x = 4 * (load(packet, k, 1)? & 0xf),
             0x54 => self.a &= k,
-            0x05 => return Some(Next::Skip(k as usize)),
+            0x05 => return Some(Outcome::Skip(k as usize)),
             0x15 => return jump(self.a == k),
             0x25 => return jump(self.a > k),
             0x35 => return jump(self.a >= k),
             0x45 => return jump(self.a & k != 0),
-            0x06 => return Some(Next::Return(k)),
+            0x06 => return Some(Outcome::Return(k)),
             other => panic!("instruction {other:#x} is not needed by any filter"),
         }
-        Some(Next::Skip(0))
+        Some(Outcome::Skip(0))
     }
 }
 

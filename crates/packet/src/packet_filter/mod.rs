@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which packets to capture: text as pcap-filter(7) has it to classic BPF, which a packet socket runs
-//! before it copies anything.
+//! Packet filters: compiles the text of pcap-filter(7) to classic BPF, which a packet socket runs before it copies a
+//! packet.
 //!
-//! It is the part of that language that people use for TCP and UDP:
+//! The language is the part of pcap-filter(7) that is used for TCP and UDP:
 //!
 //! ```text
-//! expression = term { ("and" | "&&" | "or" | "||") term }      both bind alike, from the left
-//! term       = ("not" | "!") term | "(" expression ")" | test
-//! test       = "ip" | "ip6" | "tcp" | "udp" | "sctp" | "icmp" | "icmp6"
+//! expression = term { ("and" | "&&" | "or" | "||") term }      equal precedence, from the left
+//!
+//! term       = ("not" | "!") term | "(" expression ")" | primitive
+//!
+//! primitive  = "ip" | "ip6" | "tcp" | "udp" | "sctp" | "icmp" | "icmp6"
+//!
 //!            | ["ip" | "ip6"] ["src" | "dst"] "host" ADDRESS
 //!            | ["ip" | "ip6"] ["src" | "dst"] "net" ADDRESS/PREFIX
+//!
 //!            | ["tcp" | "udp" | "sctp"] ["src" | "dst"] ("port" N | "portrange" N-M)
 //!            | ["src" | "dst"] ADDRESS                         as host
-//!            | ADDRESS | N | N-M                               as the test before it: port 80 or 443
+//!
+//!            | ADDRESS | N | N-M            with the qualifiers of the primitive before it: port 80 or 443
 //! ```
 //!
-//! It means what it means there, with two exceptions: `host` and `net` leave ARP out, and names of
-//! hosts, networks and services are not looked up. Like there, later fragments have no ports and
-//! IPv6 extension headers hide them.
+//! The meaning is that of pcap-filter(7), with two exceptions: `host` and `net` do not match ARP, and names of hosts,
+//! networks and services are not resolved. As in pcap-filter(7), later fragments have no ports, and `port` does not
+//! match after IPv6 extension headers.
 
 mod expression;
 #[cfg(test)]
@@ -27,11 +32,15 @@ mod program;
 pub use expression::FilterError;
 pub use program::{Instruction, LinkLayer};
 
-/// Most instructions that the kernel takes (`BPF_MAXINSNS`).
+/// Most instructions of a program that the kernel accepts (`BPF_MAXINSNS`).
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
-/// The program for `text`: it returns `snaplen`, bytes to keep, for packets that match, and 0 for all
-/// others. An empty text is every packet.
+/// Compiles `text`. The program returns `snaplen`, the bytes to capture, for packets that match, and 0 for all others.
+/// An empty text matches every packet.
+///
+/// # Errors
+///
+/// Fails if `text` is not in the language above, or the program has more than [`INSTRUCTIONS_MAX`] instructions.
 pub fn compile(
     text: &str,
     layer: LinkLayer,
@@ -45,8 +54,13 @@ pub fn compile(
     }
 }
 
-/// A program that another compiler made, as `tcpdump -ddd` prints it: the number of instructions,
-/// then four decimal numbers each, by lines or commas. It keeps at most `snaplen` bytes.
+/// Reads a program of another compiler as `tcpdump -ddd` prints it: the number of instructions, then four decimal
+/// numbers for each, separated by newlines or commas. The program is changed to capture at most `snaplen` bytes of a
+/// packet.
+///
+/// # Errors
+///
+/// Fails if `text` has another form or count, or has no instructions or more than [`INSTRUCTIONS_MAX`].
 pub fn read_listing(text: &str, snaplen: u32) -> Result<Vec<Instruction>, FilterError> {
     let mut lines = text.split(['\n', ',']).map(str::trim);
     let mut lines = lines.by_ref().filter(|line| !line.is_empty());
@@ -54,28 +68,28 @@ pub fn read_listing(text: &str, snaplen: u32) -> Result<Vec<Instruction>, Filter
         FilterError::listing("begins with the number of instructions, alone on its line")
     })?;
     let program = lines
-        .map(|line| instruction(line, snaplen))
+        .map(|line| parse_instruction(line, snaplen))
         .collect::<Result<Vec<_>, _>>()?;
     if program.len() != count || !(1..=INSTRUCTIONS_MAX).contains(&count) {
-        let says = format!("says {count} instructions and has {}", program.len());
-        return Err(FilterError::listing(&says));
+        let reason = format!("says {count} instructions and has {}", program.len());
+        return Err(FilterError::listing(&reason));
     }
     Ok(program)
 }
 
-fn instruction(line: &str, snaplen: u32) -> Result<Instruction, FilterError> {
-    let wrong = || FilterError::listing(&format!("has no instruction in {line:?}"));
+fn parse_instruction(line: &str, snaplen: u32) -> Result<Instruction, FilterError> {
+    let invalid = || FilterError::listing(&format!("has no instruction in {line:?}"));
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u32>().ok());
-    let mut next = || numbers.next().flatten().ok_or_else(wrong);
+    let mut next = || numbers.next().flatten().ok_or_else(invalid);
     let instruction = Instruction {
-        code: next()?.try_into().map_err(|_| wrong())?,
-        jump_true: next()?.try_into().map_err(|_| wrong())?,
-        jump_false: next()?.try_into().map_err(|_| wrong())?,
+        code: next()?.try_into().map_err(|_| invalid())?,
+        jump_true: next()?.try_into().map_err(|_| invalid())?,
+        jump_false: next()?.try_into().map_err(|_| invalid())?,
         operand: next()?,
     };
     match numbers.next() {
-        None => Ok(program::keeping_at_most(snaplen, instruction)),
-        Some(_) => Err(wrong()),
+        None => Ok(program::limit_snaplen(snaplen, instruction)),
+        Some(_) => Err(invalid()),
     }
 }
 

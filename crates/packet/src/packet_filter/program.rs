@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tree of tests to instructions: tests become comparisons of header fields, joined by all, any and
-//! not; comparisons become a load and a jump each.
+//! Code generator of packet filters, from a tree of primitives to instructions. Primitives become comparisons of header
+//! fields, joined by all, any and not. A comparison becomes a load and a jump.
 
-use super::expression::{End, Expression, SCTP, Test};
+use super::expression::{Direction, Expression, Primitive, SCTP};
 use crate::ip::{TCP, UDP, Version};
 use std::net::IpAddr;
 
@@ -24,56 +24,61 @@ pub(super) mod code {
 const ETHERTYPE_IP: u32 = 0x0800;
 const ETHERTYPE_IP6: u32 = 0x86dd;
 const ETHERNET_HEADER: u32 = 14;
-/// Next header of a fragment (RFC 8200 §4.5), behind the fixed header of 40 bytes.
+/// Next Header value of a fragment header (RFC 8200 §4.5), which follows the fixed header of 40 bytes.
 const FRAGMENT: u8 = 44;
 const IP6_HEADER: u32 = 40;
-/// Fragment offset in IPv4's flags and offset (RFC 791 §3.1).
+/// Bits of the fragment offset in the 16 bits of flags and offset of IPv4 (RFC 791 §3.1).
 const FRAGMENT_OFFSET: u32 = 0x1fff;
 
 /// An instruction of classic BPF (`struct sock_filter`, include/uapi/linux/filter.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// Operation code.
     pub code: u16,
-    /// Instructions to skip if so.
+    /// Instructions to skip if the condition is true.
     pub jump_true: u8,
-    /// Instructions to skip if not.
+    /// Instructions to skip if the condition is false.
     pub jump_false: u8,
-    /// The operand.
+    /// Operand `k`: a constant, an offset or a jump distance.
     pub operand: u32,
 }
 
-/// What stands before the IP header.
+/// Link-layer header before the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkLayer {
-    /// Ethernet, its VLAN tags taken off, as the kernel does before it looks at a filter.
+    /// Ethernet without VLAN tags, which the kernel removes before it runs a filter.
     Ethernet,
-    /// Nothing.
+    /// Packets that begin with the IP header.
     None,
 }
 
-/// What is asked of a packet.
+/// A condition on header fields of a packet.
 enum Condition {
-    Compare(Compare),
+    Compare(Comparison),
     All(Vec<Self>),
     Any(Vec<Self>),
     Not(Box<Self>),
 }
 
-struct Compare {
+/// A comparison of a header field, after a mask, with a constant.
+struct Comparison {
     load: Load,
     mask: u32,
     relation: Relation,
     value: u32,
 }
 
+/// Header field to load, by its offset in the packet.
 #[derive(Clone, Copy)]
 enum Load {
     Word(u32),
     Half(u32),
     Byte(u32),
-    /// Behind the IPv4 header that begins at the first, at the second.
-    HalfBehind(u32, u32),
+    /// 16 bits at `offset` after the IPv4 header that begins at `header`.
+    HalfAfterIp4 {
+        header: u32,
+        offset: u32,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -82,27 +87,27 @@ enum Relation {
     AtLeast,
 }
 
-/// The whole program for a tree; without one, every packet is kept.
+/// Generates the whole program for a tree. Without a tree, the program captures every packet.
 pub(super) fn assemble(
     expression: Option<&Expression>,
     layer: LinkLayer,
     snaplen: u32,
 ) -> Vec<Instruction> {
-    let headers = Headers { layer };
-    let mut code = Code::default();
-    let (keep, skip) = (code.label(), code.label());
+    let layout = HeaderLayout { layer };
+    let mut assembler = Assembler::default();
+    let (accept, reject) = (assembler.label(), assembler.label());
     if let Some(expression) = expression {
-        code.emit(&headers.expression(expression), keep, skip);
+        assembler.emit(&layout.expression(expression), accept, reject);
     }
-    code.place(keep);
-    code.plain(code::RETURN, snaplen);
-    code.place(skip);
-    code.plain(code::RETURN, 0);
-    code.link()
+    assembler.bind(accept);
+    assembler.statement(code::RETURN, snaplen);
+    assembler.bind(reject);
+    assembler.statement(code::RETURN, 0);
+    assembler.link()
 }
 
-/// A foreign instruction that keeps no more than `snaplen` bytes.
-pub(super) fn keeping_at_most(snaplen: u32, instruction: Instruction) -> Instruction {
+/// Limits the bytes that an instruction of another compiler captures to `snaplen`.
+pub(super) fn limit_snaplen(snaplen: u32, instruction: Instruction) -> Instruction {
     match instruction.code {
         code::RETURN => Instruction {
             operand: instruction.operand.min(snaplen),
@@ -112,32 +117,32 @@ pub(super) fn keeping_at_most(snaplen: u32, instruction: Instruction) -> Instruc
     }
 }
 
-/// Where header fields are.
-struct Headers {
+/// Offsets of header fields, and the conditions on them.
+struct HeaderLayout {
     layer: LinkLayer,
 }
 
-impl Headers {
+impl HeaderLayout {
     fn expression(&self, expression: &Expression) -> Condition {
         match expression {
-            Expression::Test(test) => self.test(test),
+            Expression::Primitive(primitive) => self.primitive(primitive),
             Expression::Not(inner) => Condition::Not(Box::new(self.expression(inner))),
             Expression::And(a, b) => Condition::All(vec![self.expression(a), self.expression(b)]),
             Expression::Or(a, b) => Condition::Any(vec![self.expression(a), self.expression(b)]),
         }
     }
 
-    fn test(&self, test: &Test) -> Condition {
-        match *test {
-            Test::Network(version) => self.version(version),
-            Test::Transport(protocol, version) => self.transport(protocol, version),
-            Test::Net {
-                end,
+    fn primitive(&self, primitive: &Primitive) -> Condition {
+        match *primitive {
+            Primitive::Network(version) => self.version(version),
+            Primitive::Transport(protocol, version) => self.transport(protocol, version),
+            Primitive::Net {
+                direction,
                 address,
                 prefix,
-            } => self.net(end, address, prefix),
-            Test::Port {
-                end,
+            } => self.net(direction, address, prefix),
+            Primitive::Port {
+                direction,
                 protocol,
                 first,
                 last,
@@ -145,15 +150,15 @@ impl Headers {
                 let any = [TCP, UDP, SCTP];
                 let protocols = protocol.as_ref().map_or(&any[..], std::slice::from_ref);
                 Condition::Any(vec![
-                    self.port4(end, protocols, first..=last),
-                    self.port6(end, protocols, first..=last),
+                    self.port4(direction, protocols, first..=last),
+                    self.port6(direction, protocols, first..=last),
                 ])
             }
         }
     }
 
-    /// Where the IP header begins.
-    const fn network(&self) -> u32 {
+    /// Offset of the IP header.
+    const fn ip_offset(&self) -> u32 {
         match self.layer {
             LinkLayer::Ethernet => ETHERNET_HEADER,
             LinkLayer::None => 0,
@@ -175,81 +180,101 @@ impl Headers {
         let both = [Version::V4, Version::V6];
         let versions = version.as_ref().map_or(&both[..], std::slice::from_ref);
         let over = |version: &Version| match version {
-            Version::V4 => Condition::All(vec![self.version(Version::V4), self.ip4(protocol)]),
-            Version::V6 => Condition::All(vec![self.version(Version::V6), self.ip6(protocol)]),
+            Version::V4 => {
+                Condition::All(vec![self.version(Version::V4), self.protocol4(protocol)])
+            }
+            Version::V6 => {
+                Condition::All(vec![self.version(Version::V6), self.protocol6(protocol)])
+            }
         };
         Condition::Any(versions.iter().map(over).collect())
     }
 
-    fn ip4(&self, protocol: u8) -> Condition {
-        equal(Load::Byte(self.network() + 9), protocol.into())
+    fn protocol4(&self, protocol: u8) -> Condition {
+        equal(Load::Byte(self.ip_offset() + 9), protocol.into())
     }
 
-    /// Also behind a fragment header, as libpcap does.
-    fn ip6(&self, protocol: u8) -> Condition {
-        let next_header = Load::Byte(self.network() + 6);
-        let behind = Load::Byte(self.network() + IP6_HEADER);
+    /// Matches the protocol also after a fragment header, as libpcap does.
+    fn protocol6(&self, protocol: u8) -> Condition {
+        let next_header = Load::Byte(self.ip_offset() + 6);
+        let after_fragment = Load::Byte(self.ip_offset() + IP6_HEADER);
         Condition::Any(vec![
             equal(next_header, protocol.into()),
             Condition::All(vec![
                 equal(next_header, FRAGMENT.into()),
-                equal(behind, protocol.into()),
+                equal(after_fragment, protocol.into()),
             ]),
         ])
     }
 
-    fn net(&self, end: End, address: IpAddr, prefix: u8) -> Condition {
+    fn net(&self, direction: Direction, address: IpAddr, prefix: u8) -> Condition {
         let (version, source, words) = match address {
             IpAddr::V4(address) => (Version::V4, 12, vec![address.to_bits()]),
             IpAddr::V6(address) => (Version::V6, 8, words(address.to_bits())),
         };
         let length = 4 * words.len() as u32;
-        let begin = self.network() + source;
-        let matches = |offset: u32| Condition::All(within(begin + offset, &words, prefix));
-        let found = at_end(end, length, matches);
-        Condition::All(vec![self.version(version), found])
+        let begin = self.ip_offset() + source;
+        let matches =
+            |offset: u32| Condition::All(prefix_conditions(begin + offset, &words, prefix));
+        let address = in_direction(direction, length, matches);
+        Condition::All(vec![self.version(version), address])
     }
 
-    fn port4(&self, end: End, protocols: &[u8], ports: std::ops::RangeInclusive<u16>) -> Condition {
-        let begin = self.network();
-        let matches = |offset| in_range(Load::HalfBehind(begin, offset), &ports);
+    fn port4(
+        &self,
+        direction: Direction,
+        protocols: &[u8],
+        ports: std::ops::RangeInclusive<u16>,
+    ) -> Condition {
+        let header = self.ip_offset();
+        let matches = |offset| port_in_range(Load::HalfAfterIp4 { header, offset }, &ports);
         Condition::All(vec![
             self.version(Version::V4),
             Condition::Any(
                 protocols
                     .iter()
-                    .map(|protocol| self.ip4(*protocol))
+                    .map(|protocol| self.protocol4(*protocol))
                     .collect(),
             ),
-            masked(Load::Half(begin + 6), FRAGMENT_OFFSET, 0),
-            at_end(end, 2, matches),
+            masked(Load::Half(header + 6), FRAGMENT_OFFSET, 0),
+            in_direction(direction, 2, matches),
         ])
     }
 
-    fn port6(&self, end: End, protocols: &[u8], ports: std::ops::RangeInclusive<u16>) -> Condition {
-        let begin = self.network() + IP6_HEADER;
-        let next_header = Load::Byte(self.network() + 6);
+    fn port6(
+        &self,
+        direction: Direction,
+        protocols: &[u8],
+        ports: std::ops::RangeInclusive<u16>,
+    ) -> Condition {
+        let begin = self.ip_offset() + IP6_HEADER;
+        let next_header = Load::Byte(self.ip_offset() + 6);
         let is = |protocol: &u8| equal(next_header, (*protocol).into());
         Condition::All(vec![
             self.version(Version::V6),
             Condition::Any(protocols.iter().map(is).collect()),
-            at_end(end, 2, |offset| {
-                in_range(Load::Half(begin + offset), &ports)
+            in_direction(direction, 2, |offset| {
+                port_in_range(Load::Half(begin + offset), &ports)
             }),
         ])
     }
 }
 
-/// The source's field is first, the destination's `length` bytes later.
-fn at_end(end: End, length: u32, matches: impl Fn(u32) -> Condition) -> Condition {
-    match end {
-        End::Source => matches(0),
-        End::Destination => matches(length),
-        End::Either => Condition::Any(vec![matches(0), matches(length)]),
+/// Applies `matches` to the offset of the source's field, which is 0, or of the destination's, `length` bytes later,
+/// or to both.
+fn in_direction(
+    direction: Direction,
+    length: u32,
+    matches: impl Fn(u32) -> Condition,
+) -> Condition {
+    match direction {
+        Direction::Source => matches(0),
+        Direction::Destination => matches(length),
+        Direction::Either => Condition::Any(vec![matches(0), matches(length)]),
     }
 }
 
-fn in_range(load: Load, ports: &std::ops::RangeInclusive<u16>) -> Condition {
+fn port_in_range(load: Load, ports: &std::ops::RangeInclusive<u16>) -> Condition {
     let (first, last) = (u32::from(*ports.start()), u32::from(*ports.end()));
     if first == last {
         return equal(load, first);
@@ -261,12 +286,13 @@ fn in_range(load: Load, ports: &std::ops::RangeInclusive<u16>) -> Condition {
     ])
 }
 
+/// Splits an IPv6 address into words, the most significant first.
 fn words(address: u128) -> Vec<u32> {
     (0..4).rev().map(|i| (address >> (32 * i)) as u32).collect()
 }
 
-/// The words of an address that lie within `prefix` bits.
-fn within(begin: u32, words: &[u32], prefix: u8) -> Vec<Condition> {
+/// Compares the words of an address at `begin` that lie within the first `prefix` bits.
+fn prefix_conditions(begin: u32, words: &[u32], prefix: u8) -> Vec<Condition> {
     let mut conditions = Vec::new();
     for (i, word) in (0..).zip(words) {
         let bits = u32::from(prefix).saturating_sub(32 * i).min(32);
@@ -287,7 +313,7 @@ fn masked(load: Load, mask: u32, value: u32) -> Condition {
 }
 
 fn compare(load: Load, mask: u32, relation: Relation, value: u32) -> Condition {
-    Condition::Compare(Compare {
+    Condition::Compare(Comparison {
         load,
         mask,
         relation,
@@ -295,56 +321,59 @@ fn compare(load: Load, mask: u32, relation: Relation, value: u32) -> Condition {
     })
 }
 
-/// A place in the program that is not known yet.
+/// Index of a jump target that may not be bound to an operation yet.
 type Label = usize;
 
-enum Step {
-    Plain(u16, u32),
+/// An operation before its jump distances are known.
+enum Operation {
+    Statement(u16, u32),
     Jump {
         code: u16,
         operand: u32,
-        so: Label,
-        not: Label,
+        if_true: Label,
+        if_false: Label,
     },
 }
 
-/// A program whose jumps go to labels.
+/// Assembler for a program whose jumps go to labels.
 #[derive(Default)]
-struct Code {
-    steps: Vec<Step>,
-    /// Before which step each label is.
+struct Assembler {
+    operations: Vec<Operation>,
+    /// Index of the operation at each label.
     labels: Vec<usize>,
 }
 
-impl Code {
+impl Assembler {
+    /// Creates a label that is not bound yet.
     fn label(&mut self) -> Label {
         self.labels.push(usize::MAX);
         self.labels.len() - 1
     }
 
-    fn place(&mut self, label: Label) {
-        self.labels[label] = self.steps.len();
+    /// Binds a label to the next operation.
+    fn bind(&mut self, label: Label) {
+        self.labels[label] = self.operations.len();
     }
 
-    fn plain(&mut self, code: u16, operand: u32) {
-        self.steps.push(Step::Plain(code, operand));
+    fn statement(&mut self, code: u16, operand: u32) {
+        self.operations.push(Operation::Statement(code, operand));
     }
 
-    /// Goes to `so` or to `not`.
-    fn emit(&mut self, condition: &Condition, so: Label, not: Label) {
+    /// Emits operations that jump to `if_true` if the condition holds, else to `if_false`.
+    fn emit(&mut self, condition: &Condition, if_true: Label, if_false: Label) {
         match condition {
-            Condition::Compare(compare) => self.compare(compare, so, not),
-            Condition::Not(inner) => self.emit(inner, not, so),
-            Condition::All(parts) => self.chain(parts, so, |code, part, next| {
-                code.emit(part, next, not);
+            Condition::Compare(compare) => self.compare(compare, if_true, if_false),
+            Condition::Not(inner) => self.emit(inner, if_false, if_true),
+            Condition::All(parts) => self.chain(parts, if_true, |assembler, part, next| {
+                assembler.emit(part, next, if_false);
             }),
-            Condition::Any(parts) => self.chain(parts, not, |code, part, next| {
-                code.emit(part, so, next);
+            Condition::Any(parts) => self.chain(parts, if_false, |assembler, part, next| {
+                assembler.emit(part, if_true, next);
             }),
         }
     }
 
-    /// Each part goes on to the next one, the last to `end`.
+    /// Emits all parts. Each part continues at the next one, the last part at `end`.
     fn chain(
         &mut self,
         parts: &[Condition],
@@ -352,102 +381,107 @@ impl Code {
         mut emit: impl FnMut(&mut Self, &Condition, Label),
     ) {
         let Some((last, before)) = parts.split_last() else {
-            // A network of no bits: every address of its version.
-            return self.go(end);
+            // A prefix of 0 bits matches every address of its version.
+            return self.jump(end);
         };
         for part in before {
             let next = self.label();
             emit(self, part, next);
-            self.place(next);
+            self.bind(next);
         }
         emit(self, last, end);
     }
 
-    fn go(&mut self, label: Label) {
-        self.steps.push(Step::Jump {
+    fn jump(&mut self, label: Label) {
+        self.operations.push(Operation::Jump {
             code: code::JUMP_AT_LEAST,
             operand: 0,
-            so: label,
-            not: label,
+            if_true: label,
+            if_false: label,
         });
     }
 
-    fn compare(&mut self, compare: &Compare, so: Label, not: Label) {
+    fn compare(&mut self, compare: &Comparison, if_true: Label, if_false: Label) {
         match compare.load {
-            Load::Word(at) => self.plain(code::LOAD_WORD, at),
-            Load::Half(at) => self.plain(code::LOAD_HALF, at),
-            Load::Byte(at) => self.plain(code::LOAD_BYTE, at),
-            Load::HalfBehind(header, at) => {
-                self.plain(code::LOAD_X_HEADER_LEN, header);
-                self.plain(code::LOAD_HALF_FROM_X, header + at);
+            Load::Word(at) => self.statement(code::LOAD_WORD, at),
+            Load::Half(at) => self.statement(code::LOAD_HALF, at),
+            Load::Byte(at) => self.statement(code::LOAD_BYTE, at),
+            Load::HalfAfterIp4 { header, offset } => {
+                self.statement(code::LOAD_X_HEADER_LEN, header);
+                self.statement(code::LOAD_HALF_FROM_X, header + offset);
             }
         }
         if compare.mask != u32::MAX {
-            self.plain(code::AND, compare.mask);
+            self.statement(code::AND, compare.mask);
         }
-        self.steps.push(Step::Jump {
+        self.operations.push(Operation::Jump {
             code: match compare.relation {
                 Relation::Equal => code::JUMP_EQUAL,
                 Relation::AtLeast => code::JUMP_AT_LEAST,
             },
             operand: compare.value,
-            so,
-            not,
+            if_true,
+            if_false,
         });
     }
 
-    /// Puts distances for labels. A conditional jump reaches 255 instructions; one that goes further
-    /// becomes three, which can make others too short: again, until all fit.
+    /// Replaces labels by jump distances. A conditional jump reaches 255 instructions. A longer jump becomes three
+    /// instructions, which can put other targets out of reach, so this repeats until every jump reaches its targets.
     fn link(&self) -> Vec<Instruction> {
-        let mut far = vec![false; self.steps.len()];
+        let mut long = vec![false; self.operations.len()];
         loop {
-            let places = self.places(&far);
-            let reaches = |(i, step): (usize, &Step)| match step {
-                Step::Jump { so, not, .. } if !far[i] => [so, not]
+            let offsets = self.offsets(&long);
+            let reaches = |(i, operation): (usize, &Operation)| match operation {
+                Operation::Jump {
+                    if_true, if_false, ..
+                } if !long[i] => [if_true, if_false]
                     .iter()
-                    .all(|label| places[self.labels[**label]] - places[i] - 1 <= 255),
+                    .all(|label| offsets[self.labels[**label]] - offsets[i] - 1 <= 255),
                 _ => true,
             };
-            let short: Vec<bool> = self.steps.iter().enumerate().map(reaches).collect();
-            if short.iter().all(|short| *short) {
-                return self.instructions(&far, &places);
+            let fits: Vec<bool> = self.operations.iter().enumerate().map(reaches).collect();
+            if fits.iter().all(|fits| *fits) {
+                return self.instructions(&long, &offsets);
             }
-            for (far, short) in far.iter_mut().zip(short) {
-                *far |= !short;
+            for (long, fits) in long.iter_mut().zip(fits) {
+                *long |= !fits;
             }
         }
     }
 
-    /// Where each step begins.
-    fn places(&self, far: &[bool]) -> Vec<usize> {
-        let lengths = far.iter().map(|far| if *far { 3 } else { 1 });
-        let begin = |place: &mut usize, length| {
-            let here = *place;
-            *place += length;
-            Some(here)
+    /// Index of the first instruction of each operation.
+    fn offsets(&self, long: &[bool]) -> Vec<usize> {
+        let lengths = long.iter().map(|long| if *long { 3 } else { 1 });
+        let begin = |next: &mut usize, length| {
+            let offset = *next;
+            *next += length;
+            Some(offset)
         };
         lengths.scan(0, begin).collect()
     }
 
-    fn instructions(&self, far: &[bool], places: &[usize]) -> Vec<Instruction> {
+    fn instructions(&self, long: &[bool], offsets: &[usize]) -> Vec<Instruction> {
         let mut out = Vec::new();
-        for (i, step) in self.steps.iter().enumerate() {
-            match *step {
-                Step::Plain(code, operand) => out.push(instruction(code, [0, 0], operand)),
-                Step::Jump {
+        for (i, operation) in self.operations.iter().enumerate() {
+            match *operation {
+                Operation::Statement(code, operand) => {
+                    out.push(instruction(code, [0, 0], operand));
+                }
+                Operation::Jump {
                     code,
                     operand,
-                    so,
-                    not,
+                    if_true,
+                    if_false,
                 } => {
-                    let [so, not] =
-                        [so, not].map(|label| places[self.labels[label]] - places[i] - 1);
-                    if far[i] {
+                    let [if_true, if_false] = [if_true, if_false]
+                        .map(|label| offsets[self.labels[label]] - offsets[i] - 1);
+                    if long[i] {
                         out.push(instruction(code, [0, 1], operand));
-                        out.push(instruction(code::JUMP, [0, 0], so as u32 - 1));
-                        out.push(instruction(code::JUMP, [0, 0], not as u32 - 2));
+                        out.push(instruction(code::JUMP, [0, 0], if_true as u32 - 1));
+                        out.push(instruction(code::JUMP, [0, 0], if_false as u32 - 2));
                     } else {
-                        out.push(instruction(code, [so as u8, not as u8], operand));
+                        let jumps = [if_true as u8, if_false as u8];
+                        out.push(instruction(code, jumps, operand));
                     }
                 }
             }

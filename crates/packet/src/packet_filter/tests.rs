@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs at work on packets, and beside tcpdump's.
+//! Tests that run compiled filters on packets, and compare them with tcpdump's programs.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,14 +7,14 @@ use std::net::IpAddr;
 
 const SNAPLEN: u32 = 128;
 
-/// A packet's headers.
+/// Header fields of a packet.
 #[derive(Debug, Clone)]
 struct Packet {
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
     ports: [u16; 2],
-    /// Words of IPv4 options.
+    /// Length of the IPv4 options in words of 32 bits.
     options: u8,
     fragment_offset: u16,
 }
@@ -66,27 +66,31 @@ impl Packet {
     }
 }
 
-/// Whether `text` lets the packet in; the same on Ethernet and without.
+/// Whether `text` matches the packet. Checks that the result is the same with and without an Ethernet header.
 #[track_caller]
-fn lets_in(text: &str, packet: &Packet) -> bool {
-    let on = |layer, bytes: &[u8]| interpreter::run(&compile(text, layer, SNAPLEN).unwrap(), bytes);
-    let kept = on(LinkLayer::Ethernet, &packet.ethernet());
-    assert_eq!(kept, on(LinkLayer::None, &packet.ip()), "{text}");
-    assert!([0, SNAPLEN].contains(&kept), "{text} keeps {kept}");
-    kept == SNAPLEN
+fn matches(text: &str, packet: &Packet) -> bool {
+    let run =
+        |layer, bytes: &[u8]| interpreter::run(&compile(text, layer, SNAPLEN).unwrap(), bytes);
+    let captured = run(LinkLayer::Ethernet, &packet.ethernet());
+    assert_eq!(captured, run(LinkLayer::None, &packet.ip()), "{text}");
+    assert!(
+        [0, SNAPLEN].contains(&captured),
+        "{text} captures {captured}"
+    );
+    captured == SNAPLEN
 }
 
-fn to_iperf() -> Packet {
+fn iperf_packet() -> Packet {
     Packet::between("10.9.0.1", "10.9.0.2", 6, [40_000, 5201])
 }
 
-fn to_iperf_over_ip6() -> Packet {
+fn iperf_packet_ip6() -> Packet {
     Packet::between("fd00::1", "fd00:9::2", 6, [40_000, 5201])
 }
 
 #[test]
-fn tests_of_one_field() {
-    for packet in [to_iperf(), to_iperf_over_ip6()] {
+fn matches_single_primitives() {
+    for packet in [iperf_packet(), iperf_packet_ip6()] {
         for text in [
             "",
             "tcp",
@@ -99,7 +103,7 @@ fn tests_of_one_field() {
             "not udp",
             "! udp port 5201",
         ] {
-            assert!(lets_in(text, &packet), "{text}");
+            assert!(matches(text, &packet), "{text}");
         }
         for text in [
             "udp",
@@ -112,14 +116,14 @@ fn tests_of_one_field() {
             "portrange 5202-39999",
             "not port 5201",
         ] {
-            assert!(!lets_in(text, &packet), "{text}");
+            assert!(!matches(text, &packet), "{text}");
         }
     }
 }
 
 #[test]
-fn addresses_and_networks() {
-    let packet = to_iperf();
+fn matches_addresses_and_networks() {
+    let packet = iperf_packet();
     for text in [
         "ip",
         "10.9.0.1",
@@ -131,12 +135,12 @@ fn addresses_and_networks() {
         "dst net 10.9.0.2/31",
         "net 0.0.0.0/0",
     ] {
-        assert!(lets_in(text, &packet), "{text}");
+        assert!(matches(text, &packet), "{text}");
     }
     for text in ["ip6", "dst host 10.9.0.1", "net 10.8.0.0/16", "net ::/0"] {
-        assert!(!lets_in(text, &packet), "{text}");
+        assert!(!matches(text, &packet), "{text}");
     }
-    let packet = to_iperf_over_ip6();
+    let packet = iperf_packet_ip6();
     for text in [
         "ip6",
         "host fd00::1",
@@ -144,61 +148,61 @@ fn addresses_and_networks() {
         "net ::/0",
         "net fd00::/9",
     ] {
-        assert!(lets_in(text, &packet), "{text}");
+        assert!(matches(text, &packet), "{text}");
     }
     for text in ["ip", "src net fd00:9::/32", "host fd00::3", "net 0.0.0.0/0"] {
-        assert!(!lets_in(text, &packet), "{text}");
+        assert!(!matches(text, &packet), "{text}");
     }
 }
 
 #[test]
-fn and_and_or_bind_alike_from_the_left() {
-    let packet = to_iperf();
-    assert!(!lets_in("tcp or udp and port 80", &packet));
-    assert!(lets_in("tcp or (udp and port 80)", &packet));
-    assert!(lets_in("not (udp or port 80) && host 10.9.0.1", &packet));
-    assert!(lets_in("not not tcp", &packet));
+fn and_and_or_have_equal_precedence() {
+    let packet = iperf_packet();
+    assert!(!matches("tcp or udp and port 80", &packet));
+    assert!(matches("tcp or (udp and port 80)", &packet));
+    assert!(matches("not (udp or port 80) && host 10.9.0.1", &packet));
+    assert!(matches("not not tcp", &packet));
 }
 
 #[test]
-fn a_value_alone_is_as_the_test_before_it() {
-    let packet = to_iperf();
-    assert!(lets_in("tcp port 80 or 5201", &packet));
-    assert!(!lets_in("udp port 80 or 5201", &packet));
-    assert!(lets_in("dst host 10.0.0.1 or 10.9.0.2", &packet));
-    assert!(!lets_in("src host 10.0.0.1 or 10.9.0.2", &packet));
+fn bare_values_take_the_qualifiers_before_them() {
+    let packet = iperf_packet();
+    assert!(matches("tcp port 80 or 5201", &packet));
+    assert!(!matches("udp port 80 or 5201", &packet));
+    assert!(matches("dst host 10.0.0.1 or 10.9.0.2", &packet));
+    assert!(!matches("src host 10.0.0.1 or 10.9.0.2", &packet));
 }
 
 #[test]
-fn ports_are_behind_options_and_in_first_fragments_only() {
-    let mut packet = to_iperf();
+fn finds_ports_after_options_and_in_first_fragments_only() {
+    let mut packet = iperf_packet();
     packet.options = 3;
-    assert!(lets_in("port 5201", &packet));
+    assert!(matches("port 5201", &packet));
     packet.fragment_offset = 100;
-    assert!(lets_in("tcp", &packet));
-    assert!(!lets_in("port 5201", &packet));
+    assert!(matches("tcp", &packet));
+    assert!(!matches("port 5201", &packet));
     packet.fragment_offset = 0x2000;
-    assert!(lets_in("port 5201", &packet));
+    assert!(matches("port 5201", &packet));
 }
 
 #[test]
-fn jumps_reach_as_far_as_they_must() {
+fn splits_jumps_over_more_than_255_instructions() {
     let ports: Vec<String> = (1..120).map(|port| format!("tcp port {port}")).collect();
     let text = format!("ip and ({} or tcp port 5201)", ports.join(" or "));
     assert!(compile(&text, LinkLayer::Ethernet, 1).unwrap().len() > 3 * 255);
-    assert!(lets_in(&text, &to_iperf()));
-    let mut other = to_iperf();
+    assert!(matches(&text, &iperf_packet()));
+    let mut other = iperf_packet();
     other.ports = [119, 5202];
-    assert!(lets_in(&text, &other));
+    assert!(matches(&text, &other));
     other.ports = [120, 5202];
-    assert!(!lets_in(&text, &other));
+    assert!(!matches(&text, &other));
 }
 
 #[test]
-fn refusals_name_the_word() {
-    let refused = |text: &str| {
-        let refusal = compile(text, LinkLayer::Ethernet, SNAPLEN).unwrap_err();
-        refusal.to_string()
+fn errors_name_the_wrong_word() {
+    let error_of = |text: &str| {
+        let error = compile(text, LinkLayer::Ethernet, SNAPLEN).unwrap_err();
+        error.to_string()
     };
     for (text, words) in [
         ("tcp prot 5201", &["\"prot\"", "and, or"][..]),
@@ -216,9 +220,9 @@ fn refusals_name_the_word() {
         ("ip port 80", &["tcp, udp or sctp"]),
         ("vlan 3", &["\"vlan\""]),
     ] {
-        let refusal = refused(text);
+        let error = error_of(text);
         for word in words {
-            assert!(refusal.contains(word), "{text}: {word} is not in {refusal}");
+            assert!(error.contains(word), "{text}: {word} is not in {error}");
         }
     }
     assert_eq!(
@@ -231,17 +235,17 @@ fn refusals_name_the_word() {
 }
 
 #[test]
-fn a_listing_is_run_as_it_stands_with_our_snaplen() {
+fn limits_the_snaplen_of_a_tcpdump_listing() {
     // tcpdump -ddd ip
     let listing = "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n";
     let program = read_listing(listing, 96).unwrap();
-    assert_eq!(interpreter::run(&program, &to_iperf().ethernet()), 96);
+    assert_eq!(interpreter::run(&program, &iperf_packet().ethernet()), 96);
     assert_eq!(
-        interpreter::run(&program, &to_iperf_over_ip6().ethernet()),
+        interpreter::run(&program, &iperf_packet_ip6().ethernet()),
         0
     );
     assert_eq!(read_listing(&listing.replace('\n', ","), 96), Ok(program));
-    for wrong in [
+    for invalid in [
         "",
         "x",
         "2\n6 0 0 0",
@@ -250,12 +254,12 @@ fn a_listing_is_run_as_it_stands_with_our_snaplen() {
         "1\n6 256 0 0",
         "0",
     ] {
-        assert!(read_listing(wrong, 96).is_err(), "{wrong:?}");
+        assert!(read_listing(invalid, 96).is_err(), "{invalid:?}");
     }
 }
 
-/// tcpdump's own program for a filter; `None` where tcpdump is not installed.
-fn by_tcpdump(text: &str) -> Option<Vec<Instruction>> {
+/// Program that tcpdump compiles for a filter; `None` if tcpdump is not installed.
+fn tcpdump_program(text: &str) -> Option<Vec<Instruction>> {
     let words = ["-y", "EN10MB", "-ddd", "-O", text];
     let output = std::process::Command::new("tcpdump")
         .args(words)
@@ -269,7 +273,7 @@ fn by_tcpdump(text: &str) -> Option<Vec<Instruction>> {
 }
 
 #[test]
-fn it_means_what_tcpdump_means() {
+fn matches_the_same_packets_as_tcpdump() {
     let filters = [
         "tcp",
         "tcp port 5201",
@@ -280,7 +284,7 @@ fn it_means_what_tcpdump_means() {
         "tcp or udp and port 53",
         "src 10.9.0.1 or 10.9.0.3 && dst port 5201",
     ];
-    if !longhaul_testbed::skip::unless(by_tcpdump("tcp").is_some(), "tcpdump") {
+    if !longhaul_testbed::skip::unless(tcpdump_program("tcp").is_some(), "tcpdump") {
         return;
     }
     let addresses = ["10.9.0.1", "10.9.0.2", "10.9.0.3", "10.8.0.1"];
@@ -288,7 +292,7 @@ fn it_means_what_tcpdump_means() {
     for text in filters {
         let (ours, theirs) = (
             compile(text, LinkLayer::Ethernet, SNAPLEN).unwrap(),
-            by_tcpdump(text).unwrap(),
+            tcpdump_program(text).unwrap(),
         );
         for addresses in [&addresses[..], &addresses6] {
             for packet in packets(addresses) {
@@ -303,6 +307,7 @@ fn it_means_what_tcpdump_means() {
     }
 }
 
+/// Packets between every pair of addresses, of several protocols and ports, also fragments and with options.
 fn packets(addresses: &[&str]) -> Vec<Packet> {
     let mut all = Vec::new();
     for source in addresses {
@@ -310,11 +315,11 @@ fn packets(addresses: &[&str]) -> Vec<Packet> {
             for protocol in [1, 6, 17, 44, 58, 132] {
                 for ports in [[5201, 9], [9, 5201], [55, 80], [53, 53]] {
                     let plain = Packet::between(source, destination, protocol, ports);
-                    let mut later = plain.clone();
-                    later.fragment_offset = 7;
-                    let mut longer = plain.clone();
-                    longer.options = 2;
-                    all.extend([plain, later, longer]);
+                    let mut later_fragment = plain.clone();
+                    later_fragment.fragment_offset = 7;
+                    let mut with_options = plain.clone();
+                    with_options.options = 2;
+                    all.extend([plain, later_fragment, with_options]);
                 }
             }
         }
@@ -324,7 +329,7 @@ fn packets(addresses: &[&str]) -> Vec<Packet> {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "([a-z0-9 ()!./:-]|tcp|port|host|net|not|and|or|src){0,60}") {
+    fn never_panics_on_any_text(text in "([a-z0-9 ()!./:-]|tcp|port|host|net|not|and|or|src){0,60}") {
         let _ = compile(&text, LinkLayer::Ethernet, SNAPLEN);
         let _ = read_listing(&text, SNAPLEN);
     }

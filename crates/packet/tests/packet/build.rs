@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture files, byte by byte, apart from what the library writes itself.
+//! Builders of capture files, independent of the library's writer.
 
-/// Puts numbers down in one byte order.
+/// A buffer to which numbers are appended in a byte order.
 #[derive(Debug, Clone)]
 pub(crate) struct Bytes {
     big: bool,
@@ -41,7 +41,7 @@ impl Bytes {
         self
     }
 
-    /// To a multiple of four.
+    /// Pads with zeros to a multiple of four bytes.
     pub(crate) fn pad(&mut self) -> &mut Self {
         let len = self.bytes.len().next_multiple_of(4);
         self.bytes.resize(len, 0);
@@ -53,7 +53,7 @@ impl Bytes {
 #[derive(Debug, Clone)]
 pub(crate) struct Pcap {
     pub(crate) file: Bytes,
-    /// Bytes of a record header after the first 16.
+    /// Bytes of each record header after the first 16.
     extra: usize,
 }
 
@@ -114,7 +114,7 @@ impl Pcapng {
         self
     }
 
-    /// From here on in this byte order.
+    /// Begins a section in this byte order.
     pub(crate) fn section(&mut self, big: bool, len: u64) -> &mut Self {
         self.file.big = big;
         self.block(0x0a0d_0d0a, |body| {
@@ -134,20 +134,20 @@ impl Pcapng {
         })
     }
 
-    pub(crate) fn packet(&mut self, interface: u32, stamp: u64, bytes: &[u8]) -> &mut Self {
-        self.packet_with(interface, stamp, bytes, &[])
+    pub(crate) fn packet(&mut self, interface: u32, timestamp: u64, bytes: &[u8]) -> &mut Self {
+        self.packet_with(interface, timestamp, bytes, &[])
     }
 
     pub(crate) fn packet_with(
         &mut self,
         interface: u32,
-        stamp: u64,
+        timestamp: u64,
         bytes: &[u8],
         options: &[(u16, &[u8])],
     ) -> &mut Self {
         self.block(6, |body| {
             body.u32(interface);
-            put_packet(body, stamp, bytes);
+            put_packet(body, timestamp, bytes);
             put_options(body, options);
         })
     }
@@ -155,12 +155,12 @@ impl Pcapng {
     pub(crate) fn obsolete_packet(
         &mut self,
         interface: u16,
-        stamp: u64,
+        timestamp: u64,
         bytes: &[u8],
     ) -> &mut Self {
         self.block(2, |body| {
             body.u16(interface).u16(0xffff);
-            put_packet(body, stamp, bytes);
+            put_packet(body, timestamp, bytes);
         })
     }
 
@@ -173,13 +173,13 @@ impl Pcapng {
     pub(crate) fn statistics(
         &mut self,
         interface: u32,
-        stamp: u64,
+        timestamp: u64,
         counts: &[(u16, u64)],
     ) -> &mut Self {
         self.block(5, |body| {
             body.u32(interface)
-                .u32((stamp >> 32) as u32)
-                .u32(stamp as u32);
+                .u32((timestamp >> 32) as u32)
+                .u32(timestamp as u32);
             for (code, count) in counts {
                 body.u16(*code).u16(8).u64(*count);
             }
@@ -192,8 +192,8 @@ impl Pcapng {
     }
 }
 
-fn put_packet(body: &mut Bytes, stamp: u64, bytes: &[u8]) {
-    body.u32((stamp >> 32) as u32).u32(stamp as u32);
+fn put_packet(body: &mut Bytes, timestamp: u64, bytes: &[u8]) {
+    body.u32((timestamp >> 32) as u32).u32(timestamp as u32);
     body.u32(bytes.len() as u32).u32(1514);
     body.raw(bytes).pad();
 }

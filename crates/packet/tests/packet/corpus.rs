@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets of this crate, over their committed corpora.
+//! Replays of the committed corpora through the fuzz targets of this crate.
 
 #[path = "../../../../fuzz/invariants/capture.rs"]
 mod capture;
@@ -11,12 +11,12 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn filters_of_captures_end_and_keep_what_they_should() {
+fn packet_filters_end_and_limit_the_snaplen() {
     replay("packet_filter", packet_filter::check);
 }
 
 #[test]
-fn capture_files_are_read_to_their_last_byte() {
+fn reads_capture_files_to_the_last_byte() {
     replay("pcap", capture::check);
     replay("pcapng", capture::check);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that are not as they should be: what is sound is read, and what was left out is said.
+//! Damaged capture files: the reader reads the valid records and reports the skipped bytes.
 
 use crate::build::{Pcap, Pcapng};
-use crate::reading::{Said, read};
+use crate::reading::{Contents, read};
 use longhaul_packet::capture::{Fault, RECORD_MAX, Reader, Step};
 
 const NOW: u32 = 1_700_000_000;
 const COUNT: usize = 40;
-/// The one that is damaged.
-const HURT: usize = 17;
+/// Number of the packet whose record is damaged.
+const DAMAGED: usize = 17;
 
-/// Bytes without a pattern, different for each packet, at least 50 of them.
+/// Pseudo-random bytes, different for each packet, at least 50.
 fn noise(packet: usize) -> Vec<u8> {
     let mut state = packet as u64 + 1;
     let step = || {
@@ -22,7 +22,7 @@ fn noise(packet: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A file, and where its packets' records begin.
+/// A valid file, and the offsets of its packets' records.
 struct Sample {
     file: Vec<u8>,
     begins: Vec<usize>,
@@ -64,135 +64,145 @@ impl Sample {
         ]
     }
 
-    fn hurt(&self, change: impl FnOnce(&mut Vec<u8>, usize)) -> Said {
+    /// Reads a copy of the file after `change`, which gets the offset of the record to damage.
+    fn read_after(&self, change: impl FnOnce(&mut Vec<u8>, usize)) -> Contents {
         let mut file = self.file.clone();
-        change(&mut file, self.begins[HURT]);
+        change(&mut file, self.begins[DAMAGED]);
         read(&file)
     }
 }
 
-/// All packets are there as they were, but for these, and what was left out is not much longer.
-fn only(said: &Said, hurt: &[usize], what: &str) {
-    let kept: Vec<_> = (0..COUNT)
-        .filter(|packet| !hurt.contains(packet))
+/// Checks that only the `lost` packets are missing, and that not many more bytes than theirs were skipped.
+fn assert_only_lost(contents: &Contents, lost: &[usize], case: &str) {
+    let expected: Vec<_> = (0..COUNT)
+        .filter(|packet| !lost.contains(packet))
         .map(noise)
         .collect();
-    let mut payloads = said.payloads().into_iter();
-    for packet in &kept {
+    let mut payloads = contents.payloads().into_iter();
+    for packet in &expected {
         assert!(
             payloads.any(|payload| payload == packet),
-            "{what}: one more is missing"
+            "{case}: a further packet is missing"
         );
     }
-    assert!(said.packets.len() <= COUNT, "{what}: nothing is invented");
-    let sizes = hurt.iter().map(|packet| noise(*packet).len() as u64 + 72);
-    assert!(said.skipped() <= sizes.sum(), "{what}: {:?}", said.damages);
+    assert!(
+        contents.packets.len() <= COUNT,
+        "{case}: more packets than were written"
+    );
+    let sizes = lost.iter().map(|packet| noise(*packet).len() as u64 + 72);
+    assert!(
+        contents.skipped() <= sizes.sum(),
+        "{case}: {:?}",
+        contents.damages
+    );
 }
 
 #[test]
-fn samples_are_sound() {
+fn reads_undamaged_samples() {
     for sample in Sample::all() {
-        let said = read(&sample.file);
-        only(&said, &[], "sound");
-        assert_eq!(said.damages, []);
+        let contents = read(&sample.file);
+        assert_only_lost(&contents, &[], "undamaged");
+        assert_eq!(contents.damages, []);
     }
 }
 
-/// Every byte of a record but its packet, changed in several ways, loses that record at most.
+/// Changes every byte of a record except its packet in several ways. At most that record is lost.
 #[test]
-fn a_byte_of_a_record_costs_no_neighbour() {
+fn a_damaged_byte_loses_at_most_its_record() {
     for sample in Sample::all() {
-        let len = sample.begins[HURT + 1] - sample.begins[HURT];
+        let len = sample.begins[DAMAGED + 1] - sample.begins[DAMAGED];
         for at in (0..28).chain(len - 4..len) {
             for change in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
-                let said = sample.hurt(|file, begin| file[begin + at] ^= change);
-                only(&said, &[HURT], &format!("byte {at} ^ {change:#x}"));
+                let contents = sample.read_after(|file, begin| file[begin + at] ^= change);
+                assert_only_lost(&contents, &[DAMAGED], &format!("byte {at} ^ {change:#x}"));
             }
         }
     }
 }
 
 #[test]
-fn a_wrong_length_is_told() {
+fn reports_a_wrong_length() {
     for sample in [Sample::pcap(false), Sample::pcapng(false)] {
         let pcapng = sample.begins[0] > 24;
         let at = if pcapng { 4 } else { 8 };
         for change in [0x08, 0x40] {
             for byte in 0..4 {
-                let said = sample.hurt(|file, begin| file[begin + at + byte] ^= change);
-                let told = said.damages[0];
-                let begins = sample.begins[HURT] as u64;
-                assert!((begins..begins + 200).contains(&told.at), "{told}");
-                assert_eq!(said.damages.len(), 1);
+                let contents = sample.read_after(|file, begin| file[begin + at + byte] ^= change);
+                let damage = contents.damages[0];
+                let begins = sample.begins[DAMAGED] as u64;
+                assert!((begins..begins + 200).contains(&damage.at), "{damage}");
+                assert_eq!(contents.damages.len(), 1);
                 let fault = if pcapng {
                     Fault::Lengths
                 } else {
                     Fault::Header
                 };
-                assert_eq!(told.fault, fault);
+                assert_eq!(damage.fault, fault);
             }
         }
     }
 }
 
 #[test]
-fn a_wrong_time_of_a_pcap_record_is_told() {
-    let said = Sample::pcap(false).hurt(|file, begin| file[begin + 3] ^= 0x20);
-    let faults: Vec<_> = said.damages.iter().map(|damage| damage.fault).collect();
+fn reports_a_wrong_time_of_a_pcap_record() {
+    let contents = Sample::pcap(false).read_after(|file, begin| file[begin + 3] ^= 0x20);
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
     assert_eq!(faults, [Fault::Time]);
-    assert_eq!(said.packets.len(), COUNT - 1);
+    assert_eq!(contents.packets.len(), COUNT - 1);
 }
 
 #[test]
-fn bytes_that_are_missing_or_too_many() {
+fn missing_or_extra_bytes_lose_at_most_their_record() {
     for sample in Sample::all() {
         for count in [1, 2, 3, 5, 16, 31] {
-            let said = sample.hurt(|file, begin| drop(file.drain(begin + 20..begin + 20 + count)));
-            only(&said, &[HURT], "missing");
-            assert_eq!(said.damages.len(), 1, "{count} are missing");
-            let said = sample.hurt(|file, begin| {
+            let contents =
+                sample.read_after(|file, begin| drop(file.drain(begin + 20..begin + 20 + count)));
+            assert_only_lost(&contents, &[DAMAGED], "missing");
+            assert_eq!(contents.damages.len(), 1, "{count} are missing");
+            let contents = sample.read_after(|file, begin| {
                 drop(file.splice(begin + 20..begin + 20, vec![0x55; count]));
             });
-            only(&said, &[HURT], "too many");
-            assert_eq!(said.damages.len(), 1, "{count} too many");
+            assert_only_lost(&contents, &[DAMAGED], "extra");
+            assert_eq!(contents.damages.len(), 1, "{count} extra");
         }
     }
 }
 
 #[test]
-fn a_hole_loses_what_was_in_it() {
+fn a_range_of_zeros_loses_the_packets_in_it() {
     for sample in Sample::all() {
-        let until = sample.begins[HURT + 5] + 3;
-        let said = sample.hurt(|file, begin| file[begin + 3..until].fill(0));
-        only(&said, &[17, 18, 19, 20, 21, 22], "a hole");
-        assert_eq!(said.damages.len(), 1, "{:?}", said.damages);
+        let until = sample.begins[DAMAGED + 5] + 3;
+        let contents = sample.read_after(|file, begin| file[begin + 3..until].fill(0));
+        assert_only_lost(&contents, &[17, 18, 19, 20, 21, 22], "zeros");
+        assert_eq!(contents.damages.len(), 1, "{:?}", contents.damages);
     }
 }
 
 #[test]
-fn zeros_at_the_end_are_one_damage() {
+fn reports_zeros_at_the_end_as_a_single_damage() {
     for sample in Sample::all() {
-        let said = sample.hurt(|file, _| file.extend([0; 8192]));
-        only_told(&said, 8192);
+        let contents = sample.read_after(|file, _| file.extend([0; 8192]));
+        assert_single_damage(&contents, 8192);
     }
 }
 
-fn only_told(said: &Said, skipped: u64) {
-    assert_eq!(said.packets.len(), COUNT);
-    assert_eq!((said.damages.len(), said.skipped()), (1, skipped));
+/// Checks that all packets were read and a single damage of `skipped` bytes was reported.
+fn assert_single_damage(contents: &Contents, skipped: u64) {
+    assert_eq!(contents.packets.len(), COUNT);
+    assert_eq!((contents.damages.len(), contents.skipped()), (1, skipped));
 }
 
 #[test]
-fn a_file_may_end_anywhere() {
+fn reports_a_truncated_last_record() {
     for sample in Sample::all() {
         let last = sample.begins[COUNT - 1];
         assert_eq!(read(&sample.file[..last]).damages, []);
         for len in last + 1..sample.file.len() {
-            let said = read(&sample.file[..len]);
-            assert_eq!(said.packets.len(), COUNT - 1);
-            let damage = said.damages[0];
+            let contents = read(&sample.file[..len]);
+            assert_eq!(contents.packets.len(), COUNT - 1);
+            let damage = contents.damages[0];
             assert_eq!(
-                (said.damages.len(), damage.fault),
+                (contents.damages.len(), damage.fault),
                 (1, Fault::Truncated),
                 "{len}"
             );
@@ -205,45 +215,45 @@ fn a_file_may_end_anywhere() {
 }
 
 #[test]
-fn damage_says_where() {
-    let said = Sample::pcapng(false).hurt(|file, begin| file[begin + 5] = 0xff);
-    let begin = Sample::pcapng(false).begins[HURT];
-    let text = said.damages[0].to_string();
-    let len = Sample::pcapng(false).begins[HURT + 1] - begin;
-    let wanted =
+fn damage_displays_offset_and_length() {
+    let contents = Sample::pcapng(false).read_after(|file, begin| file[begin + 5] = 0xff);
+    let begin = Sample::pcapng(false).begins[DAMAGED];
+    let text = contents.damages[0].to_string();
+    let len = Sample::pcapng(false).begins[DAMAGED + 1] - begin;
+    let expected =
         format!("at byte {begin}: not a block whose two lengths agree; {len} bytes left out");
-    assert_eq!(text, wanted);
+    assert_eq!(text, expected);
 }
 
-/// A clock that was set while the capture ran is no damage, and damage right there costs little.
+/// A clock that was set during the capture is no damage. A damaged record right at the jump is lost alone.
 #[test]
-fn a_jump_in_time_is_no_damage() {
-    let sample = |hurt: bool| {
+fn a_time_jump_is_no_damage() {
+    let sample = |damaged: bool| {
         let mut pcap = Pcap::new(0xa1b2_3c4d, false, 1);
         for packet in 0..COUNT {
-            let jump = if packet < HURT { 0 } else { 400_000_000 };
+            let jump = if packet < DAMAGED { 0 } else { 400_000_000 };
             pcap.record(NOW + jump, packet as u32, &noise(packet));
-            if hurt && packet == HURT {
-                let begin = pcap.bytes().len() - noise(HURT).len() - 16;
+            if damaged && packet == DAMAGED {
+                let begin = pcap.bytes().len() - noise(DAMAGED).len() - 16;
                 pcap.file.bytes[begin + 10] = 0xff;
             }
         }
         read(pcap.bytes())
     };
     assert_eq!(sample(false).damages, []);
-    only(&sample(false), &[], "a jump");
-    only(&sample(true), &[HURT], "a jump with damage");
+    assert_only_lost(&sample(false), &[], "a jump");
+    assert_only_lost(&sample(true), &[DAMAGED], "a jump with damage");
 }
 
-/// A transfer of a capture file, captured: what looks like records inside of a record is payload.
+/// A capture of a transfer of a capture file has records inside of packets.
 #[test]
 fn records_inside_of_packets_are_payload() {
     let inner = Sample::pcap(false).file;
     let mut pcap = Pcap::new(0xa1b2_3c4d, false, 1);
     pcap.record(NOW, 0, &inner).record(NOW, 1, &inner);
-    let said = read(pcap.bytes());
+    let contents = read(pcap.bytes());
     assert_eq!(
-        (said.payloads(), &said.damages[..]),
+        (contents.payloads(), &contents.damages[..]),
         (vec![&inner[..]; 2], &[][..])
     );
     let inner = Sample::pcapng(false).file;
@@ -256,7 +266,7 @@ fn records_inside_of_packets_are_payload() {
 }
 
 #[test]
-fn packets_of_blocks_that_are_too_short() {
+fn reports_blocks_that_are_too_short() {
     let mut pcapng = Pcapng::new(false);
     pcapng
         .section(false, 0)
@@ -279,53 +289,53 @@ fn packets_of_blocks_that_are_too_short() {
         })
         .interface(101, 0, &[])
         .packet(2, 0, &[3; 60]);
-    let said = read(pcapng.bytes());
-    let faults: Vec<_> = said.damages.iter().map(|damage| damage.fault).collect();
+    let contents = read(pcapng.bytes());
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
     assert_eq!(faults, [Fault::Short; 5]);
-    assert_eq!(said.payloads(), [&[2; 60], &[3; 60]]);
+    assert_eq!(contents.payloads(), [&[2; 60], &[3; 60]]);
 }
 
 #[test]
-fn interfaces_are_bounded() {
+fn bounds_the_number_of_interfaces() {
     let mut pcapng = Pcapng::new(false);
     pcapng.section(false, 0);
     for _ in 0..4098 {
         pcapng.interface(1, 0, &[]);
     }
     pcapng.packet(4095, 0, &[1; 60]).packet(4096, 0, &[2; 60]);
-    let said = read(pcapng.bytes());
-    let faults: Vec<_> = said.damages.iter().map(|damage| damage.fault).collect();
+    let contents = read(pcapng.bytes());
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
     assert_eq!(
         faults,
         [Fault::Interfaces, Fault::Interfaces, Fault::Interface]
     );
-    assert_eq!(said.payloads(), [&[1; 60]]);
+    assert_eq!(contents.payloads(), [&[1; 60]]);
 }
 
-/// What comes next after all packets of a file, if so much of it is shown.
-fn next_step(file: &[u8], shown_after: usize) -> Step {
+/// Step at the last 16 bytes of a file, if the buffer has the first `len` of them.
+fn step_at_last_record(file: &[u8], len: usize) -> Step {
     let (mut reader, end) = (Reader::new(), file.len() - 16);
     let mut begin = 0;
     for _ in 0..3 {
         begin += reader.step(&file[begin..end], false).unwrap().taken();
     }
-    reader.step(&file[begin..end + shown_after], false).unwrap()
+    reader.step(&file[begin..end + len], false).unwrap()
 }
 
 #[test]
-fn records_are_bounded() {
+fn bounds_the_length_of_records() {
     let pcap = |len: usize| {
         let mut pcap = Pcap::new(0xa1b2_3c4d, false, 1);
         pcap.file.bytes[16..20].fill(0xff);
         let file = pcap.file.u32(NOW).u32(0).u32(len as u32).u32(len as u32);
-        next_step(&file.bytes, 16)
+        step_at_last_record(&file.bytes, 16)
     };
     assert!(matches!(pcap(RECORD_MAX - 28), Step::More(need) if need == RECORD_MAX + 4));
     assert!(matches!(pcap(RECORD_MAX - 27), Step::Skip(1)));
     let pcapng = |len: usize| {
         let mut pcapng = Pcapng::new(false);
         let file = pcapng.section(false, 0).file.u32(6).u32(len as u32).u64(0);
-        next_step(&file.bytes, 12)
+        step_at_last_record(&file.bytes, 12)
     };
     assert!(matches!(pcapng(RECORD_MAX), Step::More(need) if need == RECORD_MAX));
     assert!(matches!(pcapng(RECORD_MAX + 4), Step::Skip(1)));

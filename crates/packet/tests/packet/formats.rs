@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that are as they should be, in every variant.
+//! Valid capture files, in every variant.
 
 use crate::build::{Bytes, Pcap, Pcapng};
-use crate::reading::{Said, read, read_in_pieces};
+use crate::reading::{Contents, read, read_in_chunks};
 use longhaul_packet::capture::{
     Fate, Fault, Frame, LinkType, NotACapture, Reader, Record, Statistics, Step, Truth, writer,
 };
@@ -10,41 +10,54 @@ use longhaul_packet::capture::{
 const NOW: u32 = 1_700_000_000;
 const NOW_NS: u64 = NOW as u64 * 1_000_000_000;
 
-/// Three packets, half a second and then one apart.
-fn fill(pcap: &mut Pcap, fraction: u32) -> &[u8] {
+/// Adds three packets to a file and returns its bytes.
+fn add_three_packets(pcap: &mut Pcap, fraction: u32) -> &[u8] {
     pcap.record(NOW, fraction, &[1; 60])
         .record_of(NOW, 2 * fraction, &[2; 128], 1514)
         .record(NOW + 1, 0, &[3; 61]);
     pcap.bytes()
 }
 
-fn times(said: &Said) -> Vec<u64> {
-    said.packets
+/// Times of the packets, in nanoseconds since [`NOW`].
+fn times(contents: &Contents) -> Vec<u64> {
+    contents
+        .packets
         .iter()
         .map(|packet| packet.at_ns - NOW_NS)
         .collect()
 }
 
-fn holds_three(said: &Said) {
-    assert_eq!(said.payloads(), [&[1; 60][..], &[2; 128], &[3; 61]]);
-    let wire: Vec<_> = said.packets.iter().map(|packet| packet.wire_len).collect();
-    assert_eq!((wire, &said.damages[..]), (vec![60, 1514, 61], &[][..]));
+/// Checks that a file has the packets of [`add_three_packets`] and no damage.
+fn assert_three_packets(contents: &Contents) {
+    assert_eq!(contents.payloads(), [&[1; 60][..], &[2; 128], &[3; 61]]);
+    let wire: Vec<_> = contents
+        .packets
+        .iter()
+        .map(|packet| packet.wire_len)
+        .collect();
+    assert_eq!((wire, &contents.damages[..]), (vec![60, 1514, 61], &[][..]));
 }
 
 #[test]
-fn pcap_in_both_resolutions_and_byte_orders() {
+fn reads_pcap_in_both_resolutions_and_byte_orders() {
     for big in [false, true] {
-        let said = read(fill(&mut Pcap::new(0xa1b2_c3d4, big, 1), 250_000));
-        holds_three(&said);
-        assert_eq!(times(&said), [250_000_000, 500_000_000, 1_000_000_000]);
-        let said = read(fill(&mut Pcap::new(0xa1b2_3c4d, big, 1), 250_000_001));
-        holds_three(&said);
-        assert_eq!(times(&said), [250_000_001, 500_000_002, 1_000_000_000]);
+        let contents = read(add_three_packets(
+            &mut Pcap::new(0xa1b2_c3d4, big, 1),
+            250_000,
+        ));
+        assert_three_packets(&contents);
+        assert_eq!(times(&contents), [250_000_000, 500_000_000, 1_000_000_000]);
+        let contents = read(add_three_packets(
+            &mut Pcap::new(0xa1b2_3c4d, big, 1),
+            250_000_001,
+        ));
+        assert_three_packets(&contents);
+        assert_eq!(times(&contents), [250_000_001, 500_000_002, 1_000_000_000]);
     }
 }
 
 #[test]
-fn pcap_with_longer_record_headers() {
+fn reads_pcap_with_longer_record_headers() {
     for (magic, extra) in [
         (0xa1b2_cd34, 8),
         (0xa1b2_cd34, 12),
@@ -53,72 +66,72 @@ fn pcap_with_longer_record_headers() {
     ] {
         for big in [false, true] {
             let mut pcap = Pcap::with_extra(magic, big, 1, extra);
-            let said = read(fill(&mut pcap, 250_000));
-            holds_three(&said);
-            assert_eq!(times(&said), [250_000_000, 500_000_000, 1_000_000_000]);
+            let contents = read(add_three_packets(&mut pcap, 250_000));
+            assert_three_packets(&contents);
+            assert_eq!(times(&contents), [250_000_000, 500_000_000, 1_000_000_000]);
         }
     }
 }
 
 #[test]
-fn pcap_link_type_stands_beside_the_fcs() {
+fn reads_pcap_link_type_without_the_fcs_bits() {
     let file = Pcap::new(0xa1b2_c3d4, false, 0x2400_0071)
         .record(NOW, 0, &[1; 60])
         .clone();
-    let said = read(file.bytes());
-    assert_eq!(said.packets[0].link_type, LinkType::LinuxCooked);
-    assert_eq!(said.interfaces[0].link_type, LinkType::LinuxCooked);
+    let contents = read(file.bytes());
+    assert_eq!(contents.packets[0].link_type, LinkType::LinuxCooked);
+    assert_eq!(contents.interfaces[0].link_type, LinkType::LinuxCooked);
     assert_eq!(
-        (said.interfaces[0].snaplen, &said.interfaces[0].name),
+        (contents.interfaces[0].snaplen, &contents.interfaces[0].name),
         (128, &None)
     );
 }
 
 #[test]
-fn pcap_without_a_packet() {
+fn reads_pcap_without_packets() {
     assert_eq!(read(Pcap::new(0xa1b2_c3d4, false, 1).bytes()).packets, []);
 }
 
 #[test]
-fn odd_but_whole_records_are_kept() {
+fn reads_odd_but_whole_records() {
     let mut pcap = Pcap::new(0xa1b2_c3d4, false, 1);
     pcap.record(NOW, 0, &[1; 60])
-        // Nothing captured; less on the wire than captured; a fraction beyond a second.
+        // No captured bytes, less on the wire than captured, a fraction beyond a second.
         .record_of(NOW, 0, &[], 60)
         .record_of(NOW, 1, &[2; 60], 30)
         .record(NOW, 1_000_000, &[3; 60])
-        // Two years later, and back.
+        // Two years later, and back again.
         .record(NOW + 63_072_000, 0, &[4; 60])
         .record(NOW + 63_072_000, 1, &[5; 60])
         .record(NOW, 3, &[6; 60])
         .record(NOW, 4, &[7; 300_000])
         .record(NOW, 5, &[8; 60]);
     pcap.file.bytes[16..20].copy_from_slice(&400_000_u32.to_le_bytes());
-    let said = read(pcap.bytes());
-    assert_eq!(said.damages, []);
-    assert_eq!(said.packets.len(), 9);
-    assert_eq!(said.packets[2].wire_len, 60);
-    assert_eq!(said.packets[3].at_ns, NOW_NS + 1_000_000_000);
+    let contents = read(pcap.bytes());
+    assert_eq!(contents.damages, []);
+    assert_eq!(contents.packets.len(), 9);
+    assert_eq!(contents.packets[2].wire_len, 60);
+    assert_eq!(contents.packets[3].at_ns, NOW_NS + 1_000_000_000);
 }
 
 #[test]
-fn what_is_no_capture_is_refused() {
-    let refused = |file: &[u8]| read_in_pieces(file, std::iter::repeat(1)).unwrap_err();
-    assert_eq!(refused(&[]), NotACapture::Empty);
-    assert_eq!(refused(&[0xd4, 0xc3]), NotACapture::Short);
+fn rejects_files_that_are_no_captures() {
+    let error_of = |file: &[u8]| read_in_chunks(file, std::iter::repeat(1)).unwrap_err();
+    assert_eq!(error_of(&[]), NotACapture::Empty);
+    assert_eq!(error_of(&[0xd4, 0xc3]), NotACapture::Short);
     assert_eq!(
-        refused(&Pcap::new(0xa1b2_c3d4, false, 1).bytes()[..23]),
+        error_of(&Pcap::new(0xa1b2_c3d4, false, 1).bytes()[..23]),
         NotACapture::Short
     );
     assert_eq!(
-        refused(&[0x1f, 0x8b, 8, 0]),
+        error_of(&[0x1f, 0x8b, 8, 0]),
         NotACapture::Compressed("gzip")
     );
-    assert_eq!(refused(b"GET / HTTP/1.1"), NotACapture::Foreign(*b"GET "));
+    assert_eq!(error_of(b"GET / HTTP/1.1"), NotACapture::Foreign(*b"GET "));
     let mut section = Pcapng::new(false).section(false, 0).clone();
     section.file.bytes[9] ^= 1;
-    assert!(matches!(refused(section.bytes()), NotACapture::Foreign(_)));
-    let text = refused(&[0x28, 0xb5, 0x2f, 0xfd]).to_string();
+    assert!(matches!(error_of(section.bytes()), NotACapture::Foreign(_)));
+    let text = error_of(&[0x28, 0xb5, 0x2f, 0xfd]).to_string();
     assert_eq!(
         text,
         "the file is compressed with zstd: unpack it first (zstd -d)"
@@ -126,24 +139,24 @@ fn what_is_no_capture_is_refused() {
 }
 
 #[test]
-fn pcapng_in_both_byte_orders() {
+fn reads_pcapng_in_both_byte_orders() {
     for big in [false, true] {
         let mut file = Pcapng::new(big);
         file.section(big, u64::MAX)
             .interface(1, 128, &[(2, b"eth0"), (9, &[9])])
             .packet(0, NOW_NS + 5, &[1; 61])
             .packet_with(0, NOW_NS + 6, &[2; 60], &[(2, &[0; 4])]);
-        let said = read(file.bytes());
-        assert_eq!(said.payloads(), [&[1; 61][..], &[2; 60]]);
-        assert_eq!(times(&said), [5, 6]);
-        assert_eq!(said.packets[0].wire_len, 1514);
-        assert_eq!(said.interfaces[0].name.as_deref(), Some("eth0"));
-        assert_eq!(said.damages, []);
+        let contents = read(file.bytes());
+        assert_eq!(contents.payloads(), [&[1; 61][..], &[2; 60]]);
+        assert_eq!(times(&contents), [5, 6]);
+        assert_eq!(contents.packets[0].wire_len, 1514);
+        assert_eq!(contents.interfaces[0].name.as_deref(), Some("eth0"));
+        assert_eq!(contents.damages, []);
     }
 }
 
 #[test]
-fn pcapng_clocks() {
+fn reads_pcapng_timestamp_resolutions_and_offsets() {
     let offset = |big: bool| {
         if big {
             (-3_i64).to_be_bytes()
@@ -161,14 +174,14 @@ fn pcapng_clocks() {
         for (interface, stamp) in [(0, 7), (1, 7), (2, 1024 + 512), (3, 4_000_000_000)] {
             file.packet(interface, stamp, &[0; 60]);
         }
-        let said = read(file.bytes());
-        let times: Vec<_> = said.packets.iter().map(|packet| packet.at_ns).collect();
+        let contents = read(file.bytes());
+        let times: Vec<_> = contents.packets.iter().map(|packet| packet.at_ns).collect();
         assert_eq!(times, [7_000, 7_000_000, 1_500_000_000, 1_000_000_000]);
     }
 }
 
 #[test]
-fn pcapng_sections_have_their_own_order_and_interfaces() {
+fn reads_byte_order_and_interfaces_of_each_section() {
     let mut file = Pcapng::new(false);
     file.section(false, 5000)
         .interface(1, 0, &[(2, b"left")])
@@ -179,25 +192,25 @@ fn pcapng_sections_have_their_own_order_and_interfaces() {
         .interface(113, 0, &[])
         .packet(0, 2, &[2; 4])
         .packet(1, 2, &[9; 4]);
-    let said = read(file.bytes());
-    let seen: Vec<_> = said
+    let contents = read(file.bytes());
+    let found: Vec<_> = contents
         .packets
         .iter()
         .map(|packet| (packet.interface, packet.link_type))
         .collect();
-    assert_eq!(seen, [(1, LinkType::Raw), (2, LinkType::LinuxCooked)]);
-    let names: Vec<_> = said
+    assert_eq!(found, [(1, LinkType::Raw), (2, LinkType::LinuxCooked)]);
+    let names: Vec<_> = contents
         .interfaces
         .iter()
-        .map(|known| known.name.as_deref())
+        .map(|interface| interface.name.as_deref())
         .collect();
     assert_eq!(names, [Some("left"), Some("right"), None]);
-    let faults: Vec<_> = said.damages.iter().map(|damage| damage.fault).collect();
+    let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
     assert_eq!(faults, [Fault::Interface; 2]);
 }
 
 #[test]
-fn pcapng_packets_of_other_kinds() {
+fn reads_simple_and_obsolete_packet_blocks() {
     let mut file = Pcapng::new(false);
     file.section(false, 0)
         .interface(1, 64, &[])
@@ -208,19 +221,19 @@ fn pcapng_packets_of_other_kinds() {
         .block(0x7777_7777, |_| {})
         .simple_packet(&[2; 64], 1514)
         .simple_packet(&[3; 50], 50);
-    let said = read(file.bytes());
-    assert_eq!(said.payloads(), [&[1; 60][..], &[2; 64], &[3; 50]]);
-    let told: Vec<_> = said
+    let contents = read(file.bytes());
+    assert_eq!(contents.payloads(), [&[1; 60][..], &[2; 64], &[3; 50]]);
+    let times_and_lengths: Vec<_> = contents
         .packets
         .iter()
         .map(|packet| (packet.at_ns, packet.wire_len))
         .collect();
-    assert_eq!(told, [(1000, 1514), (0, 1514), (0, 50)]);
-    assert_eq!(said.damages, []);
+    assert_eq!(times_and_lengths, [(1000, 1514), (0, 1514), (0, 50)]);
+    assert_eq!(contents.damages, []);
 }
 
 #[test]
-fn pcapng_statistics() {
+fn reads_pcapng_statistics() {
     for big in [false, true] {
         let mut file = Pcapng::new(big);
         file.section(big, 0)
@@ -228,32 +241,32 @@ fn pcapng_statistics() {
             .statistics(0, 5, &[(4, 1 << 33), (7, 3)])
             .statistics(0, 6, &[(5, 2)])
             .statistics(7, 6, &[(5, 2)]);
-        let said = read(file.bytes());
-        let counted = |at_ns, received, if_dropped, os_dropped| Statistics {
+        let contents = read(file.bytes());
+        let statistics = |at_ns, received, if_dropped, os_dropped| Statistics {
             interface: 0,
             at_ns,
             received,
             if_dropped,
             os_dropped,
         };
-        let wanted = [
-            counted(5000, Some(1 << 33), None, Some(3)),
-            counted(6000, None, Some(2), None),
+        let expected = [
+            statistics(5000, Some(1 << 33), None, Some(3)),
+            statistics(6000, None, Some(2), None),
         ];
-        assert_eq!(said.statistics, wanted);
-        assert_eq!(said.damages[0].fault, Fault::Interface);
+        assert_eq!(contents.statistics, expected);
+        assert_eq!(contents.damages[0].fault, Fault::Interface);
     }
 }
 
-/// Enterprise number, version, fate, segment size, queue.
-fn own(big: bool, fate: u8, version: u8) -> Vec<u8> {
+/// Value of longhaul's custom option: enterprise number, version, fate, segment size, queue.
+fn custom_option(big: bool, fate: u8, version: u8) -> Vec<u8> {
     let mut value = Bytes::new(big);
     value.u32(32473).raw(&[version, fate]).u16(1448).u32(70_000);
     value.bytes
 }
 
 #[test]
-fn what_our_own_option_says() {
+fn reads_segment_size_and_truth_from_the_custom_option() {
     let truth = |fate| {
         Some(Truth {
             queue_bytes: 70_000,
@@ -262,56 +275,56 @@ fn what_our_own_option_says() {
     };
     for big in [false, true] {
         let options = [
-            (own(big, 0, 1), 1448, truth(Fate::Passed)),
-            (own(big, 1, 1), 1448, truth(Fate::Lost)),
-            (own(big, 2, 1), 1448, truth(Fate::Dropped)),
-            (own(big, 3, 1), 1448, truth(Fate::Thinned)),
-            (own(big, 0xff, 1), 1448, None),
-            (own(big, 0, 2), 0, None),
+            (custom_option(big, 0, 1), 1448, truth(Fate::Passed)),
+            (custom_option(big, 1, 1), 1448, truth(Fate::Lost)),
+            (custom_option(big, 2, 1), 1448, truth(Fate::Dropped)),
+            (custom_option(big, 3, 1), 1448, truth(Fate::Thinned)),
+            (custom_option(big, 0xff, 1), 1448, None),
+            (custom_option(big, 0, 2), 0, None),
             (vec![0; 12], 0, None),
-            (own(big, 0, 1)[..11].to_vec(), 0, None),
+            (custom_option(big, 0, 1)[..11].to_vec(), 0, None),
         ];
         let mut file = Pcapng::new(big);
         file.section(big, 0).interface(1, 0, &[]);
         for (option, ..) in &options {
             file.packet_with(0, 0, &[1; 61], &[(2, &[0; 4]), (2989, option)]);
         }
-        let said = read(file.bytes());
-        for (packet, (option, segment_size, truth)) in said.packets.iter().zip(&options) {
+        let contents = read(file.bytes());
+        for (packet, (option, segment_size, truth)) in contents.packets.iter().zip(&options) {
             assert_eq!(
                 (packet.segment_size, packet.truth),
                 (*segment_size, *truth),
                 "{option:?}"
             );
         }
-        assert_eq!(said.packets.len(), options.len());
+        assert_eq!(contents.packets.len(), options.len());
     }
 }
 
 #[test]
-fn options_may_be_damaged() {
+fn reads_options_before_a_damaged_one() {
     let mut file = Pcapng::new(false);
     file.section(false, 0)
         .interface(1, 0, &[])
         .block(6, |body| {
             body.u32(0).u64(0).u32(4).u32(60).u32(0);
-            // Longer than the block; what comes before it counts.
+            // The second option is longer than the block.
             body.u16(2989)
                 .u16(12)
-                .raw(&own(false, 1, 1))
+                .raw(&custom_option(false, 1, 1))
                 .u16(3)
                 .u16(400)
                 .u32(0);
         });
-    let said = read(file.bytes());
+    let contents = read(file.bytes());
     assert_eq!(
-        (said.packets[0].segment_size, said.damages.len()),
+        (contents.packets[0].segment_size, contents.damages.len()),
         (1448, 0)
     );
 }
 
 #[test]
-fn what_the_writer_wrote_reads_back() {
+fn reads_back_files_of_the_writer() {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::Origin::default());
     for name in ["left", "right"] {
@@ -355,20 +368,23 @@ fn what_the_writer_wrote_reads_back() {
         dropped: 2,
     };
     writer::statistics(&mut file, &statistics);
-    let said = read(&file);
+    let contents = read(&file);
     assert_eq!(
-        said.packets,
+        contents.packets,
         frames.into_iter().map(Into::into).collect::<Vec<_>>()
     );
     assert_eq!(
-        (said.statistics[0].if_dropped, said.statistics[0].at_ns),
+        (
+            contents.statistics[0].if_dropped,
+            contents.statistics[0].at_ns
+        ),
         (Some(2), NOW_NS)
     );
-    assert_eq!(said.interfaces[1].name.as_deref(), Some("right"));
+    assert_eq!(contents.interfaces[1].name.as_deref(), Some("right"));
 }
 
 #[test]
-fn runs_are_read_on_other_threads() {
+fn reads_runs_on_other_threads() {
     let mut file = Pcapng::new(false);
     file.section(false, 0);
     for interface in 0..4 {
@@ -382,12 +398,12 @@ fn runs_are_read_on_other_threads() {
     let counts = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         loop {
-            let shown = &rest[..rest.len().min(4096)];
-            let step = reader.step(shown, shown.len() == rest.len()).unwrap();
+            let buffer = &rest[..rest.len().min(4096)];
+            let step = reader.step(buffer, buffer.len() == rest.len()).unwrap();
             rest = &rest[step.taken()..];
             match step {
                 Step::Run(run) => threads.push(scope.spawn(move || {
-                    let records = run.records(&shown[..run.len]);
+                    let records = run.records(&buffer[..run.len]);
                     records
                         .filter(|record| matches!(record, Record::Frame(_)))
                         .count()

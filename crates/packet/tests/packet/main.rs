@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture files of every format, in pieces of any size and damaged in every place; super-packets; packets of fuzzing.
+//! Tests of capture files, in every format, read in chunks of any size and damaged at every offset. Tests of
+//! super-packets and replays of the fuzz corpora.
 
 mod build;
+mod chunks;
 mod corpus;
 mod damage;
 mod foreign;
 mod formats;
-mod pieces;
 mod reading;
 mod super_packet;

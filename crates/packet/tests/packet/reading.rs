@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a whole file and keeps what it says.
+//! Reads a whole capture file into memory.
 
 use longhaul_packet::capture::{
     BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
     Truth,
 };
 
-/// A [`Frame`] that keeps its bytes.
+/// A [`Frame`] that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) at_ns: u64,
@@ -32,17 +32,17 @@ impl From<Frame<'_>> for Packet {
     }
 }
 
-/// What a file says.
+/// Contents of a capture file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Contents {
     pub(crate) packets: Vec<Packet>,
     pub(crate) statistics: Vec<Statistics>,
     pub(crate) damages: Vec<Damage>,
     pub(crate) interfaces: Vec<Interface>,
 }
 
-impl Said {
-    fn take(&mut self, record: Record<'_>) {
+impl Contents {
+    fn push(&mut self, record: Record<'_>) {
         match record {
             Record::Frame(frame) => self.packets.push(frame.into()),
             Record::Statistics(statistics) => self.statistics.push(statistics),
@@ -50,7 +50,7 @@ impl Said {
         }
     }
 
-    /// What every frame has as its bytes.
+    /// Returns the captured bytes of every packet.
     pub(crate) fn payloads(&self) -> Vec<&[u8]> {
         self.packets
             .iter()
@@ -58,53 +58,54 @@ impl Said {
             .collect()
     }
 
+    /// Returns the number of bytes skipped as damage.
     pub(crate) fn skipped(&self) -> u64 {
         self.damages.iter().map(|damage| damage.skipped).sum()
     }
 }
 
-/// Reads a file that is shown as a whole.
-pub(crate) fn read(file: &[u8]) -> Said {
-    read_in_pieces(file, std::iter::repeat(file.len())).expect("a capture")
+/// Reads a file in a single chunk.
+pub(crate) fn read(file: &[u8]) -> Contents {
+    read_in_chunks(file, std::iter::repeat(file.len())).expect("a capture")
 }
 
-/// Reads a file of which so many bytes more are shown each time.
-pub(crate) fn read_in_pieces(
+/// Reads a file in chunks of these sizes in bytes, and checks every step of the reader.
+pub(crate) fn read_in_chunks(
     file: &[u8],
-    mut pieces: impl Iterator<Item = usize>,
-) -> Result<Said, NotACapture> {
-    let (mut reader, mut said) = (Reader::new(), Said::default());
+    mut chunks: impl Iterator<Item = usize>,
+) -> Result<Contents, NotACapture> {
+    let (mut reader, mut contents) = (Reader::new(), Contents::default());
     let (mut begin, mut end) = (0, 0);
     let mut idle = 0;
     loop {
         assert_eq!(reader.offset(), begin as u64);
-        let (shown, at_end) = (&file[begin..end], end == file.len());
-        let step = reader.step(shown, at_end)?;
-        assert!(step.taken() <= shown.len());
+        let (buffer, at_end) = (&file[begin..end], end == file.len());
+        let step = reader.step(buffer, at_end)?;
+        assert!(step.taken() <= buffer.len());
         begin += step.taken();
         idle = if step.taken() > 0 { 0 } else { idle + 1 };
         match &step {
             Step::Run(run) => {
                 assert!(run.len > 0);
-                run.records(&shown[..run.len])
-                    .for_each(|record| said.take(record));
+                run.records(&buffer[..run.len])
+                    .for_each(|record| contents.push(record));
             }
             Step::Damage(_, damage) => {
                 assert_eq!(damage.at + damage.skipped, begin as u64);
-                said.damages.push(*damage);
+                contents.damages.push(*damage);
             }
             Step::Skip(_) => {}
             Step::More(need) => {
-                assert!(!at_end && (shown.len() + 1..=BUFFER_MAX).contains(need));
-                end = file.len().min(end + pieces.next().unwrap_or(1));
+                assert!(!at_end && (buffer.len() + 1..=BUFFER_MAX).contains(need));
+                end = file.len().min(end + chunks.next().unwrap_or(1));
                 idle = 0;
             }
             Step::End => {
                 assert!(at_end && begin == file.len());
-                said.interfaces = reader.interfaces().to_vec();
-                return Ok(said);
+                contents.interfaces = reader.interfaces().to_vec();
+                return Ok(contents);
             }
         }
-        assert!(idle < 4, "no step without progress");
+        assert!(idle < 4, "steps without progress");
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever a device hands over, cutting it up never panics and never reaches beyond the packet.
+//! Segmentation of arbitrary packets never panics and never reads beyond the packet.
 
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use proptest::prelude::*;
 
-/// Headers that are nearly right, so that the walk gets past the first check.
+/// A packet with nearly valid headers, which passes the first checks of the parser.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let first = prop_oneof![Just(0x45_u8), Just(0x4f), Just(0x60), any::<u8>()];
     (first, prop::collection::vec(any::<u8>(), 0..400)).prop_map(|(first, mut rest)| {
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn runs_cover_the_payload_once(vnet in vnet_header(), packet in packet()) {
+    fn segments_cover_the_payload_exactly_once(vnet in vnet_header(), packet in packet()) {
         let Some(parsed) = SuperPacket::parse(&vnet, &packet) else { return Ok(()) };
         let count = parsed.segments();
         let mut damaged = Vec::new();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The byte order of a capture file, which is that of the machine that wrote it.
+//! Byte order of a capture file, which is that of the machine that wrote it.
 
-/// Which byte of a number comes first.
+/// Byte order of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The least significant.
+pub(crate) enum Endianness {
+    /// The least significant byte comes first.
     Little,
-    /// The most significant.
+    /// The most significant byte comes first.
     Big,
 }
 
-impl Order {
-    /// The order in which the four bytes are this number.
-    pub(crate) fn of(bytes: [u8; 4], number: u32) -> Option<Self> {
+impl Endianness {
+    /// Returns the order in which the four bytes are `number`; `None` if neither order gives it.
+    pub(crate) fn detect(bytes: [u8; 4], number: u32) -> Option<Self> {
         [Self::Little, Self::Big]
             .into_iter()
-            .find(|order| order.number(bytes) == number)
+            .find(|endianness| endianness.number(bytes) == number)
     }
 
     fn number(self, bytes: [u8; 4]) -> u32 {
@@ -25,7 +25,7 @@ impl Order {
         }
     }
 
-    /// The 16 bits at `at`, which must lie inside.
+    /// Reads the 16 bits at `at`, which must lie inside `bytes`.
     pub(crate) fn u16<const N: usize>(self, bytes: &[u8; N], at: usize) -> u16 {
         let bytes = [bytes[at], bytes[at + 1]];
         match self {
@@ -34,22 +34,22 @@ impl Order {
         }
     }
 
-    /// The 32 bits at `at`, which must lie inside.
+    /// Reads the 32 bits at `at`, which must lie inside `bytes`.
     pub(crate) fn u32<const N: usize>(self, bytes: &[u8; N], at: usize) -> u32 {
         self.number([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     }
 
-    /// The 64 bits at `at`, which must lie inside.
+    /// Reads the 64 bits at `at`, which must lie inside `bytes`.
     pub(crate) fn u64<const N: usize>(self, bytes: &[u8; N], at: usize) -> u64 {
         let (first, second) = (self.u32(bytes, at), self.u32(bytes, at + 4));
         match self {
-            Self::Little => halves(second, first),
-            Self::Big => halves(first, second),
+            Self::Little => join_halves(second, first),
+            Self::Big => join_halves(first, second),
         }
     }
 }
 
-/// Of the more and the less significant half.
-pub(crate) fn halves(high: u32, low: u32) -> u64 {
+/// Joins the more and the less significant half of a number.
+pub(crate) fn join_halves(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is read does not depend on how much is shown at once, whatever is in the file.
+//! The reader's results do not depend on the sizes of the chunks that it gets, for valid and damaged files.
 
 use crate::build::{Pcap, Pcapng};
-use crate::reading::read_in_pieces;
+use crate::reading::read_in_chunks;
 use proptest::prelude::*;
 
-/// Both formats, with packets of these lengths.
+/// A pcap file with these packets.
 fn pcap(big: bool, magic: u32, packets: &[Vec<u8>]) -> Vec<u8> {
     let mut pcap = Pcap::new(magic, big, 1);
     for (packet, count) in packets.iter().zip(0..) {
@@ -14,6 +14,7 @@ fn pcap(big: bool, magic: u32, packets: &[Vec<u8>]) -> Vec<u8> {
     pcap.bytes().to_vec()
 }
 
+/// A pcapng file with these packets, in blocks of several types and in several sections.
 fn pcapng(big: bool, packets: &[Vec<u8>]) -> Vec<u8> {
     let mut pcapng = Pcapng::new(big);
     for (packet, count) in packets.iter().zip(0..) {
@@ -32,6 +33,7 @@ fn pcapng(big: bool, packets: &[Vec<u8>]) -> Vec<u8> {
     pcapng.bytes().to_vec()
 }
 
+/// A file of either format, or one of random bytes.
 fn file() -> impl Strategy<Value = Vec<u8>> {
     let packets = || prop::collection::vec(prop::collection::vec(any::<u8>(), 1..90), 0..30);
     let magic = prop_oneof![Just(0xa1b2_c3d4), Just(0xa1b2_3c4d), Just(0xa1b2_cd34)];
@@ -42,44 +44,45 @@ fn file() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What may happen to a file: a byte is another, some are missing, some are too many, it is cut.
+/// Damage of a file: a changed byte, removed bytes, inserted bytes, zeros, or the end cut off.
 #[derive(Debug, Clone)]
-enum Harm {
+enum Mutation {
     Change(u8),
     Remove(usize),
     Insert(Vec<u8>),
     Zeros(usize),
-    Cut,
+    Truncate,
 }
 
-fn harm() -> impl Strategy<Value = (usize, Harm)> {
-    let harm = prop_oneof![
-        4 => (1..=255_u8).prop_map(Harm::Change),
-        2 => (1..40_usize).prop_map(Harm::Remove),
-        2 => prop::collection::vec(any::<u8>(), 1..40).prop_map(Harm::Insert),
-        1 => (1..300_usize).prop_map(Harm::Zeros),
-        1 => Just(Harm::Cut),
+/// A mutation and its offset, modulo the length of the file.
+fn mutation() -> impl Strategy<Value = (usize, Mutation)> {
+    let mutation = prop_oneof![
+        4 => (1..=255_u8).prop_map(Mutation::Change),
+        2 => (1..40_usize).prop_map(Mutation::Remove),
+        2 => prop::collection::vec(any::<u8>(), 1..40).prop_map(Mutation::Insert),
+        1 => (1..300_usize).prop_map(Mutation::Zeros),
+        1 => Just(Mutation::Truncate),
     ];
-    (any::<usize>(), harm)
+    (any::<usize>(), mutation)
 }
 
-fn harmed(mut file: Vec<u8>, harms: Vec<(usize, Harm)>) -> Vec<u8> {
-    for (at, harm) in harms {
+fn mutate(mut file: Vec<u8>, mutations: Vec<(usize, Mutation)>) -> Vec<u8> {
+    for (at, mutation) in mutations {
         let at = at % file.len().max(1);
-        match harm {
-            Harm::Change(bits) => file
+        match mutation {
+            Mutation::Change(bits) => file
                 .iter_mut()
                 .skip(at)
                 .take(1)
                 .for_each(|byte| *byte ^= bits),
-            Harm::Remove(count) => drop(file.drain(at..file.len().min(at + count))),
-            Harm::Insert(bytes) => drop(file.splice(at..at, bytes)),
-            Harm::Zeros(count) => file
+            Mutation::Remove(count) => drop(file.drain(at..file.len().min(at + count))),
+            Mutation::Insert(bytes) => drop(file.splice(at..at, bytes)),
+            Mutation::Zeros(count) => file
                 .iter_mut()
                 .skip(at)
                 .take(count)
                 .for_each(|byte| *byte = 0),
-            Harm::Cut => file.truncate(at),
+            Mutation::Truncate => file.truncate(at),
         }
     }
     file
@@ -89,14 +92,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn any_pieces_say_the_same(
+    fn chunk_sizes_do_not_change_results(
         file in file(),
-        harms in prop::collection::vec(harm(), 0..4),
-        pieces in prop::collection::vec(1..200_usize, 1..50),
+        mutations in prop::collection::vec(mutation(), 0..4),
+        chunks in prop::collection::vec(1..200_usize, 1..50),
     ) {
-        let file = harmed(file, harms);
-        let whole = read_in_pieces(&file, std::iter::repeat(file.len()));
-        let pieces = read_in_pieces(&file, pieces.into_iter().cycle());
-        prop_assert_eq!(whole, pieces);
+        let file = mutate(file, mutations);
+        let whole = read_in_chunks(&file, std::iter::repeat(file.len()));
+        let chunked = read_in_chunks(&file, chunks.into_iter().cycle());
+        prop_assert_eq!(whole, chunked);
     }
 }
