@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Segments a second that one core simulates: `cargo bench -p model --bench simulation`.
+//! Segments a second that one core simulates: `cargo bench -p longhaul-tcpsim --bench simulation`.
 //!
-//! Flows of ten minutes; `SECONDS=3600` makes them an hour, as the manual quotes them, and `-- 100` leaves
-//! those with 100 in their name.
+//! Each flow lasts ten simulated minutes. `SECONDS=3600` makes it an hour, as the manual quotes it. `-- 100`
+//! runs only the cases with 100 in their name.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -65,11 +65,11 @@ fn cases() -> Vec<Case> {
 fn main() {
     let seconds = std::env::var("SECONDS").ok().and_then(|s| s.parse().ok());
     let span = Time::from_secs(seconds.unwrap_or(600));
-    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     for case in cases() {
-        if wanted
+        if filter
             .as_ref()
-            .is_some_and(|word| !case.name.contains(word.as_str()))
+            .is_some_and(|arg| !case.name.contains(arg.as_str()))
         {
             continue;
         }

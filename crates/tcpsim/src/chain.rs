@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections that relays split: legs in series, each TCP over a path of its own, and between two
-//! legs a relay that holds a bounded number of packets.
+//! Connections split by relays: legs in series, each a TCP connection over its own path, joined by relays with
+//! bounded buffers.
 //!
 //! ```text
 //! source ── leg 0 ── relay 0 ── leg 1 ── relay 1 ── leg 2 ── sink
 //! ```
 //!
-//! What a leg's receiver has in order, the relay writes to the next leg at once. A leg may send as long as
-//! the relay behind it has room for all that is not acknowledged there; that room became free is known
-//! to the sender a way back later, as a window update tells it. One leg alone is a plain simulation.
+//! A relay writes to the next leg at once what the receiver of the previous leg has in order. The sender of a
+//! leg may send while the relay behind the leg has room for all packets that the next leg has not acknowledged.
+//! The sender learns of freed room one reverse-path delay later, as from a window update. A chain of one leg is
+//! a plain simulation.
 
 use super::{
     receiver::Ack,
@@ -18,133 +19,144 @@ use super::{
 use longhaul_units::Time;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// One stretch of the way of all connections.
+/// Hop of the chain: a path, and a connection of each flow over it.
 pub struct Leg {
-    /// The way of this leg.
+    /// Path of this leg.
     pub path: Path,
-    /// A connection each, in the same order on every leg. What their senders have to send
-    /// ([`Settings::packets`](super::sender::Settings::packets)) counts on the first leg only.
+    /// A TCP connection for each flow, in the same order on every leg.
+    /// [`Settings::packets`](super::sender::Settings::packets) counts on the first leg only: later legs send
+    /// what relays write to them.
     pub flows: Vec<FlowSettings>,
-    /// Packets that each connection may have in the relay behind this leg, those under way to it and
-    /// those that the next leg sent and does not know to have arrived included. Not for the last leg.
+    /// Buffer of the relay behind this leg for each connection, in packets. Packets in flight to the relay
+    /// count. Packets that the next leg sent count until it knows that they arrived. Unused on the last leg.
     pub store: u64,
 }
 
-/// Legs in series.
+/// Legs in series with relays between them.
 pub struct Chain {
     legs: Vec<Simulation<Progress>>,
     relays: Vec<Relay>,
-    /// By connection.
-    sinks: Vec<Sink>,
-    agenda: BinaryHeap<Reverse<Event>>,
+    connections: Vec<Connection>,
+    events: BinaryHeap<Reverse<Event>>,
 }
 
-/// Between leg `n` and leg `n + 1`.
+/// Relay between leg `n` and leg `n + 1`.
 struct Relay {
-    /// How long it takes the leg before to know that there is room.
-    way_back: Vec<Time>,
-    store: u64,
+    /// Delay of a window update to the sender of leg `n`, for each connection.
+    window_update_delay: Vec<Time>,
+    /// Buffer for each connection, in packets.
+    buffer: u64,
 }
 
-/// What is known of one connection, in packets.
-struct Sink {
-    /// To be sent by the source; `u64::MAX` never ends.
+/// Progress of one connection over all legs, in packets.
+struct Connection {
+    /// Packets that the source sends; `u64::MAX` never ends.
     total: u64,
+    /// Packets that the sink has, in order.
     delivered: u64,
-    finished: Option<Time>,
-    /// By leg: written to its sender so far.
+    /// Arrival of the last packet at the sink.
+    finished_at: Option<Time>,
+    /// Packets written to the sender of each leg.
     written: Vec<u64>,
-    /// By leg: what its sender may send for what came from before.
-    arrived: Vec<u64>,
-    /// By leg: likewise for the room behind.
+    /// Packets that the previous leg delivered to each leg's sender. Unused on the first leg.
+    available: Vec<u64>,
+    /// Packets of each leg for which the relay behind it has room, in total.
     room: Vec<u64>,
 }
 
-/// Something that a relay learns.
+/// Change at a relay: packets arrived over a leg, or a leg may send more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at: Time,
     leg: usize,
     flow: usize,
-    what: What,
+    kind: EventKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    /// So many packets of the leg are with its receiver, in order.
+enum EventKind {
+    /// Packets that the receiver of the leg has in order, in total.
     Arrived(u64),
-    /// So many may be sent on the leg.
+    /// Packets that the relay behind the leg has room for, in total.
     Room(u64),
 }
 
-/// What a leg's ends see, until somebody takes it.
+/// Progress of one leg as its two ends see it, kept until the chain collects it.
 #[derive(Debug, Default)]
 struct Progress {
-    /// By flow: first packet missing at the receiver, and unacknowledged at the sender.
-    arrived: Vec<u64>,
-    freed: Vec<u64>,
-    /// Growth of the first: when, which flow, to what.
+    /// First packet missing at the receiver, for each flow.
+    received: Vec<u64>,
+    /// First packet unacknowledged at the sender, for each flow.
+    acked: Vec<u64>,
+    /// Advances of `received`: time, flow and new value.
     arrivals: Vec<(Time, usize, u64)>,
-    /// Growth of the second.
-    releases: Vec<(Time, usize, u64)>,
+    /// Advances of `acked`: time, flow and new value.
+    acks: Vec<(Time, usize, u64)>,
 }
 
 impl Watch for Progress {
     fn acknowledged(&mut self, flow: usize, ack: &Ack) {
-        if ack.una > self.arrived[flow] {
-            self.arrived[flow] = ack.una;
+        if ack.una > self.received[flow] {
+            self.received[flow] = ack.una;
             self.arrivals.push((ack.at, flow, ack.una));
         }
     }
 
     fn ack_arrived(&mut self, flow: usize, ack: &Ack) {
-        if ack.una > self.freed[flow] {
-            self.freed[flow] = ack.una;
-            self.releases.push((ack.at, flow, ack.una));
+        if ack.una > self.acked[flow] {
+            self.acked[flow] = ack.una;
+            self.acks.push((ack.at, flow, ack.una));
         }
     }
 }
 
 impl Progress {
-    fn of(flows: usize) -> Self {
+    fn new(flows: usize) -> Self {
         Self {
-            arrived: vec![0; flows],
-            freed: vec![0; flows],
+            received: vec![0; flows],
+            acked: vec![0; flows],
             ..Self::default()
         }
     }
 }
 
 impl Chain {
-    /// Legs that nothing was sent over, at time zero.
+    /// Creates a chain at time zero over which nothing was sent.
     ///
     /// # Panics
     /// If there is no leg, or if legs have different numbers of connections.
     #[must_use]
     pub fn new(legs: Vec<Leg>) -> Self {
-        let flows = legs.first().expect("a way has a leg").flows.len();
+        let flows = legs
+            .first()
+            .expect("a chain has at least one leg")
+            .flows
+            .len();
         assert!(legs.iter().all(|leg| leg.flows.len() == flows));
         let count = legs.len();
-        let relays = legs[..count - 1].iter().map(Relay::behind).collect();
+        let relays = legs[..count - 1].iter().map(Relay::after).collect();
         let total = |flow: &FlowSettings| flow.sender.packets.unwrap_or(u64::MAX);
-        let stores: Vec<u64> = legs.iter().map(|leg| leg.store).collect();
-        let sinks = legs[0]
+        let buffers: Vec<u64> = legs.iter().map(|leg| leg.store).collect();
+        let connections = legs[0]
             .flows
             .iter()
-            .map(|flow| Sink::new(total(flow), &stores));
+            .map(|flow| Connection::new(total(flow), &buffers));
         let mut chain = Self {
-            sinks: sinks.collect(),
+            connections: connections.collect(),
             relays,
-            legs: legs.into_iter().map(|leg| leg.begin(count > 1)).collect(),
-            agenda: BinaryHeap::new(),
+            legs: legs
+                .into_iter()
+                .map(|leg| leg.into_simulation(count > 1))
+                .collect(),
+            events: BinaryHeap::new(),
         };
         if count > 1 {
-            (0..flows).for_each(|flow| chain.grant(0, flow));
+            (0..flows).for_each(|flow| chain.write_available(0, flow));
         }
         chain
     }
 
-    /// Lets everything happen that happens by `end`.
+    /// Runs all events up to and including `end`.
     pub fn run_until(&mut self, end: Time) {
         while let Some(at) = self.next_event().filter(|at| *at <= end) {
             if self.relays.is_empty() {
@@ -155,46 +167,46 @@ impl Chain {
         self.advance(end);
     }
 
-    /// What time it is.
+    /// Returns the simulated time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.legs[0].now()
     }
 
-    /// How many legs there are.
+    /// Returns the number of legs.
     #[must_use]
     pub fn legs(&self) -> usize {
         self.legs.len()
     }
 
-    /// The sender of connection `flow` on leg `leg`.
+    /// Returns the sender of connection `flow` on leg `leg`.
     pub fn sender(&mut self, leg: usize, flow: usize) -> &mut Sender {
         self.legs[leg].sender(flow)
     }
 
-    /// Packets of a connection that the receiver of leg `leg` has, in order; of the last leg, that
-    /// arrived at the sink.
+    /// Returns the packets of a connection that the receiver of leg `leg` has in order. The sink is the
+    /// receiver of the last leg.
     pub fn arrived(&mut self, leg: usize, flow: usize) -> u64 {
         match leg + 1 == self.legs.len() {
-            true => self.sinks[flow].delivered,
-            false => self.sinks[flow].arrived[leg + 1],
+            true => self.connections[flow].delivered,
+            false => self.connections[flow].available[leg + 1],
         }
     }
 
-    /// When the last packet of a connection that ends came to its sink.
+    /// Returns the time at which the last packet of a finite connection reached its sink.
     #[must_use]
     pub fn finished_at(&self, flow: usize) -> Option<Time> {
-        self.sinks[flow].finished
+        self.connections[flow].finished_at
     }
 
-    /// The source of a connection has no more to send.
+    /// Stops the source of a connection after the packets that it has sent.
     pub fn stop(&mut self, flow: usize) {
-        self.sinks[flow].total = self.legs[0].sender(flow).stop();
+        self.connections[flow].total = self.legs[0].sender(flow).stop();
     }
 
     fn next_event(&self) -> Option<Time> {
         let legs = self.legs.iter().map(Simulation::next_event).min();
-        let relays = self.agenda.peek().map(|Reverse(event)| event.at);
+        let relays = self.events.peek().map(|Reverse(event)| event.at);
         legs.into_iter()
             .chain(relays)
             .min()
@@ -204,116 +216,117 @@ impl Chain {
     fn advance(&mut self, now: Time) {
         for leg in 0..self.legs.len() {
             self.legs[leg].run_until(now);
-            self.hear(leg);
+            self.collect_events(leg);
         }
-        while let Some(Reverse(event)) = self.agenda.peek().copied().filter(|e| e.0.at <= now) {
-            self.agenda.pop();
-            self.learn(event);
+        while let Some(Reverse(event)) = self.events.peek().copied().filter(|e| e.0.at <= now) {
+            self.events.pop();
+            self.apply(event);
         }
     }
 
-    /// Puts down what the ends of a leg saw; what arrives is told before its time.
-    fn hear(&mut self, leg: usize) {
-        let watch = self.legs[leg].watch();
-        let arrivals = watch.arrivals.drain(..);
+    /// Queues an event for each advance that the two ends of a leg saw. An arrival may be reported before its
+    /// time.
+    fn collect_events(&mut self, leg: usize) {
+        let progress = self.legs[leg].watch();
+        let arrivals = progress.arrivals.drain(..);
         let arrived = |(at, flow, packets)| Event {
             at,
             leg,
             flow,
-            what: What::Arrived(packets),
+            kind: EventKind::Arrived(packets),
         };
-        self.agenda.extend(arrivals.map(arrived).map(Reverse));
-        let releases = watch.releases.drain(..);
-        let Some(before) = leg.checked_sub(1) else {
-            return releases.for_each(drop);
+        self.events.extend(arrivals.map(arrived).map(Reverse));
+        let acks = progress.acks.drain(..);
+        let Some(previous) = leg.checked_sub(1) else {
+            return acks.for_each(drop);
         };
-        let relay = &self.relays[before];
+        let relay = &self.relays[previous];
         let room = |(at, flow, packets): (Time, usize, u64)| Event {
-            at: at + relay.way_back[flow],
-            leg: before,
+            at: at + relay.window_update_delay[flow],
+            leg: previous,
             flow,
-            what: What::Room(packets.saturating_add(relay.store)),
+            kind: EventKind::Room(packets.saturating_add(relay.buffer)),
         };
-        self.agenda.extend(releases.map(room).map(Reverse));
+        self.events.extend(acks.map(room).map(Reverse));
     }
 
-    fn learn(&mut self, event: Event) {
+    fn apply(&mut self, event: Event) {
         let Event {
             at,
             leg,
             flow,
-            what,
+            kind,
         } = event;
-        let sink = &mut self.sinks[flow];
-        match what {
-            What::Arrived(packets) if leg + 1 == self.legs.len() => {
-                sink.delivered = packets;
-                if packets >= sink.total {
-                    sink.finished.get_or_insert(at);
+        let connection = &mut self.connections[flow];
+        match kind {
+            EventKind::Arrived(packets) if leg + 1 == self.legs.len() => {
+                connection.delivered = packets;
+                if packets >= connection.total {
+                    connection.finished_at.get_or_insert(at);
                 }
             }
-            What::Arrived(packets) => {
-                sink.arrived[leg + 1] = packets;
-                self.grant(leg + 1, flow);
+            EventKind::Arrived(packets) => {
+                connection.available[leg + 1] = packets;
+                self.write_available(leg + 1, flow);
             }
-            What::Room(packets) => {
-                sink.room[leg] = packets;
-                self.grant(leg, flow);
+            EventKind::Room(packets) => {
+                connection.room[leg] = packets;
+                self.write_available(leg, flow);
             }
         }
     }
 
-    /// Writes to a leg's sender what it may send now.
-    fn grant(&mut self, leg: usize, flow: usize) {
-        let sink = &mut self.sinks[flow];
-        let came = if leg == 0 {
-            sink.total
-        } else {
-            sink.arrived[leg]
+    /// Writes to the sender of a leg the packets that it can send now.
+    fn write_available(&mut self, leg: usize, flow: usize) {
+        let connection = &mut self.connections[flow];
+        let available = match leg {
+            0 => connection.total,
+            _ => connection.available[leg],
         };
-        let may = came.min(sink.room[leg]);
-        let more = may.saturating_sub(sink.written[leg]);
+        let end = available.min(connection.room[leg]);
+        let more = end.saturating_sub(connection.written[leg]);
         if more > 0 {
-            sink.written[leg] = may;
+            connection.written[leg] = end;
             self.legs[leg].write(flow, more);
         }
     }
 }
 
 impl Leg {
-    fn begin(mut self, relayed: bool) -> Simulation<Progress> {
+    fn into_simulation(mut self, relayed: bool) -> Simulation<Progress> {
         if relayed {
-            // All that it sends is written later.
+            // Senders get their packets from `Chain::write_available`.
             for flow in &mut self.flows {
                 flow.sender.packets = Some(0);
             }
         }
-        let watch = Progress::of(self.flows.len());
-        Simulation::watched(self.path, self.flows, watch)
+        let progress = Progress::new(self.flows.len());
+        Simulation::watched(self.path, self.flows, progress)
     }
 }
 
 impl Relay {
-    fn behind(leg: &Leg) -> Self {
+    fn after(leg: &Leg) -> Self {
         let back = leg.path.back.delay;
+        let delay = |flow: &FlowSettings| back + flow.extra_rtt;
         Self {
-            way_back: leg.flows.iter().map(|flow| back + flow.extra_rtt).collect(),
-            store: leg.store,
+            window_update_delay: leg.flows.iter().map(delay).collect(),
+            buffer: leg.store,
         }
     }
 }
 
-impl Sink {
-    fn new(total: u64, stores: &[u64]) -> Self {
-        let legs = stores.len();
-        let mut room = stores.to_vec();
+impl Connection {
+    fn new(total: u64, buffers: &[u64]) -> Self {
+        let legs = buffers.len();
+        let mut room = buffers.to_vec();
         room[legs - 1] = u64::MAX;
         Self {
             total,
             delivered: 0,
-            finished: None,
+            finished_at: None,
             written: vec![0; legs],
-            arrived: vec![0; legs],
+            available: vec![0; legs],
             room,
         }
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP under simulated time: what a kernel's sender and receiver do, driven by any congestion
-//! control.
+//! TCP under simulated time: a kernel's sender and receiver, driven by any congestion control.
 //!
-//! A [`simulation::Simulation`] has flows on one path of two emulated lines; a [`chain::Chain`] joins
-//! several by relays. [`formulas`] says how fast TCP can be without simulating it,
-//! [`limiter`] what keeps a real sender from being faster.
+//! A [`simulation::Simulation`] has flows on one path of two emulated lines. A [`chain::Chain`] joins several
+//! simulations by relays. [`formulas`] predicts TCP's throughput without a simulation. [`limiter`] finds what
+//! limits a real sender.
 //!
 //! ```
 //! use longhaul_netem::Setting;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What limits the sending side of a leg, judged from two looks at its TCP_INFO.
+//! Limiting factor of the sending side of a leg, found from two snapshots ([`Look`]) of its TCP_INFO.
 //!
-//! The kernel keeps a stopwatch for each connection (Linux net/ipv4/tcp_output.c,
-//! `tcp_chrono_start`): time with data in flight or waiting is *busy*, and within it the stopwatch
-//! tells two causes apart, of which it runs for one at a time:
+//! The kernel keeps a stopwatch for each connection (Linux net/ipv4/tcp_output.c, `tcp_chrono_start`). Time
+//! with data in flight or waiting is *busy*. Within it the stopwatch tells two causes apart, one at a time:
 //!
-//! - the receive window: data wait, the congestion window has room, and the next segment does not
-//!   fit into what the other end announces (`tcp_write_xmit`);
-//! - the send buffer: everything in it is in flight, the congestion window has room, and the writer
-//!   is waiting for space (`tcp_cwnd_validate`).
+//! - The receive window: data waits, the congestion window has room, and the next segment does not fit into the
+//!   window that the other end announces (`tcp_write_xmit`).
+//! - The send buffer: everything in it is in flight, the congestion window has room, and the writer waits for
+//!   space (`tcp_cwnd_validate`).
 //!
-//! The rest of the busy time belongs to the congestion window, to pacing (or a device that is
-//! behind), or to an application whose last bytes are on their way. The kernel does not keep time
-//! for these three: the second look decides between them. It also finds a send buffer that the
-//! kernel overlooks: the stopwatch for it starts only when a segment leaves *while* the writer
-//! waits, which a buffer that holds no more than one segment never sees. Whoever writes knows better
-//! that it waits.
+//! The rest of the busy time belongs to the congestion window, to pacing (or a device that is behind), or to an
+//! application whose last bytes are in flight. The kernel does not keep time for these three: the second
+//! snapshot decides between them.
+//!
+//! The second snapshot also finds a small send buffer that the kernel overlooks. The kernel's stopwatch for it
+//! starts only when a segment leaves *while* the writer waits. With a buffer of one segment or less that never
+//! happens. The writer itself knows better that it waits.
 
 use serde::{Deserialize, Serialize};
 
-/// One look at a sending socket. Times and counts are since its start.
+/// Snapshot of a sending socket. Times and counts are since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
     /// Time with data in flight or waiting (`tcpi_busy_time`), in microseconds.
@@ -28,40 +28,39 @@ pub struct Look {
     pub rwnd_limited_us: u64,
     /// Part of it that waited for send buffer (`tcpi_sndbuf_limited`), in microseconds.
     pub sndbuf_limited_us: u64,
-    /// Bytes that wait in the send buffer and were never sent.
+    /// Bytes in the send buffer that were never sent.
     pub notsent_bytes: u32,
-    /// Segments in the network by the sender's reckoning.
+    /// Segments in flight by the sender's estimate.
     pub in_flight_segments: u32,
     /// Congestion window in segments.
     pub cwnd_segments: u32,
     /// Segment size in bytes.
     pub mss_bytes: u32,
-    /// The window that the other end announces, in bytes.
+    /// Window that the other end announces, in bytes.
     pub send_window_bytes: u32,
-    /// Whoever writes to the socket has more, and waits for room in it.
+    /// Whether the writer has more data and waits for room in the send buffer.
     pub writer_waits: bool,
 }
 
-/// What keeps a leg from sending faster.
+/// Limiting factor of a leg's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
-    /// There is no more to send: whoever writes to the leg is slower than the leg, or idle.
+    /// Application: it writes more slowly than the leg sends, or is idle.
     Application,
-    /// The other end takes no more: its reader is slow, or its receive buffer is smaller than the
-    /// path's bandwidth × delay.
-    ReceiveWindow,
-    /// All that fits into the send buffer is in flight: it is smaller than the path's
+    /// Receive window: the reader at the other end is slow, or its receive buffer is smaller than the path's
     /// bandwidth × delay.
+    ReceiveWindow,
+    /// Send buffer: all of it is in flight, and it is smaller than the path's bandwidth × delay.
     SendBuffer,
-    /// The congestion control allows no more: the path's capacity, or losses.
+    /// Congestion window: the path's capacity, or losses.
     CongestionWindow,
-    /// Pacing or a busy device lets segments out more slowly than the windows would.
+    /// Pacing, or a busy device, which lets segments out more slowly than the windows would.
     Pacing,
 }
 
 impl Limiter {
-    /// All of them.
+    /// Every limiting factor.
     pub const ALL: [Self; 5] = [
         Self::Application,
         Self::ReceiveWindow,
@@ -70,7 +69,7 @@ impl Limiter {
         Self::Pacing,
     ];
 
-    /// As in records and labels.
+    /// Returns the name in records and labels.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -83,8 +82,10 @@ impl Limiter {
     }
 }
 
-/// What limited the leg for the largest part of the `elapsed_us` microseconds between two looks.
-/// The stopwatch ticks in jiffies (1 to 10 ms): looks should be a tenth of a second apart or more.
+/// Returns the factor that limited the leg for the largest part of the `elapsed_us` microseconds between two
+/// snapshots.
+///
+/// The stopwatch ticks in jiffies (1 to 10 ms): snapshots should be a tenth of a second apart or more.
 #[must_use]
 pub fn limiter(before: &Look, now: &Look, elapsed_us: u64) -> Limiter {
     let spent = |of: fn(&Look) -> u64| of(now).saturating_sub(of(before));
@@ -98,27 +99,28 @@ pub fn limiter(before: &Look, now: &Look, elapsed_us: u64) -> Limiter {
         _ if receiver == largest && receiver > 0 => Limiter::ReceiveWindow,
         _ if buffer == largest && buffer > 0 => Limiter::SendBuffer,
         _ if idle == largest => Limiter::Application,
-        _ => now.between_cwnd_pacing_and_application(),
+        _ => now.classify_rest(),
     }
 }
 
-/// The kernel may hold back up to a third of the window to send larger bursts
+/// Divisor of the window's part that the kernel may hold back to send larger bursts: a third
 /// (net/ipv4/tcp_output.c, `tcp_tso_should_defer`; net.ipv4.tcp_tso_win_divisor = 3).
-const DEFERRED_SHARE: u32 = 3;
+const TSO_WINDOW_DIVISOR: u32 = 3;
 
 impl Look {
-    fn between_cwnd_pacing_and_application(&self) -> Limiter {
+    /// Returns the factor for busy time that the stopwatch does not attribute.
+    fn classify_rest(&self) -> Limiter {
         if self.in_flight_segments >= self.cwnd_segments {
             return Limiter::CongestionWindow;
         }
-        // Less than a segment waits for company (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
+        // Less than a segment waits for more data (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
         if self.notsent_bytes < self.mss_bytes.max(1) {
             return match self.writer_waits {
                 true => Limiter::SendBuffer,
                 false => Limiter::Application,
             };
         }
-        let deferred = self.cwnd_segments / DEFERRED_SHARE;
+        let deferred = self.cwnd_segments / TSO_WINDOW_DIVISOR;
         match self.in_flight_segments + deferred >= self.cwnd_segments {
             true => Limiter::CongestionWindow,
             false if self.fills_window() => Limiter::ReceiveWindow,
@@ -126,6 +128,7 @@ impl Look {
         }
     }
 
+    /// Whether the next segment would exceed the announced window.
     fn fills_window(&self) -> bool {
         let next = u64::from(self.in_flight_segments) + 1;
         next * u64::from(self.mss_bytes) > u64::from(self.send_window_bytes)
@@ -139,8 +142,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// A second in which the stopwatch ran like this.
-    fn second(busy: u64, receiver: u64, buffer: u64, now: Look) -> Limiter {
+    /// Limiter of a second with these stopwatch times.
+    fn limiter_of_second(busy: u64, receiver: u64, buffer: u64, now: Look) -> Limiter {
         let before = Look {
             busy_us: 7 * SECOND,
             rwnd_limited_us: SECOND,
@@ -168,31 +171,40 @@ mod tests {
     }
 
     #[test]
-    fn the_stopwatch_decides_where_it_has_run() {
+    fn longest_stopwatch_time_decides() {
         let look = sending(90, 100_000);
-        assert_eq!(second(SECOND, 600_000, 0, look), Limiter::ReceiveWindow);
-        assert_eq!(second(SECOND, 0, 600_000, look), Limiter::SendBuffer);
         assert_eq!(
-            second(SECOND, 300_000, 200_000, look),
+            limiter_of_second(SECOND, 600_000, 0, look),
+            Limiter::ReceiveWindow
+        );
+        assert_eq!(
+            limiter_of_second(SECOND, 0, 600_000, look),
+            Limiter::SendBuffer
+        );
+        assert_eq!(
+            limiter_of_second(SECOND, 300_000, 200_000, look),
             Limiter::CongestionWindow
         );
     }
 
     #[test]
-    fn who_has_nothing_to_send_is_limited_by_that() {
+    fn idle_sender_is_application_limited() {
         let idle = sending(0, 0);
-        assert_eq!(second(0, 0, 0, idle), Limiter::Application);
+        assert_eq!(limiter_of_second(0, 0, 0, idle), Limiter::Application);
         assert_eq!(
-            second(400_000, 0, 0, sending(90, 100_000)),
+            limiter_of_second(400_000, 0, 0, sending(90, 100_000)),
             Limiter::Application
         );
-        assert_eq!(second(SECOND, 0, 0, sending(20, 999)), Limiter::Application);
+        assert_eq!(
+            limiter_of_second(SECOND, 0, 0, sending(20, 999)),
+            Limiter::Application
+        );
     }
 
-    /// Both sides of each boundary.
+    /// Tests both sides of each boundary.
     #[test]
-    fn the_rest_goes_by_what_is_in_flight() {
-        let rest = |look| second(SECOND, 0, 0, look);
+    fn rest_is_classified_by_segments_in_flight() {
+        let rest = |look| limiter_of_second(SECOND, 0, 0, look);
         assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(89, 0)), Limiter::Application);
         assert_eq!(rest(sending(60, 1000)), Limiter::CongestionWindow);
@@ -206,18 +218,18 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_waits_though_all_is_in_flight_lacks_send_buffer() {
+    fn waiting_writer_is_send_buffer_limited() {
         let waiting = |look| Look {
             writer_waits: true,
             ..look
         };
-        let rest = |look| second(SECOND, 0, 0, waiting(look));
+        let rest = |look| limiter_of_second(SECOND, 0, 0, waiting(look));
         assert_eq!(rest(sending(20, 999)), Limiter::SendBuffer);
         assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
     }
 
-    fn any_look() -> impl Strategy<Value = Look> {
+    fn any_snapshot() -> impl Strategy<Value = Look> {
         let times = (0..SECOND, 0..SECOND, 0..SECOND);
         let sizes = (
             0..u32::MAX,
@@ -241,7 +253,7 @@ mod tests {
         )
     }
 
-    fn later(look: Look, by: u64) -> Look {
+    fn advance(look: Look, by: u64) -> Look {
         Look {
             busy_us: look.busy_us + 3 * by,
             rwnd_limited_us: look.rwnd_limited_us + by,
@@ -251,23 +263,22 @@ mod tests {
     }
 
     proptest! {
-        /// What was before the first look is no matter.
         #[test]
-        fn only_the_time_between_the_looks_counts(now in any_look(), past in 0..SECOND, elapsed in 1..4 * SECOND) {
-            let fresh = limiter(&Look::default(), &now, elapsed);
-            let aged = limiter(&later(Look::default(), past), &later(now, past), elapsed);
-            prop_assert_eq!(fresh, aged);
+        fn ignores_time_before_the_first_snapshot(now in any_snapshot(), past in 0..SECOND, elapsed in 1..4 * SECOND) {
+            let from_zero = limiter(&Look::default(), &now, elapsed);
+            let from_past = limiter(&advance(Look::default(), past), &advance(now, past), elapsed);
+            prop_assert_eq!(from_zero, from_past);
         }
 
         #[test]
-        fn a_stopwatch_that_did_not_run_is_not_blamed(mut now in any_look(), elapsed in 1..4 * SECOND) {
+        fn never_reports_a_stopwatch_that_did_not_run(mut now in any_snapshot(), elapsed in 1..4 * SECOND) {
             now.busy_us -= now.sndbuf_limited_us;
             now.sndbuf_limited_us = 0;
             prop_assert_ne!(limiter(&Look::default(), &now, elapsed), Limiter::SendBuffer);
         }
 
         #[test]
-        fn more_than_half_the_time_is_the_verdict(now in any_look()) {
+        fn reports_the_factor_of_more_than_half_the_time(now in any_snapshot()) {
             let elapsed = now.busy_us.max(1);
             let verdict = limiter(&Look::default(), &now, elapsed);
             if 2 * now.rwnd_limited_us > elapsed {
@@ -279,9 +290,9 @@ mod tests {
             prop_assert_eq!(limiter(&now, &now, elapsed), Limiter::Application, "nothing ran");
         }
 
-        /// A socket that was replaced, or a clock that went back, is no reason to panic.
+        /// Replaced sockets and clocks that go back must not panic.
         #[test]
-        fn any_two_looks_have_a_verdict(a in any_look(), b in any_look(), elapsed in 0..4 * SECOND) {
+        fn any_two_snapshots_give_a_limiter(a in any_snapshot(), b in any_snapshot(), elapsed in 0..4 * SECOND) {
             let verdict = limiter(&a, &b, elapsed);
             prop_assert!(Limiter::ALL.contains(&verdict));
         }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sets of packet numbers as sorted ranges: what SACK reports, and what is lost.
+//! Sets of packet numbers as sorted ranges: SACKed packets, and lost ones.
 
 use std::collections::VecDeque;
 
-/// Disjoint ranges that don't touch, `start..end`, in order. Changes near either end are cheap,
-/// and those are nearly all: SACKs come in order of transmission. At most one range for each
-/// packet of a window.
+/// Disjoint ranges `start..end` in order, none touching the next. At most one range for each packet of a
+/// window.
+///
+/// Changes near either end are cheap. Nearly all changes are there, because SACKs arrive in order of
+/// transmission.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranges {
     list: VecDeque<(u64, u64)>,
@@ -13,7 +15,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// How many packets are in it.
+    /// Returns the number of packets in the set.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
@@ -26,13 +28,13 @@ impl Ranges {
         self.list.front().copied()
     }
 
-    /// The range that `packet` is in.
-    pub(crate) fn around(&self, packet: u64) -> Option<(u64, u64)> {
-        let range = *self.list.get(self.ending_after(packet))?;
+    /// Returns the range that contains `packet`.
+    pub(crate) fn containing(&self, packet: u64) -> Option<(u64, u64)> {
+        let range = *self.list.get(self.index_ending_after(packet))?;
         (range.0 <= packet).then_some(range)
     }
 
-    /// Adds `start..end`; how many of it are new.
+    /// Adds `start..end` and returns how many packets are new.
     pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         let before = self.total;
         let from = self.list.partition_point(|range| range.1 < start);
@@ -48,7 +50,7 @@ impl Ranges {
         self.total - before
     }
 
-    /// Puts one range in the place of those from `from` to before `until`.
+    /// Replaces the ranges from index `from` to before `until` by one range.
     fn replace(&mut self, from: usize, until: usize, with: (u64, u64)) {
         if from == until {
             return self.list.insert(from, with);
@@ -59,10 +61,10 @@ impl Ranges {
         }
     }
 
-    /// Removes `start..end`; how many of it were in.
+    /// Removes `start..end` and returns how many packets were in the set.
     pub(crate) fn remove(&mut self, start: u64, end: u64) -> u64 {
         let before = self.total;
-        let mut at = self.ending_after(start);
+        let mut at = self.index_ending_after(start);
         while let Some(&(low, high)) = self.list.get(at).filter(|range| range.0 < end) {
             self.total -= high.min(end) - low.max(start);
             match (low < start, high > end) {
@@ -85,7 +87,7 @@ impl Ranges {
         before - self.total
     }
 
-    /// Removes all below `end`; how many they were.
+    /// Removes all packets below `end` and returns how many there were.
     pub(crate) fn remove_below(&mut self, end: u64) -> u64 {
         let before = self.total;
         while let Some((low, high)) = self.first().filter(|range| range.0 < end) {
@@ -98,25 +100,25 @@ impl Ranges {
         before - self.total
     }
 
-    /// Calls `gap` for each range of `start..end` that is not in this set.
-    pub(crate) fn gaps(&self, start: u64, end: u64, mut gap: impl FnMut(u64, u64)) {
+    /// Calls `visit` for each range of `start..end` that is not in the set.
+    pub(crate) fn for_each_gap(&self, start: u64, end: u64, mut visit: impl FnMut(u64, u64)) {
         let mut next = start;
-        for &(low, high) in self.list.range(self.ending_after(start)..) {
+        for &(low, high) in self.list.range(self.index_ending_after(start)..) {
             if low >= end {
                 break;
             }
             if low > next {
-                gap(next, low);
+                visit(next, low);
             }
             next = high;
         }
         if next < end {
-            gap(next, end);
+            visit(next, end);
         }
     }
 
-    /// The first range that ends after `packet`.
-    fn ending_after(&self, packet: u64) -> usize {
+    /// Returns the index of the first range that ends after `packet`.
+    fn index_ending_after(&self, packet: u64) -> usize {
         self.list.partition_point(|range| range.1 <= packet)
     }
 }
@@ -144,9 +146,9 @@ mod tests {
         #[test]
         fn behaves_as_a_set(steps in prop::collection::vec((0u8..4, 0u64..60, 1u64..12), 1..80)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
-            for (what, start, len) in steps {
+            for (operation, start, len) in steps {
                 let (span, before) = (start..start + len, set.len() as u64);
-                let changed = match what {
+                let changed = match operation {
                     0 | 1 => { set.extend(span.clone()); ranges.insert(span.start, span.end) }
                     2 => { set.retain(|n| !span.contains(n)); ranges.remove(span.start, span.end) }
                     _ => { set.retain(|n| *n >= start); ranges.remove_below(start) }
@@ -156,10 +158,10 @@ mod tests {
                 prop_assert_eq!(changed, before.abs_diff(set.len() as u64));
                 prop_assert_eq!(ranges.total(), set.len() as u64);
                 let mut gaps = BTreeSet::new();
-                ranges.gaps(span.start, span.end, |low, high| gaps.extend(low..high));
+                ranges.for_each_gap(span.start, span.end, |low, high| gaps.extend(low..high));
                 let missing: BTreeSet<u64> = span.filter(|n| !set.contains(n)).collect();
                 prop_assert_eq!(gaps, missing);
-                prop_assert_eq!(ranges.around(start).is_some(), set.contains(&start));
+                prop_assert_eq!(ranges.containing(start).is_some(), set.contains(&start));
             }
         }
     }

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receiver as Linux has it: GRO, delayed ACKs, quick ACKs at the start, SACK blocks.
+//! Receiver as Linux has it: GRO, delayed ACKs, quick ACKs at the start, SACK blocks.
 
 use super::ranges::Ranges;
 use longhaul_netem::Departure;
 use longhaul_units::Time;
 
-/// When a receiver acknowledges.
+/// Policy for sending ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckPolicy {
-    /// Packets for each ACK where nothing hurries: 2 (RFC 5681 §4.2), 1 with `quickack`, more with
-    /// an ACK ratio.
+    /// Packets for each ACK of data in order: 2 (RFC 5681 §4.2), 1 with `quickack`, more with an ACK ratio.
     pub packets: u32,
-    /// GRO: neighbours that come within this of the first make one aggregate, and one ACK serves an
-    /// aggregate of at least `packets`. Zero is no GRO. 100 µs is what `longhaul link` does by
-    /// default, and about what interrupt coalescing does.
+    /// GRO interval: packets that arrive within it of the first make one aggregate. One ACK serves an aggregate
+    /// of at least `packets`. Zero is no GRO. 100 µs is the default of `longhaul link`, and about the effect of
+    /// interrupt coalescing.
     pub aggregate: Time,
-    /// ACKs that are sent at once at the start (`TCP_MAX_QUICKACKS`).
+    /// ACKs sent at once at the start (`TCP_MAX_QUICKACKS`).
     pub quick: u32,
-    /// The longest that an ACK waits for more packets (`TCP_DELACK_MIN`).
+    /// Longest wait of an ACK for more packets (`TCP_DELACK_MIN`).
     pub delay: Time,
 }
 
@@ -32,90 +31,95 @@ impl Default for AckPolicy {
     }
 }
 
-/// An acknowledgement; packets are counted from 0.
+/// Acknowledgement. Packets are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// When it is sent, and after the way back when it arrives.
+    /// Time of sending; at the sender, time of arrival.
     pub at: Time,
-    /// The first packet that is missing.
+    /// First packet that is missing.
     pub una: u64,
-    /// Most recent first, as RFC 2018 §4 asks; an empty block ends the list.
+    /// SACK blocks, the most recent first (RFC 2018 §4). An empty block ends the list.
     pub blocks: [SackBlock; SACK_BLOCKS],
 }
 
-/// Blocks that fit beside a time stamp option.
+/// SACK blocks that fit beside a timestamp option.
 pub const SACK_BLOCKS: usize = 3;
 
-/// Packets beyond a gap that have come.
+/// Range of packets that arrived beyond a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlock {
-    /// From the ACK's `una` to the first of them.
+    /// Distance from the ACK's `una` to the first packet of the range.
     pub offset: u32,
-    /// How many.
+    /// Number of packets.
     pub count: u32,
 }
 
-/// One connection's receiving end. It reads at once: its window never closes.
+/// Receiving end of one connection. The application reads at once, so the window never closes.
 #[derive(Debug)]
 pub struct Receiver {
     policy: AckPolicy,
+    /// First packet that is missing.
     next: u64,
-    beyond: Ranges,
-    /// A packet of each of the blocks that changed last, most recent first.
+    /// Packets that arrived beyond a gap.
+    beyond_gap: Ranges,
+    /// A packet of each block that changed last, the most recent first.
     recent: [u64; SACK_BLOCKS],
-    waiting: u32,
-    waits_until: Time,
-    quick: u32,
+    /// Packets in order that no ACK covers yet.
+    unacked: u32,
+    /// Deadline of the delayed ACK; [`Time::MAX`] if none is pending.
+    delayed_ack_at: Time,
+    /// Quick ACKs left.
+    quick_acks: u32,
 }
 
 impl Receiver {
-    /// A receiver that has nothing yet.
+    /// Creates a receiver that has no packets.
     #[must_use]
     pub fn new(policy: AckPolicy) -> Self {
         Self {
             policy,
             next: 0,
-            beyond: Ranges::default(),
+            beyond_gap: Ranges::default(),
             recent: [u64::MAX; SACK_BLOCKS],
-            waiting: 0,
-            waits_until: Time::MAX,
-            quick: policy.quick,
+            unacked: 0,
+            delayed_ack_at: Time::MAX,
+            quick_acks: policy.quick,
         }
     }
 
-    /// Packets from `seq` on come as `train` says, none before those that came earlier.
+    /// Handles the arrival of `train`, whose packets are numbered from `seq` on. Trains come in order of time.
     pub fn on_train(&mut self, seq: u64, train: &Departure, mut emit: impl FnMut(Ack)) {
         let mut index = 0;
         while index < train.count {
-            let (count, at) = self.aggregate(train, index);
+            let (count, at) = self.next_aggregate(train, index);
             self.on_time(at, &mut emit);
             self.on_aggregate(at, seq + u64::from(index), count, &mut emit);
             index += count;
         }
     }
 
-    /// An ACK that waits may not wait longer than until this.
+    /// Returns the time by which a delayed ACK must be sent.
     #[must_use]
     pub fn next_deadline(&self) -> Time {
-        self.waits_until
+        self.delayed_ack_at
     }
 
-    /// Sends the ACK that has waited long enough by `now`.
+    /// Sends the delayed ACK if it is due by `now`.
     pub fn on_time(&mut self, now: Time, emit: &mut impl FnMut(Ack)) {
-        if self.waits_until <= now {
-            let at = self.waits_until;
+        if self.delayed_ack_at <= now {
+            let at = self.delayed_ack_at;
             self.acknowledge(at, emit);
         }
     }
 
-    /// Packets in order so far.
+    /// Returns the number of packets received in order.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// How many packets from `index` on the stack sees as one, and when.
-    fn aggregate(&self, train: &Departure, index: u32) -> (u32, Time) {
+    /// Returns how many packets from `index` on GRO merges into one aggregate, and when.
+    fn next_aggregate(&self, train: &Departure, index: u32) -> (u32, Time) {
         let rest = train.count - index;
         let quantum = self.policy.aggregate;
         if quantum == Time::ZERO {
@@ -131,50 +135,51 @@ impl Receiver {
     fn on_aggregate(&mut self, at: Time, seq: u64, count: u32, emit: &mut impl FnMut(Ack)) {
         let end = seq + u64::from(count);
         let in_order = seq <= self.next && end > self.next;
-        if in_order && self.beyond.is_empty() {
+        if in_order && self.beyond_gap.is_empty() {
             self.next = end;
             return self.delay_ack(at, count, emit);
         }
         if in_order {
-            self.fill(end);
+            self.fill_gap(end);
         } else if seq > self.next {
-            self.keep(seq, end);
+            self.store_beyond_gap(seq, end);
         }
-        // RFC 5681 §4.2: out of order, a filled gap, or a duplicate.
+        // RFC 5681 §4.2: an ACK at once for a packet out of order, a filled gap, or a duplicate.
         self.acknowledge(at, emit);
     }
 
     fn delay_ack(&mut self, at: Time, count: u32, emit: &mut impl FnMut(Ack)) {
-        self.waiting += count;
-        if self.quick > 0 || self.waiting >= self.policy.packets {
-            self.quick = self.quick.saturating_sub(1);
+        self.unacked += count;
+        if self.quick_acks > 0 || self.unacked >= self.policy.packets {
+            self.quick_acks = self.quick_acks.saturating_sub(1);
             return self.acknowledge(at, emit);
         }
-        self.waits_until = self.waits_until.min(at + self.policy.delay);
+        self.delayed_ack_at = self.delayed_ack_at.min(at + self.policy.delay);
     }
 
-    fn fill(&mut self, end: u64) {
-        self.next = self.beyond.around(end).map_or(end, |block| block.1);
-        self.beyond.remove_below(self.next);
+    fn fill_gap(&mut self, end: u64) {
+        self.next = self.beyond_gap.containing(end).map_or(end, |block| block.1);
+        self.beyond_gap.remove_below(self.next);
     }
 
-    fn keep(&mut self, seq: u64, end: u64) {
-        self.beyond.insert(seq, end);
-        let block = self.beyond.around(seq).unwrap_or((seq, end));
-        let mut last = seq;
-        // What is moved down ends where the block was named before.
-        for place in &mut self.recent {
-            let named = std::mem::replace(place, last);
-            if (block.0..block.1).contains(&named) {
+    /// Stores packets beyond a gap, and lists their block as the most recent.
+    fn store_beyond_gap(&mut self, seq: u64, end: u64) {
+        self.beyond_gap.insert(seq, end);
+        let block = self.beyond_gap.containing(seq).unwrap_or((seq, end));
+        let mut packet = seq;
+        // Entries move down by one, as far as the block's former entry.
+        for entry in &mut self.recent {
+            let previous = std::mem::replace(entry, packet);
+            if (block.0..block.1).contains(&previous) {
                 break;
             }
-            last = named;
+            packet = previous;
         }
     }
 
     fn acknowledge(&mut self, at: Time, emit: &mut impl FnMut(Ack)) {
-        self.waiting = 0;
-        self.waits_until = Time::MAX;
+        self.unacked = 0;
+        self.delayed_ack_at = Time::MAX;
         emit(Ack {
             at,
             una: self.next,
@@ -184,14 +189,14 @@ impl Receiver {
 
     fn blocks(&self) -> [SackBlock; SACK_BLOCKS] {
         let mut blocks = [SackBlock::default(); SACK_BLOCKS];
-        if self.beyond.is_empty() {
+        if self.beyond_gap.is_empty() {
             return blocks;
         }
-        let known = self
+        let recent = self
             .recent
             .iter()
-            .filter_map(|seq| self.beyond.around(*seq));
-        for (block, (start, end)) in blocks.iter_mut().zip(known) {
+            .filter_map(|seq| self.beyond_gap.containing(*seq));
+        for (block, (start, end)) in blocks.iter_mut().zip(recent) {
             *block = SackBlock {
                 offset: (start - self.next) as u32,
                 count: (end - start) as u32,

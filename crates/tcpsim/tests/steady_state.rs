@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simulated flow that has warmed up takes no memory for a packet: invariant 1.
+//! A warm simulated flow allocates no memory for a packet: invariant 1.
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 use longhaul_netem::Setting;
@@ -15,7 +15,7 @@ use longhaul_units::Time;
 static ALLOCATOR: AllocDisabler = AllocDisabler;
 
 #[test]
-fn a_warm_flow_allocates_nothing() {
+fn warm_flow_allocates_nothing() {
     let mut path = Path::default();
     for (key, value) in [("rate", "10gbit"), ("delay", "5ms"), ("queue", "1bdp")] {
         path.forth.apply(Setting::parse(key, value).unwrap());
@@ -28,7 +28,7 @@ fn a_warm_flow_allocates_nothing() {
         control: Box::new(Reno),
     };
     let mut simulation = Simulation::new(path, vec![flow]);
-    // Past the end of slow start and its recovery: the largest queues that there will be.
+    // Slow start and its recovery are over: the queues have reached their largest size.
     simulation.run_until(Time::from_secs(2));
     let before = simulation.sender(0).acked();
     assert_no_alloc(|| simulation.run_until(Time::from_secs(3)));

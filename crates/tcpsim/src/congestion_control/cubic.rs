@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CUBIC as the kernel has it (net/ipv4/tcp_cubic.c), with HyStart: to be compared with a kernel's.
+//! CUBIC with HyStart as Linux has it (net/ipv4/tcp_cubic.c), for comparison with a kernel's.
 //!
-//! Differences: a jiffy is 4 ms (HZ=250) on the simulated clock; a HyStart round is told by counting
-//! packets, because a congestion control sees no sequence numbers here; the end of slow start that
-//! HyStart finds in `pkts_acked` takes effect in `cong_avoid` of the same ACK.
+//! Differences from the kernel:
+//!
+//! - A jiffy is 4 ms (HZ=250) of the simulated clock.
+//! - A HyStart round is a count of packets, because a congestion control sees no sequence numbers here.
+//! - The end of slow start that HyStart finds in `pkts_acked` takes effect in `cong_avoid` of the same ACK.
 
 use super::{
     Ack, AckSample, CongestionControl, State, Window,
-    reno::{additive_increase, beyond_slow_start},
+    reno::{additive_increase, grow_in_slow_start},
 };
 use longhaul_units::Time;
 
-/// beta = 717/1024.
+/// Denominator of `BETA`: beta = 717/1024.
 const BETA_SCALE: u64 = 1024;
 const BETA: u64 = 717;
 /// `bic_scale`·10: C = 0.4 in units of 2⁻¹⁰.
 const CUBE_RTT_SCALE: u64 = 410;
 const CUBE_FACTOR: u64 = (1 << 40) / CUBE_RTT_SCALE;
-/// Time is counted in 2⁻¹⁰ s.
+/// Unit of time as a power of two: 2⁻¹⁰ s.
 const TIME_SHIFT: u32 = 10;
-/// Reno's growth beside CUBIC's loss: eight times packets per round trip.
+/// `beta_scale`: eight times the round trips for a packet of growth, where Reno backs off as CUBIC does.
 const RENO_SCALE: u64 = 8 * (BETA_SCALE + BETA) / 3 / (BETA_SCALE - BETA);
+/// Jiffies a second.
 const HZ: u64 = 250;
 
 const HYSTART_LOW_WINDOW: u32 = 16;
@@ -48,11 +51,13 @@ pub struct Cubic {
 
 #[derive(Debug, Clone, Default)]
 struct HyStart {
+    /// Whether the end of slow start was found.
     found: bool,
-    /// Found with this ACK: slow start that begins again later has no such end.
+    /// Whether the end was found with this ACK. A slow start that begins again later has no such end.
     ends: bool,
-    /// Packets acknowledged so far, and how many end the round.
+    /// Packets acknowledged so far.
     acked: u64,
+    /// Value of `acked` at which the round ends.
     round_end: u64,
     round_start: Time,
     last_ack: Time,
@@ -61,7 +66,8 @@ struct HyStart {
 }
 
 impl Cubic {
-    /// For a sender that is `paced` or not: HyStart bears with longer ACK trains where it is.
+    /// Creates the state for a sender that is `paced` or not. HyStart tolerates longer ACK trains from a paced
+    /// sender.
     #[must_use]
     pub fn new(paced: bool) -> Self {
         Self {
@@ -87,7 +93,7 @@ impl Cubic {
         self.hystart.begin_round(now, packets_out);
     }
 
-    /// `bictcp_update`: ACKed packets that one more packet takes.
+    /// Sets `cnt`, the ACKed packets for each packet of growth (`bictcp_update`).
     fn update(&mut self, cwnd: u32, acked: u32, now: Time) {
         let jiffies = jiffies(now);
         self.ack_cnt = self.ack_cnt.saturating_add(acked);
@@ -100,9 +106,9 @@ impl Cubic {
             if self.epoch_start == 0 {
                 self.begin_epoch(cwnd, acked, jiffies);
             }
-            self.cnt = self.follow_curve(cwnd, jiffies);
+            self.cnt = self.cubic_cnt(cwnd, jiffies);
         }
-        self.keep_up_with_reno(cwnd);
+        self.apply_reno_friendliness(cwnd);
         self.cnt = self.cnt.max(2);
     }
 
@@ -110,12 +116,13 @@ impl Cubic {
         self.epoch_start = jiffies;
         self.ack_cnt = acked;
         self.reno_cwnd = cwnd;
-        let short = self.last_max_cwnd.saturating_sub(cwnd);
-        self.k = cubic_root(CUBE_FACTOR * u64::from(short));
+        let shortfall = self.last_max_cwnd.saturating_sub(cwnd);
+        self.k = cubic_root(CUBE_FACTOR * u64::from(shortfall));
         self.origin_point = self.last_max_cwnd.max(cwnd);
     }
 
-    fn follow_curve(&self, cwnd: u32, jiffies: u64) -> u32 {
+    /// Returns `cnt` for growth along the cubic curve.
+    fn cubic_cnt(&self, cwnd: u32, jiffies: u64) -> u32 {
         let delay_min = self.delay_min.as_nanos().div_ceil(1_000_000_000 / HZ);
         let t = ((jiffies - self.epoch_start + delay_min) << TIME_SHIFT) / HZ;
         let offset = t.abs_diff(self.k);
@@ -137,25 +144,28 @@ impl Cubic {
         }
     }
 
-    fn keep_up_with_reno(&mut self, cwnd: u32) {
-        let each = ((u64::from(cwnd) * RENO_SCALE) >> 3).max(1) as u32;
-        // A strict "greater than" in the kernel's loop.
-        let more = self.ack_cnt.saturating_sub(1) / each;
-        self.ack_cnt -= more * each;
+    /// Lowers `cnt` where Reno's window would be larger (RFC 9438 section 4.3).
+    fn apply_reno_friendliness(&mut self, cwnd: u32) {
+        let per_packet = ((u64::from(cwnd) * RENO_SCALE) >> 3).max(1) as u32;
+        // The kernel's loop has a strict "greater than".
+        let more = self.ack_cnt.saturating_sub(1) / per_packet;
+        self.ack_cnt -= more * per_packet;
         self.reno_cwnd += more;
         if self.reno_cwnd > cwnd {
             self.cnt = self.cnt.min(cwnd / (self.reno_cwnd - cwnd));
         }
     }
 
-    /// `hystart_ack_delay`: four of the largest super-packets at the pacing rate, 1 ms at most.
+    /// Returns the delay that ACK aggregation may add (`hystart_ack_delay`): four of the largest super-packets
+    /// at the pacing rate, 1 ms at most.
     fn ack_delay(cwnd: u32, rtt: Time) -> Time {
         const GSO_PACKETS: u64 = 45;
         let pacing = 2 * u64::from(cwnd);
         Time::from_nanos(rtt.as_nanos() * 4 * GSO_PACKETS / pacing).min(Time::from_millis(1))
     }
 
-    fn detect(&mut self, window: &Window, sample: &AckSample, rtt: Time) {
+    /// Finds the end of slow start by the length of an ACK train or by the RTT's increase (`hystart_update`).
+    fn detect_slow_start_end(&mut self, window: &Window, sample: &AckSample, rtt: Time) {
         let before = self.hystart.acked - u64::from(sample.pkts_acked);
         if self.hystart.acked > self.hystart.round_end {
             let out =
@@ -179,14 +189,14 @@ impl Cubic {
             hystart.samples += 1;
         } else {
             let eighth = self.delay_min.as_nanos() / 8;
-            let room = eighth.clamp(HYSTART_DELAY_MIN, HYSTART_DELAY_MAX);
-            hystart.found |= hystart.rtt_min > self.delay_min + Time::from_nanos(room);
+            let threshold = eighth.clamp(HYSTART_DELAY_MIN, HYSTART_DELAY_MAX);
+            hystart.found |= hystart.rtt_min > self.delay_min + Time::from_nanos(threshold);
         }
     }
 }
 
 impl HyStart {
-    /// `bictcp_hystart_reset`, with `packets_out` after this ACK.
+    /// Starts a round with `packets_out` in flight after this ACK (`bictcp_hystart_reset`).
     fn begin_round(&mut self, now: Time, packets_out: u32) {
         self.round_start = now;
         self.last_ack = now;
@@ -196,12 +206,13 @@ impl HyStart {
     }
 }
 
-/// Ticks of the kernel's clock; its epoch is never 0.
+/// Returns the ticks of the kernel's clock. The first tick is 1, because an epoch of 0 means that there is
+/// none.
 fn jiffies(now: Time) -> u64 {
     1 + now.as_nanos() / (1_000_000_000 / HZ)
 }
 
-/// The kernel's root is an approximation with an error below 0.2 %; this one is exact.
+/// Returns the exact cube root. The kernel's is an approximation with an error below 0.2 %.
 fn cubic_root(a: u64) -> u64 {
     (a as f64).cbrt() as u64
 }
@@ -225,7 +236,7 @@ impl CongestionControl for Cubic {
         if std::mem::take(&mut self.hystart.ends) && window.in_slow_start() {
             window.ssthresh = window.cwnd;
         }
-        let acked = beyond_slow_start(window, ack);
+        let acked = grow_in_slow_start(window, ack);
         if acked > 0 {
             self.update(window.cwnd, acked, ack.now);
             additive_increase(window, self.cnt.max(1), acked);
@@ -235,7 +246,7 @@ impl CongestionControl for Cubic {
     fn pkts_acked(&mut self, window: &Window, sample: &AckSample) {
         self.hystart.acked += u64::from(sample.pkts_acked);
         let Some(rtt) = sample.rtt else { return };
-        // Not right after a recovery: those round trips are not the path's.
+        // Round trips within a second after a recovery are not the path's.
         if self.epoch_start > 0 && jiffies(sample.now) - self.epoch_start < HZ {
             return;
         }
@@ -243,7 +254,7 @@ impl CongestionControl for Cubic {
             self.delay_min = rtt;
         }
         if !self.hystart.found && window.in_slow_start() {
-            self.detect(window, sample, rtt);
+            self.detect_slow_start_end(window, sample, rtt);
             self.hystart.ends = self.hystart.found;
         }
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a sender asks of a congestion control, in the shape of Linux's `tcp_congestion_ops`
-//! (include/net/tcp.h), so that one arithmetic serves a kernel and a simulation.
+//! Interface between a sender and its congestion control, in the shape of Linux's `tcp_congestion_ops`
+//! (include/net/tcp.h). The same algorithm can serve a kernel and a simulation.
 //!
-//! Order within one ACK, as in `tcp_ack` (net/ipv4/tcp_input.c): [`in_ack_event`], [`pkts_acked`],
-//! then, where the state changes, [`ssthresh`] (on the way into CWR, Recovery or Loss) and
-//! [`set_state`], and at last [`cong_avoid`], unless the window is being reduced.
+//! Calls for each ACK come in the order of `tcp_ack` (net/ipv4/tcp_input.c):
+//!
+//! 1. [`in_ack_event`], then [`pkts_acked`].
+//! 2. [`ssthresh`] on entry to CWR, Recovery or Loss.
+//! 3. [`set_state`] when the state changes.
+//! 4. [`cong_avoid`], unless the window is being reduced.
 //!
 //! [`in_ack_event`]: CongestionControl::in_ack_event
 //! [`pkts_acked`]: CongestionControl::pkts_acked
@@ -20,19 +23,19 @@ use longhaul_units::{BitRate, Time};
 /// `snd_ssthresh` before the first loss: slow start has no end (`TCP_INFINITE_SSTHRESH`).
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// A sender's windows, in packets of one MSS: what a congestion control may change.
+/// Windows of a sender, in packets of one MSS: the state that a congestion control may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// Congestion window, `snd_cwnd`.
     pub cwnd: u32,
     /// ACKed packets that have not yet made `cwnd` grow, `snd_cwnd_cnt`.
     pub cwnd_cnt: u32,
-    /// Slow start goes on below this, `snd_ssthresh`.
+    /// Slow-start threshold, `snd_ssthresh`: slow start goes on below it.
     pub ssthresh: u32,
 }
 
 impl Window {
-    /// As a connection begins with `initial` packets.
+    /// Returns the windows of a new connection: `initial` packets and no slow-start threshold.
     #[must_use]
     pub fn new(initial: u32) -> Self {
         Self {
@@ -42,86 +45,86 @@ impl Window {
         }
     }
 
-    /// Whether the window still doubles each round trip.
+    /// Whether the window is below the threshold, so that it doubles each round trip.
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 }
 
-/// `enum tcp_ca_state` (include/uapi/linux/tcp.h), with its numbers.
+/// Congestion state: `enum tcp_ca_state` (include/uapi/linux/tcp.h), with its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
-    /// Nothing unusual.
+    /// Normal state: no duplicate ACK and no loss.
     Open = 0,
-    /// Duplicate ACKs or SACKs that may yet be reordering.
+    /// Duplicate ACKs or SACKs that may still be reordering.
     Disorder = 1,
-    /// The window is reduced for ECN or local congestion.
+    /// Window reduction after ECN or local congestion.
     Cwr = 2,
-    /// Fast retransmit.
+    /// Fast retransmit after a loss.
     Recovery = 3,
-    /// After a retransmission time-out.
+    /// Recovery after a retransmission timeout.
     Loss = 4,
 }
 
 /// An ACK that lets the window grow: `cong_avoid(sk, ack, acked)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// When it came.
+    /// Time of arrival.
     pub now: Time,
-    /// Packets that it newly says were delivered, cumulatively or by SACK.
+    /// Packets newly delivered, cumulatively or by SACK.
     pub acked: u32,
-    /// Packets out before it came.
+    /// Packets in flight before the ACK.
     pub in_flight: u32,
-    /// Whether the window, and not the application, held the sender back
-    /// (`tcp_is_cwnd_limited`).
+    /// Whether the congestion window, and not the application, limited the sender (`tcp_is_cwnd_limited`).
     pub cwnd_limited: bool,
 }
 
-/// What one ACK measured: `struct ack_sample`.
+/// Measurements of one ACK: `struct ack_sample`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckSample {
-    /// When it came.
+    /// Time of arrival.
     pub now: Time,
-    /// Packets that it took out of the retransmission queue.
+    /// Packets that the ACK removed from the retransmission queue.
     pub pkts_acked: u32,
-    /// Round trip of the newest of them that was sent once, if there is one.
+    /// Round trip of the newest of these packets that was sent once, if there is one.
     pub rtt: Option<Time>,
-    /// Packets that were out when the newest ACKed one was sent.
+    /// Packets in flight when the newest ACKed packet was sent.
     pub in_flight: u32,
-    /// The sender's state as the ACK came.
+    /// State of the sender when the ACK arrives.
     pub state: State,
 }
 
-/// A congestion control's decisions for one connection. Windows are packets; nothing here reads a
-/// clock.
+/// Congestion control of one connection. Windows are in packets. The caller passes the time: an implementation
+/// reads no clock.
 pub trait CongestionControl {
-    /// The connection is established.
+    /// Starts the control when the connection is established.
     fn init(&mut self, window: &mut Window, now: Time);
 
-    /// Where slow start is to end after a loss noticed now, at least two packets. Called once a
+    /// Returns the slow-start threshold after a loss noticed now, at least two packets. Called once for each
     /// loss event.
     fn ssthresh(&mut self, window: &Window, now: Time) -> u32;
 
-    /// Lets the window grow. Not called while it is being reduced.
+    /// Lets the window grow. Not called while the window is being reduced.
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack);
 
-    /// Learns from each ACK that acknowledges something new.
+    /// Takes the sample of each ACK that acknowledges new data.
     fn pkts_acked(&mut self, _window: &Window, _sample: &AckSample) {}
 
-    /// The sender enters `state`.
+    /// Handles the sender's entry into `state`.
     fn set_state(&mut self, _window: &Window, _state: State, _now: Time) {}
 
-    /// Any ACK at all, duplicates too, before anything else is done with it.
+    /// Handles any ACK, duplicates too, before all other processing of it.
     fn in_ack_event(&mut self, _now: Time) {}
 
-    /// The window to go back to when a loss turns out to be none; `prior_cwnd` is what it was.
+    /// Returns the window to restore when a loss turns out to be spurious. `prior_cwnd` is the window before
+    /// the loss.
     fn undo_cwnd(&mut self, window: &Window, prior_cwnd: u32, _now: Time) -> u32 {
         window.cwnd.max(prior_cwnd)
     }
 
-    /// A pacing rate of its own, which also makes the sender pace from then on; `None` leaves the rate to the
+    /// Returns the control's own pacing rate. From then on the sender paces. `None` leaves the rate to the
     /// sender (`tcp_update_pacing_rate`: 200 % of cwnd/RTT in slow start, 120 % later).
     fn pacing_rate(&self, _window: &Window, _srtt: Time) -> Option<BitRate> {
         None

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reno as the kernel has it (net/ipv4/tcp_cong.c), and the two ways to grow that others share.
+//! Reno as Linux has it (net/ipv4/tcp_cong.c), and its two growth functions, which other controls share.
 
 use super::{Ack, CongestionControl, Window};
 use longhaul_units::Time;
@@ -16,16 +16,16 @@ impl CongestionControl for Reno {
     }
 
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
-        let acked = beyond_slow_start(window, ack);
+        let acked = grow_in_slow_start(window, ack);
         if acked > 0 {
             additive_increase(window, window.cwnd, acked);
         }
     }
 }
 
-/// Slow start, if it is that; what is then left for congestion avoidance. Nothing grows, and nothing is
-/// left, where the window is not what limits.
-pub(super) fn beyond_slow_start(window: &mut Window, ack: &Ack) -> u32 {
+/// Grows the window in slow start and returns the ACKed packets left for congestion avoidance. Where the window
+/// does not limit the sender, nothing grows and nothing is left.
+pub(super) fn grow_in_slow_start(window: &mut Window, ack: &Ack) -> u32 {
     match (ack.cwnd_limited, window.in_slow_start()) {
         (false, _) => 0,
         (true, true) => slow_start(window, ack.acked),
@@ -33,7 +33,7 @@ pub(super) fn beyond_slow_start(window: &mut Window, ack: &Ack) -> u32 {
     }
 }
 
-/// `tcp_slow_start`: grows by what was ACKed, up to ssthresh; what is left over.
+/// Grows the window by the ACKed packets up to ssthresh, and returns the ACKed packets left (`tcp_slow_start`).
 pub fn slow_start(window: &mut Window, acked: u32) -> u32 {
     let cwnd = window.cwnd.saturating_add(acked).min(window.ssthresh);
     let left = acked - (cwnd - window.cwnd);
@@ -41,9 +41,9 @@ pub fn slow_start(window: &mut Window, acked: u32) -> u32 {
     left
 }
 
-/// `tcp_cong_avoid_ai`: one packet more for each `every` (at least 1) that were ACKed.
+/// Grows the window by one packet for each `every` (at least 1) ACKed packets (`tcp_cong_avoid_ai`).
 pub fn additive_increase(window: &mut Window, every: u32, acked: u32) {
-    // Credits that were earned when a packet cost more are paid out gently.
+    // Credit earned when a packet of growth cost more gives one packet only.
     if window.cwnd_cnt >= every {
         window.cwnd_cnt = 0;
         window.cwnd += 1;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_hands_the_rest_to_congestion_avoidance() {
+    fn slow_start_leaves_the_rest_to_congestion_avoidance() {
         let mut window = Window {
             cwnd: 98,
             cwnd_cnt: 0,
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_acks_is_a_packet_whatever_each_covers() {
+    fn grows_one_packet_for_each_window_of_acked_packets() {
         for size in [1, 2, 10, 50] {
             let mut window = Window {
                 cwnd: 100,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_sender_does_not_grow() {
+    fn does_not_grow_when_the_window_does_not_limit() {
         let mut window = Window::new(10);
         let idle = Ack {
             cwnd_limited: false,

@@ -1,52 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where relays belong: the chain of sites whose slowest leg is fastest.
+//! Placement of relays: the chain of sites whose slowest leg is fastest.
 
 use super::relays::Overhead;
 
-/// A leg between two sites.
+/// Path between two sites.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Leg {
-    /// What it carries alone, bits a second of payload.
+    /// Payload rate of the leg alone, bits a second.
     pub bps: f64,
-    /// Its round trip, seconds.
+    /// Round trip, seconds.
     pub rtt_s: f64,
 }
 
-/// Sites by number, and what is known of the ways between them.
+/// Sites by number, and the legs between them.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
-    /// Row: from, column: to. `None`: no way, or not measured.
+    /// Leg from each site (row) to each other site (column). `None` is no path, or one not measured.
     pub legs: Vec<Vec<Option<Leg>>>,
-    /// What a relay at each site forwards at most, bits a second; `None`: nothing relays there.
+    /// Highest rate that a relay at each site forwards, bits a second. `None` is a site without relay.
     pub forwards: Vec<Option<f64>>,
 }
 
-/// A way over relays.
+/// Path over relays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
-    /// Both ends included, from the sender on.
+    /// Sites from the sender to the receiver, both included.
     pub sites: Vec<usize>,
-    /// Of its slowest leg or relay, bits a second.
+    /// Rate of the slowest leg or relay, bits a second.
     pub bottleneck_bps: f64,
-    /// `T_n`: that less the relays' overhead.
+    /// `T_n`: the bottleneck's rate less the overhead of the relays, bits a second.
     pub throughput_bps: f64,
-    /// Round trips of its legs together, seconds.
+    /// Sum of the legs' round trips, seconds.
     pub rtt_s: f64,
 }
 
 impl Chain {
-    /// Relays on it.
+    /// Returns the number of relays.
     #[must_use]
     pub fn relays(&self) -> usize {
         self.sites.len() - 2
     }
 }
 
-/// Relays in one chain at most.
+/// Largest number of relays in one chain.
 pub const RELAYS_MAX: usize = 64;
 
-/// For 0, 1, … `relays_max` relays the best chain with at most so many: of those with the fastest
-/// slowest leg the one with the fewest relays, then the shortest. `None` where no chain is so short.
+/// Returns the best chain of at most 0, 1, … `relays_max` relays.
+///
+/// The best chain has the fastest slowest leg. Among equals it has the fewest relays, then the shortest round
+/// trip. An entry is `None` where no chain has so few relays.
 ///
 /// # Panics
 /// If `from` or `to` is no site.
@@ -59,13 +61,13 @@ pub fn by_relays(
     overhead: Overhead,
 ) -> Vec<Option<Chain>> {
     let legs_max = relays_max.min(RELAYS_MAX) + 1;
-    let widest = widest(network, from, legs_max);
+    let widest = widest_rates(network, from, legs_max);
     let mut chains = Vec::with_capacity(legs_max);
     let mut before = 0.0;
     for (legs, widths) in (1..).zip(&widest) {
         let width = widths[to];
         match width > before {
-            true => chains.push(shortest(network, [from, to], legs, width, overhead)),
+            true => chains.push(find_shortest(network, [from, to], legs, width, overhead)),
             false => chains.push(chains.last().cloned().flatten()),
         }
         before = width;
@@ -73,7 +75,7 @@ pub fn by_relays(
     chains
 }
 
-/// The chain with the highest throughput after overhead, with at most `relays_max` relays.
+/// Returns the chain of at most `relays_max` relays with the highest throughput after overhead.
 #[must_use]
 pub fn best(
     network: &Network,
@@ -95,8 +97,8 @@ pub fn best(
     best
 }
 
-/// By number of legs from 1 on and by site: the rate of the slowest leg on the best way there.
-fn widest(network: &Network, from: usize, legs_max: usize) -> Vec<Vec<f64>> {
+/// Returns the rate of the slowest leg on the best path from `from`, by number of legs from 1 on and by site.
+fn widest_rates(network: &Network, from: usize, legs_max: usize) -> Vec<Vec<f64>> {
     let sites = network.legs.len();
     let mut all: Vec<Vec<f64>> = Vec::with_capacity(legs_max);
     let mut here = vec![0.0; sites];
@@ -104,7 +106,7 @@ fn widest(network: &Network, from: usize, legs_max: usize) -> Vec<Vec<f64>> {
     for _ in 0..legs_max {
         let mut next = here.clone();
         for (via, &width) in here.iter().enumerate() {
-            let passes = width.min(through(network, from, via));
+            let passes = width.min(forwarding_rate(network, from, via));
             for (to, leg) in network.legs[via].iter().enumerate() {
                 let there = leg.map_or(0.0, |leg| leg.bps.min(passes));
                 next[to] = f64::max(next[to], there);
@@ -116,16 +118,17 @@ fn widest(network: &Network, from: usize, legs_max: usize) -> Vec<Vec<f64>> {
     all
 }
 
-/// What may pass `via` on a way from `from`.
-fn through(network: &Network, from: usize, via: usize) -> f64 {
+/// Returns the rate that `via` forwards on a path from `from`. The sender itself has no limit.
+fn forwarding_rate(network: &Network, from: usize, via: usize) -> f64 {
     match via == from {
         true => f64::INFINITY,
         false => network.forwards[via].unwrap_or(0.0),
     }
 }
 
-/// The chain of at most `legs` legs with the shortest round trips of those as wide as `width`.
-fn shortest(
+/// Returns the chain with the shortest round trip among those of at most `legs` legs and at least `width` bits
+/// a second.
+fn find_shortest(
     network: &Network,
     [from, to]: [usize; 2],
     legs: usize,
@@ -135,25 +138,25 @@ fn shortest(
     let sites = network.legs.len();
     let mut rtt_s = vec![f64::INFINITY; sites];
     rtt_s[from] = 0.0;
-    // By number of legs: from where each site was reached then, if that was shorter.
-    let mut reached: Vec<Vec<Option<usize>>> = Vec::with_capacity(legs);
+    // Predecessor of each site by number of legs, where that leg made the path shorter.
+    let mut predecessors: Vec<Vec<Option<usize>>> = Vec::with_capacity(legs);
     for _ in 0..legs {
         let before = rtt_s.clone();
-        let mut by = vec![None; sites];
-        for via in (0..sites).filter(|&via| through(network, from, via) >= width) {
+        let mut previous = vec![None; sites];
+        for via in (0..sites).filter(|&via| forwarding_rate(network, from, via) >= width) {
             for (there, leg) in network.legs[via].iter().enumerate() {
                 let Some(leg) = leg.filter(|leg| leg.bps >= width) else {
                     continue;
                 };
                 if before[via] + leg.rtt_s < rtt_s[there] {
                     rtt_s[there] = before[via] + leg.rtt_s;
-                    by[there] = Some(via);
+                    previous[there] = Some(via);
                 }
             }
         }
-        reached.push(by);
+        predecessors.push(previous);
     }
-    let sites = walk_back(&reached, from, to)?;
+    let sites = trace_path(&predecessors, from, to)?;
     Some(Chain {
         throughput_bps: overhead.remains(width, sites.len() - 2),
         bottleneck_bps: width,
@@ -162,11 +165,12 @@ fn shortest(
     })
 }
 
-fn walk_back(reached: &[Vec<Option<usize>>], from: usize, to: usize) -> Option<Vec<usize>> {
+/// Returns the sites from `from` to `to` by their predecessors.
+fn trace_path(predecessors: &[Vec<Option<usize>>], from: usize, to: usize) -> Option<Vec<usize>> {
     let mut sites = vec![to];
     let mut here = to;
-    for by in reached.iter().rev() {
-        if let Some(via) = by[here] {
+    for previous in predecessors.iter().rev() {
+        if let Some(via) = previous[here] {
             sites.push(via);
             here = via;
         }

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a formula says of itself: where it is from and where it holds.
+//! Description of a formula: its source, and the range in which it holds.
 
 /// A published formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formula {
-    /// Its name in a table: `Mathis`.
+    /// Name in a table, such as `Mathis`.
     pub name: &'static str,
-    /// The equation in plain text.
+    /// Equation in plain text.
     pub equation: &'static str,
     /// Paper or RFC, with section or equation where it has a number.
     pub source: &'static str,
-    /// Where it holds, in words; the code checks it and says when a path is outside.
+    /// Range in which it holds, in words. The code checks the range and reports a path outside it.
     pub range: &'static str,
 }
 
-/// A value that a formula gave, and whether it was asked within its range.
+/// Value of a formula, and whether the path is within the formula's range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
-    /// In the unit that the function states.
+    /// Value in the unit that the function states.
     pub value: f64,
-    /// Why the path is outside of the formula's range; `None` is within.
+    /// Reason why the path is outside the formula's range; `None` within it.
     pub outside: Option<&'static str>,
 }
 
 impl Answer {
-    /// `value`, with the reason against it whose condition holds first.
+    /// Returns `value` with the first reason whose condition holds.
     #[must_use]
     pub fn checked(value: f64, reasons: &[(bool, &'static str)]) -> Self {
         let found = reasons.iter().find(|(holds, _)| *holds);
@@ -35,10 +35,10 @@ impl Answer {
     }
 }
 
-/// Loss beyond which time-outs matter more than the law.
+/// Loss beyond which timeouts matter more than the square-root law.
 pub(super) const LOSS_MAX: f64 = 0.01;
 
-/// What keeps a formula of losses alone from an answer at this one.
+/// Returns the conditions under which a formula of loss alone does not hold, with the reasons.
 pub(super) fn loss_reasons(loss: f64) -> [(bool, &'static str); 2] {
     [
         (loss <= 0.0, "without loss it has no end"),

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast TCP can be over a path: the papers' models and their successors, a formula a file.
+//! Throughput of TCP over a path: the papers' models and their successors, one formula a file.
 //!
-//! A formula is a pure function of loss, round trip and windows, with a [`Formula`] that names its
-//! source and range; asked outside of that it says so. Windows are in packets, times in seconds,
-//! rates in bits a second of payload. [`prediction`] puts the right ones together for a
-//! congestion control on a [`Path`], [`slow_start`] says how long a transfer takes, and [`chain`] where
-//! relays belong. `docs/plan.md` has what each was off by against simulated and real TCP.
+//! A formula is a pure function of loss, round trip and windows. A [`Formula`] names its source and range, and
+//! an [`Answer`] says when a path is outside that range. Windows are in packets, times in seconds, rates in
+//! bits a second of payload.
+//!
+//! [`prediction`] combines the formulas for a congestion control on a [`Path`]. [`slow_start`] predicts the
+//! duration of a transfer, and [`chain`] places relays. `docs/plan.md` lists the error of each formula against
+//! simulated and real TCP.
 
 pub mod chain;
 pub mod control;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one connection comes to in the long run, and what limits it.
+//! Long-run goodput of one connection, and the factor that limits it.
 
 use super::{
     Answer, Control, Formula, Path,
@@ -10,16 +10,16 @@ use super::{
 use longhaul_units::Time;
 use std::fmt;
 
-/// What holds a connection back.
+/// Limiting factor of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// The line is full, but for what the congestion control leaves of it.
+    /// Rate of the line. The line is full, except for what the congestion control leaves free.
     Rate,
     /// Receive window or send buffer.
     Window,
     /// TCP's own largest window, 1 GiB.
     LargestWindow,
-    /// Losses keep the congestion window small.
+    /// Loss, which keeps the congestion window small.
     Loss,
 }
 
@@ -34,25 +34,25 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A connection in the long run.
+/// Prediction for a connection in the long run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
-    /// Payload, bits a second.
+    /// Payload rate, bits a second.
     pub goodput_bps: f64,
     /// Mean window, packets.
     pub window_packets: f64,
-    /// What holds it back.
+    /// Limiting factor.
     pub limit: Limit,
-    /// Which formula says so.
+    /// Formula that gave the prediction.
     pub formula: Formula,
-    /// Why the path is outside of the formula's range.
+    /// Reason why the path is outside the formula's range; `None` within it.
     pub outside: Option<&'static str>,
-    /// From one loss to the full window again, on a path whose queue overflows; `None` where no
-    /// queue does, or the control does not wait for losses.
+    /// Time from one loss to the full window again, on a path whose queue overflows. `None` where no queue
+    /// overflows, or the control does not wait for losses.
     pub recovery: Option<Time>,
 }
 
-/// The cycle of a window that grows until the queue overflows.
+/// Cycle of a window that grows until the queue overflows.
 pub const SAWTOOTH: Formula = Formula {
     name: "cycle over the queue",
     equation: "packets over time from the window after a loss to BDP + queue",
@@ -60,7 +60,8 @@ pub const SAWTOOTH: Formula = Formula {
     range: "no loss but the queue's; one flow, or flows that back off together",
 };
 
-/// FAST's packets in the queue at this rate (Jin, Wei and Low: 8, 20, 200 for 10, 100, 1000 Mbit/s).
+/// Returns the packets that FAST keeps in the queue at this rate (Jin, Wei and Low: 8, 20, 200 for 10, 100,
+/// 1000 Mbit/s).
 #[must_use]
 pub fn fast_alpha(rate_bps: f64) -> f64 {
     match rate_bps {
@@ -70,29 +71,29 @@ pub fn fast_alpha(rate_bps: f64) -> f64 {
     }
 }
 
-/// What `control` comes to on `path`; `None` where no formula is known: FAST with loss.
+/// Predicts the long-run goodput of `control` on `path`. `None` where no formula is known: FAST with loss.
 #[must_use]
 pub fn predict(control: Control, path: &Path) -> Option<Prediction> {
-    let free = match control {
-        Control::Bbr => bbr(path),
-        Control::Fast => fast(path)?,
-        _ => loss_based(control, path),
+    let unbounded = match control {
+        Control::Bbr => predict_bbr(path),
+        Control::Fast => predict_fast(path)?,
+        _ => predict_loss_based(control, path),
     };
-    Some(bounded(free, path))
+    Some(bound_by_window(unbounded, path))
 }
 
-/// With the receiver's and TCP's own window.
-fn bounded(free: Prediction, path: &Path) -> Prediction {
+/// Applies the bounds of the receiver's window and of TCP's own largest window.
+fn bound_by_window(unbounded: Prediction, path: &Path) -> Prediction {
     let largest = window_limit::LARGEST_BYTES;
     let (bytes, limit) = match path.window.get() < largest {
         true => (path.window.get(), Limit::Window),
         false => (largest, Limit::LargestWindow),
     };
     let packets = bytes as f64 / f64::from(path.mss);
-    let holes = window_limit::share_with_loss(packets, path.loss);
-    let goodput_bps = window_limit::goodput_bps(bytes, path.rtt_s()) * holes;
-    if goodput_bps >= free.goodput_bps {
-        return free;
+    let share = window_limit::share_with_loss(packets, path.loss);
+    let goodput_bps = window_limit::goodput_bps(bytes, path.rtt_s()) * share;
+    if goodput_bps >= unbounded.goodput_bps {
+        return unbounded;
     }
     Prediction {
         goodput_bps,
@@ -107,20 +108,20 @@ fn bounded(free: Prediction, path: &Path) -> Prediction {
     }
 }
 
-fn bbr(path: &Path) -> Prediction {
+fn predict_bbr(path: &Path) -> Prediction {
     let queue = path.queue_packets() / path.bdp_packets();
     let share = bbr::utilisation(path.loss, path.rtt_s(), queue);
-    full_line(path, share, bbr::FORMULA)
+    predict_share(path, share, bbr::FORMULA)
 }
 
-fn fast(path: &Path) -> Option<Prediction> {
+fn predict_fast(path: &Path) -> Option<Prediction> {
     let alpha = fast_alpha(path.rate.bits() as f64);
     let share = fast::utilisation(alpha, 1.0, path.queue_packets(), path.loss);
-    (path.loss <= 0.0).then(|| full_line(path, share, fast::FORMULA))
+    (path.loss <= 0.0).then(|| predict_share(path, share, fast::FORMULA))
 }
 
-/// A control that fills the line but for a share.
-fn full_line(path: &Path, share: Answer, formula: Formula) -> Prediction {
+/// Predicts a control that fills a share of the line.
+fn predict_share(path: &Path, share: Answer, formula: Formula) -> Prediction {
     let goodput_bps = path.payload_bps() * share.value;
     Prediction {
         goodput_bps,
@@ -132,19 +133,19 @@ fn full_line(path: &Path, share: Answer, formula: Formula) -> Prediction {
     }
 }
 
-fn loss_based(control: Control, path: &Path) -> Prediction {
-    let line = sawtooth(control, path);
+fn predict_loss_based(control: Control, path: &Path) -> Prediction {
+    let line = predict_sawtooth(control, path);
     if path.loss <= 0.0 {
         return line;
     }
-    let lossy = lossy(control, path);
+    let lossy = predict_lossy(control, path);
     match lossy.goodput_bps < line.goodput_bps {
         true => lossy,
         false => line,
     }
 }
 
-fn lossy(control: Control, path: &Path) -> Prediction {
+fn predict_lossy(control: Control, path: &Path) -> Prediction {
     let (answer, formula) = lossy_window(control, path);
     Prediction {
         goodput_bps: path.goodput_bps(answer.value),
@@ -156,7 +157,7 @@ fn lossy(control: Control, path: &Path) -> Prediction {
     }
 }
 
-/// The mean window in packets that losses at random allow.
+/// Returns the mean window in packets that random losses allow, with its formula.
 #[must_use]
 pub fn lossy_window(control: Control, path: &Path) -> (Answer, Formula) {
     let (p, rtt_s) = (path.loss, path.rtt_s());
@@ -169,12 +170,14 @@ pub fn lossy_window(control: Control, path: &Path) -> (Answer, Formula) {
         Control::Scalable => (scalable::window(p), scalable::FORMULA),
         Control::Bic => (bic::window(p, rtt_s), bic::FORMULA),
         Control::Htcp => (htcp::window(p, rtt_s), htcp::FORMULA),
-        Control::Reno | Control::Bbr | Control::Fast => (time_outs_too(path), padhye::FULL),
+        Control::Reno | Control::Bbr | Control::Fast => {
+            (reno_window_with_timeouts(path), padhye::FULL)
+        }
     }
 }
 
-/// Reno's mean window where time-outs count.
-fn time_outs_too(path: &Path) -> Answer {
+/// Returns Reno's mean window in packets where timeouts count.
+fn reno_window_with_timeouts(path: &Path) -> Answer {
     let rtt_s = path.rtt_s();
     let connection = padhye::Connection {
         rtt_s,
@@ -189,15 +192,15 @@ fn time_outs_too(path: &Path) -> Answer {
     }
 }
 
-/// Growth until the queue overflows, and again.
-fn sawtooth(control: Control, path: &Path) -> Prediction {
+/// Predicts repeated growth until the queue overflows.
+fn predict_sawtooth(control: Control, path: &Path) -> Prediction {
     let (bdp, queue) = (path.bdp_packets(), path.queue_packets());
     let peak = (bdp + queue).max(2.0);
     let overflows = path.window_packets() > peak;
     let cycle = control
-        .law()
+        .growth()
         .filter(|_| overflows)
-        .map(|law| cycle::cycle(law, peak, path.rtt_s(), bdp));
+        .map(|growth| cycle::cycle(growth, peak, path.rtt_s(), bdp));
     let full = path.payload_bps();
     let goodput_bps = cycle.map_or(full, |cycle| (cycle.rate() * path.packet_bits()).min(full));
     Prediction {
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_one_bdp_keeps_every_control_at_the_full_rate() {
+    fn queue_of_one_bdp_keeps_every_control_at_the_full_rate() {
         let path = path("1gbit", 100, 0.0);
         for control in Control::ALL {
             let all = predict(control, &path).unwrap();
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_window_loss_and_line_counts() {
+    fn smallest_of_window_loss_and_line_limits() {
         let mut long = path("10gbit", 26, 0.0);
         long.window = Bytes::new(1_400_000);
         let window = predict(Control::Cubic, &long).unwrap();
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn more_loss_is_never_faster() {
+    fn goodput_never_rises_with_loss() {
         for control in Control::ALL {
             let goodput = |loss| Some(predict(control, &path("1gbit", 50, loss))?.goodput_bps);
             let all: Vec<_> = [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a chain of relays carries: its slowest leg, less what relaying costs.
+//! Throughput of a chain of relays: the slowest leg's, less the overhead of the relays.
 
 use super::Formula;
 
-/// The third paper's model.
+/// Model of the third paper (Masuya and Shimozono).
 pub const KAGOSHIMA: Formula = Formula {
     name: "T_n",
     equation: "T_n = rwin / max(RTT_i) - f(n-1); equal legs: T n - f(n-1)",
@@ -11,7 +11,7 @@ pub const KAGOSHIMA: Formula = Formula {
     range: "no loss, legs limited by the same window, a line faster than the result",
 };
 
-/// The first paper's.
+/// Model of the first paper (Hasegawa and Jibiki).
 pub const NEC: Formula = Formula {
     name: "min over legs",
     equation: "B = min over legs of min(W/d, C/(d sqrt(p)))",
@@ -19,17 +19,17 @@ pub const NEC: Formula = Formula {
     range: "each leg with the formula that suits its congestion control",
 };
 
-/// What a relay costs: `f`.
+/// Overhead of relays: `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Overhead {
-    /// Bits a second for each relay: the paper's `f`, taken as proportional to their number.
+    /// Rate that each relay costs, bits a second: the paper's `f`, taken as proportional to their number.
     pub per_relay_bps: f64,
-    /// Share of the throughput for each relay, 0 to below 1.
+    /// Share of the throughput that each relay costs, 0 to below 1.
     pub share: f64,
 }
 
 impl Overhead {
-    /// What remains of `bps` behind `relays` relays.
+    /// Returns the part of `bps` that remains behind `relays` relays.
     #[must_use]
     pub fn remains(self, bps: f64, relays: usize) -> f64 {
         let relays = relays as f64;
@@ -37,7 +37,7 @@ impl Overhead {
     }
 }
 
-/// `T_n` of legs that carry so many bits a second, alone.
+/// Returns `T_n` of `legs`, each given as the bits a second that it carries alone.
 #[must_use]
 pub fn throughput_bps(legs: &[f64], overhead: Overhead) -> f64 {
     let slowest = legs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -48,10 +48,10 @@ pub fn throughput_bps(legs: &[f64], overhead: Overhead) -> f64 {
 mod tests {
     use super::*;
 
-    /// Masuya and Shimozono, table 1: 50 ms cut in two, measured MB/s beside the model's; the unsplit
-    /// path's 10.4 gives the window. `f` is what equal legs lack.
+    /// Masuya and Shimozono, table 1: a path of 50 ms split in two, measured MB/s against the model's. The
+    /// unsplit path's 10.4 gives the window. `f` is the difference at equal legs.
     #[test]
-    fn the_papers_split_positions() {
+    fn model_matches_the_papers_split_positions() {
         let window = 10.4 * 50.0;
         let equal = window / 25.0 - 17.7;
         let overhead = Overhead {
@@ -59,7 +59,7 @@ mod tests {
             share: 0.0,
         };
         assert!((throughput_bps(&[window / 25.0; 2], overhead) - 17.7).abs() < 1e-9);
-        // A share fits all five rows: 0.85 of the model at the middle, 0.94 and 0.95 beside it.
+        // A share fits all five rows: 0.85 of the model is measured in the middle, 0.94 and 0.95 beside it.
         let share = Overhead {
             per_relay_bps: 0.0,
             share: 0.09,
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn four_legs_of_the_virtual_path_came_to_three_times() {
+    fn four_legs_carry_three_times_the_throughput() {
         let share = Overhead {
             per_relay_bps: 0.0,
             share: 0.09,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_less_than_nothing() {
+    fn throughput_is_never_negative() {
         let overhead = Overhead {
             per_relay_bps: 10.0,
             share: 0.0,

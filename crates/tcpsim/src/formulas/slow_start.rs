@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a transfer takes: short ones never leave slow start.
+//! Duration of a transfer: short ones never leave slow start.
 
 use super::{Formula, Path};
 use longhaul_units::Time;
@@ -12,43 +12,43 @@ pub const FORMULA: Formula = Formula {
     range: "the window counts packets (Linux), nothing else uses the line; HyStart may end it earlier, at a queue of RTT/8 within 4 to 16 ms, or at half a round trip of back-to-back ACKs",
 };
 
-/// A transfer that a client asks for.
+/// Transfer that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transfer {
     /// Payload in bytes.
     pub bytes: u64,
-    /// Packets of the first round trip.
+    /// Initial window in packets.
     pub initial_window: u32,
-    /// Whether a connection stands ready: the handshake's round trip is saved.
+    /// Whether a connection is already open, which saves the round trip of the handshake.
     pub connected: bool,
 }
 
-/// When it is done, counted from the client's first packet.
+/// Times of a transfer, counted from the client's first packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Completion {
-    /// The first byte of the answer.
+    /// Arrival of the first byte of the response.
     pub first_byte: Time,
-    /// The last.
+    /// Arrival of the last byte.
     pub last_byte: Time,
     /// Round trips spent in slow start.
     pub rounds: u32,
-    /// Whether all of it went in slow start.
+    /// Whether slow start carries the whole transfer.
     pub all_in_slow_start: bool,
 }
 
-/// The answer to a request over `path`, which carries `steady_bps` when slow start is over.
+/// Returns the times of a transfer over `path`, which carries `steady_bps` after slow start.
 ///
-/// Where packets are lost, slow start ends when as many are sent as come before the first loss on
-/// average, or the end (Cardwell, Savage and Anderson). What follows goes with half of the
-/// window that was reached, until the next loss is due, and then at the steady rate.
+/// With loss, slow start ends after the mean number of packets before a first loss, or with the transfer
+/// (Cardwell, Savage and Anderson). The rest goes with half of the window that was reached until the next loss
+/// is due, and then at the steady rate.
 #[must_use]
 pub fn completion(transfer: Transfer, path: &Path, steady_bps: f64) -> Completion {
     let rtt = path.rtt_s();
     let packets = (transfer.bytes as f64 / f64::from(path.mss)).max(1.0);
-    let before_loss = before_first_loss(packets, path.loss);
-    // The answer's first packet comes one round trip after the request leaves.
+    let before_loss = packets_before_first_loss(packets, path.loss);
+    // The first packet of the response arrives one round trip after the request leaves.
     let first = rtt + if transfer.connected { 0.0 } else { rtt };
-    let start = slow_start(
+    let start = run_slow_start(
         f64::from(transfer.initial_window),
         packets.min(before_loss),
         path,
@@ -58,7 +58,7 @@ pub fn completion(transfer: Transfer, path: &Path, steady_bps: f64) -> Completio
     let all_in_slow_start = left <= start.window && before_loss >= packets;
     let rest = match all_in_slow_start {
         true => left * path.packet_bits() / path.payload_bps(),
-        false => after(left, start.window, path, steady_bps),
+        false => seconds_after(left, start.window, path, steady_bps),
     };
     Completion {
         first_byte: Time::from_secs_f64(first),
@@ -68,33 +68,33 @@ pub fn completion(transfer: Transfer, path: &Path, steady_bps: f64) -> Completio
     }
 }
 
-/// Where slow start has come to.
-struct Reached {
-    /// Packets of whole rounds.
+/// State at the end of slow start.
+struct SlowStartEnd {
+    /// Packets sent in whole rounds.
     sent: f64,
-    /// The next window.
+    /// Next window, packets.
     window: f64,
     rounds: u32,
 }
 
-/// Whole rounds that double, before the path or the window is full, or `packets` are sent.
-fn slow_start(initial: f64, packets: f64, path: &Path, steady_bps: f64) -> Reached {
-    let ends = ceiling(path, steady_bps);
-    let mut reached = Reached {
+/// Doubles the window in whole rounds until the path or the window is full, or `packets` are sent.
+fn run_slow_start(initial: f64, packets: f64, path: &Path, steady_bps: f64) -> SlowStartEnd {
+    let full = full_window(path, steady_bps);
+    let mut end = SlowStartEnd {
         sent: 0.0,
         window: initial,
         rounds: 0,
     };
-    while packets - reached.sent > reached.window && reached.window < ends {
-        reached.sent += reached.window;
-        reached.window = (reached.window * 2.0).min(path.window_packets());
-        reached.rounds += 1;
+    while packets - end.sent > end.window && end.window < full {
+        end.sent += end.window;
+        end.window = (end.window * 2.0).min(path.window_packets());
+        end.rounds += 1;
     }
-    reached
+    end
 }
 
-/// Seconds that `left` packets take behind slow start.
-fn after(left: f64, window: f64, path: &Path, steady_bps: f64) -> f64 {
+/// Returns the seconds that `left` packets take after slow start.
+fn seconds_after(left: f64, window: f64, path: &Path, steady_bps: f64) -> f64 {
     let seconds = |packets: f64, bps: f64| packets * path.packet_bits() / bps.max(1.0);
     if path.loss <= 0.0 {
         return seconds(left, steady_bps);
@@ -104,21 +104,21 @@ fn after(left: f64, window: f64, path: &Path, steady_bps: f64) -> f64 {
     seconds(to_next_loss, halved.max(steady_bps)) + seconds(left - to_next_loss, steady_bps)
 }
 
-/// Packets that are sent before the first loss, of at most `packets`, on average.
-fn before_first_loss(packets: f64, loss: f64) -> f64 {
+/// Returns the mean number of packets sent before the first loss, of at most `packets`.
+fn packets_before_first_loss(packets: f64, loss: f64) -> f64 {
     match loss > 0.0 {
         true => (1.0 - (1.0 - loss).powf(packets)) * (1.0 - loss) / loss + 1.0,
         false => packets,
     }
 }
 
-/// The window at which doubling brings nothing more: the path is full, or the window is.
-fn ceiling(path: &Path, steady_bps: f64) -> f64 {
-    let lossless = match path.loss > 0.0 {
+/// Returns the window at which doubling gains nothing more, because the path or the window is full.
+fn full_window(path: &Path, steady_bps: f64) -> f64 {
+    let packets = match path.loss > 0.0 {
         true => path.bdp_packets(),
         false => steady_bps * path.rtt_s() / path.packet_bits(),
     };
-    lossless.min(path.window_packets()).max(1.0)
+    packets.min(path.window_packets()).max(1.0)
 }
 
 #[cfg(test)]
@@ -135,6 +135,7 @@ mod tests {
         window: Bytes::new(1 << 30),
     };
 
+    /// Milliseconds to the first and the last byte.
     fn ms(bytes: u64, initial_window: u32, connected: bool) -> [f64; 2] {
         let transfer = Transfer {
             bytes,
@@ -145,10 +146,10 @@ mod tests {
         [done.first_byte, done.last_byte].map(|time| time.as_secs_f64() * 1e3)
     }
 
-    /// Measured over `longhaul link` and printed in docs/benchmarks.md: a fresh connection over 180 ms, direct;
-    /// then with ready connections; then with an initial window of 32 as well.
+    /// Measured over `longhaul link` and printed in docs/benchmarks.md: a new connection over 180 ms, direct;
+    /// then open connections; then also an initial window of 32.
     #[test]
-    fn objects_take_the_round_trips_that_were_measured() {
+    fn completion_matches_measured_times() {
         let measured = [
             (10_000, 10, false, 362.0),
             (100_000, 10, false, 726.0),
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_transfer_goes_at_the_steady_rate() {
+    fn large_transfer_goes_at_the_steady_rate() {
         let [_, last] = ms(10_000_000_000, 10, false);
         let alone = 80e9 / PATH.payload_bps() * 1e3;
         assert!(
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_ends_slow_start_where_it_is_expected() {
+    fn slow_start_ends_at_the_expected_first_loss() {
         let lossy = Path { loss: 1e-3, ..PATH };
         let done = |path: &Path| {
             let transfer = Transfer {
@@ -190,20 +191,20 @@ mod tests {
             };
             completion(transfer, path, 3e6).last_byte.as_secs_f64()
         };
-        // 999 packets on average come before the first loss: 10, 20 … 320 and a part of the seventh
-        // round; of the other 6,276 a thousand go with half of 640 a round trip, the rest at 3 Mbit/s.
+        // On average 999 packets come before the first loss: 10, 20 … 320 and a part of the seventh round.
+        // Of the other 6,276 packets a thousand go with half of 640 a round trip, the rest at 3 Mbit/s.
         let expected = 0.36 + 6.0 * 0.18 + 1000.0 / 320.0 * 0.18 + 5276.0 * 11584.0 / 3e6;
         assert!(
             (done(&lossy) / expected - 1.0).abs() < 0.01,
             "{} {expected}",
             done(&lossy)
         );
-        assert!((before_first_loss(1e9, 1e-3) - 1000.0).abs() < 1e-6);
-        assert!((before_first_loss(10.0, 1e-9) - 11.0).abs() < 1e-3);
+        assert!((packets_before_first_loss(1e9, 1e-3) - 1000.0).abs() < 1e-6);
+        assert!((packets_before_first_loss(10.0, 1e-9) - 11.0).abs() < 1e-3);
     }
 
     #[test]
-    fn one_byte_more_than_a_window_costs_a_round_trip() {
+    fn one_byte_beyond_the_window_costs_a_round_trip() {
         let [_, within] = ms(14_480, 10, false);
         let [_, beyond] = ms(14_481, 10, false);
         assert!((beyond - within - 180.0).abs() < 1.0, "{within} {beyond}");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sender as Linux has it: `tcp_ack` and `tcp_write_xmit` over ranges of packets.
+//! Sender as Linux has it: `tcp_ack` and `tcp_write_xmit` over ranges of packets.
 //!
-//! Left out: ECN, undo of recoveries that were mistaken, tail loss probes, F-RTO, small queues of
-//! the device below (it takes everything at once).
+//! Not modelled: ECN, undo of spurious recoveries, tail loss probes, F-RTO, and TCP small queues (the device
+//! below takes everything at once).
 
 mod rtt;
 mod scoreboard;
 mod segmentation;
-mod sent;
+mod send_log;
 mod transmit;
 mod window;
 
@@ -16,34 +16,34 @@ use super::{
     receiver::Ack,
 };
 use longhaul_units::{BitRate, Bytes, Time};
-use rtt::Rtt;
-use scoreboard::{Heard, Scoreboard};
+use rtt::RttEstimator;
+use scoreboard::{AckUpdate, Scoreboard};
 use segmentation::GSO_BYTES;
-use sent::{Sent, SentLog};
-use window::{Reduction, Usage};
+use send_log::{SendLog, SuperPacket};
+use window::{CwndUsage, ProportionalRateReduction};
 
-/// What a connection's sender is told.
+/// Settings of a connection's sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Payload of a packet in bytes: 1,448 with an MTU of 1,500 and time stamps.
+    /// Payload of a packet in bytes: 1,448 with an MTU of 1,500 and timestamps.
     pub mss: u32,
-    /// Packets of the first round trip (RFC 6928).
+    /// Initial window in packets (RFC 6928).
     pub initial_window: u32,
-    /// The receiver's window.
+    /// Window that the receiver announces.
     pub receive_window: Bytes,
-    /// Payload that may be out before it is acknowledged: what the send buffer holds.
+    /// Payload that the send buffer holds: the most that may be unacknowledged.
     pub send_buffer: Bytes,
     /// Whether super-packets are spaced at the pacing rate (fq, or TCP's own timer).
     pub paced: bool,
-    /// `SO_MAX_PACING_RATE`; also paces.
+    /// Highest pacing rate, `SO_MAX_PACING_RATE`. A limit also turns pacing on.
     pub pacing_rate_max: Option<BitRate>,
     /// Packets to send; `None` never ends.
     pub packets: Option<u64>,
 }
 
 impl Default for Settings {
-    /// A bulk flow on Ethernet that no buffer limits. TCP's own largest window is 1 GiB (RFC 7323
-    /// §2.3), 24 Gbit/s at 350 ms: a simulation may go beyond.
+    /// Returns the settings of a bulk flow on Ethernet that no buffer limits. TCP's own largest window is 1 GiB
+    /// (RFC 7323 §2.3), 24 Gbit/s at 350 ms. A simulation may go beyond it.
     fn default() -> Self {
         Self {
             mss: 1448,
@@ -57,40 +57,40 @@ impl Default for Settings {
     }
 }
 
-/// A window that was reduced.
+/// Reduction of the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// When.
+    /// Time of the reduction.
     pub at: Time,
-    /// The window before, in packets.
+    /// Window before the reduction, in packets.
     pub cwnd: u32,
-    /// Where it goes: ssthresh.
+    /// Target of the reduction, in packets: ssthresh.
     pub ssthresh: u32,
-    /// By a retransmission time-out.
+    /// Whether a retransmission timeout caused it.
     pub time_out: bool,
 }
 
-/// Backoffs that are kept until somebody takes them, 24 bytes each; later ones are only counted.
+/// Backoffs kept until [`Sender::take_backoffs`], 24 bytes each. Later ones are only counted.
 pub const BACKOFFS_MAX: usize = 65_536;
 
 /// Counters of a sender, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Sent, each time.
+    /// Packets sent, retransmissions included.
     pub sent: u64,
-    /// Sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Windows reduced.
+    /// Reductions of the window.
     pub backoffs: u64,
-    /// By time-outs.
+    /// Retransmission timeouts.
     pub time_outs: u64,
-    /// ACKs that came.
+    /// ACKs received.
     pub acks: u64,
-    /// Known to have arrived, selectively acknowledged ones included.
+    /// Packets known to have arrived, selectively acknowledged ones included.
     pub delivered: u64,
 }
 
-/// One connection's sending end. Times are since any origin.
+/// Sending end of one connection. Times are since any origin.
 pub struct Sender {
     settings: Settings,
     control: Box<dyn CongestionControl>,
@@ -98,26 +98,30 @@ pub struct Sender {
     /// `snd_cwnd_clamp`.
     clamp: u32,
     state: State,
-    board: Scoreboard,
-    sent: SentLog,
-    rtt: Rtt,
-    reduction: Reduction,
-    usage: Usage,
-    /// Recovery lasts until this packet is acknowledged.
-    high: u64,
+    scoreboard: Scoreboard,
+    send_log: SendLog,
+    rtt: RttEstimator,
+    reduction: ProportionalRateReduction,
+    usage: CwndUsage,
+    /// Packet whose acknowledgement ends recovery.
+    recovery_end: u64,
     limits: Limits,
-    /// Bytes a second.
+    /// Pacing rate, bytes a second.
     pacing_rate: u64,
-    /// The congestion control has given a rate, or the settings ask for it (`sk_pacing_status`). It stays so.
-    paces: bool,
+    /// Whether the sender paces (`sk_pacing_status`): the congestion control gave a rate, or the settings ask
+    /// for it. Pacing is never turned off.
+    is_pacing: bool,
+    /// Time before which pacing holds the next packet back.
     paced_until: Time,
-    wrote_at: Time,
-    /// Packets that are left in the write queue's first super-packet.
+    /// Time at which new data was last sent (`lsndtime`).
+    last_sent_at: Time,
+    /// Packets left in the first super-packet of the write queue.
     head: u64,
-    time_out_at: Time,
-    time_outs_in_row: u32,
-    /// Judge gaps then, whatever has come by (RACK's reordering window).
-    judge_at: Time,
+    /// Deadline of the retransmission timer; [`Time::MAX`] if it is off.
+    retransmit_at: Time,
+    timeouts_in_row: u32,
+    /// Deadline of RACK's reordering timer, after which gaps count as losses; [`Time::MAX`] if it is off.
+    reordering_timer_at: Time,
     counters: Counters,
     backoffs: Vec<Backoff>,
 }
@@ -127,15 +131,17 @@ pub struct Sender {
 struct Limits {
     receive_window: u64,
     send_buffer: u64,
+    /// Packets to send in total.
     end: u64,
+    /// Packets of a full super-packet.
     full: u64,
 }
 
-/// `DupThresh`, in packets SACKed.
-const DUPLICATES: u64 = 3;
+/// `DupThresh`, in SACKed packets.
+const DUP_THRESH: u64 = 3;
 
 impl Sender {
-    /// A sender that waits for its connection.
+    /// Creates a sender that waits for its connection.
     #[must_use]
     pub fn new(settings: Settings, control: Box<dyn CongestionControl>) -> Self {
         let mss = u64::from(settings.mss);
@@ -147,81 +153,80 @@ impl Sender {
                 end: settings.packets.unwrap_or(u64::MAX),
                 full,
             },
-            paces: settings.paced || settings.pacing_rate_max.is_some(),
+            is_pacing: settings.paced || settings.pacing_rate_max.is_some(),
             window: Window::new(settings.initial_window),
             clamp: u32::MAX,
             settings,
             control,
             state: State::Open,
-            board: Scoreboard::default(),
-            sent: SentLog::default(),
-            rtt: Rtt::new(),
-            reduction: Reduction::default(),
-            usage: Usage::default(),
-            high: 0,
+            scoreboard: Scoreboard::default(),
+            send_log: SendLog::default(),
+            rtt: RttEstimator::new(),
+            reduction: ProportionalRateReduction::default(),
+            usage: CwndUsage::default(),
+            recovery_end: 0,
             pacing_rate: u64::MAX,
             paced_until: Time::ZERO,
-            wrote_at: Time::ZERO,
+            last_sent_at: Time::ZERO,
             head: full,
-            time_out_at: Time::MAX,
-            time_outs_in_row: 0,
-            judge_at: Time::MAX,
+            retransmit_at: Time::MAX,
+            timeouts_in_row: 0,
+            reordering_timer_at: Time::MAX,
             counters: Counters::default(),
             backoffs: Vec::new(),
         }
     }
 
-    /// The application has `packets` more. Call [`transmit`](Self::transmit) afterwards.
+    /// Adds `packets` of data from the application. Call [`transmit`](Self::transmit) afterwards.
     pub fn write(&mut self, packets: u64) {
         self.limits.end = self.limits.end.saturating_add(packets);
     }
 
-    /// The application has no more: what was sent so far is all. Returns how many packets that is.
+    /// Ends the application's data after the packets sent so far, and returns their number.
     pub fn stop(&mut self) -> u64 {
-        self.limits.end = self.board.next();
+        self.limits.end = self.scoreboard.next();
         self.limits.end
     }
 
-    /// The handshake ends now, after `rtt`.
+    /// Ends the handshake now; it took `rtt`.
     pub fn establish(&mut self, now: Time, rtt: Time) {
-        self.note_rtt(rtt, rtt);
+        self.record_rtt(rtt, rtt);
         self.control.init(&mut self.window, now);
         self.update_pacing_rate();
     }
 
-    /// The window and its threshold.
+    /// Returns the congestion window and its threshold.
     #[must_use]
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// Puts a cap on the congestion window as `TCP_BPF_SNDCWND_CLAMP` does (net/core/filter.c): slow
-    /// start ends there too, and a window above it comes down with the next ACK that would have let it
-    /// grow.
+    /// Caps the congestion window as `TCP_BPF_SNDCWND_CLAMP` does (net/core/filter.c). Slow start ends at the
+    /// cap too. A window above it comes down with the next ACK that would have let it grow.
     pub fn cap(&mut self, packets: u32) {
         self.clamp = packets.max(1);
         self.window.ssthresh = self.clamp;
     }
 
-    /// Takes the cap away; the congestion control begins afresh from the present window.
+    /// Lifts the cap. The congestion control starts anew from the present window.
     pub fn lift(&mut self, now: Time) {
         self.clamp = u32::MAX;
         self.control.init(&mut self.window, now);
     }
 
-    /// The least round trip so far; [`Time::MAX`] before the first.
+    /// Returns the smallest round trip so far; [`Time::MAX`] before the first.
     #[must_use]
     pub fn rtt_min(&self) -> Time {
         self.rtt.min()
     }
 
-    /// `snd_una`: packets acknowledged without a gap.
+    /// Returns the packets acknowledged without a gap (`snd_una`).
     #[must_use]
     pub fn acked(&self) -> u64 {
-        self.board.una()
+        self.scoreboard.una()
     }
 
-    /// The rate that pacing allows, whether it is kept or not; 0 before it is known.
+    /// Returns the pacing rate, whether the sender paces or not; 0 before it is known.
     #[must_use]
     pub fn pacing_rate(&self) -> BitRate {
         match self.pacing_rate {
@@ -230,119 +235,121 @@ impl Sender {
         }
     }
 
-    /// The smoothed round trip.
+    /// Returns the smoothed round trip.
     #[must_use]
     pub fn srtt(&self) -> Time {
         self.rtt.smoothed()
     }
 
-    /// Packets on the wire as the sender knows.
+    /// Returns the packets in flight by the sender's estimate.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.board.in_flight()
+        self.scoreboard.in_flight()
     }
 
-    /// In which state it is.
+    /// Returns the congestion state.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Counts since the start.
+    /// Returns the counts since the start.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Reductions since the last call, at most [`BACKOFFS_MAX`].
+    /// Returns the reductions since the last call, at most [`BACKOFFS_MAX`].
     pub fn take_backoffs(&mut self) -> Vec<Backoff> {
         std::mem::take(&mut self.backoffs)
     }
 
-    /// Everything that was to be sent is acknowledged.
+    /// Whether all data to send is acknowledged.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.board.una() >= self.limits.end
+        self.scoreboard.una() >= self.limits.end
     }
 
-    /// When [`on_time`](Self::on_time) and [`transmit`](Self::transmit) must be called at the
-    /// latest.
+    /// Returns the time by which [`on_time`](Self::on_time) and [`transmit`](Self::transmit) must be called.
     #[must_use]
     pub fn next_deadline(&self, now: Time) -> Time {
         let paced = match self.paced_until > now {
             true => self.paced_until,
             false => Time::MAX,
         };
-        self.time_out_at.min(self.judge_at).min(paced)
+        self.retransmit_at.min(self.reordering_timer_at).min(paced)
     }
 
-    /// An ACK comes. Call [`transmit`](Self::transmit) afterwards.
+    /// Handles an ACK. Call [`transmit`](Self::transmit) afterwards.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         self.counters.acks += 1;
-        let prior_in_flight = self.board.in_flight() as u32;
+        let prior_in_flight = self.scoreboard.in_flight() as u32;
         self.control.in_ack_event(now);
-        let heard = self.board.on_ack(ack);
-        self.counters.delivered += heard.delivered;
-        if heard.delivered == 0 && heard.acked == 0 {
+        let update = self.scoreboard.on_ack(ack);
+        self.counters.delivered += update.delivered;
+        if update.delivered == 0 && update.acked == 0 {
             return;
         }
-        let newest = self.measure(now, &heard);
-        if heard.acked > 0 {
-            self.time_outs_in_row = 0;
-            self.arm_time_out(now);
+        let newest = self.measure_rtt(now, &update);
+        if update.acked > 0 {
+            self.timeouts_in_row = 0;
+            self.arm_retransmit_timer(now);
         }
-        self.tell_sample(now, &heard, newest);
-        let losses = self.judge(now, &heard, newest);
-        self.change_state(now, losses);
-        self.change_window(now, &heard, losses, prior_in_flight);
+        self.report_sample(now, &update, newest);
+        let losses = self.detect_losses(now, &update, newest);
+        self.update_state(now, losses);
+        self.update_window(now, &update, losses, prior_in_flight);
         self.update_pacing_rate();
     }
 
-    /// Timers that are due.
+    /// Handles the timers that are due.
     pub fn on_time(&mut self, now: Time) {
-        if self.judge_at <= now {
-            self.judge_at = Time::MAX;
-            self.board.judge();
-            self.change_state(now, 0);
+        if self.reordering_timer_at <= now {
+            self.reordering_timer_at = Time::MAX;
+            self.scoreboard.detect_losses();
+            self.update_state(now, 0);
         }
-        if self.time_out_at <= now {
-            self.on_time_out(now);
+        if self.retransmit_at <= now {
+            self.on_retransmit_timeout(now);
         }
     }
 
-    /// Round trips of the oldest and the newest packet that an ACK covers; returns the newest.
-    fn measure(&mut self, now: Time, heard: &Heard) -> Option<Sent> {
-        let oldest = self.sent.oldest().map(|sent| sent.at);
-        let reached = match heard.acked {
+    /// Takes the round trips of the oldest and the newest packet that an ACK covers. Returns the newest
+    /// packet's transmission.
+    fn measure_rtt(&mut self, now: Time, update: &AckUpdate) -> Option<SuperPacket> {
+        let oldest = self.send_log.oldest().map(|sent| sent.at);
+        let last_acked = match update.acked {
             0 => None,
-            _ => self.sent.release(self.board.una()),
+            _ => self.send_log.release(self.scoreboard.una()),
         };
-        let newest = heard
+        let newest = update
             .newest
-            .and_then(|packet| match packet + 1 == self.board.una() {
-                true => reached,
-                false => self.sent.of(packet),
+            .and_then(|packet| match packet + 1 == self.scoreboard.una() {
+                true => last_acked,
+                false => self.send_log.find(packet),
             });
         let last = newest.map(|sent| now.since(sent.at));
         let first = oldest
-            .filter(|_| heard.acked > 0 && heard.first_sent_once)
+            .filter(|_| update.acked > 0 && update.first_sent_once)
             .map(|at| now.since(at));
         if let Some(rtt) = first.or(last) {
-            self.note_rtt(rtt, last.unwrap_or(rtt));
+            self.record_rtt(rtt, last.unwrap_or(rtt));
         }
         newest
     }
 
-    fn note_rtt(&mut self, smoothed: Time, least: Time) {
-        self.rtt.note_min(least);
+    /// Adds a sample to the smoothed and to the smallest round trip.
+    fn record_rtt(&mut self, smoothed: Time, least: Time) {
+        self.rtt.update_min(least);
         self.rtt
-            .sample(smoothed, self.board.una(), self.board.next());
+            .add_sample(smoothed, self.scoreboard.una(), self.scoreboard.next());
     }
 
-    fn tell_sample(&mut self, now: Time, heard: &Heard, newest: Option<Sent>) {
+    /// Reports the sample of an ACK to the congestion control.
+    fn report_sample(&mut self, now: Time, update: &AckUpdate, newest: Option<SuperPacket>) {
         let sample = AckSample {
             now,
-            pkts_acked: heard.acked as u32,
+            pkts_acked: update.acked as u32,
             rtt: newest.map(|sent| now.since(sent.at)),
             in_flight: newest.map_or(0, |sent| sent.in_flight),
             state: self.state,
@@ -350,58 +357,63 @@ impl Sender {
         self.control.pkts_acked(&self.window, &sample);
     }
 
-    /// Finds out what is lost; how many packets newly are.
-    fn judge(&mut self, now: Time, heard: &Heard, newest: Option<Sent>) -> u64 {
-        let again = self.board.judge_resent(heard, newest.map(|sent| sent.at));
-        // tcp_rack_reo_wnd: no patience in recovery, or once three packets were SACKed.
-        let patient = self.state < State::Recovery && self.board.sacked() < DUPLICATES;
-        if patient && self.board.has_unjudged_gap() {
+    /// Marks packets as lost and returns how many newly are.
+    fn detect_losses(&mut self, now: Time, update: &AckUpdate, newest: Option<SuperPacket>) -> u64 {
+        let lost_again = self
+            .scoreboard
+            .detect_lost_retransmissions(update, newest.map(|sent| sent.at));
+        // tcp_rack_reo_wnd: no reordering window in recovery, or once three packets were SACKed.
+        let may_be_reordered =
+            self.state < State::Recovery && self.scoreboard.sacked() < DUP_THRESH;
+        if may_be_reordered && self.scoreboard.has_undecided_gap() {
             let rtt = self.rtt.smoothed().as_nanos();
-            let patience = (self.rtt.min().as_nanos() / 4).min(rtt / 8);
-            self.judge_at = self.judge_at.min(now + Time::from_nanos(patience));
-            return again;
+            let window = (self.rtt.min().as_nanos() / 4).min(rtt / 8);
+            self.reordering_timer_at = self.reordering_timer_at.min(now + Time::from_nanos(window));
+            return lost_again;
         }
-        self.judge_at = Time::MAX;
-        again + self.board.judge()
+        self.reordering_timer_at = Time::MAX;
+        lost_again + self.scoreboard.detect_losses()
     }
 
-    /// `tcp_fastretrans_alert`.
-    fn change_state(&mut self, now: Time, losses: u64) {
-        let over = self.board.una() >= self.high;
+    /// Changes the congestion state (`tcp_fastretrans_alert`).
+    fn update_state(&mut self, now: Time, losses: u64) {
+        let recovered = self.scoreboard.una() >= self.recovery_end;
         match self.state {
-            State::Recovery | State::Cwr if over => {
+            State::Recovery | State::Cwr if recovered => {
                 self.window.cwnd = self.window.ssthresh;
-                self.enter(State::Open, now);
+                self.enter_state(State::Open, now);
             }
-            State::Loss if over => self.enter(State::Open, now),
+            State::Loss if recovered => self.enter_state(State::Open, now),
             _ => {}
         }
         let lost_again = self.state == State::Loss && losses > 0;
-        if (self.state < State::Recovery && self.board.to_resend() > 0) || lost_again {
-            return self.recover(now);
+        if (self.state < State::Recovery && self.scoreboard.to_retransmit() > 0) || lost_again {
+            return self.enter_recovery(now);
         }
-        let calm = match self.board.sacked() {
+        let state = match self.scoreboard.sacked() {
             0 => State::Open,
             _ => State::Disorder,
         };
-        if self.state < State::Cwr && self.state != calm {
-            self.enter(calm, now);
+        if self.state < State::Cwr && self.state != state {
+            self.enter_state(state, now);
         }
     }
 
-    fn enter(&mut self, state: State, now: Time) {
+    /// Enters `state` and reports it to the congestion control.
+    fn enter_state(&mut self, state: State, now: Time) {
         self.state = state;
         self.control.set_state(&self.window, state, now);
     }
 
-    /// `tcp_enter_recovery`.
-    fn recover(&mut self, now: Time) {
-        self.high = self.board.next();
+    /// Enters recovery (`tcp_enter_recovery`).
+    fn enter_recovery(&mut self, now: Time) {
+        self.recovery_end = self.scoreboard.next();
         self.reduction.begin(self.window.cwnd);
         self.back_off(now, false);
-        self.enter(State::Recovery, now);
+        self.enter_state(State::Recovery, now);
     }
 
+    /// Sets the slow-start threshold after a loss and records the backoff.
     fn back_off(&mut self, now: Time, time_out: bool) {
         self.window.cwnd_cnt = 0;
         self.window.ssthresh = self.control.ssthresh(&self.window, now);
@@ -416,20 +428,20 @@ impl Sender {
         }
     }
 
-    /// `tcp_cong_control`.
-    fn change_window(&mut self, now: Time, heard: &Heard, losses: u64, prior_in_flight: u32) {
+    /// Changes the congestion window after an ACK (`tcp_cong_control`).
+    fn update_window(&mut self, now: Time, update: &AckUpdate, losses: u64, prior_in_flight: u32) {
         if matches!(self.state, State::Recovery | State::Cwr) {
-            let progress = heard.acked > 0 && losses == 0;
+            let progress = update.acked > 0 && losses == 0;
             self.window.cwnd = self.reduction.window(
-                heard.delivered,
-                self.board.in_flight(),
+                update.delivered,
+                self.scoreboard.in_flight(),
                 self.window.ssthresh,
                 progress,
             );
-        } else if heard.acked > 0 {
+        } else if update.acked > 0 {
             let ack = congestion_control::Ack {
                 now,
-                acked: heard.delivered as u32,
+                acked: update.delivered as u32,
                 in_flight: prior_in_flight,
                 cwnd_limited: self.usage.is_limited(&self.window),
             };
@@ -438,24 +450,25 @@ impl Sender {
         }
     }
 
-    /// `tcp_enter_loss`.
-    fn on_time_out(&mut self, now: Time) {
-        if self.state < State::Recovery || self.board.una() >= self.high {
+    /// Handles a retransmission timeout (`tcp_enter_loss`).
+    fn on_retransmit_timeout(&mut self, now: Time) {
+        if self.state < State::Recovery || self.scoreboard.una() >= self.recovery_end {
             self.back_off(now, true);
         }
         self.counters.time_outs += 1;
-        self.board.lose_all();
+        self.scoreboard.mark_all_lost();
         self.window.cwnd = 1;
         self.window.cwnd_cnt = 0;
-        self.high = self.board.next();
-        self.judge_at = Time::MAX;
-        self.time_outs_in_row += 1;
-        self.enter(State::Loss, now);
-        self.arm_time_out(now);
+        self.recovery_end = self.scoreboard.next();
+        self.reordering_timer_at = Time::MAX;
+        self.timeouts_in_row += 1;
+        self.enter_state(State::Loss, now);
+        self.arm_retransmit_timer(now);
     }
 
-    fn arm_time_out(&mut self, now: Time) {
-        let doubled = self.rtt.time_out() * (1 << self.time_outs_in_row.min(10));
-        self.time_out_at = now + doubled.min(Time::from_secs(120));
+    /// Arms the retransmission timer, with backoff after timeouts in a row.
+    fn arm_retransmit_timer(&mut self, now: Time) {
+        let doubled = self.rtt.timeout() * (1 << self.timeouts_in_row.min(10));
+        self.retransmit_at = now + doubled.min(Time::from_secs(120));
     }
 }

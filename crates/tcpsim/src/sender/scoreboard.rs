@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a sender knows of the packets that it has out: which were SACKed, which are lost, which were
-//! sent again. By ranges, so that a window of a million packets costs what its holes cost.
+//! Scoreboard of unacknowledged packets: which were SACKed, which are lost, which were retransmitted. It holds
+//! ranges, so that a window of a million packets costs only what its gaps cost.
 //!
-//! Every packet from `una` to `next` is either SACKed, lost and to be sent again, or in flight.
-//! Loss is found as RACK finds it (RFC 8985) where the path keeps its order: what was sent before
-//! something that has arrived is lost, first transmissions and retransmissions alike.
+//! Every packet from `una` to `next` is SACKed, or lost and not yet retransmitted, or in flight. Losses are
+//! found as RACK finds them (RFC 8985) on a path that keeps its order. A packet sent before one that has
+//! arrived is lost. First transmissions and retransmissions count alike.
 
 use crate::{ranges::Ranges, receiver::Ack};
 use longhaul_units::Time;
@@ -16,36 +16,36 @@ pub(crate) struct Scoreboard {
     next: u64,
     sacked: Ranges,
     lost: Ranges,
-    /// Retransmissions in the order in which they were sent.
-    resent: VecDeque<Resent>,
-    /// One past the highest packet known to have arrived.
-    forward: u64,
-    /// Below this each packet's first transmission was judged: it arrived, or it is lost.
-    judged: u64,
+    /// Retransmissions, in the order in which they were sent.
+    retransmissions: VecDeque<Retransmission>,
+    /// End of the packets known to have arrived: one past the highest.
+    arrived_end: u64,
+    /// End of the packets whose first transmission is decided: it arrived, or it is lost.
+    decided_end: u64,
 }
 
 #[derive(Debug)]
-struct Resent {
+struct Retransmission {
     start: u64,
     end: u64,
     at: Time,
-    /// How many of it have not arrived.
+    /// Packets of the range that have not arrived.
     left: u64,
 }
 
-/// What an ACK newly says.
+/// New information in an ACK.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Heard {
+pub(crate) struct AckUpdate {
     /// Packets that `una` advanced.
     pub(crate) acked: u64,
     /// Packets that arrived, by `una` or by SACK.
     pub(crate) delivered: u64,
-    /// The newest packet that arrived by its first transmission.
+    /// Newest packet that arrived by its first transmission.
     pub(crate) newest: Option<u64>,
-    /// Whether the first packet that `una` passed was sent once only.
+    /// Whether the first packet that `una` passed was sent only once.
     pub(crate) first_sent_once: bool,
     /// Whether a retransmission may have arrived.
-    resent: bool,
+    may_cover_retransmission: bool,
 }
 
 impl Scoreboard {
@@ -61,7 +61,7 @@ impl Scoreboard {
         self.next - self.una
     }
 
-    /// Packets on the wire (`tcp_packets_in_flight`).
+    /// Returns the packets in flight (`tcp_packets_in_flight`).
     pub(crate) fn in_flight(&self) -> u64 {
         self.packets_out() - self.sacked.total() - self.lost.total()
     }
@@ -70,22 +70,22 @@ impl Scoreboard {
         self.sacked.total()
     }
 
-    /// Lost packets that were not sent again yet.
-    pub(crate) fn to_resend(&self) -> u64 {
+    /// Returns the lost packets that were not retransmitted yet.
+    pub(crate) fn to_retransmit(&self) -> u64 {
         self.lost.total()
     }
 
-    /// Sends `count` new packets.
+    /// Adds `count` new packets that are sent now.
     pub(crate) fn send(&mut self, count: u32) {
         self.next += u64::from(count);
     }
 
-    /// Sends again up to `max` neighbours of what is lost: the first of them and how many.
-    pub(crate) fn resend(&mut self, now: Time, max: u64) -> Option<(u64, u32)> {
+    /// Takes up to `max` adjacent lost packets for retransmission. Returns the first of them and their number.
+    pub(crate) fn retransmit(&mut self, now: Time, max: u64) -> Option<(u64, u32)> {
         let (start, end) = self.lost.first()?;
         let end = end.min(start + max);
         self.lost.remove_below(end);
-        self.resent.push_back(Resent {
+        self.retransmissions.push_back(Retransmission {
             start,
             end,
             at: now,
@@ -94,135 +94,157 @@ impl Scoreboard {
         Some((start, (end - start) as u32))
     }
 
-    /// Takes note of what an ACK says.
-    pub(crate) fn on_ack(&mut self, ack: &Ack) -> Heard {
-        let mut heard = Heard::default();
+    /// Updates the scoreboard by an ACK and returns the new information.
+    pub(crate) fn on_ack(&mut self, ack: &Ack) -> AckUpdate {
+        let mut update = AckUpdate::default();
         if ack.una > self.una {
-            self.acknowledge(ack.una, &mut heard);
+            self.acknowledge(ack.una, &mut update);
         }
         for block in ack.blocks.iter().take_while(|block| block.count > 0) {
             let start = ack.una + u64::from(block.offset);
             let end = start + u64::from(block.count);
             if end > self.una {
-                self.sack(start.max(self.una), end, &mut heard);
+                self.sack(start.max(self.una), end, &mut update);
             }
         }
-        heard
+        update
     }
 
-    fn acknowledge(&mut self, una: u64, heard: &mut Heard) {
-        heard.acked = una - self.una;
-        heard.first_sent_once = self.judged <= self.una;
-        heard.resent = self.una < self.judged && !self.resent.is_empty();
-        heard.delivered = heard.acked - self.sacked.remove_below(una);
+    fn acknowledge(&mut self, una: u64, update: &mut AckUpdate) {
+        update.acked = una - self.una;
+        update.first_sent_once = self.decided_end <= self.una;
+        update.may_cover_retransmission =
+            self.una < self.decided_end && !self.retransmissions.is_empty();
+        update.delivered = update.acked - self.sacked.remove_below(una);
         self.lost.remove_below(una);
         self.una = una;
-        self.reach(una, heard);
+        self.advance_arrived_end(una, update);
     }
 
-    fn sack(&mut self, start: u64, end: u64, heard: &mut Heard) {
+    fn sack(&mut self, start: u64, end: u64, update: &mut AckUpdate) {
         let new = self.sacked.insert(start, end);
         if new == 0 {
             return;
         }
-        heard.delivered += new;
-        let beyond = end.saturating_sub(self.forward.max(start));
+        update.delivered += new;
+        let beyond = end.saturating_sub(self.arrived_end.max(start));
         if new > beyond {
             self.lost.remove(start, end);
-            heard.resent |= !self.resent.is_empty();
+            update.may_cover_retransmission |= !self.retransmissions.is_empty();
         }
-        self.reach(end, heard);
+        self.advance_arrived_end(end, update);
     }
 
-    fn reach(&mut self, end: u64, heard: &mut Heard) {
-        if end > self.forward {
-            self.forward = end;
-            heard.newest = Some(end - 1);
+    /// Records that packets up to `end` have arrived.
+    fn advance_arrived_end(&mut self, end: u64, update: &mut AckUpdate) {
+        if end > self.arrived_end {
+            self.arrived_end = end;
+            update.newest = Some(end - 1);
         }
     }
 
-    /// Whether packets below one that has arrived are missing, and not yet judged to be lost.
-    pub(crate) fn has_unjudged_gap(&self) -> bool {
-        self.judged.max(self.una) < self.forward && self.sacked.total() > 0
+    /// Whether packets below one that has arrived are missing and not yet counted as lost.
+    pub(crate) fn has_undecided_gap(&self) -> bool {
+        self.decided_end.max(self.una) < self.arrived_end && self.sacked.total() > 0
     }
 
-    /// Judges all first transmissions below the newest that has arrived; how many are lost.
-    pub(crate) fn judge(&mut self) -> u64 {
+    /// Marks as lost all missing packets below the newest that has arrived. Returns how many newly are.
+    pub(crate) fn detect_losses(&mut self) -> u64 {
         let before = self.lost.total();
-        let from = self.judged.max(self.una);
-        if from < self.forward {
+        let from = self.decided_end.max(self.una);
+        if from < self.arrived_end {
             let lost = &mut self.lost;
-            self.sacked.gaps(from, self.forward, |start, end| {
-                lost.insert(start, end);
-            });
+            self.sacked
+                .for_each_gap(from, self.arrived_end, |start, end| {
+                    lost.insert(start, end);
+                });
         }
-        self.judged = self.judged.max(self.forward);
+        self.decided_end = self.decided_end.max(self.arrived_end);
         self.lost.total() - before
     }
 
-    /// Judges retransmissions after `heard`, whose newest packet was first sent at `newest_sent`.
-    /// How many are lost again.
-    pub(crate) fn judge_resent(&mut self, heard: &Heard, newest_sent: Option<Time>) -> u64 {
+    /// Marks retransmissions as lost after an ACK whose newest packet was first sent at `newest_sent`. Returns
+    /// how many packets are lost again.
+    pub(crate) fn detect_lost_retransmissions(
+        &mut self,
+        update: &AckUpdate,
+        newest_sent: Option<Time>,
+    ) -> u64 {
         let before = self.lost.total();
-        if heard.resent {
-            self.settle();
+        if update.may_cover_retransmission {
+            self.update_retransmissions();
         }
         let sent = newest_sent.unwrap_or(Time::ZERO);
-        while self.resent.front().is_some_and(|first| first.at <= sent) {
-            self.give_up_first();
+        while self
+            .retransmissions
+            .front()
+            .is_some_and(|first| first.at <= sent)
+        {
+            self.drop_oldest_retransmission();
         }
         self.lost.total() - before
     }
 
-    /// Finds the retransmissions that have arrived; those sent before them that have not are lost.
-    fn settle(&mut self) {
-        let mut reached = None;
-        for index in 0..self.resent.len() {
-            let left = self.missing(&self.resent[index]);
-            if left < self.resent[index].left {
-                self.resent[index].left = left;
-                reached = Some(index);
-            } else if reached.is_some() {
+    /// Finds the retransmissions that have arrived. Earlier ones that have not arrived are lost.
+    fn update_retransmissions(&mut self) {
+        let mut last = None;
+        for index in 0..self.retransmissions.len() {
+            let left = self.missing(&self.retransmissions[index]);
+            if left < self.retransmissions[index].left {
+                self.retransmissions[index].left = left;
+                last = Some(index);
+            } else if last.is_some() {
                 break;
             }
         }
-        for _ in 0..reached.unwrap_or(0) {
-            self.give_up_first();
+        for _ in 0..last.unwrap_or(0) {
+            self.drop_oldest_retransmission();
         }
-        if self.resent.front().is_some_and(|first| first.left == 0) {
-            self.resent.pop_front();
+        if self
+            .retransmissions
+            .front()
+            .is_some_and(|first| first.left == 0)
+        {
+            self.retransmissions.pop_front();
         }
     }
 
-    fn give_up_first(&mut self) {
-        let Some(first) = self.resent.pop_front().filter(|first| first.left > 0) else {
+    /// Removes the oldest retransmission and marks its missing packets as lost.
+    fn drop_oldest_retransmission(&mut self) {
+        let Some(first) = self
+            .retransmissions
+            .pop_front()
+            .filter(|first| first.left > 0)
+        else {
             return;
         };
         let lost = &mut self.lost;
         let start = first.start.max(self.una);
-        self.sacked.gaps(start, first.end.max(start), |start, end| {
-            lost.insert(start, end);
-        });
+        self.sacked
+            .for_each_gap(start, first.end.max(start), |start, end| {
+                lost.insert(start, end);
+            });
     }
 
-    fn missing(&self, resent: &Resent) -> u64 {
-        let (start, mut missing) = (resent.start.max(self.una), 0);
-        if start < resent.end {
+    /// Returns the packets of a retransmission that have not arrived.
+    fn missing(&self, sent: &Retransmission) -> u64 {
+        let (start, mut missing) = (sent.start.max(self.una), 0);
+        if start < sent.end {
             self.sacked
-                .gaps(start, resent.end, |low, high| missing += high - low);
+                .for_each_gap(start, sent.end, |low, high| missing += high - low);
         }
         missing
     }
 
-    /// After a time-out everything that was not SACKed is lost (`tcp_timeout_mark_lost`).
-    pub(crate) fn lose_all(&mut self) {
-        self.resent.clear();
+    /// Marks every packet that was not SACKed as lost, after a timeout (`tcp_timeout_mark_lost`).
+    pub(crate) fn mark_all_lost(&mut self) {
+        self.retransmissions.clear();
         self.lost = Ranges::default();
         let lost = &mut self.lost;
-        self.sacked.gaps(self.una, self.next, |start, end| {
+        self.sacked.for_each_gap(self.una, self.next, |start, end| {
             lost.insert(start, end);
         });
-        self.judged = self.next;
-        self.forward = self.forward.max(self.next);
+        self.decided_end = self.next;
+        self.arrived_end = self.arrived_end.max(self.next);
     }
 }

@@ -1,122 +1,124 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a sender sends, and how far apart: `tcp_write_xmit` and pacing.
+//! Transmission of packets and their spacing: `tcp_write_xmit` and pacing.
 
 use super::{
     Sender,
-    segmentation::{Occasion, autosize},
+    segmentation::{TsoDeferral, autosize},
 };
 use crate::congestion_control::State;
 use longhaul_units::Time;
 
-/// `tcp_update_skb_after_send` does not pace before.
+/// Packets sent before pacing starts, as in `tcp_update_skb_after_send`.
 const UNPACED_PACKETS: u64 = 10;
 
 impl Sender {
-    /// Sends what may be sent now: `emit` gets the first packet of each super-packet and how many.
+    /// Sends all packets that may be sent now. `emit` gets the first packet of each super-packet and the number
+    /// of packets.
     #[inline]
     pub fn transmit(&mut self, now: Time, mut emit: impl FnMut(u64, u32)) {
-        if self.board.to_resend() > 0 {
+        if self.scoreboard.to_retransmit() > 0 {
             self.retransmit(now, &mut emit);
         }
         self.send_new(now, &mut emit);
-        match self.board.packets_out() {
-            0 => self.time_out_at = Time::MAX,
-            _ if self.time_out_at == Time::MAX => self.arm_time_out(now),
+        match self.scoreboard.packets_out() {
+            0 => self.retransmit_at = Time::MAX,
+            _ if self.retransmit_at == Time::MAX => self.arm_retransmit_timer(now),
             _ => {}
         }
     }
 
-    /// `tcp_xmit_retransmit_queue`.
+    /// Retransmits lost packets (`tcp_xmit_retransmit_queue`).
     fn retransmit(&mut self, now: Time, emit: &mut impl FnMut(u64, u32)) {
-        let largest = u64::from(self.largest());
+        let super_packet_max = u64::from(self.super_packet_max());
         while self.paced_until <= now {
-            let room = u64::from(self.window.cwnd).saturating_sub(self.board.in_flight());
+            let room = u64::from(self.window.cwnd).saturating_sub(self.scoreboard.in_flight());
             if room == 0 {
                 break;
             }
-            let Some((first, count)) = self.board.resend(now, room.min(largest)) else {
+            let Some((first, count)) = self.scoreboard.retransmit(now, room.min(super_packet_max))
+            else {
                 break;
             };
-            if first == self.board.una() {
-                self.arm_time_out(now);
+            if first == self.scoreboard.una() {
+                self.arm_retransmit_timer(now);
             }
             self.counters.retransmitted += u64::from(count);
-            self.note_sent(now, count);
+            self.record_sent(now, count);
             emit(first, count);
         }
     }
 
-    /// `tcp_write_xmit`.
+    /// Sends new packets (`tcp_write_xmit`).
     #[inline]
     fn send_new(&mut self, now: Time, emit: &mut impl FnMut(u64, u32)) {
-        let largest = u64::from(self.largest());
-        let (mut limited, first) = (false, self.board.next());
+        let super_packet_max = u64::from(self.super_packet_max());
+        let (mut limited, first) = (false, self.scoreboard.next());
         while self.paced_until <= now {
-            let (free, quota) = (self.free_window(), self.quota().min(largest));
-            let open = self.open_window();
+            let (free, quota) = (self.free_cwnd(), self.quota().min(super_packet_max));
+            let open = self.sendable();
             if quota == 0 || open == 0 {
                 break;
             }
-            if self.is_worth_waiting(now, free, open, largest) {
+            if self.should_defer(now, free, open, super_packet_max) {
                 limited |= free < open;
                 break;
             }
             let count = quota.min(open) as u32;
-            let packet = self.board.next();
-            self.board.send(count);
+            let packet = self.scoreboard.next();
+            self.scoreboard.send(count);
             self.take_from_queue(u64::from(count));
-            let in_flight = self.board.in_flight() as u32;
-            self.sent.push(self.board.next(), now, in_flight);
-            self.wrote_at = now;
-            self.note_sent(now, count);
+            let in_flight = self.scoreboard.in_flight() as u32;
+            self.send_log.push(self.scoreboard.next(), now, in_flight);
+            self.last_sent_at = now;
+            self.record_sent(now, count);
             emit(packet, count);
         }
-        limited |= self.free_window() == 0;
-        if limited || self.board.next() > first {
+        limited |= self.free_cwnd() == 0;
+        if limited || self.scoreboard.next() > first {
             self.usage
-                .validate(self.board.una(), self.board.next(), limited);
+                .validate(self.scoreboard.una(), self.scoreboard.next(), limited);
         }
     }
 
-    /// What the congestion window leaves.
-    fn free_window(&self) -> u64 {
-        u64::from(self.window.cwnd).saturating_sub(self.board.in_flight())
+    /// Returns the packets that the congestion window leaves.
+    fn free_cwnd(&self) -> u64 {
+        u64::from(self.window.cwnd).saturating_sub(self.scoreboard.in_flight())
     }
 
-    /// At most half of the window leaves at once (`tcp_cwnd_test`).
+    /// Returns the packets that may leave at once, half of the window at most (`tcp_cwnd_test`).
     #[inline]
     fn quota(&self) -> u64 {
-        u64::from(self.window.cwnd / 2)
-            .max(1)
-            .min(self.free_window())
+        u64::from(self.window.cwnd / 2).max(1).min(self.free_cwnd())
     }
 
-    /// What the receiver's window, the send buffer and the data leave.
+    /// Returns the packets that the receiver's window, the send buffer and the data leave.
     #[inline]
-    fn open_window(&self) -> u64 {
+    fn sendable(&self) -> u64 {
         let most = self.limits.receive_window.min(self.limits.send_buffer);
-        let edge = (self.board.una() + most).min(self.limits.end);
-        edge.saturating_sub(self.board.next())
+        let edge = (self.scoreboard.una() + most).min(self.limits.end);
+        edge.saturating_sub(self.scoreboard.next())
     }
 
+    /// Whether to wait for the next ACK and a larger super-packet.
     #[inline]
-    fn is_worth_waiting(&self, now: Time, free: u64, open: u64, largest: u64) -> bool {
+    fn should_defer(&self, now: Time, free: u64, open: u64, super_packet_max: u64) -> bool {
         let cwnd = u64::from(self.window.cwnd);
         self.state < State::Recovery
-            && self.board.next() + open < self.limits.end
-            && Occasion {
+            && self.scoreboard.next() + open < self.limits.end
+            && TsoDeferral {
                 allowed: free.min(open),
-                full: largest,
+                full: super_packet_max,
                 head: self.head,
                 window: self.limits.receive_window.min(cwnd),
-                since_write: now.since(self.wrote_at),
-                since_oldest: self.sent.oldest().map(|oldest| now.since(oldest.at)),
+                since_last_sent: now.since(self.last_sent_at),
+                since_oldest: self.send_log.oldest().map(|oldest| now.since(oldest.at)),
                 srtt: self.rtt.smoothed(),
             }
-            .is_worth_waiting()
+            .should_defer()
     }
 
-    /// The write queue holds full super-packets; what one lacks is taken from the next.
+    /// Takes packets from the write queue of full super-packets. Packets that one lacks are taken from the
+    /// next.
     fn take_from_queue(&mut self, count: u64) {
         self.head = match count < self.head {
             true => self.head - count,
@@ -124,28 +126,31 @@ impl Sender {
         };
     }
 
+    /// Returns the packets of the largest super-packet at the present pacing rate.
     #[inline]
-    fn largest(&self) -> u32 {
+    fn super_packet_max(&self) -> u32 {
         autosize(self.pacing_rate, self.rtt.min(), self.settings.mss).max(1)
     }
 
+    /// Counts packets that are sent now, and paces the next ones.
     #[inline]
-    fn note_sent(&mut self, now: Time, count: u32) {
+    fn record_sent(&mut self, now: Time, count: u32) {
         self.counters.sent += u64::from(count);
         if matches!(self.state, State::Recovery | State::Cwr) {
-            self.reduction.sent(count);
+            self.reduction.on_sent(count);
         }
-        if self.paces && self.counters.sent > UNPACED_PACKETS {
-            self.space(now, count);
+        if self.is_pacing && self.counters.sent > UNPACED_PACKETS {
+            self.pace_next(now, count);
         }
     }
 
-    /// `tcp_update_pacing_rate`, with 200 % below half of ssthresh and 120 % above.
+    /// Sets the pacing rate (`tcp_update_pacing_rate`): 200 % of the window in a round trip below half of
+    /// ssthresh, 120 % above.
     pub(super) fn update_pacing_rate(&mut self) {
         let srtt = self.rtt.smoothed();
-        let own = self.control.pacing_rate(&self.window, srtt);
-        self.paces |= own.is_some();
-        let rate = own.map_or_else(|| self.default_rate(srtt), |rate| rate.bits() / 8);
+        let controls_rate = self.control.pacing_rate(&self.window, srtt);
+        self.is_pacing |= controls_rate.is_some();
+        let rate = controls_rate.map_or_else(|| self.default_rate(srtt), |rate| rate.bits() / 8);
         let max = self.settings.pacing_rate_max;
         self.pacing_rate = rate.min(max.map_or(u64::MAX, |max| max.bits() / 8)).max(1);
     }
@@ -155,13 +160,14 @@ impl Sender {
             true => 2.0,
             false => 1.2,
         };
-        let packets = u64::from(self.window.cwnd).max(self.board.packets_out());
+        let packets = u64::from(self.window.cwnd).max(self.scoreboard.packets_out());
         let bytes = packets as f64 * f64::from(self.settings.mss);
         (ratio * bytes * 1e9 / srtt.as_nanos() as f64) as u64
     }
 
-    /// `tcp_update_skb_after_send`: lateness is made up for, by half a gap at most.
-    fn space(&mut self, now: Time, count: u32) {
+    /// Delays the next packet by the pacing gap (`tcp_update_skb_after_send`). Lateness is made up for, by half
+    /// a gap at most.
+    fn pace_next(&mut self, now: Time, count: u32) {
         let bytes = u64::from(count) * u64::from(self.settings.mss);
         let gap = (bytes as f64 * 1e9 / self.pacing_rate as f64) as u64;
         let late = now.since(self.paced_until).as_nanos();

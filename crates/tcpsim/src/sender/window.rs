@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Linux does with the congestion window, whatever the congestion control: how the window goes down in recovery,
-//! and whether it may grow.
+//! Changes of the congestion window that Linux makes whatever the congestion control: the reduction in
+//! recovery, and the check whether it may grow.
 
 use crate::congestion_control::Window;
 
-/// One reduction of the window, from a loss to the end of recovery: proportional rate reduction (RFC 6937bis), as
-/// `tcp_cwnd_reduction` (net/ipv4/tcp_input.c). In packets.
+/// Proportional rate reduction of the window (RFC 6937bis) from a loss to the end of recovery, as
+/// `tcp_cwnd_reduction` (net/ipv4/tcp_input.c). Counts are packets.
 #[derive(Debug, Default)]
-pub(crate) struct Reduction {
+pub(crate) struct ProportionalRateReduction {
     prior_cwnd: u32,
     delivered: u64,
     out: u64,
 }
 
-impl Reduction {
+impl ProportionalRateReduction {
+    /// Starts a reduction from `cwnd`.
     pub(crate) fn begin(&mut self, cwnd: u32) {
         *self = Self {
             prior_cwnd: cwnd,
@@ -22,13 +23,13 @@ impl Reduction {
         };
     }
 
-    /// Packets were sent meanwhile.
-    pub(crate) fn sent(&mut self, count: u32) {
+    /// Counts packets sent during the reduction.
+    pub(crate) fn on_sent(&mut self, count: u32) {
         self.out += u64::from(count);
     }
 
-    /// The window after `delivered` more packets have arrived, with `in_flight` out. `progress`
-    /// says that `una` advanced and nothing more was found lost.
+    /// Returns the window after `delivered` more packets have arrived, with `in_flight` packets in flight.
+    /// `progress` says that `una` advanced and nothing more was found lost.
     pub(crate) fn window(
         &mut self,
         delivered: u64,
@@ -55,28 +56,28 @@ impl Reduction {
     }
 }
 
-/// Whether the window is what holds the sender back (RFC 7661's question), as `tcp_cwnd_validate` and
+/// Use of the congestion window: whether it limits the sender (RFC 7661), as `tcp_cwnd_validate` and
 /// `tcp_is_cwnd_limited`.
 #[derive(Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct CwndUsage {
     limited: bool,
     packets_out_max: u64,
-    /// What was seen holds until this packet is acknowledged.
-    until: u64,
+    /// Packet until whose acknowledgement the other fields hold.
+    valid_until: u64,
 }
 
-impl Usage {
-    /// After sending, or being kept from it by the window (`limited`).
+impl CwndUsage {
+    /// Records the use of the window after sending, or after the window prevented sending (`limited`).
     pub(crate) fn validate(&mut self, una: u64, next: u64, limited: bool) {
         let out = next - una;
-        if una >= self.until || limited || (!self.limited && out > self.packets_out_max) {
+        if una >= self.valid_until || limited || (!self.limited && out > self.packets_out_max) {
             self.limited = limited;
             self.packets_out_max = out;
-            self.until = next;
+            self.valid_until = next;
         }
     }
 
-    /// In slow start half a window in use is enough: it may double.
+    /// Whether the window limits the sender. In slow start half a window in use is enough: it may double.
     pub(crate) fn is_limited(&self, window: &Window) -> bool {
         self.limited
             || (window.in_slow_start() && u64::from(window.cwnd) < 2 * self.packets_out_max)

@@ -7,96 +7,98 @@
 //!         └─────────────── delay ─ back (ACKs) ───────────────┘
 //! ```
 //!
-//! Where the way forth moves trains, what becomes of a train is known as it is sent, and so are its
-//! ACKs: one event a super-packet and ACK, in order of time over all flows. A run depends on nothing
-//! but its settings and seed. A [`Watch`] sees what a tap at each end would.
+//! Where the forward path moves trains, the fate of a train is known when it is sent, and so are its ACKs. Each
+//! super-packet and each ACK is then one event, in order of time over all flows. A run depends on nothing but
+//! its settings and seed. A [`Watch`] sees what a capture at each end would see.
 
-mod agenda;
-mod way;
+mod directions;
+mod event_queue;
 
 use super::{
     congestion_control::CongestionControl,
     receiver::{Ack, AckPolicy, Receiver},
     sender::{Sender, Settings},
 };
-use agenda::Agenda;
+use directions::{Drops, ForwardPath, ReversePath};
+use event_queue::EventQueue;
 use longhaul_netem::{Departure, Schedule, Shape, Train};
 use longhaul_units::Time;
 use std::collections::VecDeque;
-use way::{Back, Drops, Forth};
 
-/// The path that all flows share.
+/// Path that all flows share.
 #[derive(Debug, Clone, Default)]
 pub struct Path {
-    /// Settings from senders to receivers, with the bottleneck.
+    /// Forward path, from senders to receivers, with the bottleneck.
     pub forth: Shape,
-    /// Settings of the ACKs' way.
+    /// Reverse path, that of the ACKs.
     pub back: Shape,
-    /// What changes later on the way forth; a change takes segments instead of trains.
+    /// Scheduled changes of the forward path. With a change the path moves segments instead of trains.
     pub forth_changes: Schedule,
-    /// Likewise on the way back.
+    /// Scheduled changes of the reverse path.
     pub back_changes: Schedule,
-    /// Every random decision follows from this.
+    /// Seed of every random decision.
     pub seed: u64,
-    /// Segment by segment, whatever the settings: slow, for comparison.
+    /// Whether to move segment by segment whatever the settings: slow, for comparison.
     pub exact: bool,
 }
 
-/// One flow.
+/// Settings of one flow.
 pub struct FlowSettings {
-    /// When its SYN is sent.
+    /// Time at which its SYN is sent.
     pub start: Time,
-    /// Round trip beside that of the shared path.
+    /// Round trip in addition to that of the shared path.
     pub extra_rtt: Time,
-    /// Its sender.
+    /// Settings of its sender.
     pub sender: Settings,
-    /// Its receiver.
+    /// ACK policy of its receiver.
     pub acks: AckPolicy,
-    /// Its congestion control.
+    /// Congestion control of its sender.
     pub control: Box<dyn CongestionControl>,
 }
 
-/// Watches the two ends of a path, as a tap at each would: sees what each end of each flow sends and gets. Packets are
-/// counted from 0. The calls of one end of a flow are in order of their times, but what happens at the receiver may be
-/// told before its time: a train's fate is known as it is sent. `()` watches nothing and costs nothing.
+/// Observer of the two ends of a path. As a capture at each end would, it sees all that each flow sends and
+/// receives there. Packets are counted from 0.
+///
+/// Calls for one end of a flow are in order of their times. Events at the receiver may be reported before their
+/// time, because the fate of a train is known when it is sent. `()` observes nothing and costs nothing.
 pub trait Watch {
-    /// The SYN was sent at `syn`; the ACK that ends the handshake is sent now.
+    /// Reports a connection: its SYN was sent at `syn`, and the ACK that ends the handshake is sent now.
     fn established(&mut self, _now: Time, _flow: usize, _syn: Time) {}
 
-    /// The sender sends `count` packets from `first` on as one super-packet.
+    /// Reports `count` packets from `first` on, sent as one super-packet.
     fn sent(&mut self, _now: Time, _flow: usize, _first: u64, _count: u32) {}
 
-    /// Packets from `first` on come to the receiver.
+    /// Reports the arrival of packets from `first` on at the receiver.
     fn arrived(&mut self, _flow: usize, _first: u64, _train: &Departure) {}
 
-    /// The receiver sends an ACK, at `ack.at`.
+    /// Reports an ACK that the receiver sends at `ack.at`.
     fn acknowledged(&mut self, _flow: usize, _ack: &Ack) {}
 
-    /// An ACK comes to the sender, at `ack.at`.
+    /// Reports the arrival of an ACK at the sender at `ack.at`.
     fn ack_arrived(&mut self, _flow: usize, _ack: &Ack) {}
 }
 
 impl Watch for () {}
 
-/// IPv4 and TCP headers with time stamps.
+/// IPv4 and TCP headers with timestamps, bytes.
 const HEADERS: u32 = 52;
 
-/// Flows over a path, and who watches them.
+/// Flows over a path, and their observer.
 pub struct Simulation<W = ()> {
     watch: W,
     now: Time,
     flows: Vec<Flow>,
-    forth: Forth,
-    back: Back,
-    agenda: Agenda,
+    forward: ForwardPath,
+    reverse: ReversePath,
+    events: EventQueue,
 }
 
-/// What a flow acts on.
-struct Ends<'a, W> {
-    /// Which flow it is.
+/// Parts of the simulation that a flow uses while it handles events.
+struct FlowContext<'a, W> {
+    /// Number of the flow.
     number: usize,
-    forth: &'a mut Forth,
-    back: &'a mut Back,
+    forward: &'a mut ForwardPath,
+    reverse: &'a mut ReversePath,
     watch: &'a mut W,
 }
 
@@ -108,13 +110,14 @@ struct Flow {
     mss: u32,
     sender: Sender,
     receiver: Receiver,
-    /// ACKs that the receiver will send, and those on their way to the sender, in order of time.
-    leaving: VecDeque<Ack>,
-    arriving: VecDeque<Ack>,
+    /// ACKs that the receiver will send, in order of time.
+    acks_to_send: VecDeque<Ack>,
+    /// ACKs in flight to the sender, in order of time.
+    acks_in_flight: VecDeque<Ack>,
 }
 
 impl Simulation {
-    /// A path that nothing was sent over, at time zero.
+    /// Creates a simulation at time zero, without an observer.
     #[must_use]
     pub fn new(path: Path, flows: Vec<FlowSettings>) -> Self {
         Self::watched(path, flows, ())
@@ -122,162 +125,163 @@ impl Simulation {
 }
 
 impl<W: Watch> Simulation<W> {
-    /// Likewise, under the eyes of `watch`.
+    /// Creates a simulation at time zero, with `watch` as its observer.
     #[must_use]
     pub fn watched(path: Path, flows: Vec<FlowSettings>, watch: W) -> Self {
-        let round = path.forth.delay + path.back.delay;
+        let base_rtt = path.forth.delay + path.back.delay;
         let flows: Vec<Flow> = flows
             .into_iter()
-            .map(|flow| Flow::new(flow, round))
+            .map(|flow| Flow::new(flow, base_rtt))
             .collect();
-        let mut agenda = Agenda::new(flows.len() + 2);
+        let mut events = EventQueue::new(flows.len() + 2);
         for (number, flow) in flows.iter().enumerate() {
-            agenda.set(number, flow.start + flow.handshake);
+            events.set(number, flow.start + flow.handshake);
         }
         Self {
             watch,
             now: Time::ZERO,
             flows,
-            forth: Forth::new(path.forth, path.forth_changes, path.seed, path.exact),
-            back: Back::new(path.back, path.back_changes, path.seed ^ 1),
-            agenda,
+            forward: ForwardPath::new(path.forth, path.forth_changes, path.seed, path.exact),
+            reverse: ReversePath::new(path.back, path.back_changes, path.seed ^ 1),
+            events,
         }
     }
 
-    /// Lets everything happen that happens by `end`.
+    /// Runs all events up to and including `end`.
     pub fn run_until(&mut self, end: Time) {
         loop {
-            let (at, actor) = self.agenda.next();
+            let (at, actor) = self.events.next();
             if at > end {
                 break;
             }
             self.now = at;
             match actor.checked_sub(self.flows.len()) {
-                None => self.act(actor),
-                Some(0) => self.arrive_forth(),
-                Some(_) => self.arrive_back(),
+                None => self.run_flow(actor),
+                Some(0) => self.poll_forward(),
+                Some(_) => self.poll_reverse(),
             }
         }
         self.now = end;
     }
 
-    /// When something happens next; [`Time::MAX`] is never.
+    /// Returns the time of the next event; [`Time::MAX`] if there is none.
     #[must_use]
     pub fn next_event(&self) -> Time {
-        self.agenda.next().0
+        self.events.next().0
     }
 
-    /// What time it is.
+    /// Returns the simulated time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The sender of flow `number`, counted from 0.
+    /// Returns the sender of flow `number`, counted from 0.
     pub fn sender(&mut self, number: usize) -> &mut Sender {
         &mut self.flows[number].sender
     }
 
-    /// The application of flow `number` has `packets` more to send, now. It is for flows whose
+    /// Adds `packets` of data from the application of flow `number` now. Only for flows whose
     /// [`Settings::packets`] has an end.
     pub fn write(&mut self, number: usize, packets: u64) {
         self.flows[number].sender.write(packets);
         let at = self.now.max(self.flows[number].established_at());
-        self.agenda.set(number, at);
+        self.events.set(number, at);
     }
 
-    /// Who watched.
+    /// Returns the observer.
     pub fn watch(&mut self) -> &mut W {
         &mut self.watch
     }
 
-    /// How many flows there are.
+    /// Returns the number of flows.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether every flow has sent all that it had.
+    /// Whether all data of every flow is acknowledged.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.flows.iter().all(|flow| flow.sender.is_done())
     }
 
-    /// Bytes that wait before the bottleneck.
+    /// Returns the bytes in the queue before the bottleneck.
     pub fn backlog_bytes(&mut self) -> u64 {
-        self.forth.backlog_bytes(self.now)
+        self.forward.backlog_bytes(self.now)
     }
 
-    /// Packets that the way forth lost.
+    /// Returns the packets that the forward path lost.
     #[must_use]
     pub fn drops(&self) -> Drops {
-        self.forth.drops
+        self.forward.drops
     }
 
-    /// Whether the way forth moves trains.
+    /// Whether the forward path moves trains.
     #[must_use]
     pub fn by_trains(&self) -> bool {
-        self.forth.by_trains()
+        self.forward.by_trains()
     }
 
     #[inline]
-    fn act(&mut self, number: usize) {
+    fn run_flow(&mut self, number: usize) {
         let flow = &mut self.flows[number];
-        let mut ends = Ends {
+        let mut context = FlowContext {
             number,
-            forth: &mut self.forth,
-            back: &mut self.back,
+            forward: &mut self.forward,
+            reverse: &mut self.reverse,
             watch: &mut self.watch,
         };
-        flow.act(self.now, &mut ends);
+        flow.handle_due(self.now, &mut context);
         let next = flow.next_deadline(self.now);
-        self.agenda.set(number, next);
-        self.plan_ways();
+        self.events.set(number, next);
+        self.schedule_paths();
     }
 
-    fn arrive_forth(&mut self) {
-        let (flows, back, agenda) = (&mut self.flows, &self.back, &mut self.agenda);
+    fn poll_forward(&mut self) {
+        let (flows, reverse, events) = (&mut self.flows, &self.reverse, &mut self.events);
         let (now, watch) = (self.now, &mut self.watch);
-        self.forth.poll(now, |number, seq, train| {
+        self.forward.poll(now, |number, seq, train| {
             let flow = &mut flows[number];
-            flow.receive(number, seq, train, back, watch);
-            agenda.set(number, flow.next_deadline(now));
+            flow.receive(number, seq, train, reverse, watch);
+            events.set(number, flow.next_deadline(now));
         });
-        self.plan_ways();
+        self.schedule_paths();
     }
 
-    fn arrive_back(&mut self) {
-        let (flows, agenda, now) = (&mut self.flows, &mut self.agenda, self.now);
-        if let Back::Segments(acks) = &mut self.back {
+    fn poll_reverse(&mut self) {
+        let (flows, events, now) = (&mut self.flows, &mut self.events, self.now);
+        if let ReversePath::Segments(acks) = &mut self.reverse {
             acks.poll(now, |number, mut ack| {
                 let flow = &mut flows[number];
                 ack.at += flow.extra_rtt;
-                flow.arriving.push_back(ack);
-                agenda.set(number, flow.next_deadline(now));
+                flow.acks_in_flight.push_back(ack);
+                events.set(number, flow.next_deadline(now));
             });
         }
-        self.plan_ways();
+        self.schedule_paths();
     }
 
-    fn plan_ways(&mut self) {
+    /// Sets the next events of both directions, which are the actors behind the flows.
+    fn schedule_paths(&mut self) {
         let flows = self.flows.len();
-        self.agenda.set(flows, self.forth.next_deadline());
-        self.agenda.set(flows + 1, self.back.next_deadline());
+        self.events.set(flows, self.forward.next_deadline());
+        self.events.set(flows + 1, self.reverse.next_deadline());
     }
 }
 
 impl Flow {
-    fn new(settings: FlowSettings, round: Time) -> Self {
+    fn new(settings: FlowSettings, base_rtt: Time) -> Self {
         Self {
             start: settings.start,
-            handshake: round + settings.extra_rtt,
+            handshake: base_rtt + settings.extra_rtt,
             extra_rtt: settings.extra_rtt,
             established: false,
             mss: settings.sender.mss,
             sender: Sender::new(settings.sender, settings.control),
             receiver: Receiver::new(settings.acks),
-            leaving: VecDeque::new(),
-            arriving: VecDeque::new(),
+            acks_to_send: VecDeque::new(),
+            acks_in_flight: VecDeque::new(),
         }
     }
 
@@ -291,70 +295,70 @@ impl Flow {
             return self.established_at();
         }
         let first = |acks: &VecDeque<Ack>| acks.front().map_or(Time::MAX, |ack| ack.at);
-        first(&self.arriving)
-            .min(first(&self.leaving))
+        first(&self.acks_in_flight)
+            .min(first(&self.acks_to_send))
             .min(self.sender.next_deadline(now))
             .min(self.receiver.next_deadline())
     }
 
-    /// Everything of this flow that is due.
+    /// Handles all events of this flow that are due.
     #[inline]
-    fn act<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
+    fn handle_due<W: Watch>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
         if !self.established {
             self.established = true;
-            ends.watch.established(now, ends.number, self.start);
+            context.watch.established(now, context.number, self.start);
             self.sender.establish(now, self.handshake);
         }
-        self.release_acks(now, ends);
-        while let Some(ack) = due(&mut self.arriving, now) {
-            ends.watch.ack_arrived(ends.number, &ack);
+        self.send_due_acks(now, context);
+        while let Some(ack) = pop_due(&mut self.acks_in_flight, now) {
+            context.watch.ack_arrived(context.number, &ack);
             self.sender.on_ack(now, &ack);
-            self.transmit(now, ends);
+            self.transmit(now, context);
         }
         self.sender.on_time(now);
-        self.transmit(now, ends);
+        self.transmit(now, context);
     }
 
-    /// ACKs whose time to be sent has come.
+    /// Sends the ACKs that are due.
     #[inline]
-    fn release_acks<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
-        let (delay, arriving, leaving) = (
-            way_back(ends.back, self.extra_rtt),
-            &mut self.arriving,
-            &mut self.leaving,
+    fn send_due_acks<W: Watch>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+        let (delay, acks_in_flight, acks_to_send) = (
+            ack_delay(context.reverse, self.extra_rtt),
+            &mut self.acks_in_flight,
+            &mut self.acks_to_send,
         );
         self.receiver.on_time(now, &mut |ack| {
-            ends.watch.acknowledged(ends.number, &ack);
-            forward(ack, delay, arriving, leaving);
+            context.watch.acknowledged(context.number, &ack);
+            queue_ack(ack, delay, acks_in_flight, acks_to_send);
         });
-        if let Back::Segments(line) = ends.back {
-            while let Some(ack) = due(&mut self.leaving, now) {
-                line.send(ends.number, self.mss, ack);
+        if let ReversePath::Segments(line) = context.reverse {
+            while let Some(ack) = pop_due(&mut self.acks_to_send, now) {
+                line.send(context.number, self.mss, ack);
             }
         }
     }
 
     #[inline]
-    fn transmit<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
-        let delay = way_back(ends.back, self.extra_rtt);
+    fn transmit<W: Watch>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+        let delay = ack_delay(context.reverse, self.extra_rtt);
         let Self {
             sender,
             receiver,
-            arriving,
-            leaving,
+            acks_in_flight,
+            acks_to_send,
             mss,
             ..
         } = self;
         let len = *mss + HEADERS;
-        let (number, watch) = (ends.number, &mut *ends.watch);
+        let (number, watch) = (context.number, &mut *context.watch);
         sender.transmit(now, |seq, count| {
             watch.sent(now, number, seq, count);
             let train = Train { count, len };
-            ends.forth.send(now, number, seq, train, |seq, train| {
+            context.forward.send(now, number, seq, train, |seq, train| {
                 watch.arrived(number, seq, train);
                 receiver.on_train(seq, train, |ack| {
                     watch.acknowledged(number, &ack);
-                    forward(ack, delay, arriving, leaving);
+                    queue_ack(ack, delay, acks_in_flight, acks_to_send);
                 });
             });
         });
@@ -365,46 +369,47 @@ impl Flow {
         number: usize,
         seq: u64,
         train: &Departure,
-        back: &Back,
+        reverse: &ReversePath,
         watch: &mut W,
     ) {
-        let delay = way_back(back, self.extra_rtt);
-        let (arriving, leaving) = (&mut self.arriving, &mut self.leaving);
+        let delay = ack_delay(reverse, self.extra_rtt);
+        let (acks_in_flight, acks_to_send) = (&mut self.acks_in_flight, &mut self.acks_to_send);
         watch.arrived(number, seq, train);
         self.receiver.on_train(seq, train, |ack| {
             watch.acknowledged(number, &ack);
-            forward(ack, delay, arriving, leaving);
+            queue_ack(ack, delay, acks_in_flight, acks_to_send);
         });
     }
 }
 
-/// How long an ACK travels, where that is known as it is sent.
-fn way_back(back: &Back, extra_rtt: Time) -> Option<Time> {
-    match back {
-        Back::Delay(delay) => Some(*delay + extra_rtt),
-        Back::Segments(_) => None,
+/// Returns the delay of an ACK, where it is known when the ACK is sent.
+fn ack_delay(reverse: &ReversePath, extra_rtt: Time) -> Option<Time> {
+    match reverse {
+        ReversePath::Delay(delay) => Some(*delay + extra_rtt),
+        ReversePath::Segments(_) => None,
     }
 }
 
+/// Puts an ACK in flight if its delay is known, else among those to send.
 #[inline]
-fn forward(
+fn queue_ack(
     ack: Ack,
     delay: Option<Time>,
-    arriving: &mut VecDeque<Ack>,
-    leaving: &mut VecDeque<Ack>,
+    acks_in_flight: &mut VecDeque<Ack>,
+    acks_to_send: &mut VecDeque<Ack>,
 ) {
     match delay {
-        Some(delay) => arriving.push_back(Ack {
+        Some(delay) => acks_in_flight.push_back(Ack {
             at: ack.at + delay,
             ..ack
         }),
-        None => leaving.push_back(ack),
+        None => acks_to_send.push_back(ack),
     }
 }
 
-/// The next ACK if its time has come.
+/// Removes and returns the next ACK if it is due.
 #[inline]
-fn due(acks: &mut VecDeque<Ack>, now: Time) -> Option<Ack> {
+fn pop_due(acks: &mut VecDeque<Ack>, now: Time) -> Option<Ack> {
     acks.front().filter(|ack| ack.at <= now)?;
     acks.pop_front()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chains of legs against what must be so: one leg is a plain simulation, packets are kept, a store
-//! bounds what a slow leg lets come in, and splitting a path makes Reno faster.
+//! Chains of legs. A chain of one leg is a plain simulation, and no packet is lost. A relay's buffer bounds the
+//! packets that wait before a slow leg. Splitting a path makes Reno faster.
 
 use longhaul_netem::{Setting, Shape};
 use longhaul_tcpsim::{
@@ -65,14 +65,14 @@ fn one_leg_is_a_plain_simulation() {
 }
 
 #[test]
-fn every_packet_of_the_source_comes_to_the_sink_once_and_no_more() {
+fn every_packet_reaches_the_sink_exactly_once() {
     let far = [("rate", "50mbit"), ("delay", "10ms"), ("loss", "1%")];
     let mut chain = Chain::new(vec![leg(&LOSSY, Some(5000), 200), leg(&far, None, 0)]);
     chain.run_until(Time::from_secs(60));
     assert_eq!(chain.arrived(1, 0), 5000);
     assert_eq!(chain.sender(1, 0).acked(), 5000);
     let finished = chain.finished_at(0).unwrap();
-    // 5,000 packets of 1,500 bytes at 50 Mbit/s take 1.2 s at least.
+    // At 50 Mbit/s, 5,000 packets of 1,500 bytes take at least 1.2 s.
     assert!(
         finished > Time::from_millis(1200) && finished < END,
         "{finished}"
@@ -80,7 +80,7 @@ fn every_packet_of_the_source_comes_to_the_sink_once_and_no_more() {
 }
 
 #[test]
-fn the_store_bounds_what_comes_in_beyond_what_goes_out() {
+fn relay_buffer_bounds_the_packets_before_a_slow_leg() {
     let fast = [("rate", "1gbit"), ("delay", "1ms")];
     let slow = [("rate", "10mbit"), ("delay", "1ms")];
     let mut chain = Chain::new(vec![leg(&fast, None, 300), leg(&slow, None, 0)]);
@@ -89,13 +89,13 @@ fn the_store_bounds_what_comes_in_beyond_what_goes_out() {
         let waiting = chain.arrived(0, 0) - chain.sender(1, 0).acked();
         assert!(waiting <= 300, "{waiting} at {step} ms");
     }
-    // And the slow leg is never without work: 10 Mbit/s are 833 packets a second.
-    let carried = chain.arrived(1, 0);
-    assert!((1600..=1667).contains(&carried), "{carried}");
+    // The slow leg is never idle: 10 Mbit/s are 833 packets a second.
+    let delivered = chain.arrived(1, 0);
+    assert!((1600..=1667).contains(&delivered), "{delivered}");
 }
 
 #[test]
-fn a_source_that_stops_is_heard_to_its_end() {
+fn delivers_everything_sent_before_the_source_stops() {
     let mut chain = Chain::new(vec![leg(&LOSSY, None, 1000), leg(&LOSSY, None, 0)]);
     chain.run_until(Time::from_secs(5));
     chain.stop(0);
@@ -109,9 +109,9 @@ fn a_source_that_stops_is_heard_to_its_end() {
 }
 
 #[test]
-fn two_halves_of_a_lossy_path_carry_more_than_the_whole() {
-    // Reno by its formula: 1.22 × 1448 × 8 / (RTT √p). 80 ms and p = 0.1 %: 5.6 Mbit/s; the clean half
-    // is no matter, the lossy one has 40 ms and so twice that.
+fn split_of_a_lossy_path_doubles_goodput() {
+    // Reno by its formula: 1.22 × 1448 × 8 / (RTT √p). At 80 ms and p = 0.1 % that is 5.6 Mbit/s. The clean
+    // half does not limit, and the lossy half has 40 ms and so twice that rate.
     let clean = [("rate", "100mbit"), ("delay", "20ms")];
     let whole = [("rate", "100mbit"), ("delay", "40ms"), ("loss", "0.1%")];
     let end = Time::from_secs(300);

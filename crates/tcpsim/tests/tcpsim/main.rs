@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulated connections: held to packets one by one, to Mathis' formula, and as chains of relays.
+//! Simulated connections: against single packets, against Mathis' formula, and as chains of relays.
 
 mod chain;
 mod mathis;

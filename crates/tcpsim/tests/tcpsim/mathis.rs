@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A Reno flow through the emulator gets what theory says: goodput = MSS/RTT · C/√p (Mathis,
-//! Semke, Mahdavi, Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997).
+//! Goodput of a Reno flow through the emulator against theory: MSS/RTT · C/√p (Mathis, Semke, Mahdavi, Ott,
+//! "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997).
 //!
-//! For random loss their table 1 gives C = 1.31 with an ACK for each segment and 0.93 with delayed
-//! ACKs. The formula leaves out the round trip without growth after each halving and the fraction
-//! of a segment that a window can't send; both cost more where the window is small. So the goodput
-//! may exceed the formula by a tenth (chance: 400 losses a cell), and stay below it by a tenth, or
-//! by a fifth where the formula's window is below 15 segments.
+//! For random loss their table 1 gives C = 1.31 with an ACK for each segment and 0.93 with delayed ACKs. The
+//! formula leaves out the round trip without growth after each halving. It also leaves out the fraction of a
+//! segment that a window can't send. Both cost more where the window is small.
+//!
+//! So the goodput may exceed the formula by a tenth (chance: 400 losses a row). It may stay below by a tenth,
+//! or by a fifth where the formula's window is below 15 segments.
 
 use super::reno::{AckPolicy, MSS, run};
 use longhaul_units::Time;
 use std::fmt::Write;
 
-fn mathis(c: f64, rtt: Time, p: f64) -> f64 {
+fn predict_goodput(c: f64, rtt: Time, p: f64) -> f64 {
     f64::from(MSS) * 8.0 / rtt.as_secs_f64() * c / p.sqrt()
 }
 
@@ -21,8 +22,8 @@ fn assert_near(ratio: f64, window: f64, table: &str) {
     assert!((low..=1.1).contains(&ratio), "{table}");
 }
 
-/// Adds the line of one cell to the table and holds it against the formula.
-fn cell(table: &mut String, policy: AckPolicy, c: f64, rtt_ms: u64, p: f64) {
+/// Adds a row to the table and compares it with the formula.
+fn add_row(table: &mut String, policy: AckPolicy, c: f64, rtt_ms: u64, p: f64) {
     let rtt = Time::from_millis(rtt_ms);
     let (window, segments) = (c / p.sqrt(), (LOSSES / p) as u64);
     let outcome = run(
@@ -32,29 +33,30 @@ fn cell(table: &mut String, policy: AckPolicy, c: f64, rtt_ms: u64, p: f64) {
         window,
         segments,
     );
-    let predicted = mathis(c, rtt, p);
+    let predicted = predict_goodput(c, rtt, p);
     let ratio = outcome.goodput_bps / predicted;
     let (measured, predicted) = (outcome.goodput_bps / 1e6, predicted / 1e6);
-    let time_outs = outcome.time_outs;
+    let timeouts = outcome.timeouts;
     writeln!(
         table,
-        "{rtt_ms:>4} ms  {:>6}%  {measured:>8.3}  {predicted:>8.3}  {ratio:.3}  {time_outs}",
+        "{rtt_ms:>4} ms  {:>6}%  {measured:>8.3}  {predicted:>8.3}  {ratio:.3}  {timeouts}",
         p * 100.0
     )
     .unwrap();
     assert_near(ratio, window, table);
 }
 
+/// Losses of each run.
 const LOSSES: f64 = 400.0;
 
-const HEAD: &str = "    RTT     loss  Mbit/s    Mathis    ratio  time-outs\n";
+const HEADER: &str = "    RTT     loss  Mbit/s    Mathis    ratio  time-outs\n";
 
 #[test]
 fn reno_follows_mathis_with_an_ack_for_each_segment() {
-    let mut table = HEAD.to_owned();
+    let mut table = HEADER.to_owned();
     for rtt_ms in [10, 100, 350] {
         for p in [0.0003, 0.001, 0.01] {
-            cell(&mut table, AckPolicy::Immediate, 1.31, rtt_ms, p);
+            add_row(&mut table, AckPolicy::Immediate, 1.31, rtt_ms, p);
         }
     }
     insta::assert_snapshot!(table);
@@ -62,9 +64,9 @@ fn reno_follows_mathis_with_an_ack_for_each_segment() {
 
 #[test]
 fn reno_follows_mathis_with_delayed_acks() {
-    let mut table = HEAD.to_owned();
+    let mut table = HEADER.to_owned();
     for p in [0.001, 0.01] {
-        cell(&mut table, AckPolicy::Delayed, 0.93, 100, p);
+        add_row(&mut table, AckPolicy::Delayed, 0.93, 100, p);
     }
     insta::assert_snapshot!(table);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The best chain of relays is what trying every chain finds.
+//! Best chain of relays against an exhaustive search.
 
 use longhaul_tcpsim::formulas::{
     chain::{self, Chain, Leg, Network},
@@ -7,7 +7,7 @@ use longhaul_tcpsim::formulas::{
 };
 use proptest::prelude::*;
 
-/// Networks of 2 to 6 sites. Rates are of few values, so that ties are common.
+/// Networks of 2 to 6 sites. Rates have few values, so that ties are common.
 fn networks() -> impl Strategy<Value = Network> {
     let leg = prop_oneof![
         1 => Just(None),
@@ -29,8 +29,8 @@ fn networks() -> impl Strategy<Value = Network> {
     })
 }
 
-/// `T_n` of a chain that is given: `None` if a leg is missing.
-fn of_sites(network: &Network, sites: &[usize], overhead: Overhead) -> Option<Chain> {
+/// Returns the chain over `sites` with its `T_n`; `None` if a leg is missing.
+fn chain_over(network: &Network, sites: &[usize], overhead: Overhead) -> Option<Chain> {
     let legs: Option<Vec<Leg>> = sites
         .windows(2)
         .map(|two| network.legs[two[0]][two[1]])
@@ -55,23 +55,29 @@ fn of_sites(network: &Network, sites: &[usize], overhead: Overhead) -> Option<Ch
     })
 }
 
-/// All simple ways from site 0 to the last.
-fn every_chain(network: &Network, overhead: Overhead) -> Vec<Chain> {
+/// Returns each simple path from site 0 to the last.
+fn all_chains(network: &Network, overhead: Overhead) -> Vec<Chain> {
     let mut found = Vec::new();
-    extend(network, &mut vec![0], overhead, &mut found);
+    extend_chain(network, &mut vec![0], overhead, &mut found);
     found
 }
 
-fn extend(network: &Network, sites: &mut Vec<usize>, overhead: Overhead, found: &mut Vec<Chain>) {
+/// Adds to `found` each chain that begins with `sites`.
+fn extend_chain(
+    network: &Network,
+    sites: &mut Vec<usize>,
+    overhead: Overhead,
+    found: &mut Vec<Chain>,
+) {
     let here = sites[sites.len() - 1];
     if here == network.legs.len() - 1 {
-        found.extend(of_sites(network, sites, overhead));
+        found.extend(chain_over(network, sites, overhead));
         return;
     }
     for next in 1..network.legs.len() {
         if !sites.contains(&next) && network.legs[here][next].is_some() {
             sites.push(next);
-            extend(network, sites, overhead, found);
+            extend_chain(network, sites, overhead, found);
             sites.pop();
         }
     }
@@ -79,7 +85,7 @@ fn extend(network: &Network, sites: &mut Vec<usize>, overhead: Overhead, found: 
 
 proptest! {
     #[test]
-    fn it_is_what_trying_every_chain_finds(
+    fn best_chain_matches_an_exhaustive_search(
         network in networks(), relays_max in 0..6_usize, per_relay in 0..3_u32, share in 0..3_u32,
     ) {
         let overhead = Overhead {
@@ -87,7 +93,7 @@ proptest! {
             share: f64::from(share) * 0.1,
         };
         let last = network.legs.len() - 1;
-        let all: Vec<Chain> = every_chain(&network, overhead)
+        let all: Vec<Chain> = all_chains(&network, overhead)
             .into_iter()
             .filter(|chain| chain.relays() <= relays_max && chain.bottleneck_bps > 0.0)
             .collect();
@@ -96,10 +102,10 @@ proptest! {
         if let Some(found) = found {
             let most = all.iter().map(|chain| chain.throughput_bps).fold(0.0, f64::max);
             prop_assert!((found.throughput_bps - most).abs() <= most * 1e-9, "{:?} {}", found, most);
-            // It is a way that exists, as good as it says, and none as wide with as few relays is shorter.
-            let again = of_sites(&network, &found.sites, overhead).unwrap();
-            prop_assert!((again.throughput_bps - found.throughput_bps).abs() <= most * 1e-9);
-            prop_assert!((again.rtt_s - found.rtt_s).abs() < 1e-9);
+            // The chain exists and is as good as it says. No chain as wide with as few relays is shorter.
+            let recomputed = chain_over(&network, &found.sites, overhead).unwrap();
+            prop_assert!((recomputed.throughput_bps - found.throughput_bps).abs() <= most * 1e-9);
+            prop_assert!((recomputed.rtt_s - found.rtt_s).abs() < 1e-9);
             for other in &all {
                 let as_good = other.bottleneck_bps >= found.bottleneck_bps
                     && other.relays() <= found.relays();
@@ -109,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn a_relay_more_is_never_worse_before_overhead(network in networks()) {
+    fn more_relays_never_lower_the_bottleneck(network in networks()) {
         let last = network.legs.len() - 1;
         let chains = chain::by_relays(&network, 0, last, 5, Overhead::default());
         let widths: Vec<f64> = chains.iter().map(|c| c.as_ref().map_or(0.0, |c| c.bottleneck_bps)).collect();

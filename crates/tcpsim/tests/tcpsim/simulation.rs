@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP flows under simulated time: what theory, RFCs and the kernel's rules say must come out.
+//! TCP flows under simulated time against theory, RFCs and the kernel's rules.
 
 use longhaul_netem::{Schedule, Setting, Shape};
 use longhaul_tcpsim::{
@@ -20,7 +20,7 @@ fn shape(settings: &[(&str, &str)]) -> Shape {
     shape
 }
 
-/// 50 ms each way.
+/// Path with a delay of 50 ms in each direction.
 fn path(forth: &[(&str, &str)]) -> Path {
     Path {
         forth: shape(&[&[("delay", "50ms")], forth].concat()),
@@ -54,7 +54,7 @@ fn run(path: Path, flows: Vec<FlowSettings>, end: Time) -> Simulation {
     simulation
 }
 
-/// Payload bits a second of flow `number` since the start.
+/// Returns the payload bits a second of flow `number` since the start.
 fn goodput(simulation: &mut Simulation, number: usize) -> f64 {
     let span = simulation.now().as_secs_f64();
     simulation.sender(number).acked() as f64 * 1448.0 * 8.0 / span
@@ -81,7 +81,7 @@ fn slow_start_doubles_each_round_trip() {
 }
 
 #[test]
-fn trains_come_to_what_their_segments_come_to() {
+fn trains_give_the_results_of_their_segments() {
     let cases: [&[(&str, &str)]; 4] = [
         &[("rate", "100mbit"), ("queue", "100p")],
         &[("rate", "100mbit"), ("queue", "400KB"), ("loss", "0.01%")],
@@ -116,7 +116,7 @@ fn trains_come_to_what_their_segments_come_to() {
 }
 
 #[test]
-fn many_flows_over_trains_come_to_what_they_come_to_over_segments() {
+fn many_flows_get_the_same_goodput_over_trains_and_segments() {
     let simulate = |exact| {
         let flows = (0..5).map(|n| {
             let mut flow = reno();
@@ -141,7 +141,7 @@ fn many_flows_over_trains_come_to_what_they_come_to_over_segments() {
 }
 
 #[test]
-fn a_run_repeats_and_another_seed_differs() {
+fn same_seed_repeats_a_run_and_another_differs() {
     let simulate = |seed| {
         let path = Path {
             seed,
@@ -153,8 +153,8 @@ fn a_run_repeats_and_another_seed_differs() {
     assert_ne!(simulate(3), simulate(4));
 }
 
-/// With random losses of probability p a Reno sender that grows by a packet each round trip,
-/// whatever ACKs cover, gets MSS/RTT · 1.31/√p (Mathis et al., 1997, table 1).
+/// With random losses of probability p Reno gets MSS/RTT · 1.31/√p, if it grows by a packet each round trip
+/// whatever ACKs cover (Mathis et al., 1997, table 1).
 #[test]
 fn reno_follows_mathis() {
     for loss in ["0.01%", "0.1%"] {
@@ -172,7 +172,7 @@ fn reno_follows_mathis() {
 }
 
 #[test]
-fn a_full_queue_halves_reno_where_it_is_full() {
+fn reno_halves_its_window_when_the_queue_is_full() {
     let path = path(&[("rate", "100mbit"), ("queue", "1bdp")]);
     let mut simulation = run(path, vec![reno()], seconds(400.0));
     let backoffs = simulation.sender(0).take_backoffs();
@@ -193,7 +193,7 @@ fn a_full_queue_halves_reno_where_it_is_full() {
 }
 
 #[test]
-fn windows_limit_what_is_out() {
+fn receive_window_and_send_buffer_limit_goodput() {
     for limit in ["receive", "send"] {
         let mut flow = reno();
         match limit {
@@ -212,7 +212,7 @@ fn windows_limit_what_is_out() {
 }
 
 #[test]
-fn a_single_loss_is_repaired_once_and_costs_one_backoff() {
+fn single_loss_costs_one_retransmission_and_one_backoff() {
     let mut flow = reno();
     flow.sender.packets = Some(20_000);
     let path = path(&[("rate", "100mbit"), ("queue", "2bdp"), ("loss", "at:700")]);
@@ -225,22 +225,25 @@ fn a_single_loss_is_repaired_once_and_costs_one_backoff() {
 }
 
 #[test]
-fn a_retransmission_that_is_lost_too_is_sent_again_without_a_time_out() {
-    // Which transmission is the retransmission is found by losing the first alone.
+fn lost_retransmission_is_retransmitted_without_a_timeout() {
+    // A run that loses the first transmission alone finds the number of the retransmission.
     let simulate = |loss: &str| {
         let mut flow = reno();
         flow.sender.packets = Some(20_000);
         let path = path(&[("rate", "100mbit"), ("queue", "2bdp"), ("loss", loss)]);
         let mut simulation = Simulation::new(path, vec![flow]);
-        let mut at_repair = None;
+        let mut sent_by_retransmission = None;
         while !simulation.is_done() {
             simulation.run_until(simulation.now() + Time::from_micros(100));
             let counters = simulation.sender(0).counters();
             if counters.retransmitted == 1 {
-                at_repair.get_or_insert(counters.sent);
+                sent_by_retransmission.get_or_insert(counters.sent);
             }
         }
-        (simulation.sender(0).counters(), at_repair.unwrap())
+        (
+            simulation.sender(0).counters(),
+            sent_by_retransmission.unwrap(),
+        )
     };
     let (_, sent) = simulate("at:700");
     let (counters, _) = simulate(&format!("at:700,{}-{}", sent - 2, sent));
@@ -249,7 +252,7 @@ fn a_retransmission_that_is_lost_too_is_sent_again_without_a_time_out() {
 }
 
 #[test]
-fn a_silent_path_times_out_and_comes_back() {
+fn resumes_after_an_outage_with_timeouts() {
     let mut changes = Schedule::default();
     changes.add_text("5s: loss 100%").unwrap();
     changes.add_text("9s: loss none").unwrap();
@@ -263,7 +266,7 @@ fn a_silent_path_times_out_and_comes_back() {
         simulation.sender(0).acked(),
         simulation.sender(0).counters(),
     );
-    // After at least 0.3 s each time-out takes twice as long as the one before.
+    // The first timeout takes at least 0.3 s, each other twice as long as the one before.
     assert!((3..=5).contains(&counters.time_outs), "{counters:?}");
     simulation.run_until(seconds(30.0));
     let after = simulation.sender(0).acked() - before;
@@ -271,7 +274,7 @@ fn a_silent_path_times_out_and_comes_back() {
 }
 
 #[test]
-fn equal_flows_share_alike() {
+fn equal_flows_share_equally() {
     let flows = (0..4).map(|_| reno()).collect();
     let path = path(&[("rate", "100mbit"), ("queue", "1bdp"), ("loss", "0.001%")]);
     let mut simulation = run(path, flows, seconds(600.0));
@@ -284,7 +287,7 @@ fn equal_flows_share_alike() {
 }
 
 #[test]
-fn ack_rules_on_the_way_back_take_acks_away_and_no_goodput() {
+fn ack_filtering_and_pacing_keep_goodput() {
     let simulate = |back: &[(&str, &str)]| {
         let mut flow = reno();
         flow.acks.aggregate = Time::ZERO;
@@ -308,7 +311,7 @@ fn ack_rules_on_the_way_back_take_acks_away_and_no_goodput() {
 }
 
 #[test]
-fn pacing_keeps_slow_start_out_of_a_short_queue() {
+fn pacing_spares_a_short_queue_in_slow_start() {
     let simulate = |paced| {
         let mut flow = reno();
         flow.sender.paced = paced;
@@ -321,7 +324,7 @@ fn pacing_keeps_slow_start_out_of_a_short_queue() {
     assert!(spaced * 2 < bursts, "{spaced} of {bursts}");
 }
 
-/// Reno that gives 10 Mbit/s as its own pacing rate.
+/// Reno with a pacing rate of its own, 10 Mbit/s.
 struct TenMegabits(Reno);
 
 impl CongestionControl for TenMegabits {
@@ -342,17 +345,17 @@ impl CongestionControl for TenMegabits {
     }
 }
 
-/// As on the kernel, where lh_trc sets `sk_pacing_status`: no setting has to ask for it.
+/// Pacing without a setting that asks for it, as on the kernel, where lh_trc sets `sk_pacing_status`.
 #[test]
-fn a_pacing_rate_of_the_control_s_own_is_kept() {
+fn paces_at_the_congestion_controls_own_rate() {
     let control = flow(Box::new(TenMegabits(Reno)));
     let mut simulation = run(path(&[("rate", "100mbit")]), vec![control], seconds(20.0));
     let rate = goodput(&mut simulation, 0);
     assert!((9e6..=10e6).contains(&rate), "{rate}");
 }
 
-/// A way that loses, doubles, damages and overtakes.
-fn rough() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+/// Paths that lose, duplicate, corrupt and reorder.
+fn impaired() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     let share = || prop_oneof![Just(0_u32), 1_u32..10];
     (share(), 0_u32..40, share(), share(), 0_u32..9).prop_map(
         |(loss, duplicate, corrupt, reorder, jitter)| {
@@ -369,7 +372,7 @@ fn rough() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     )
 }
 
-fn rough_shape(settings: &[(&str, String)]) -> Shape {
+fn impaired_shape(settings: &[(&str, String)]) -> Shape {
     let settings = settings.iter().map(|(key, value)| (*key, value.as_str()));
     shape(&settings.collect::<Vec<_>>())
 }
@@ -377,13 +380,13 @@ fn rough_shape(settings: &[(&str, String)]) -> Shape {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_the_ways_lose_double_or_overtake_all_arrives(forth in rough(), back in rough(), seed: u64) {
+    fn everything_arrives_despite_loss_duplication_and_reordering(forth in impaired(), back in impaired(), seed: u64) {
         let flows = (0..2).map(|_| {
             let mut flow = reno();
             flow.sender.packets = Some(300);
             flow
         });
-        let path = Path { forth: rough_shape(&forth), back: rough_shape(&back), seed, ..Path::default() };
+        let path = Path { forth: impaired_shape(&forth), back: impaired_shape(&back), seed, ..Path::default() };
         let mut simulation = run(path, flows.collect(), seconds(10_000.0));
         for number in 0..2 {
             let sender = simulation.sender(number);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BBR, the first version, as in Linux: the rate that it measured, whatever is lost, to a point.
+//! BBR version 1 as in Linux: the rate that it measured, whatever the loss, up to a limit.
 
 use crate::formulas::formula::{Answer, Formula};
 
-/// Rate, less what is lost and what probing costs.
+/// Rate of the line, less the lost share and the cost of probing.
 pub const FORMULA: Formula = Formula {
     name: "BBRv1",
     equation: "B = rate (1-p) (1 - (0.2 s + RTT)/10 s) (1 - max(0, RTT/4 - queue)/(8 RTT)) while p < 1 - 1/1.25 = 20 %",
@@ -11,21 +11,22 @@ pub const FORMULA: Formula = Formula {
     range: "loss below 20 % (it collapses there, and loses more from 15 % on); one flow, or flows alike, at the bottleneck",
 };
 
-/// Gain while it probes for more: a loss that takes all of it hides more bandwidth.
+/// Pacing gain while BBR probes for bandwidth. A loss that cancels the gain hides more bandwidth.
 pub const PROBE_GAIN: f64 = 1.25;
 /// Round trips of a cycle of gains.
 const CYCLE: f64 = 8.0;
-/// Seconds in which it wants to see the path empty once, and how long it keeps it so.
+/// Seconds within which BBR empties the path once to measure the smallest RTT.
 const MIN_RTT_WINDOW_S: f64 = 10.0;
+/// Seconds for which BBR keeps the path empty.
 const PROBE_RTT_S: f64 = 0.2;
 
-/// The loss that BBR stands: what probing gains is lost again.
+/// Returns the loss that BBR tolerates. At this loss everything gained by probing is lost again.
 #[must_use]
 pub fn loss_tolerance() -> f64 {
     1.0 - 1.0 / PROBE_GAIN
 }
 
-/// The share of the line that comes through, 0 to 1, behind a queue of `queue` BDPs.
+/// Returns the share of the line's rate that arrives, 0 to 1, with a queue of `queue` BDPs.
 #[must_use]
 pub fn utilisation(p: f64, rtt_s: f64, queue: f64) -> Answer {
     let probing_rtt = (PROBE_RTT_S + rtt_s) / MIN_RTT_WINDOW_S;
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_costs_what_is_lost_until_it_costs_all() {
+    fn loss_costs_its_own_share_up_to_the_tolerance() {
         assert!((loss_tolerance() - 0.2).abs() < 1e-12);
         let [clean, some] = [0.0, 0.01].map(|p| utilisation(p, 0.1, 1.0));
         assert!((some.value / clean.value - 0.99).abs() < 1e-12);
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_queue_the_probe_is_lost() {
+    fn probe_is_lost_without_a_queue() {
         let [none, some] = [0.0, 0.25].map(|queue| utilisation(0.0, 0.1, queue).value);
         assert!((none / some - (1.0 - 0.25 / 8.0)).abs() < 1e-12);
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BIC: search for the window of the last loss.
 
-use super::cycle::{self, Law, Point};
+use super::cycle::{self, Point, WindowGrowth};
 use crate::formulas::formula::{Answer, Formula};
 
-/// The authors' cycle, summed.
+/// Mean over the authors' cycle.
 pub const FORMULA: Formula = Formula {
     name: "BIC, cycle",
     equation: "the mean of the cycle from 0.8 W to W whose packets are 1/p: additive up to 4 increments of 16 below W, then a quarter of the rest, at least 0.2 packets a round trip",
@@ -12,14 +12,18 @@ pub const FORMULA: Formula = Formula {
     range: "loss above 0 and up to 0.1 %, losses evenly apart",
 };
 
+/// Part of the window that a loss leaves.
 const BETA: f64 = 819.0 / 1024.0;
-/// `max_increment`, `low_window`, `BICTCP_B` and `smooth_part`.
+/// `max_increment`.
 const INCREMENT_MAX: f64 = 16.0;
+/// `low_window`.
 const LOW_WINDOW: f64 = 14.0;
+/// `BICTCP_B`.
 const STEP: f64 = 4.0;
+/// `smooth_part`.
 const SMOOTH: f64 = 20.0;
 
-/// Mean window in packets for losses evenly apart.
+/// Returns the mean window in packets for evenly spaced losses.
 #[must_use]
 pub fn window(p: f64, rtt_s: f64) -> Answer {
     let reasons = [
@@ -39,7 +43,7 @@ pub fn window(p: f64, rtt_s: f64) -> Answer {
 #[derive(Debug, Clone, Copy)]
 pub struct Bic;
 
-impl Law for Bic {
+impl WindowGrowth for Bic {
     fn after_loss(&self, peak: f64) -> f64 {
         match peak <= LOW_WINDOW {
             true => peak / 2.0,
@@ -47,8 +51,8 @@ impl Law for Bic {
         }
     }
 
-    /// `bictcp_update`: `cnt` is packets for each growth by one.
-    fn grown(&self, at: Point, rounds: f64) -> f64 {
+    /// Grows as `bictcp_update`, whose `cnt` is the ACKed packets for each packet of growth.
+    fn grow(&self, at: Point, rounds: f64) -> f64 {
         if at.window <= LOW_WINDOW {
             return at.window + rounds;
         }
@@ -66,7 +70,7 @@ impl Law for Bic {
 mod tests {
     use super::*;
 
-    /// The authors: for large windows it is AIMD(16, 0.2), the inverse square root of the loss.
+    /// By the authors, BIC with large windows is AIMD(16, 0.2), with the inverse square root of the loss.
     #[test]
     fn large_windows_follow_the_square_root() {
         let ratio = window(1e-9, 0.1).value / window(1e-7, 0.1).value;

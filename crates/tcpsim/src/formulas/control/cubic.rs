@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CUBIC's window against loss, with its region of Reno.
+//! Mean window of CUBIC against loss, with its Reno-friendly region.
 
-use super::cycle::{Law, Point};
+use super::cycle::{Point, WindowGrowth};
 use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// RFC 9438's response function.
@@ -12,27 +12,27 @@ pub const FORMULA: Formula = Formula {
     range: "loss above 0 and up to 1 %, losses evenly apart; with losses at random the mean window is some 15 to 20 % larger where it grows as a cubic",
 };
 
-/// Packets a second³.
+/// Constant of the cubic curve, packets a second³.
 pub const C: f64 = 0.4;
 /// Part of the window that a loss leaves.
 pub const BETA: f64 = 0.7;
 
-/// Mean window in packets for losses evenly apart.
+/// Returns the mean window in packets for evenly spaced losses.
 #[must_use]
 pub fn window(p: f64, rtt_s: f64) -> Answer {
     let cubic = window_of(p, rtt_s, C);
-    Answer::checked(cubic.max(reno_friendly(p)), &loss_reasons(p))
+    Answer::checked(cubic.max(reno_window(p)), &loss_reasons(p))
 }
 
-/// RFC 9438 section 5.1 with another constant: the growth that tables 1 and 2 vary.
+/// Returns the mean window of RFC 9438 section 5.1 for another constant `c`, which tables 1 and 2 vary.
 #[must_use]
 pub fn window_of(p: f64, rtt_s: f64, c: f64) -> f64 {
     let height = (c * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25);
     height * (rtt_s / p).powf(0.75)
 }
 
-/// The window below which CUBIC grows as Reno does on average (RFC 9438 section 4.3).
-fn reno_friendly(p: f64) -> f64 {
+/// Returns Reno's mean window. Below it CUBIC grows as Reno does on average (RFC 9438 section 4.3).
+fn reno_window(p: f64) -> f64 {
     (1.5 / p).sqrt()
 }
 
@@ -40,13 +40,13 @@ fn reno_friendly(p: f64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Cubic;
 
-impl Law for Cubic {
+impl WindowGrowth for Cubic {
     fn after_loss(&self, peak: f64) -> f64 {
         peak * BETA
     }
 
     /// RFC 9438 equations (1), (2) and (4).
-    fn grown(&self, at: Point, rounds: f64) -> f64 {
+    fn grow(&self, at: Point, rounds: f64) -> f64 {
         let t = at.elapsed_s + rounds * at.rtt_s;
         let k = (at.peak * (1.0 - BETA) / C).cbrt();
         let cubic = C * (t - k).powi(3) + at.peak;
@@ -60,10 +60,10 @@ impl Law for Cubic {
 mod tests {
     use super::*;
 
-    /// RFC 9438 tables 1 and 2: loss, then the mean window for C of 0.04, 0.4 and 4; where Reno's is larger
-    /// the tables print that (with 1.2 for sqrt(3/2)).
+    /// RFC 9438 tables 1 and 2: loss, then the mean window for C of 0.04, 0.4 and 4. Where Reno's window is
+    /// larger, the tables print that (with 1.2 for sqrt(3/2)).
     #[test]
-    fn the_tables_of_rfc_9438() {
+    fn window_matches_the_tables_of_rfc_9438() {
         let slow = [
             (1e-2, [12.0, 12.0, 12.0]),
             (1e-3, [38.0, 38.0, 59.0]),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_both_regions_counts() {
+    fn window_is_the_larger_of_both_regions() {
         assert!((window(1e-3, 0.01).value - (1.5e3_f64).sqrt()).abs() < 1e-9);
         assert!((window(1e-5, 0.1).value - 1054.0).abs() < 1.0);
     }

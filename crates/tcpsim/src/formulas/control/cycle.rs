@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From one loss to the next: the deterministic cycle of a window that grows by a law up to a peak.
+//! Cycle of a window from one loss to the next: deterministic growth up to a peak.
 //!
-//! It is what closed forms are derived from (Mathis and others, RFC 9438 section 5.1, Xu, Harfoush and
-//! Rhee), summed instead of integrated, so that it serves laws without a closed form,
-//! and paths whose queue fills as the window passes the BDP.
+//! Closed forms are derived from this cycle (Mathis and others, RFC 9438 section 5.1, Xu, Harfoush and Rhee).
+//! Here the cycle is summed instead of integrated. A sum serves growth without a closed form, and paths whose
+//! queue fills as the window passes the BDP.
 
-/// Where a cycle is.
+/// Position in a cycle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Packets.
+    /// Window, packets.
     pub window: f64,
-    /// Of this cycle, and of the one before.
+    /// Peak of this cycle and of the previous one, packets.
     pub peak: f64,
-    /// Since the loss, seconds.
+    /// Time since the loss, seconds.
     pub elapsed_s: f64,
-    /// Since the loss, round trips.
+    /// Round trips since the loss.
     pub rounds: f64,
-    /// Round trip at this moment, seconds, with the queue.
+    /// Round trip at this moment with the queue, seconds.
     pub rtt_s: f64,
-    /// Round trip without queue.
+    /// Round trip without a queue, seconds.
     pub base_rtt_s: f64,
 }
 
-/// How a window grows.
-pub trait Law {
-    /// The window after a loss at `peak`.
+/// Growth of a window between two losses.
+pub trait WindowGrowth {
+    /// Returns the window after a loss at `peak`.
     fn after_loss(&self, peak: f64) -> f64;
-    /// The window `rounds` round trips after `at`, not smaller than there.
-    fn grown(&self, at: Point, rounds: f64) -> f64;
+    /// Returns the window `rounds` round trips after `at`, at least the window at `at`.
+    fn grow(&self, at: Point, rounds: f64) -> f64;
 }
 
-/// One cycle's sums.
+/// Sums over one cycle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cycle {
     /// Packets sent.
     pub packets: f64,
-    /// How long it takes.
+    /// Duration, seconds.
     pub seconds: f64,
-    /// Likewise, in round trips.
+    /// Duration, round trips.
     pub rounds: f64,
 }
 
 impl Cycle {
-    /// Packets a second.
+    /// Returns the packets a second.
     #[must_use]
     pub fn rate(self) -> f64 {
         self.packets / self.seconds
     }
 }
 
-/// Steps of one cycle; more makes it no better than a thousandth.
+/// Largest number of steps in one cycle. More steps change the result by less than a thousandth.
 const STEPS_MAX: u32 = 8192;
-/// A step is at most 4^16 round trips: a cycle that takes longer does not end.
-const COARSER_MAX: u32 = 16;
+/// Number of step sizes, each four times the one before. A cycle too long for the largest does not end.
+const STEP_SIZES: u32 = 16;
 
-/// The cycle of `law` from `peak` packets to `peak` packets over a path of `rtt_s` that `bdp`
-/// packets fill; `INFINITY` has no queue.
+/// Returns the cycle of `growth` from `peak` packets to `peak` packets, over a path of `rtt_s` that `bdp`
+/// packets fill. A `bdp` of `INFINITY` has no queue.
 #[must_use]
-pub fn cycle(law: &dyn Law, peak: f64, rtt_s: f64, bdp: f64) -> Cycle {
-    let steps = (0..COARSER_MAX).map(|coarser| 0.25 * 4_f64.powi(coarser as i32));
-    let mut cycles = steps.filter_map(|step| stepped(law, peak, rtt_s, bdp, step));
+pub fn cycle(growth: &dyn WindowGrowth, peak: f64, rtt_s: f64, bdp: f64) -> Cycle {
+    let steps = (0..STEP_SIZES).map(|size| 0.25 * 4_f64.powi(size as i32));
+    let mut cycles = steps.filter_map(|step| sum_cycle(growth, peak, rtt_s, bdp, step));
     cycles.next().unwrap_or(Cycle {
         packets: f64::INFINITY,
         seconds: f64::INFINITY,
@@ -67,13 +67,20 @@ pub fn cycle(law: &dyn Law, peak: f64, rtt_s: f64, bdp: f64) -> Cycle {
     })
 }
 
-fn stepped(law: &dyn Law, peak: f64, rtt_s: f64, bdp: f64, step: f64) -> Option<Cycle> {
+/// Sums one cycle in steps of `step` round trips; `None` if that takes more than [`STEPS_MAX`].
+fn sum_cycle(
+    growth: &dyn WindowGrowth,
+    peak: f64,
+    rtt_s: f64,
+    bdp: f64,
+    step: f64,
+) -> Option<Cycle> {
     let mut sum = Cycle {
         packets: 0.0,
         seconds: 0.0,
         rounds: 0.0,
     };
-    let mut window = law.after_loss(peak).max(1.0);
+    let mut window = growth.after_loss(peak).max(1.0);
     for _ in 0..STEPS_MAX {
         let now = rtt_s * (window / bdp).max(1.0);
         let at = Point {
@@ -84,7 +91,7 @@ fn stepped(law: &dyn Law, peak: f64, rtt_s: f64, bdp: f64, step: f64) -> Option<
             rtt_s: now,
             base_rtt_s: rtt_s,
         };
-        let next = law.grown(at, step);
+        let next = growth.grow(at, step);
         let share = ((peak - window) / (next - window)).clamp(0.0, 1.0);
         let share = if next > window { share } else { 1.0 };
         let reached = window + (next - window) * share;
@@ -99,19 +106,19 @@ fn stepped(law: &dyn Law, peak: f64, rtt_s: f64, bdp: f64, step: f64) -> Option<
     None
 }
 
-/// The mean window in packets where a loss comes each `1/p` packets: the peak whose cycle sends so
-/// many is searched between 1 and 10¹⁰ packets.
+/// Returns the mean window in packets where a loss comes every `1/p` packets. A search between 1 and 10¹⁰
+/// packets finds the peak whose cycle sends so many.
 #[must_use]
-pub fn mean_window(law: &dyn Law, p: f64, rtt_s: f64) -> f64 {
+pub fn mean_window(growth: &dyn WindowGrowth, p: f64, rtt_s: f64) -> f64 {
     let (mut low, mut high) = (1.0_f64, 1e10_f64);
     for _ in 0..60 {
         let middle = (low * high).sqrt();
-        match cycle(law, middle, rtt_s, f64::INFINITY).packets * p < 1.0 {
+        match cycle(growth, middle, rtt_s, f64::INFINITY).packets * p < 1.0 {
             true => low = middle,
             false => high = middle,
         }
     }
-    let steady = cycle(law, low, rtt_s, f64::INFINITY);
+    let steady = cycle(growth, low, rtt_s, f64::INFINITY);
     steady.packets / steady.rounds
 }
 
@@ -123,7 +130,7 @@ mod tests {
     };
 
     #[test]
-    fn it_comes_to_the_closed_forms() {
+    fn mean_window_matches_the_closed_forms() {
         for p in [1e-4, 1e-5, 1e-6] {
             let close = |summed: f64, closed: f64, within: f64| {
                 assert!(
@@ -150,8 +157,8 @@ mod tests {
         }
     }
 
-    /// The fifth paper, section 1: with 100 ms and packets of 1,500 bytes, Reno needs 10 Gbit/s' worth
-    /// of an hour and 40 minutes without a loss (RFC 3649 section 1).
+    /// The fifth paper, section 1: at 10 Gbit/s with 100 ms and packets of 1,500 bytes, Reno needs an hour and
+    /// 40 minutes without a loss (RFC 3649 section 1).
     #[test]
     fn reno_takes_hours_on_a_long_fat_path() {
         let bdp = 10e9 * 0.1 / 12_000.0;
@@ -168,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_one_bdp_keeps_reno_at_the_full_rate() {
+    fn queue_of_one_bdp_keeps_reno_at_the_full_rate() {
         let full = cycle(&Reno, 2000.0, 0.1, 1000.0);
         assert!(
             (full.rate() / 10_000.0 - 1.0).abs() < 0.01,

@@ -3,7 +3,7 @@
 
 use crate::formulas::formula::{Answer, Formula};
 
-/// The equilibrium.
+/// Equilibrium of flows that share a line.
 pub const FORMULA: Formula = Formula {
     name: "FAST, equilibrium",
     equation: "x = alpha / q: the line's rate, if the queue holds alpha packets of each flow",
@@ -11,14 +11,14 @@ pub const FORMULA: Formula = Formula {
     range: "no loss, a queue of at least alpha packets for each flow, and a path whose delay never changes",
 };
 
-/// Packets of a second that a flow of `alpha` packets sends where `queueing_s` seconds are spent in the
-/// queue: how it ends after a path grew longer and its base RTT did not.
+/// Returns the packets a second of a flow that keeps `alpha` packets in the queue, where packets wait
+/// `queueing_s` seconds. A flow ends at this rate when its path grew longer and its base RTT did not.
 #[must_use]
 pub fn rate(alpha: f64, queueing_s: f64) -> f64 {
     alpha / queueing_s
 }
 
-/// The share of the line's rate that `flows` with `alpha` packets each come to.
+/// Returns the share of the line's rate that `flows` flows with `alpha` packets each reach.
 #[must_use]
 pub fn utilisation(alpha: f64, flows: f64, queue_packets: f64, loss: f64) -> Answer {
     let reasons = [
@@ -35,15 +35,15 @@ pub fn utilisation(alpha: f64, flows: f64, queue_packets: f64, loss: f64) -> Ans
 mod tests {
     use super::*;
 
-    /// The fifth paper's switch from 38 to 80 ms with alpha 200: 57 Mbit/s.
+    /// The fifth paper's switch from 38 to 80 ms (JGN II trials) with alpha 200: 57 Mbit/s.
     #[test]
-    fn a_path_that_grew_by_42_ms_leaves_57_mbit() {
+    fn path_longer_by_42_ms_leaves_57_mbit() {
         let bps = rate(200.0, 0.042) * 1500.0 * 8.0;
         assert!((bps / 57e6 - 1.0).abs() < 0.01);
     }
 
     #[test]
-    fn loss_and_short_queues_are_outside() {
+    fn reports_loss_and_short_queues_as_out_of_range() {
         assert!(utilisation(200.0, 1.0, 1000.0, 0.0).outside.is_none());
         assert!(utilisation(200.0, 6.0, 1000.0, 0.0).outside.is_some());
         assert!(utilisation(200.0, 1.0, 1000.0, 1e-6).outside.is_some());

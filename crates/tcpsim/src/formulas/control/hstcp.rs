@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HighSpeed TCP's response function.
+//! Response function of HighSpeed TCP.
 
-use super::cycle::{Law, Point};
+use super::cycle::{Point, WindowGrowth};
 use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// RFC 3649's response function.
@@ -12,18 +12,19 @@ pub const FORMULA: Formula = Formula {
     range: "loss from 1e-10 (where its windows end in the RFC) to 1 %",
 };
 
-/// `Low_Window` and `Low_P`; `High_Window` and `High_P` (RFC 3649 section 5).
+/// `Low_Window` and `Low_P` (RFC 3649 section 5).
 const LOW: (f64, f64) = (38.0, 1e-3);
+/// `High_Window` and `High_P` (RFC 3649 section 5).
 const HIGH: (f64, f64) = (83_000.0, 1e-7);
 /// `High_Decrease`.
 const HIGH_DECREASE: f64 = 0.1;
 
-/// `S`, about -0.835.
+/// Returns `S`, about -0.835.
 fn slope() -> f64 {
     (HIGH.0.ln() - LOW.0.ln()) / (HIGH.1.ln() - LOW.1.ln())
 }
 
-/// Mean window in packets.
+/// Returns the mean window in packets.
 #[must_use]
 pub fn window(p: f64) -> Answer {
     let value = match p < LOW.1 {
@@ -43,7 +44,7 @@ pub fn window(p: f64) -> Answer {
 #[derive(Debug, Clone, Copy)]
 pub struct Hstcp;
 
-/// `b(w)`: the part that a loss takes.
+/// Returns `b(w)`: the part of the window that a loss takes.
 #[must_use]
 pub fn decrease(w: f64) -> f64 {
     if w <= LOW.0 {
@@ -53,7 +54,7 @@ pub fn decrease(w: f64) -> f64 {
     (HIGH_DECREASE - 0.5) * share + 0.5
 }
 
-/// `a(w)`: packets a round trip.
+/// Returns `a(w)`: packets of growth in a round trip.
 #[must_use]
 pub fn increase(w: f64) -> f64 {
     if w <= LOW.0 {
@@ -64,12 +65,12 @@ pub fn increase(w: f64) -> f64 {
     (w * w * p * 2.0 * b / (2.0 - b)).max(1.0)
 }
 
-impl Law for Hstcp {
+impl WindowGrowth for Hstcp {
     fn after_loss(&self, peak: f64) -> f64 {
         peak * (1.0 - decrease(peak))
     }
 
-    fn grown(&self, at: Point, rounds: f64) -> f64 {
+    fn grow(&self, at: Point, rounds: f64) -> f64 {
         at.window + increase(at.window) * rounds
     }
 }
@@ -80,7 +81,7 @@ mod tests {
 
     /// RFC 3649's table of its response function.
     #[test]
-    fn the_response_function_of_rfc_3649() {
+    fn window_matches_the_table_of_rfc_3649() {
         let table = [
             (1e-2, 12.0),
             (1e-3, 38.0),
@@ -104,7 +105,7 @@ mod tests {
 
     /// RFC 3649 appendix B: the table of a(w) and b(w).
     #[test]
-    fn increase_and_decrease_of_appendix_b() {
+    fn increase_and_decrease_match_appendix_b() {
         let rows = [
             (38.0, 1.0, 0.50),
             (1058.0, 8.0, 0.33),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! H-TCP: growth by the time since the last loss.
 
-use super::cycle::{self, Law, Point};
+use super::cycle::{self, Point, WindowGrowth};
 use crate::formulas::formula::{Answer, Formula};
 
-/// The authors' law, summed.
+/// Mean over the cycle of the authors' growth.
 pub const FORMULA: Formula = Formula {
     name: "H-TCP, cycle",
     equation: "the mean of the cycle from W/2 to W whose packets are 1/p, growing by 2 (1-b) (1 + 10 (t-1) + 0.25 (t-1)^2) packets a round trip t > 1 s after a loss, scaled by RTT/100 ms within 0.1 and 2",
@@ -12,11 +12,12 @@ pub const FORMULA: Formula = Formula {
     range: "loss above 0 and up to 0.1 %, losses evenly apart; b is 1/2, as it is where throughput changes from loss to loss",
 };
 
+/// Part of the window that a loss leaves.
 const BETA: f64 = 0.5;
-/// Seconds at Reno's growth after a loss.
+/// Seconds after a loss in which the window grows as Reno's.
 const LOW_SPEED_S: f64 = 1.0;
 
-/// Mean window in packets for losses evenly apart.
+/// Returns the mean window in packets for evenly spaced losses.
 #[must_use]
 pub fn window(p: f64, rtt_s: f64) -> Answer {
     let reasons = [
@@ -29,7 +30,7 @@ pub fn window(p: f64, rtt_s: f64) -> Answer {
     Answer::checked(cycle::mean_window(&Htcp, p, rtt_s), &reasons)
 }
 
-/// Packets a round trip, `since` seconds after a loss, on a path of `rtt_s`.
+/// Returns the packets of growth in a round trip, `since` seconds after a loss, on a path of `rtt_s`.
 #[must_use]
 pub fn increase(since: f64, rtt_s: f64) -> f64 {
     let beyond = (since - LOW_SPEED_S).max(0.0);
@@ -42,12 +43,12 @@ pub fn increase(since: f64, rtt_s: f64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Htcp;
 
-impl Law for Htcp {
+impl WindowGrowth for Htcp {
     fn after_loss(&self, peak: f64) -> f64 {
         peak * BETA
     }
 
-    fn grown(&self, at: Point, rounds: f64) -> f64 {
+    fn grow(&self, at: Point, rounds: f64) -> f64 {
         let middle = at.elapsed_s + rounds * at.rtt_s / 2.0;
         at.window + increase(middle, at.base_rtt_s) * rounds
     }
@@ -58,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_second_is_renos() {
+    fn first_second_grows_as_reno() {
         assert_eq!(increase(0.9, 0.1), 1.0);
         assert_eq!(increase(2.0, 0.1), 11.25);
         assert_eq!(increase(2.0, 0.4), 22.5);
         assert_eq!(increase(2.0, 0.001), 1.125);
-        // Each loss within the first second: the square-root law.
+        // With each loss within the first second the square-root law holds.
         let w = window(1e-3, 0.01).value;
         assert!((w / 1.5e3_f64.sqrt() - 1.0).abs() < 0.03, "{w}");
     }

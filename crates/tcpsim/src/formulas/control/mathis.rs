@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reno's window against random loss, without time-outs, and its growth between two losses.
+//! Mean window of Reno against random loss without timeouts, and its growth between two losses.
 
-use super::cycle::{Law, Point};
+use super::cycle::{Point, WindowGrowth};
 use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
-/// The square-root law.
+/// Square-root law.
 pub const FORMULA: Formula = Formula {
     name: "Mathis",
     equation: "W = 1.31 / sqrt(p); B = W MSS / RTT",
@@ -12,22 +12,21 @@ pub const FORMULA: Formula = Formula {
     range: "loss above 0 and up to 1 %: time-outs are left out",
 };
 
-/// The constant of table 1: how losses come and how ACKs do.
+/// Pattern of losses and of ACKs, which selects the constant of table 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Losses {
-    /// Each packet by itself, growth of a packet a round trip: Linux, which counts packets and not
-    /// ACKs.
+    /// Independent losses, growth of a packet a round trip. Linux grows so: it counts packets and not ACKs.
     Random,
-    /// Each packet by itself, growth of half a packet (delayed ACKs that are counted).
+    /// Independent losses, growth of half a packet (delayed ACKs that are counted).
     RandomDelayed,
-    /// Evenly, growth of a packet a round trip: `sqrt(3/2)`.
+    /// Evenly spaced losses, growth of a packet a round trip: `sqrt(3/2)`.
     Periodic,
-    /// Evenly, growth of half a packet: `sqrt(3/4)`.
+    /// Evenly spaced losses, growth of half a packet: `sqrt(3/4)`.
     PeriodicDelayed,
 }
 
 impl Losses {
-    /// `C`.
+    /// Returns `C`.
     #[must_use]
     pub fn constant(self) -> f64 {
         match self {
@@ -39,7 +38,7 @@ impl Losses {
     }
 }
 
-/// Mean window in packets.
+/// Returns the mean window in packets.
 #[must_use]
 pub fn window(loss: f64, losses: Losses) -> Answer {
     Answer::checked(losses.constant() / loss.sqrt(), &loss_reasons(loss))
@@ -49,12 +48,12 @@ pub fn window(loss: f64, losses: Losses) -> Answer {
 #[derive(Debug, Clone, Copy)]
 pub struct Reno;
 
-impl Law for Reno {
+impl WindowGrowth for Reno {
     fn after_loss(&self, peak: f64) -> f64 {
         peak / 2.0
     }
 
-    fn grown(&self, at: Point, rounds: f64) -> f64 {
+    fn grow(&self, at: Point, rounds: f64) -> f64 {
         at.window + rounds
     }
 }
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hundredth_of_the_loss_is_ten_times_the_window() {
+    fn window_grows_tenfold_with_a_hundredth_of_the_loss() {
         let [some, little] = [1e-3, 1e-5].map(|p| window(p, Losses::Random));
         assert!((little.value / some.value - 10.0).abs() < 1e-9);
         assert_eq!(some.outside, None);
@@ -72,7 +71,7 @@ mod tests {
 
     /// RFC 9438 table 1's column of Reno is the periodic law with 1.2 for sqrt(3/2).
     #[test]
-    fn periodic_losses_come_to_the_column_of_reno() {
+    fn periodic_window_matches_the_reno_column_of_rfc_9438() {
         for (p, w) in [(1e-2, 12.0), (1e-4, 120.0), (1e-6, 1200.0), (1e-8, 12000.0)] {
             let ratio = window(p, Losses::Periodic).value / w;
             assert!((1.0..1.03).contains(&ratio), "{p}: {ratio}");
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_its_range_it_says_so() {
+    fn reports_loss_out_of_range() {
         assert!(window(0.0, Losses::Random).outside.is_some());
         assert!(window(0.0101, Losses::Random).outside.is_some());
         assert!(window(0.0099, Losses::Random).outside.is_none());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The congestion controls that throughput is predicted for.
+//! Congestion controls that have a throughput formula.
 
 pub mod bbr;
 pub mod bic;
@@ -12,32 +12,32 @@ pub mod mathis;
 pub mod padhye;
 pub mod scalable;
 
-use cycle::Law;
+use cycle::WindowGrowth;
 use std::{fmt, str::FromStr};
 
 /// A congestion control with a formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
-    /// RFC 5681.
+    /// Reno (RFC 5681).
     Reno,
-    /// RFC 9438, as Linux has it.
+    /// CUBIC (RFC 9438), as Linux has it.
     Cubic,
-    /// BBR's first version, as Linux has it.
+    /// BBR version 1, as Linux has it.
     Bbr,
-    /// RFC 3649.
+    /// HighSpeed TCP (RFC 3649).
     Hstcp,
-    /// Kelly's.
+    /// Scalable TCP (Kelly).
     Scalable,
-    /// Leith and Shorten's.
+    /// H-TCP (Leith and Shorten).
     Htcp,
-    /// Xu, Harfoush and Rhee's.
+    /// BIC (Xu, Harfoush and Rhee).
     Bic,
-    /// Jin, Wei and Low's.
+    /// FAST (Jin, Wei and Low).
     Fast,
 }
 
 impl Control {
-    /// All, the kernel's own first.
+    /// Every control, the kernel's own first.
     pub const ALL: [Self; 8] = [
         Self::Reno,
         Self::Cubic,
@@ -49,7 +49,7 @@ impl Control {
         Self::Fast,
     ];
 
-    /// As `--cc` has it.
+    /// Returns the name that `--cc` takes.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,9 +64,9 @@ impl Control {
         }
     }
 
-    /// How its window grows from loss to loss; `None` of those that don't wait for losses.
+    /// Returns the growth of its window between losses; `None` if it does not wait for losses.
     #[must_use]
-    pub fn law(self) -> Option<&'static dyn Law> {
+    pub fn growth(self) -> Option<&'static dyn WindowGrowth> {
         match self {
             Self::Reno => Some(&mathis::Reno),
             Self::Cubic => Some(&cubic::Cubic),
@@ -85,7 +85,7 @@ impl fmt::Display for Control {
     }
 }
 
-/// No such congestion control.
+/// Error for the name of a congestion control without a formula.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("congestion control {name:?} has no formula here; there are: {known}")]
 pub struct UnknownControl {
@@ -96,7 +96,7 @@ pub struct UnknownControl {
 impl FromStr for Control {
     type Err = UnknownControl;
 
-    /// Linux's names and ours: `highspeed` is `hstcp`, and `lh_bic` is `bic`.
+    /// Parses Linux's names and ours: `highspeed` is `hstcp`, and `lh_bic` is `bic`.
     fn from_str(text: &str) -> Result<Self, UnknownControl> {
         let own = text.strip_prefix("lh_").unwrap_or(text);
         let own = if own == "highspeed" { "hstcp" } else { own };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reno with time-outs and a bounded window.
+//! Rate of Reno with timeouts and a bounded window.
 
 use crate::formulas::formula::{Answer, Formula};
 
-/// The full model.
+/// Full model.
 pub const FULL: Formula = Formula {
     name: "PFTK",
     equation: "B = ((1-p)/p + W + Q/(1-p)) / (RTT (b W/2 + 1) + Q T0 f(p)/(1-p))",
@@ -11,52 +11,52 @@ pub const FULL: Formula = Formula {
     range: "loss above 0 and up to 30 %; a loss takes the rest of its round with it, so it is low where single packets are lost and SACK repairs them",
 };
 
-/// Loss up to which the authors compared it with traces.
+/// Loss up to which the authors compared the model with traces.
 pub const LOSS_MAX: f64 = 0.3;
 
-/// What the model is told beside the loss.
+/// Parameters of the model beside the loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Connection {
-    /// Seconds.
+    /// Round trip, seconds.
     pub rtt_s: f64,
-    /// First retransmission time-out, seconds: `T0`.
+    /// First retransmission timeout, seconds: `T0`.
     pub rto_s: f64,
-    /// Packets for each growth by one ACK: 1 for Linux, which counts packets.
+    /// Packets that an ACK covers for each step of growth: 1 for Linux, which counts packets.
     pub b: f64,
-    /// The receiver's window in packets: `Wm`.
+    /// Receiver's window, packets: `Wm`.
     pub window: f64,
 }
 
-/// Linux's time-out on a steady path: the smoothed round trip and the floor of the variance's
+/// Returns Linux's timeout on a steady path, seconds: the smoothed round trip and the floor of the variance's
 /// share (`TCP_RTO_MIN`, 200 ms, include/net/tcp.h).
 #[must_use]
 pub fn linux_rto_s(rtt_s: f64) -> f64 {
     rtt_s + 0.2
 }
 
-/// Packets a second by the full model.
+/// Returns the packets a second of the full model.
 #[must_use]
 pub fn full(p: f64, c: Connection) -> Answer {
     let unbounded = unbounded_window(p, c.b);
     let w = unbounded.min(c.window);
-    let time_out = time_out_share(p, w);
-    let packets = (1.0 - p) / p + w + time_out / (1.0 - p);
+    let timeouts = timeout_share(p, w);
+    let packets = (1.0 - p) / p + w + timeouts / (1.0 - p);
     let rounds = match unbounded < c.window {
         true => c.b / 2.0 * w + 1.0,
         false => c.b / 8.0 * w + (1.0 - p) / (p * w) + 2.0,
     };
-    let seconds = c.rtt_s * rounds + time_out * c.rto_s * backing_off(p) / (1.0 - p);
+    let seconds = c.rtt_s * rounds + timeouts * c.rto_s * backoff_factor(p) / (1.0 - p);
     Answer::checked(packets / seconds, &reasons(p))
 }
 
-/// `E[Wu]`: the window at a loss, were it not bounded.
+/// Returns `E[Wu]`: the mean window at a loss if no receiver's window bounded it.
 fn unbounded_window(p: f64, b: f64) -> f64 {
     let c = (2.0 + b) / (3.0 * b);
     c + (8.0 * (1.0 - p) / (3.0 * b * p) + c * c).sqrt()
 }
 
-/// `Q`: the share of losses that end in a time-out.
-fn time_out_share(p: f64, w: f64) -> f64 {
+/// Returns `Q`: the share of losses that end in a timeout.
+fn timeout_share(p: f64, w: f64) -> f64 {
     let arrives = 1.0 - p;
     let three = arrives.powi(3);
     let share =
@@ -64,13 +64,14 @@ fn time_out_share(p: f64, w: f64) -> f64 {
     share.min(1.0)
 }
 
-/// `f(p)`: how much longer a sequence of time-outs takes than its first, ended at 64 times.
-fn backing_off(p: f64) -> f64 {
+/// Returns `f(p)`: the duration of a sequence of timeouts in units of its first. Doubling ends at 64 times.
+fn backoff_factor(p: f64) -> f64 {
     1.0 + (0..6)
         .map(|n| f64::from(1 << n) * p.powi(n + 1))
         .sum::<f64>()
 }
 
+/// Returns the conditions under which the model does not hold, with the reasons.
 fn reasons(p: f64) -> [(bool, &'static str); 2] {
     [
         (p <= 0.0, "without loss it has no end"),
@@ -93,20 +94,20 @@ mod tests {
     };
 
     #[test]
-    fn with_little_loss_it_comes_to_the_periodic_law() {
+    fn approaches_the_periodic_law_at_low_loss() {
         let law = 1.5_f64.sqrt() / 1e-6_f64.sqrt() / 0.1;
         let answer = full(1e-6, LONG);
         assert!((answer.value / law - 1.0).abs() < 0.01, "{answer:?} {law}");
     }
 
     #[test]
-    fn time_outs_make_it_less_than_the_law() {
+    fn timeouts_lower_the_rate_below_the_law() {
         let law = 1.5_f64.sqrt() / 0.1_f64.sqrt() / 0.1;
         assert!(full(0.1, LONG).value < 0.7 * law);
     }
 
     #[test]
-    fn a_window_bounds_it() {
+    fn receive_window_bounds_the_rate() {
         let small = Connection {
             window: 10.0,
             ..LONG
@@ -115,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_outs_are_64_times_the_first() {
-        assert!((backing_off(0.5) - (1.0 + 0.5 + 0.5 + 0.5 + 0.5 + 0.5 + 0.5)).abs() < 1e-12);
+    fn backoff_ends_at_64_times_the_first_timeout() {
+        assert!((backoff_factor(0.5) - (1.0 + 0.5 + 0.5 + 0.5 + 0.5 + 0.5 + 0.5)).abs() < 1e-12);
         assert!(full(0.31, LONG).outside.is_some() && full(0.29, LONG).outside.is_none());
     }
 }

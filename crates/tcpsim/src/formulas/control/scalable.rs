@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scalable TCP: growth in proportion to the window.
 
-use super::cycle::{Law, Point};
+use super::cycle::{Point, WindowGrowth};
 use crate::formulas::formula::{Answer, Formula, loss_reasons};
 
 /// Kelly's response function.
@@ -12,35 +12,35 @@ pub const FORMULA: Formula = Formula {
     range: "loss above 0 and below 0.08 %, where its window is 100 packets and it becomes Reno's",
 };
 
-/// Growth of a packet for each ACKed one.
+/// Packets of growth for each ACKed packet.
 pub const A: f64 = 0.01;
-/// Part that a loss takes.
+/// Part of the window that a loss takes.
 pub const B: f64 = 0.125;
-/// Below, Linux grows by one packet a round trip.
-const LINEAR: f64 = 100.0;
+/// Window in packets below which Linux grows by one packet a round trip.
+const LINEAR_BELOW: f64 = 100.0;
 
-/// Mean window in packets.
+/// Returns the mean window in packets.
 #[must_use]
 pub fn window(p: f64) -> Answer {
     let proportional = A / (B * p);
-    let value = match proportional >= LINEAR {
+    let value = match proportional >= LINEAR_BELOW {
         true => proportional,
-        false => linear(p),
+        false => linear_window(p),
     };
     let [none, much] = loss_reasons(p);
     let reasons = [
         none,
         much,
         (
-            proportional < LINEAR,
+            proportional < LINEAR_BELOW,
             "below 100 packets, where it grows as Reno",
         ),
     ];
     Answer::checked(value, &reasons)
 }
 
-/// AIMD(1, 1/8): RFC 9438 section 4.3's mean.
-fn linear(p: f64) -> f64 {
+/// Returns the mean window of AIMD(1, 1/8) (RFC 9438 section 4.3).
+fn linear_window(p: f64) -> f64 {
     ((2.0 - B) / (2.0 * B * p)).sqrt()
 }
 
@@ -48,13 +48,13 @@ fn linear(p: f64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Scalable;
 
-impl Law for Scalable {
+impl WindowGrowth for Scalable {
     fn after_loss(&self, peak: f64) -> f64 {
         peak * (1.0 - B)
     }
 
-    fn grown(&self, at: Point, rounds: f64) -> f64 {
-        match at.window < LINEAR {
+    fn grow(&self, at: Point, rounds: f64) -> f64 {
+        match at.window < LINEAR_BELOW {
             true => at.window + rounds,
             false => at.window * (1.0 + A).powf(rounds),
         }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_of_the_loss_is_ten_times_the_window() {
+    fn window_grows_tenfold_with_a_tenth_of_the_loss() {
         assert!((window(1e-5).value - 8000.0).abs() < 1e-6);
         assert!((window(1e-6).value - 80_000.0).abs() < 1e-6);
         assert!(window(1e-3).outside.is_some() && window(7e-4).outside.is_none());

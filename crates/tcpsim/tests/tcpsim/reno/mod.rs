@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One bulk Reno flow over two [`Line`]s, under simulated time.
+//! Bulk Reno flow over two [`Line`]s, under simulated time.
 //!
-//! The sender always has data, never leaves congestion avoidance (RFC 5681 §3.1) and recovers like
-//! a SACK sender (RFC 6675): a segment counts as lost when three sent after it have arrived, the
-//! window halves once a round trip, and segments are sent while fewer than a window are in flight.
-//! The lines keep their order and lose no ACK, so no segment is thought lost that is not: each one
-//! that arrives is new data, and segments need no sequence number but the count of transmissions.
+//! The sender always has data and never leaves congestion avoidance (RFC 5681 §3.1). It recovers like a SACK
+//! sender (RFC 6675). A segment counts as lost when three sent after it have arrived. The window halves once a
+//! round trip, and segments are sent while fewer than a window are in flight.
+//!
+//! The lines keep their order and lose no ACK, so no segment is wrongly thought lost. Each one that arrives is
+//! new data, and segments need no sequence number but the count of transmissions.
 
 use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
 use longhaul_units::Time;
@@ -13,32 +14,32 @@ use std::{collections::VecDeque, ops::RangeInclusive};
 
 pub(crate) const MSS: u32 = 1460;
 const HEADERS: u32 = 40;
-/// RFC 5681 §3.2.
-const DUPLICATES: u32 = 3;
-/// RFC 6298 §2.4, and only when nothing at all is under way any more.
-const TIME_OUT: Time = Time::from_secs(1);
+/// Later segments that arrive before one counts as lost (RFC 5681 §3.2).
+const DUP_THRESH: u32 = 3;
+/// Retransmission timeout (RFC 6298 §2.4), which counts only when nothing is in flight any more.
+const RTO: Time = Time::from_secs(1);
 
-/// When the receiver acknowledges.
+/// Policy for sending ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckPolicy {
-    /// Each segment at once.
+    /// An ACK for each segment at once.
     Immediate,
-    /// Each second segment, at once after a gap, and within 40 ms.
+    /// An ACK for each second segment, at once after a gap, and within 40 ms.
     Delayed,
 }
 
 const DELAYED_ACK: Time = Time::from_millis(40);
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Arrived segments × MSS over the time until the last ACK.
+    /// Arrived segments × MSS over the time until the last ACK, bits a second.
     pub(crate) goodput_bps: f64,
-    pub(crate) time_outs: u32,
+    pub(crate) timeouts: u32,
 }
 
-/// Runs until `segments` are acknowledged. `loss` is a rule for the data direction, and the window
-/// begins at `window` segments. The seed follows from the RTT, so that no two paths lose alike.
+/// Runs until `segments` are acknowledged. `loss` is a rule for the data direction, and the window begins at
+/// `window` segments. The seed follows from the RTT, so that no two paths lose alike.
 pub(crate) fn run(rtt: Time, loss: &str, policy: AckPolicy, window: f64, segments: u64) -> Outcome {
     let mut path = Path::new(rtt, loss);
     let mut receiver = Receiver::new(policy);
@@ -54,8 +55,8 @@ pub(crate) fn run(rtt: Time, loss: &str, policy: AckPolicy, window: f64, segment
             .chain(receiver.deadline())
             .min();
         let Some(next) = deadline else {
-            now += TIME_OUT;
-            sender.on_time_out();
+            now += RTO;
+            sender.on_timeout();
             continue;
         };
         now = next;
@@ -73,7 +74,7 @@ pub(crate) fn run(rtt: Time, loss: &str, policy: AckPolicy, window: f64, segment
     }
     Outcome {
         goodput_bps: sender.arrived as f64 * f64::from(MSS) * 8.0 / now.as_secs_f64(),
-        time_outs: sender.time_outs,
+        timeouts: sender.timeouts,
     }
 }
 
@@ -83,7 +84,7 @@ type Ack = RangeInclusive<u64>;
 struct Path {
     forth: Line,
     back: Line,
-    /// ACKs on their way; the line keeps their order.
+    /// ACKs in flight; the line keeps their order.
     acks: VecDeque<Ack>,
 }
 
@@ -130,7 +131,7 @@ impl Path {
     }
 }
 
-/// Nothing can come out while a segment is offered: all that was due was polled before.
+/// Sends a segment. Nothing can come out meanwhile, because everything due was polled before.
 fn offer(line: &mut Line, now: Time, packet: u64, len: u32) {
     let segment = Segment {
         packet,
@@ -154,8 +155,8 @@ fn delivered(line: &mut Line, now: Time) -> Vec<u64> {
 struct Receiver {
     policy: AckPolicy,
     last: Option<u64>,
-    /// Arrived but not acknowledged, and until when that may last.
-    waiting: Option<(u64, Time)>,
+    /// Segment that arrived but is not acknowledged, and the deadline of its ACK.
+    unacked: Option<(u64, Time)>,
     acks: Vec<Ack>,
 }
 
@@ -164,7 +165,7 @@ impl Receiver {
         Self {
             policy,
             last: None,
-            waiting: None,
+            unacked: None,
             acks: Vec::new(),
         }
     }
@@ -172,24 +173,24 @@ impl Receiver {
     fn on_data(&mut self, now: Time, id: u64) {
         let in_order = self.last.map_or(0, |last| last + 1) == id;
         self.last = Some(id);
-        match self.waiting.take() {
+        match self.unacked.take() {
             Some((first, _)) if in_order => self.acks.push(first..=id),
             None if in_order && self.policy == AckPolicy::Delayed => {
-                self.waiting = Some((id, now + DELAYED_ACK));
+                self.unacked = Some((id, now + DELAYED_ACK));
             }
-            waiting => {
-                let waiting = waiting.map(|(first, _)| first..=first);
-                self.acks.extend(waiting.into_iter().chain([id..=id]));
+            unacked => {
+                let unacked = unacked.map(|(first, _)| first..=first);
+                self.acks.extend(unacked.into_iter().chain([id..=id]));
             }
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.waiting.map(|(_, until)| until)
+        self.unacked.map(|(_, until)| until)
     }
 
     fn on_time(&mut self, now: Time) {
-        if let Some((id, _)) = self.waiting.take_if(|(_, until)| *until <= now) {
+        if let Some((id, _)) = self.unacked.take_if(|(_, until)| *until <= now) {
             self.acks.push(id..=id);
         }
     }
@@ -197,15 +198,16 @@ impl Receiver {
 
 struct Sender {
     window: f64,
-    /// The next transmission, and the first of which nothing was heard yet.
+    /// Next transmission.
     next: u64,
-    unheard: u64,
-    /// Transmissions that were passed over, with the number of later ones that arrived.
+    /// First transmission that no ACK has reported or passed.
+    unreported: u64,
+    /// Transmissions that ACKs passed over, with the number of later ones that arrived.
     gaps: Vec<(u64, u32)>,
-    /// Recovery lasts until something sent after its start is acknowledged.
+    /// First transmission after the start of recovery. Its acknowledgement, or a later one's, ends recovery.
     recover: Option<u64>,
     arrived: u64,
-    time_outs: u32,
+    timeouts: u32,
 }
 
 impl Sender {
@@ -213,16 +215,16 @@ impl Sender {
         Self {
             window,
             next: 0,
-            unheard: 0,
+            unreported: 0,
             gaps: Vec::new(),
             recover: None,
             arrived: 0,
-            time_outs: 0,
+            timeouts: 0,
         }
     }
 
     fn may_send(&self) -> bool {
-        let in_flight = self.next - self.unheard + self.gaps.len() as u64;
+        let in_flight = self.next - self.unreported + self.gaps.len() as u64;
         in_flight < self.window as u64
     }
 
@@ -233,8 +235,8 @@ impl Sender {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.gaps
-            .extend((self.unheard..*ack.start()).map(|id| (id, 0)));
-        self.unheard = ack.end() + 1;
+            .extend((self.unreported..*ack.start()).map(|id| (id, 0)));
+        self.unreported = ack.end() + 1;
         let count = ack.end() - ack.start() + 1;
         self.arrived += count;
         self.recover.take_if(|start| *ack.end() >= *start);
@@ -250,7 +252,7 @@ impl Sender {
             .iter_mut()
             .for_each(|(_, later)| *later += arrived);
         let next = self.next;
-        let lost = self.gaps.extract_if(.., |(_, later)| *later >= DUPLICATES);
+        let lost = self.gaps.extract_if(.., |(_, later)| *later >= DUP_THRESH);
         // A transmission from before the last halving is part of the same event.
         if lost
             .max()
@@ -261,12 +263,12 @@ impl Sender {
         }
     }
 
-    /// Everything that was under way is lost.
-    fn on_time_out(&mut self) {
-        self.unheard = self.next;
+    /// Counts everything in flight as lost.
+    fn on_timeout(&mut self) {
+        self.unreported = self.next;
         self.gaps.clear();
         self.recover = None;
         self.window = 2.0;
-        self.time_outs += 1;
+        self.timeouts += 1;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two directions of a shared path: trains where the settings allow, else segment by segment.
+//! Forward and reverse direction of a shared path: trains where the settings allow, else segment by segment.
 
 use crate::receiver::Ack;
 use longhaul_netem::{
@@ -9,19 +9,19 @@ use longhaul_netem::{
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Packets lost on the way, by cause.
+/// Packets lost on the forward path, by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drops {
-    /// By the loss process.
+    /// Packets that the loss process dropped.
     pub loss: u64,
-    /// By a full queue.
+    /// Packets dropped at a full queue.
     pub overflow: u64,
-    /// By a queue rule.
+    /// Packets that a queue rule (AQM) or an ACK rule dropped.
     pub rule: u64,
 }
 
 impl Drops {
-    fn note(&mut self, cause: Drop, count: u32) {
+    fn add(&mut self, cause: Drop, count: u32) {
         let counter = match cause {
             Drop::Loss => &mut self.loss,
             Drop::Overflow => &mut self.overflow,
@@ -31,24 +31,24 @@ impl Drops {
     }
 }
 
-/// From senders to receivers.
+/// Direction from senders to receivers.
 #[derive(Debug)]
-pub(crate) struct Forth {
-    wire: Wire,
+pub(crate) struct ForwardPath {
+    line: ForwardLine,
     pub(crate) drops: Drops,
 }
 
 #[derive(Debug)]
-enum Wire {
+enum ForwardLine {
     Trains(Box<TrainLine>),
     Segments(Box<Line>),
 }
 
-/// A packet is named by its flow and its number: 2⁴⁰ packets are 1.5 PB.
+/// Bits of a packet's number in its identifier; the bits above are its flow's. 2⁴⁰ packets are 1.5 PB.
 const NUMBER_BITS: u32 = 40;
 
-impl Forth {
-    /// Trains, unless the shape or the schedule needs segments or `exact` asks for them.
+impl ForwardPath {
+    /// Creates a direction of trains, unless the shape or the schedule needs segments or `exact` asks for them.
     pub(crate) fn new(shape: Shape, schedule: Schedule, seed: u64, exact: bool) -> Self {
         let plain = schedule.iter().next().is_none() && !exact;
         let trains = match plain {
@@ -56,20 +56,22 @@ impl Forth {
             false => None,
         };
         Self {
-            wire: match trains {
-                Some(line) => Wire::Trains(Box::new(line)),
-                None => Wire::Segments(Box::new(Line::new(shape, schedule, seed, Time::ZERO))),
+            line: match trains {
+                Some(line) => ForwardLine::Trains(Box::new(line)),
+                None => {
+                    ForwardLine::Segments(Box::new(Line::new(shape, schedule, seed, Time::ZERO)))
+                }
             },
             drops: Drops::default(),
         }
     }
 
     pub(crate) fn by_trains(&self) -> bool {
-        matches!(self.wire, Wire::Trains(_))
+        matches!(self.line, ForwardLine::Trains(_))
     }
 
-    /// Sends packets of `len` bytes from number `seq` of `flow` on. With trains, `arrive` is told
-    /// now of what comes later; else [`poll`](Self::poll) tells when it has come.
+    /// Sends the packets of `train`, from number `seq` of `flow` on. With trains `arrive` is called now for
+    /// later arrivals. With segments [`poll`](Self::poll) reports arrivals when they are due.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -79,16 +81,16 @@ impl Forth {
         mut arrive: impl FnMut(u64, &Departure),
     ) {
         let drops = &mut self.drops;
-        match &mut self.wire {
-            Wire::Trains(line) => line.offer(now, train, |fate| match fate {
+        match &mut self.line {
+            ForwardLine::Trains(line) => line.offer(now, train, |fate| match fate {
                 Fate::Out(out) => arrive(seq + u64::from(out.first), &out),
-                Fate::Lost { count, cause, .. } => drops.note(cause, count),
+                Fate::Lost { count, cause, .. } => drops.add(cause, count),
             }),
-            Wire::Segments(line) => {
+            ForwardLine::Segments(line) => {
                 for number in seq..seq + u64::from(train.count) {
                     let packet = (flow as u64) << NUMBER_BITS | number;
                     line.offer(now, segment(packet, train.len), None, &mut |event| {
-                        note_drop(drops, event);
+                        count_drop(drops, event);
                     });
                 }
             }
@@ -97,15 +99,15 @@ impl Forth {
 
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Time {
-        match &mut self.wire {
-            Wire::Trains(_) => Time::MAX,
-            Wire::Segments(line) => line.next_deadline().unwrap_or(Time::MAX),
+        match &mut self.line {
+            ForwardLine::Trains(_) => Time::MAX,
+            ForwardLine::Segments(line) => line.next_deadline().unwrap_or(Time::MAX),
         }
     }
 
-    /// Calls `arrive` with flow and number of each packet that has come by `now`.
+    /// Calls `arrive` with flow and number of each packet that has arrived by `now`.
     pub(crate) fn poll(&mut self, now: Time, mut arrive: impl FnMut(usize, u64, &Departure)) {
-        let Wire::Segments(line) = &mut self.wire else {
+        let ForwardLine::Segments(line) = &mut self.line else {
             return;
         };
         let drops = &mut self.drops;
@@ -117,75 +119,82 @@ impl Forth {
                 );
                 arrive(flow as usize, number, &Departure::single(out.at));
             }
-            None => note_drop(drops, event),
+            None => count_drop(drops, event),
         });
     }
 
     pub(crate) fn backlog_bytes(&mut self, now: Time) -> u64 {
-        match &mut self.wire {
-            Wire::Trains(line) => line.backlog_bytes(now),
-            Wire::Segments(line) => line.backlog_bytes(),
+        match &mut self.line {
+            ForwardLine::Trains(line) => line.backlog_bytes(now),
+            ForwardLine::Segments(line) => line.backlog_bytes(),
         }
     }
 }
 
-/// From receivers to senders.
+/// Direction from receivers to senders.
 #[derive(Debug)]
-pub(crate) enum Back {
-    /// Nothing but time passes.
+pub(crate) enum ReversePath {
+    /// Constant delay and nothing else.
     Delay(Time),
-    /// One by one.
+    /// Emulated line, ACK by ACK.
     Segments(Box<AckLine>),
 }
 
+/// Emulated line of ACKs.
 #[derive(Debug)]
 pub(crate) struct AckLine {
     line: Line,
-    under_way: UnderWay,
+    in_flight: AcksInFlight,
 }
 
-/// ACKs on their way, by number from `first` on.
+/// ACKs in flight, numbered from `first` on.
 #[derive(Debug, Default)]
-struct UnderWay {
-    acks: VecDeque<Carried>,
+struct AcksInFlight {
+    acks: VecDeque<AckInFlight>,
     first: u64,
 }
 
 #[derive(Debug)]
-struct Carried {
+struct AckInFlight {
     flow: usize,
     ack: Ack,
-    /// How many of it are not out yet: the line may double it.
+    /// Copies of it that are still in the line, which may duplicate it.
     copies: u32,
 }
 
-impl UnderWay {
+impl AcksInFlight {
     fn push(&mut self, flow: usize, ack: Ack) -> u64 {
         let copies = 1;
-        self.acks.push_back(Carried { flow, ack, copies });
+        self.acks.push_back(AckInFlight { flow, ack, copies });
         self.first + self.acks.len() as u64 - 1
     }
 
-    /// What comes out by this, if anything does.
-    fn note(&mut self, event: Event) -> Option<(usize, Ack)> {
+    /// Counts the copies by an event of the line, and returns the ACK that the event delivers, if any.
+    fn on_event(&mut self, event: Event) -> Option<(usize, Ack)> {
         let (Event::Copy(segment)
         | Event::Drop { segment, .. }
         | Event::Deliver(Delivered { segment, .. })) = event
         else {
             return None;
         };
-        let carried = &mut self.acks[(segment.packet - self.first) as usize];
+        let in_flight = &mut self.acks[(segment.packet - self.first) as usize];
         if let Event::Copy(_) = event {
-            carried.copies += 1;
+            in_flight.copies += 1;
             return None;
         }
-        carried.copies -= 1;
+        in_flight.copies -= 1;
         let out = intact(event)?;
         let at = out.at;
-        Some((carried.flow, Ack { at, ..carried.ack }))
+        Some((
+            in_flight.flow,
+            Ack {
+                at,
+                ..in_flight.ack
+            },
+        ))
     }
 
-    fn forget_old(&mut self) {
+    fn remove_finished(&mut self) {
         while self.acks.front().is_some_and(|ack| ack.copies == 0) {
             self.acks.pop_front();
             self.first += 1;
@@ -193,11 +202,12 @@ impl UnderWay {
     }
 }
 
-/// Bytes of an ACK without and with SACK blocks: IPv4, TCP, time stamps.
+/// Bytes of an ACK without SACK blocks: IPv4 and TCP with timestamps.
 const ACK_LEN: u32 = 52;
+/// Bytes of an ACK with SACK blocks.
 const SACK_LEN: u32 = 80;
 
-impl Back {
+impl ReversePath {
     pub(crate) fn new(shape: Shape, schedule: Schedule, seed: u64) -> Self {
         let delay = shape.delay;
         let plain = schedule.iter().next().is_none() && is_delay_only(&shape);
@@ -220,13 +230,13 @@ impl AckLine {
     fn new(shape: Shape, schedule: Schedule, seed: u64) -> Self {
         Self {
             line: Line::new(shape, schedule, seed, Time::ZERO),
-            under_way: UnderWay::default(),
+            in_flight: AcksInFlight::default(),
         }
     }
 
-    /// Sends an ACK, which its receiver of `mss` bytes a packet sends now.
+    /// Sends an ACK at `ack.at`, from a receiver of packets with `mss` bytes.
     pub(crate) fn send(&mut self, flow: usize, mss: u32, ack: Ack) {
-        let number = self.under_way.push(flow, ack);
+        let number = self.in_flight.push(flow, ack);
         let sack = ack.blocks[0].count > 0;
         let acking = match sack {
             true => Acking::Other { flow: flow as u64 },
@@ -237,34 +247,35 @@ impl AckLine {
             }),
         };
         let packet = segment(number, if sack { SACK_LEN } else { ACK_LEN });
-        let under_way = &mut self.under_way;
+        let in_flight = &mut self.in_flight;
         self.line.offer(ack.at, packet, Some(acking), &mut |event| {
-            under_way.note(event);
+            in_flight.on_event(event);
         });
-        under_way.forget_old();
+        in_flight.remove_finished();
     }
 
-    /// Calls `arrive` for each ACK that has come by `now`.
+    /// Calls `arrive` for each ACK that has arrived by `now`.
     pub(crate) fn poll(&mut self, now: Time, mut arrive: impl FnMut(usize, Ack)) {
-        let under_way = &mut self.under_way;
+        let in_flight = &mut self.in_flight;
         self.line.poll(now, &mut |event| {
-            if let Some((flow, ack)) = under_way.note(event) {
+            if let Some((flow, ack)) = in_flight.on_event(event) {
                 arrive(flow, ack);
             }
         });
-        under_way.forget_old();
+        in_flight.remove_finished();
     }
 }
 
+/// Whether a shape does nothing but delay.
 fn is_delay_only(shape: &Shape) -> bool {
-    let still = Shape {
+    let without_delay = Shape {
         delay: Time::ZERO,
         ..shape.clone()
     };
-    still.rate.mean().is_none()
-        && still.loss.mean() == 0.0
-        && TrainLine::new(still.clone(), 0).is_ok()
-        && still.loss == longhaul_netem::loss::Loss::None
+    without_delay.rate.mean().is_none()
+        && without_delay.loss.mean() == 0.0
+        && TrainLine::new(without_delay.clone(), 0).is_ok()
+        && without_delay.loss == longhaul_netem::loss::Loss::None
 }
 
 fn segment(packet: u64, len: u32) -> Segment {
@@ -276,7 +287,7 @@ fn segment(packet: u64, len: u32) -> Segment {
     }
 }
 
-/// A damaged packet fails its checksum.
+/// Returns the packet that an event delivers, unless it is corrupt: then it fails its checksum.
 fn intact(event: Event) -> Option<Delivered> {
     match event {
         Event::Deliver(out) if out.corrupt.is_none() => Some(out),
@@ -284,10 +295,10 @@ fn intact(event: Event) -> Option<Delivered> {
     }
 }
 
-fn note_drop(drops: &mut Drops, event: Event) {
+fn count_drop(drops: &mut Drops, event: Event) {
     match event {
-        Event::Drop { cause, .. } => drops.note(cause, 1),
-        Event::Deliver(_) => drops.note(Drop::Loss, 1),
+        Event::Drop { cause, .. } => drops.add(cause, 1),
+        Event::Deliver(_) => drops.add(Drop::Loss, 1),
         Event::Copy(_) | Event::Judged(_) => {}
     }
 }
@@ -299,7 +310,7 @@ mod tests {
     use longhaul_netem::Setting;
     use proptest::prelude::*;
 
-    /// A line that loses, doubles, damages and overtakes, and may have a short queue.
+    /// Lines that lose, duplicate, corrupt and reorder, some with a short queue.
     fn shape() -> impl Strategy<Value = Shape> {
         let share = || prop_oneof![Just(0_u32), 1_u32..60];
         let rate = prop_oneof![Just("unlimited"), Just("500kbit")];
@@ -334,7 +345,7 @@ mod tests {
 
     type Out = Vec<(Time, usize)>;
 
-    /// What comes out of both by `now`.
+    /// Returns the ACKs that come out of each of both by `now`.
     fn poll(acks: &mut AckLine, line: &mut Line, now: Time) -> (Out, Out) {
         let (mut out, mut expected) = (Vec::new(), Vec::new());
         while let Some(next) = line.next_deadline().filter(|next| *next <= now) {
@@ -348,7 +359,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_copy_of_an_ack_comes_out_when_the_line_says(
+        fn delivers_each_copy_of_an_ack_when_the_line_does(
             shape in shape(),
             gaps in prop::collection::vec(0_u64..20, 1..200),
             seed: u64,
@@ -365,7 +376,7 @@ mod tests {
             }
             let (out, expected) = poll(&mut acks, &mut line, Time::MAX);
             prop_assert_eq!(out, expected);
-            prop_assert!(acks.under_way.acks.is_empty());
+            prop_assert!(acks.in_flight.acks.is_empty());
         }
     }
 }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who acts next: one time for each actor, the earliest found at once.
+//! Next event of many actors: one time for each, with the earliest found at once.
 
 use longhaul_units::Time;
 
-/// A tournament over the actors' next times. Ties go to the lower number, so that a run repeats.
+/// Tournament tree over the actors' next times. Ties go to the lower number, so that a run is repeatable.
 #[derive(Debug)]
-pub(crate) struct Agenda {
+pub(crate) struct EventQueue {
     times: Vec<Time>,
-    /// `winners[n]` is the earlier of `winners[2n]` and `winners[2n + 1]`; actors are the leaves.
+    /// Actor of the earliest time below each node of the tree, whose leaves are the actors: `winners[n]` is the
+    /// earlier of `winners[2n]` and `winners[2n + 1]`.
     winners: Vec<u32>,
 }
 
-impl Agenda {
-    /// `actors` of them, none with anything to do.
+impl EventQueue {
+    /// Creates a queue of `actors` actors without events.
     pub(crate) fn new(actors: usize) -> Self {
         let leaves = actors.next_power_of_two();
         let mut winners = vec![0; 2 * leaves];
-        for place in (1..2 * leaves).rev() {
-            winners[place] = match place >= leaves {
-                true => (place - leaves) as u32,
-                false => winners[2 * place],
+        for node in (1..2 * leaves).rev() {
+            winners[node] = match node >= leaves {
+                true => (node - leaves) as u32,
+                false => winners[2 * node],
             };
         }
         Self {
@@ -28,21 +29,20 @@ impl Agenda {
         }
     }
 
-    /// Says when `actor` acts next.
+    /// Sets the time of `actor`'s next event.
     pub(crate) fn set(&mut self, actor: usize, at: Time) {
         if self.times[actor] == at {
             return;
         }
         self.times[actor] = at;
-        let mut place = (self.times.len() + actor) / 2;
-        while place > 0 {
-            self.winners[place] =
-                self.earlier(self.winners[2 * place], self.winners[2 * place + 1]);
-            place /= 2;
+        let mut node = (self.times.len() + actor) / 2;
+        while node > 0 {
+            self.winners[node] = self.earlier(self.winners[2 * node], self.winners[2 * node + 1]);
+            node /= 2;
         }
     }
 
-    /// The next time, and whose it is.
+    /// Returns the time of the next event, and its actor.
     pub(crate) fn next(&self) -> (Time, usize) {
         let actor = self.winners[1] as usize;
         (self.times[actor], actor)
@@ -63,18 +63,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_of_the_earliest_is_next(
+        fn next_is_the_lowest_of_the_earliest_actors(
             actors in 1usize..20,
             changes in prop::collection::vec((0usize..20, 0u64..10), 1..60),
         ) {
-            let mut agenda = Agenda::new(actors);
+            let mut queue = EventQueue::new(actors);
             let mut times = vec![Time::MAX; actors];
             for (actor, at) in changes {
                 let actor = actor % actors;
                 times[actor] = Time::from_nanos(at);
-                agenda.set(actor, times[actor]);
+                queue.set(actor, times[actor]);
                 let first = (0..actors).min_by_key(|n| times[*n]).unwrap();
-                prop_assert_eq!(agenda.next(), (times[first], first));
+                prop_assert_eq!(queue.next(), (times[first], first));
             }
         }
     }
