@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Segments a second that one core decides, under simulated time: `cargo bench -p model`.
+//! Segments that a line decides a second on one core, under simulated time: `cargo bench -p longhaul-netem`.
 //!
-//! Segments of 1,500 bytes arrive every 1.2 µs (10 Gbit/s) and the line is polled every 64, as a
-//! super-packet would make it. Each case runs five times, in turn without and with somebody who wants to
-//! know what became of each segment; printed are the medians and the extremes.
+//! Segments of 1,500 bytes arrive every 1.2 µs (10 Gbit/s), and every 64 of them the line is polled, as for
+//! a super-packet. Each case runs five times without and five times with an observer, in turn. Printed
+//! are the medians and the extremes.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -45,12 +45,12 @@ const CASES: [Case; 4] = [
 
 fn main() {
     for (name, settings) in CASES {
-        let (alone, observed) = (0..RUNS)
+        let (unobserved, observed) = (0..RUNS)
             .map(|_| (run(line(settings)), run(line(settings).observed())))
             .unzip();
         println!(
             "{name:<20} {}  observed {}",
-            summary(alone),
+            summary(unobserved),
             summary(observed)
         );
     }
@@ -62,7 +62,7 @@ fn summary(mut rates: Vec<f64>) -> String {
     format!("{median:6.1} M segments/s  ({low:.1} to {high:.1})")
 }
 
-/// Segments a second of wall clock for one run. Every fourth segment is a pure ACK.
+/// Runs a line once, and returns segments a second of wall clock. Every fourth segment is a pure ACK.
 fn run(mut line: Line) -> f64 {
     let wants_acking = line.wants_acking();
     let (mut now, mut events) = (Time::ZERO, 0u64);
@@ -103,7 +103,7 @@ fn segment(packet: u64) -> Segment {
     }
 }
 
-/// Two flows: one sends data, the other only acknowledges.
+/// The class of a packet of two flows: one sends data, the other only acknowledges.
 fn acking(packet: u64) -> Acking {
     match packet % 4 {
         0 => Acking::Pure(PureAck {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The grammar that the rules of a link share: `name` or `name:key=value,key=value`.
+//! Grammar of all rules of a link: `name` or `name:key=value,key=value`.
 
 use longhaul_units::{ParseError, Ratio};
 use std::{fmt, str::FromStr};
 
-/// Why a text is not a rule. `Display` names the text and what would be accepted.
+/// Error in the text of a rule. `Display` names the text and the accepted forms.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {input:?} is refused: {reason}")]
 pub struct RuleError {
-    /// The kind of rule, as the flag calls it.
+    /// Kind of the rule, in the words of the flag.
     what: &'static str,
     input: String,
     reason: String,
@@ -23,26 +23,26 @@ impl RuleError {
         }
     }
 
-    /// What is wrong, for who names the rule and the text.
+    /// The reason alone, for a caller that names the rule and the text itself.
     pub(super) fn into_reason(self) -> String {
         self.reason
     }
 }
 
-/// Splits `name:rest` at the first colon; `rest` is empty without one.
-pub(super) fn head(text: &str) -> (&str, &str) {
+/// Splits `name:rest` at the first colon. `rest` is empty without a colon.
+pub(super) fn split_name(text: &str) -> (&str, &str) {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     (name.trim(), rest.trim())
 }
 
-/// `key=value` pairs in any order. Each is taken once; what is left over is refused.
+/// Arguments of a rule: `key=value` pairs in any order. The parser takes each once, and refuses those that remain.
 pub(super) struct Arguments<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Arguments<'a> {
-    /// Reads `key=value,key=value`; the empty text has no pairs.
-    pub(super) fn read(text: &'a str) -> Result<Self, String> {
+    /// Parses `key=value,key=value`. The empty text has no pairs. Refuses a key that is given twice.
+    pub(super) fn parse(text: &'a str) -> Result<Self, String> {
         let mut pairs = Vec::new();
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (key, value) = part
@@ -56,7 +56,7 @@ impl<'a> Arguments<'a> {
         Ok(Self { pairs })
     }
 
-    /// The value of `key`, if it is given.
+    /// Takes and parses the value of `key`; `None` if it is absent.
     pub(super) fn take<T>(&mut self, key: &str) -> Result<Option<T>, String>
     where
         T: FromStr<Err: fmt::Display>,
@@ -68,15 +68,15 @@ impl<'a> Arguments<'a> {
         value.parse().map(Some).map_err(|e| format!("{key}: {e}"))
     }
 
-    /// The value of `key`, which must be given.
-    pub(super) fn need<T>(&mut self, key: &str) -> Result<T, String>
+    /// Takes and parses the value of `key`, and refuses its absence.
+    pub(super) fn require<T>(&mut self, key: &str) -> Result<T, String>
     where
         T: FromStr<Err: fmt::Display>,
     {
         self.take(key)?.ok_or_else(|| format!("{key}= is missing"))
     }
 
-    /// Refuses keys that nobody took; `known` lists those that exist.
+    /// Refuses keys that were not taken. `known` lists the accepted keys.
     pub(super) fn finish(self, known: &str) -> Result<(), String> {
         match self.pairs.first() {
             Some((key, _)) => Err(format!("unknown key {key:?} (known: {known})")),
@@ -85,12 +85,12 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A share as the settings of a link say it: with a percent sign, or `none`. A bare number is refused, but for 0: `1` may mean one
-/// of a hundred or all.
+/// A share of segments in the text of a setting: with a percent sign, or `none`. A bare number other
+/// than 0 is refused, because `1` may mean one in a hundred or all.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Share(pub(super) Ratio);
+pub(super) struct Percentage(pub(super) Ratio);
 
-impl FromStr for Share {
+impl FromStr for Percentage {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -100,7 +100,7 @@ impl FromStr for Share {
         }
         match text.parse::<f64>() {
             Ok(0.0) => Ok(Self(Ratio::ZERO)),
-            Ok(number) if number > 0.0 && number.is_finite() => Err(without_percent(text, number)),
+            Ok(number) if number > 0.0 && number.is_finite() => Err(missing_percent(text, number)),
             _ => text
                 .parse()
                 .map(Self)
@@ -109,13 +109,15 @@ impl FromStr for Share {
     }
 }
 
-fn without_percent(text: &str, number: f64) -> String {
+/// Message about a share without a percent sign.
+fn missing_percent(text: &str, number: f64) -> String {
     let as_share = Ratio::new(number).map(|share| format!(" or {}", share.percent()));
     let as_share = as_share.unwrap_or_default();
     format!("{text:?} has no percent sign: say {text}%{as_share}")
 }
 
-/// A number of a file as the text of a share: `loss = 0.001` is `0.1%`. A whole number stays as it is, to be refused unless it is 0.
+/// Text of a share that a file gives as a number: `loss = 0.001` is `0.1%`. A number of 1 or more stays as
+/// it is, so that the parser refuses it.
 #[must_use]
 pub fn share_text(number: f64) -> String {
     match Ratio::new(number) {
@@ -124,21 +126,20 @@ pub fn share_text(number: f64) -> String {
     }
 }
 
-/// Settings that are shares.
-const SHARES: [&str; 3] = ["loss", "duplicate", "corrupt"];
+/// Keys of the settings whose values are shares.
+const PERCENTAGE_KEYS: [&str; 3] = ["loss", "duplicate", "corrupt"];
 
-/// A number of a file as the text of a setting: a [share](share_text) where that is what the key wants.
+/// Text of a setting that a file gives as a number: a [share](share_text) if the value of `key` is one.
 #[must_use]
 pub fn number_text(key: &str, number: f64) -> String {
-    match SHARES.contains(&key) {
+    match PERCENTAGE_KEYS.contains(&key) {
         true => share_text(number),
         false => number.to_string(),
     }
 }
 
-/// Serialises and reads a rule through its text form. A bare number in the file (`loss = 0.001`)
-/// is a share.
-macro_rules! serde_as_rule {
+/// Serialises and deserialises a rule as its text. A number in the file (`loss = 0.001`) is a share.
+macro_rules! serde_as_text {
     ($type:ty, $expecting:literal) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -171,14 +172,15 @@ macro_rules! serde_as_rule {
         }
     };
 }
-pub(super) use serde_as_rule;
+pub(super) use serde_as_text;
 
-/// A value with a text form of its own.
-pub(crate) fn text<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
+/// Parses a value that has a text form of its own.
+pub(crate) fn parse_text<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
     value.parse().map_err(|error: T::Err| error.to_string())
 }
 
-pub(crate) fn whole(value: &str, min: u32, max: u32) -> Result<u32, String> {
+/// Parses a whole number from `min` to `max`.
+pub(crate) fn parse_whole(value: &str, min: u32, max: u32) -> Result<u32, String> {
     value
         .parse()
         .ok()
@@ -191,42 +193,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_taken_once() {
-        let mut arguments = Arguments::read("p=1%, r=30%").unwrap();
-        assert_eq!(arguments.take("p"), Ok(Ratio::new(0.01).map(Share)));
-        assert_eq!(arguments.take::<Share>("p"), Ok(None));
+    fn takes_each_key_once() {
+        let mut arguments = Arguments::parse("p=1%, r=30%").unwrap();
+        assert_eq!(arguments.take("p"), Ok(Ratio::new(0.01).map(Percentage)));
+        assert_eq!(arguments.take::<Percentage>("p"), Ok(None));
         assert!(arguments.finish("p, r").unwrap_err().contains("\"r\""));
     }
 
     #[test]
-    fn bad_pairs_are_named() {
-        assert!(Arguments::read("p").is_err());
-        assert!(Arguments::read("p=1,p=2").is_err());
-        assert!(Arguments::read("").unwrap().need::<u32>("p").is_err());
+    fn rejects_malformed_repeated_and_missing_pairs() {
+        assert!(Arguments::parse("p").is_err());
+        assert!(Arguments::parse("p=1,p=2").is_err());
+        assert!(Arguments::parse("").unwrap().require::<u32>("p").is_err());
     }
 
     #[test]
-    fn shares_have_a_percent_sign() {
-        let share = |text: &str| text.parse::<Share>().map(|share| share.0.get());
+    fn requires_a_percent_sign() {
+        let share = |text: &str| text.parse::<Percentage>().map(|share| share.0.get());
         assert_eq!(share("1%"), Ok(0.01));
         assert_eq!(
             [share("0"), share("0.0"), share("none")],
             [Ok(0.0), Ok(0.0), Ok(0.0)]
         );
-        let said = |text| share(text).unwrap_err();
-        assert_eq!(said("1"), "\"1\" has no percent sign: say 1% or 100%");
+        let message = |text| share(text).unwrap_err();
+        assert_eq!(message("1"), "\"1\" has no percent sign: say 1% or 100%");
         assert_eq!(
-            said("0.001"),
+            message("0.001"),
             "\"0.001\" has no percent sign: say 0.001% or 0.1%"
         );
-        assert_eq!(said("10"), "\"10\" has no percent sign: say 10%");
+        assert_eq!(message("10"), "\"10\" has no percent sign: say 10%");
         for bad in ["-1", "-1%", "101%", "often", ""] {
             assert!(share(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn a_number_of_a_file_is_a_share() {
+    fn formats_a_number_of_a_file_as_a_share() {
         assert_eq!(share_text(0.001), "0.1%");
         assert_eq!(share_text(0.007), "0.7%");
         assert_eq!(

@@ -1,77 +1,79 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far the delay of one segment strays from the link's delay.
+//! Jitter: the random offset of each segment's delay from the delay of the link.
 
-use super::grammar::{RuleError, head, serde_as_rule};
+use super::grammar::{RuleError, serde_as_text, split_name};
 use super::random;
 use longhaul_units::Time;
-use rand_distr::{Distribution, StandardNormal};
+use rand_distr::{Distribution as _, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{f64::consts::SQRT_2, fmt, str::FromStr};
 
-/// The distribution of the offset. All have mean 0.
+/// Distribution of the offset. The mean is always 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shape {
+pub enum Distribution {
     /// No jitter.
     #[default]
     None,
-    /// Normal; the spread is the standard deviation.
+    /// Normal distribution; the spread is the standard deviation.
     Normal,
-    /// Uniform; the spread is the half-width.
+    /// Uniform distribution; the spread is the half-width.
     Uniform,
-    /// Pareto of shape α = 3 and scale m = 2·spread/√3, shifted left by its mean 3m/2. The spread
-    /// is the standard deviation, no offset is below −spread/√3, and P(offset > x) falls as x⁻³.
-    /// This is the family of iproute2's `pareto` table, without its cut at four deviations.
+    /// Pareto distribution of shape α = 3 and scale m = 2·spread/√3, shifted left by its mean 3m/2.
+    /// The spread is the standard deviation. No offset is below −spread/√3, and P(offset > x) falls
+    /// as x⁻³. The `pareto` table of iproute2 is of this family, but cut at four deviations.
     Pareto,
 }
 
-/// How the delay of segments varies.
+/// A jitter rule.
 ///
-/// Text forms: `none`, `2ms` or `normal:2ms`, `uniform:2ms`, `pareto:2ms`; each may end in
+/// Text forms: `none`, `2ms` or `normal:2ms`, `uniform:2ms`, `pareto:2ms`. Each may end in
 /// `,reorder`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Jitter {
-    /// The distribution.
-    pub shape: Shape,
-    /// Standard deviation, or half-width of [`Shape::Uniform`].
+    /// Distribution of the offset.
+    pub distribution: Distribution,
+    /// Standard deviation, or half-width of [`Distribution::Uniform`].
     pub spread: Time,
-    /// Whether a segment may overtake those before it. Without it the link holds a segment that
-    /// would arrive too early until its predecessor has arrived, so the observed distribution is
-    /// no longer the declared one when segments are closer than the spread.
+    /// Whether a segment may overtake earlier ones. If not, the link holds a segment until its
+    /// predecessor has come out. The observed distribution then differs from the declared one when
+    /// segments are closer than the spread.
     pub reorder: bool,
 }
 
 impl Jitter {
-    /// The probability of an offset of at most `x_ns` nanoseconds.
+    /// Probability of an offset of at most `x_ns` nanoseconds.
     #[must_use]
     pub fn cdf(&self, x_ns: f64) -> f64 {
         let x = x_ns / self.spread.as_nanos() as f64;
-        match self.shape {
-            Shape::None => f64::from(x_ns >= 0.0),
+        match self.distribution {
+            Distribution::None => f64::from(x_ns >= 0.0),
             _ if self.is_none() => f64::from(x_ns >= 0.0),
-            Shape::Normal => normal_cdf(x),
-            Shape::Uniform => ((x + 1.0) / 2.0).clamp(0.0, 1.0),
-            Shape::Pareto => pareto_cdf(x),
+            Distribution::Normal => normal_cdf(x),
+            Distribution::Uniform => ((x + 1.0) / 2.0).clamp(0.0, 1.0),
+            Distribution::Pareto => pareto_cdf(x),
         }
     }
 
     /// Whether every offset is zero.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.shape == Shape::None || self.spread == Time::ZERO
+        self.distribution == Distribution::None || self.spread == Time::ZERO
     }
 }
 
 /// Scale of the Pareto distribution with shape 3 and standard deviation 1.
 const PARETO_SCALE: f64 = 1.154_700_538_379_251_5;
-/// Its mean: α/(α − 1) scales.
+/// Mean of that distribution: α/(α − 1) times the scale.
 const PARETO_MEAN: f64 = 1.5 * PARETO_SCALE;
 
+/// Cumulative distribution function at `x` standard deviations of [`Distribution::Pareto`].
 fn pareto_cdf(x: f64) -> f64 {
     let tail = PARETO_SCALE / (x + PARETO_MEAN).max(PARETO_SCALE);
     1.0 - tail.powi(3)
 }
 
-/// Φ(x) within 1.5·10⁻⁷: Abramowitz and Stegun, formula 7.1.26.
+/// Cumulative distribution function Φ(x) of the normal distribution, within 1.5·10⁻⁷ (Abramowitz and
+/// Stegun, formula 7.1.26).
 fn normal_cdf(x: f64) -> f64 {
     let z = x.abs() / SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * z);
@@ -90,22 +92,22 @@ impl FromStr for Jitter {
     type Err = RuleError;
 
     fn from_str(input: &str) -> Result<Self, RuleError> {
-        parse(input).map_err(|reason| RuleError::new("jitter", input, reason))
+        parse_jitter(input).map_err(|reason| RuleError::new("jitter", input, reason))
     }
 }
 
-fn parse(input: &str) -> Result<Jitter, String> {
+fn parse_jitter(input: &str) -> Result<Jitter, String> {
     let (text, reorder) = match input.trim().split_once(',') {
         Some((text, flag)) if flag.trim() == "reorder" => (text, true),
         Some((_, other)) => return Err(format!("unknown suffix {other:?} (known: reorder)")),
         None => (input.trim(), false),
     };
-    let (shape, spread) = match head(text) {
-        ("none", "") => (Shape::None, "0"),
-        ("normal", spread) => (Shape::Normal, spread),
-        ("uniform", spread) => (Shape::Uniform, spread),
-        ("pareto", spread) => (Shape::Pareto, spread),
-        (_, "") => (Shape::Normal, text),
+    let (distribution, spread) = match split_name(text) {
+        ("none", "") => (Distribution::None, "0"),
+        ("normal", spread) => (Distribution::Normal, spread),
+        ("uniform", spread) => (Distribution::Uniform, spread),
+        ("pareto", spread) => (Distribution::Pareto, spread),
+        (_, "") => (Distribution::Normal, text),
         (name, _) => {
             return Err(format!(
                 "unknown shape {name:?} (known: normal, uniform, pareto)"
@@ -114,7 +116,7 @@ fn parse(input: &str) -> Result<Jitter, String> {
     };
     let spread = spread.parse::<Time>().map_err(|e| e.to_string())?;
     Ok(Jitter {
-        shape,
+        distribution,
         spread,
         reorder,
     })
@@ -123,25 +125,25 @@ fn parse(input: &str) -> Result<Jitter, String> {
 impl fmt::Display for Jitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spread = self.spread.exact();
-        match self.shape {
-            Shape::None => f.write_str("none")?,
-            Shape::Normal => f.write_str(&spread)?,
-            Shape::Uniform => write!(f, "uniform:{spread}")?,
-            Shape::Pareto => write!(f, "pareto:{spread}")?,
+        match self.distribution {
+            Distribution::None => f.write_str("none")?,
+            Distribution::Normal => f.write_str(&spread)?,
+            Distribution::Uniform => write!(f, "uniform:{spread}")?,
+            Distribution::Pareto => write!(f, "pareto:{spread}")?,
         }
         f.write_str(if self.reorder { ",reorder" } else { "" })
     }
 }
 
-serde_as_rule!(
+serde_as_text!(
     Jitter,
     "a jitter such as \"2ms\", \"uniform:2ms\" or \"pareto:2ms,reorder\""
 );
 
-/// A [`Jitter`] at work on one direction of a link.
+/// State of a [`Jitter`] rule for one direction of a link.
 #[derive(Debug, Clone)]
 pub struct JitterProcess {
-    shape: Shape,
+    distribution: Distribution,
     spread_ns: f64,
     rng: Xoshiro256PlusPlus,
 }
@@ -151,7 +153,7 @@ impl JitterProcess {
     #[must_use]
     pub fn new(jitter: &Jitter, rng: Xoshiro256PlusPlus) -> Self {
         let mut process = Self {
-            shape: Shape::None,
+            distribution: Distribution::None,
             spread_ns: 0.0,
             rng,
         };
@@ -159,28 +161,30 @@ impl JitterProcess {
         process
     }
 
-    /// Goes on under another rule.
+    /// Changes the rule.
     pub fn change(&mut self, jitter: &Jitter) {
-        self.shape = if jitter.is_none() {
-            Shape::None
+        self.distribution = if jitter.is_none() {
+            Distribution::None
         } else {
-            jitter.shape
+            jitter.distribution
         };
         self.spread_ns = jitter.spread.as_nanos() as f64;
     }
 
-    /// Nanoseconds to add to the delay of the next segment; often negative. The link clamps the
-    /// sum at zero, so a delay below the spread cuts the distribution.
+    /// Draws the nanoseconds to add to the delay of the next segment, which may be negative. The link
+    /// clamps the sum at zero, so a delay below the spread cuts the distribution.
     #[inline]
     pub fn offset(&mut self) -> i64 {
-        let spreads = match self.shape {
-            Shape::None => return 0,
-            Shape::Normal => StandardNormal.sample(&mut self.rng),
-            Shape::Uniform => 2.0 * random::unit(&mut self.rng) - 1.0,
-            Shape::Pareto => PARETO_SCALE / random::open_unit(&mut self.rng).cbrt() - PARETO_MEAN,
+        let offset_in_spreads = match self.distribution {
+            Distribution::None => return 0,
+            Distribution::Normal => StandardNormal.sample(&mut self.rng),
+            Distribution::Uniform => 2.0 * random::unit(&mut self.rng) - 1.0,
+            Distribution::Pareto => {
+                PARETO_SCALE / random::open_unit(&mut self.rng).cbrt() - PARETO_MEAN
+            }
         };
-        // The cast saturates: no offset wraps.
-        (spreads * self.spread_ns).round() as i64
+        // The cast saturates, so no offset wraps.
+        (offset_in_spreads * self.spread_ns).round() as i64
     }
 }
 
@@ -190,7 +194,7 @@ mod tests {
     use crate::random::stream;
 
     #[test]
-    fn text_reads_back() {
+    fn parses_its_own_text() {
         for text in [
             "none",
             "2ms",
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_is_refused_and_named() {
+    fn names_the_text_that_it_rejects() {
         for bad in [
             "",
             "-2ms",
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn cumulative_distributions_have_known_points() {
+    fn matches_known_points_of_the_distribution_functions() {
         let cdf = |text: &str, x| text.parse::<Jitter>().unwrap().cdf(x);
         assert!((cdf("1us", 0.0) - 0.5).abs() < 2e-7);
         assert!((cdf("1us", -1960.0) - 0.025).abs() < 1e-5);
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn no_jitter_draws_nothing() {
+    fn draws_only_zeros_for_a_spread_of_zero() {
         let mut process = JitterProcess::new(&"uniform:0".parse().unwrap(), stream(1, "jitter"));
         assert!((0..100).all(|_| process.offset() == 0));
     }

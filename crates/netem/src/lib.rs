@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An emulated wire: what happens to each segment, and when it comes out.
+//! An emulated link, as decisions without I/O: the fate of each segment, and the time at which it comes out.
 //!
-//! [`Line`] is one direction. It is told of each segment that arrives ([`Line::offer`]) and says
-//! when and whether it comes out ([`Line::poll`]); it never sees a byte of payload. Behind real
-//! interfaces and under simulated time it is the same code.
+//! [`Line`] is one direction of a link. The caller offers each segment that arrives ([`Line::offer`]).
+//! The line says whether and when the segment comes out ([`Line::poll`]). It never sees a byte of
+//! payload. The same code runs behind real interfaces and under simulated time.
 //!
-//! A [`Shape`] says what a line does; it is made of settings, in the words of `longhaul link`. A
-//! [`Schedule`] changes it with time. [`TrainLine`] is a line for whole trains of segments, and
-//! [`Regroup`] joins what comes out into runs.
+//! A [`Shape`] holds the settings of a line, in the words of `longhaul link`. A [`Schedule`] changes
+//! them with time. [`TrainLine`] is a line for whole trains of segments, and [`Regroup`] joins
+//! segments that come out into runs.
 //!
 //! ```
 //! use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
@@ -15,9 +15,11 @@
 //!
 //! let mut shape = Shape::default();
 //! shape.apply(Setting::parse("delay", "10ms")?);
+//!
 //! let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
 //! let segment = Segment { packet: 0, index: 0, last: true, len: 1500 };
 //! line.offer(Time::ZERO, segment, None, &mut |_| {});
+//!
 //! let mut out = Vec::new();
 //! line.poll(Time::from_millis(10), &mut |event| out.push(event));
 //! assert!(matches!(out[..], [Event::Deliver(delivered)] if delivered.at == Time::from_millis(10)));
@@ -40,65 +42,65 @@ pub mod train;
 pub mod transmitter;
 
 pub use ack::acking::Acking;
-pub use line::{Line, witness::Judged};
+pub use line::{Line, observer::Judged};
 pub use regroup::{Delivery, Regroup, Run};
 pub use schedule::Schedule;
 pub use setting::{Setting, Shape};
 pub use train::{Departure, Fate, Train, TrainLine};
 pub use transmitter::Rate;
 
-/// One packet on the wire, named by the super-packet that it came in.
+/// A packet on the wire, identified by the super-packet that it arrived in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Which super-packet; the caller counts them.
+    /// Number of the super-packet, counted by the caller.
     pub packet: u64,
-    /// Which segment of it.
+    /// Position in the super-packet, from 0.
     pub index: u16,
-    /// Whether it is the last one of it.
+    /// Whether the segment is the last of its super-packet.
     pub last: bool,
-    /// Bytes from the IP header on.
+    /// Length in bytes, from the IP header on.
     pub len: u32,
 }
 
-/// What a [`Line`] says of a segment.
+/// An event that a [`Line`] reports about a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It is out.
+    /// The segment comes out.
     Deliver(Delivered),
-    /// It was lost.
+    /// The segment is lost.
     Drop {
-        /// Which one.
+        /// The lost segment.
         segment: Segment,
-        /// Why.
+        /// Reason of the loss.
         cause: Drop,
     },
-    /// It will come out, or be dropped, once more than it was offered.
+    /// The segment is duplicated: a second `Deliver` or `Drop` follows for it.
     Copy(Segment),
-    /// What became of it ahead of the wire, before any `Drop` of it: only of an
+    /// The verdict on the segment ahead of the wire. Comes before its `Drop`, and only from an
     /// [observed](Line::observed) line.
     Judged(Judged),
 }
 
-/// A segment that is out.
+/// A segment that has come out of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
-    /// When it came out: at or before the `now` of the poll.
+    /// Time at which the segment came out: at or before the `now` of the poll.
     pub at: longhaul_units::Time,
-    /// Which one.
+    /// The segment.
     pub segment: Segment,
-    /// One bit of it is wrong; which one follows from this number.
+    /// Number that selects the bit to flip; `None` if the segment is intact.
     pub corrupt: Option<u32>,
 }
 
-/// Why a segment was lost.
+/// Cause of a segment's loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drop {
-    /// The loss process.
+    /// Random loss, or loss by number.
     Loss,
-    /// The queue was full.
+    /// Tail drop: the queue was full.
     Overflow,
-    /// The queue rule (CoDel, RED).
+    /// Active queue management (CoDel, RED).
     QueueRule,
-    /// Thinned out, or replaced by a newer ACK.
+    /// ACK thinning or pacing: a later ACK supersedes this one.
     AckRule,
 }

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which segments are lost on the wire.
+//! Loss of segments on the wire: the rules, and their decisions on each segment.
 
-use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
-use super::random::Trials;
+use super::grammar::{Arguments, Percentage, RuleError, serde_as_text, split_name};
+use super::random::BernoulliTrials;
 use longhaul_units::Ratio;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
-/// The rule by which segments are lost.
+/// A loss rule.
 ///
 /// Text forms: `none`, `0.1%`, `gilbert:p=1%,r=30%[,good=0%,bad=100%]`, `at:5,17,100-110`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Loss {
-    /// Nothing is lost.
+    /// No loss.
     #[default]
     None,
-    /// Each segment is lost with this probability, whatever happened to the others.
+    /// Independent loss: each segment is lost with this probability.
     Independent(Ratio),
-    /// The channel of Gilbert and Elliott: two states, each with its own loss probability. It
-    /// starts good, and may change state before each segment. The mean stay in the bad state is
-    /// 1/r segments; the share of time in it is p/(p + r).
+    /// Gilbert–Elliott channel: two states, each with its own loss probability. The channel starts in
+    /// the good state, and may change state before each segment. It stays in the bad state for 1/r
+    /// segments on average, and is in it for a share p/(p + r) of segments.
     GilbertElliott {
-        /// p: chance to turn bad before a segment.
+        /// Probability p of a change from good to bad before a segment.
         good_to_bad: Ratio,
-        /// r: chance to turn good before a segment.
+        /// Probability r of a change from bad to good before a segment.
         bad_to_good: Ratio,
-        /// Loss probability of a segment in the good state; 0 unless said.
+        /// Loss probability of a segment in the good state; 0 by default.
         loss_in_good: Ratio,
-        /// Loss probability of a segment in the bad state; 1 unless said (Gilbert's own model).
+        /// Loss probability of a segment in the bad state; 1 by default (Gilbert's own model).
         loss_in_bad: Ratio,
     },
-    /// Exactly these segments, counted from 1 at the start of the link.
-    Exact(Numbers),
+    /// Loss of exactly these segments, counted from 1 at the start of the link.
+    Exact(SegmentNumbers),
 }
 
 impl Loss {
-    /// The share of segments that is lost in the long run; 0 for [`Loss::Exact`].
+    /// Share of segments that are lost in the long run; 0 for [`Loss::Exact`].
     #[must_use]
     pub fn mean(&self) -> f64 {
         match self {
@@ -59,28 +59,28 @@ impl FromStr for Loss {
     type Err = RuleError;
 
     fn from_str(input: &str) -> Result<Self, RuleError> {
-        let parsed = match head(input) {
+        let parsed = match split_name(input) {
             ("none", "") => Ok(Self::None),
-            ("gilbert", rest) => gilbert(rest),
+            ("gilbert", rest) => parse_gilbert(rest),
             ("at", rest) => rest.parse().map(Self::Exact),
-            _ => independent(input),
+            _ => parse_independent(input),
         };
         parsed.map_err(|reason| RuleError::new("loss", input, reason))
     }
 }
 
-fn independent(text: &str) -> Result<Loss, String> {
+fn parse_independent(text: &str) -> Result<Loss, String> {
     text.parse()
-        .map(|share: Share| Loss::Independent(share.0))
+        .map(|share: Percentage| Loss::Independent(share.0))
         .map_err(|e| format!("{e}; or gilbert:p=1%,r=30% or at:5,17,100-110 or none"))
 }
 
-fn gilbert(text: &str) -> Result<Loss, String> {
-    let mut arguments = Arguments::read(text)?;
-    let share = |share: Share| share.0;
+fn parse_gilbert(text: &str) -> Result<Loss, String> {
+    let mut arguments = Arguments::parse(text)?;
+    let share = |share: Percentage| share.0;
     let loss = Loss::GilbertElliott {
-        good_to_bad: share(arguments.need("p")?),
-        bad_to_good: share(arguments.need("r")?),
+        good_to_bad: share(arguments.require("p")?),
+        bad_to_good: share(arguments.require("r")?),
         loss_in_good: arguments.take("good")?.map_or(Ratio::ZERO, share),
         loss_in_bad: arguments.take("bad")?.map_or(Ratio::ONE, share),
     };
@@ -111,18 +111,18 @@ impl fmt::Display for Loss {
     }
 }
 
-serde_as_rule!(
+serde_as_text!(
     Loss,
     "a loss such as \"0.1%\", \"gilbert:p=1%,r=30%\" or \"at:5,17\""
 );
 
-/// Segment numbers from 1, as sorted ranges that neither touch nor overlap. At most
-/// [`Numbers::RANGES_MAX`] ranges, 16 bytes each.
+/// Segment numbers from 1, as sorted ranges that neither touch nor overlap. Holds at most
+/// [`SegmentNumbers::RANGES_MAX`] ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Numbers(Vec<RangeInclusive<u64>>);
+pub struct SegmentNumbers(Vec<RangeInclusive<u64>>);
 
-impl Numbers {
-    /// The most ranges that a text may have (1.5 MB).
+impl SegmentNumbers {
+    /// Most ranges that a text may have. Memory: 1.5 MB.
     pub const RANGES_MAX: usize = 65_536;
 
     fn new(mut ranges: Vec<RangeInclusive<u64>>) -> Self {
@@ -140,13 +140,13 @@ impl Numbers {
     }
 }
 
-impl FromIterator<u64> for Numbers {
+impl FromIterator<u64> for SegmentNumbers {
     fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
         Self::new(numbers.into_iter().map(|n| n..=n).collect())
     }
 }
 
-impl FromStr for Numbers {
+impl FromStr for SegmentNumbers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -154,14 +154,14 @@ impl FromStr for Numbers {
             return Err(format!("more than {} ranges", Self::RANGES_MAX));
         }
         text.split(',')
-            .map(range)
+            .map(parse_range)
             .collect::<Result<_, _>>()
             .map(Self::new)
     }
 }
 
-/// `5` or `100-110`.
-fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
+/// Parses `5` or `100-110`.
+fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |digits: &str| match digits.trim().parse() {
         Ok(n @ 1..) => Ok(n),
@@ -176,7 +176,7 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
     Ok(from..=to)
 }
 
-impl fmt::Display for Numbers {
+impl fmt::Display for SegmentNumbers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, range) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
@@ -189,21 +189,22 @@ impl fmt::Display for Numbers {
     }
 }
 
-/// A [`Loss`] rule at work on one direction of a link.
+/// State of a [`Loss`] rule for one direction of a link.
 #[derive(Debug, Clone)]
 pub struct LossProcess {
-    rule: Rule,
+    model: LossModel,
     rng: Xoshiro256PlusPlus,
-    /// Segments asked about so far.
+    /// Segments decided so far.
     count: u64,
 }
 
+/// State of each kind of loss rule.
 #[derive(Debug, Clone)]
-enum Rule {
+enum LossModel {
     Never,
-    Independent(Trials),
+    Independent(BernoulliTrials),
     GilbertElliott(Box<Channel>),
-    Exact(Exact),
+    Exact(ExactLoss),
 }
 
 impl LossProcess {
@@ -211,52 +212,54 @@ impl LossProcess {
     #[must_use]
     pub fn new(loss: &Loss, rng: Xoshiro256PlusPlus) -> Self {
         Self {
-            rule: Rule::new(loss, 0),
+            model: LossModel::new(loss, 0),
             rng,
             count: 0,
         }
     }
 
-    /// Goes on under another rule. Segments keep their numbers; a Gilbert–Elliott channel starts
-    /// good again.
+    /// Changes the rule. Segments keep their numbers; a Gilbert–Elliott channel starts in the good
+    /// state again.
     pub fn change(&mut self, loss: &Loss) {
-        self.rule = Rule::new(loss, self.count);
+        self.model = LossModel::new(loss, self.count);
     }
 
-    /// Whether the next segment is lost. Call it once for each segment, in order.
+    /// Decides on the next segment, and returns whether it is lost. Call it once for each segment, in
+    /// order.
     #[inline]
     pub fn lose(&mut self) -> bool {
         self.count += 1;
-        match &mut self.rule {
-            Rule::Never => false,
-            Rule::Independent(trials) => trials.succeeds(&mut self.rng),
-            Rule::GilbertElliott(channel) => channel.lose(&mut self.rng),
-            Rule::Exact(exact) => exact.lose(self.count),
+        match &mut self.model {
+            LossModel::Never => false,
+            LossModel::Independent(trials) => trials.succeeds(&mut self.rng),
+            LossModel::GilbertElliott(channel) => channel.lose(&mut self.rng),
+            LossModel::Exact(exact) => exact.lose(self.count),
         }
     }
 
-    /// The first of the next `n` segments that is lost, counted from 0. It and those before it are
-    /// asked about by this, or all `n` where none is lost: the same answers as `n` calls of
-    /// [`lose`](Self::lose) at the cost of the losses alone.
+    /// Decides on the next segments until one is lost, at most `n`. Returns the position of the lost
+    /// segment, from 0; `None` if all `n` pass. The decisions are those of [`lose`](Self::lose), but
+    /// only losses and changes of state cost time.
     pub fn first_lost(&mut self, n: u32) -> Option<u32> {
-        let kept = match &mut self.rule {
-            Rule::Never => n,
-            Rule::Independent(trials) => {
-                let kept = trials.failures(&mut self.rng).min(u64::from(n));
-                trials.skip(kept);
-                kept as u32
+        let passed = match &mut self.model {
+            LossModel::Never => n,
+            LossModel::Independent(trials) => {
+                let passed = trials.failures_ahead(&mut self.rng).min(u64::from(n));
+                trials.skip(passed);
+                passed as u32
             }
-            Rule::GilbertElliott(channel) => channel.keep(n, &mut self.rng),
-            Rule::Exact(exact) => exact.keep(self.count, n),
+            LossModel::GilbertElliott(channel) => channel.pass_until_loss(n, &mut self.rng),
+            LossModel::Exact(exact) => exact.segments_before_loss(self.count, n),
         };
-        self.count += u64::from(kept);
-        (kept < n && self.lose_next()).then_some(kept)
+        self.count += u64::from(passed);
+        (passed < n && self.finish_loss()).then_some(passed)
     }
 
-    /// A channel that was left in the middle of a segment knows already that this one is lost.
-    fn lose_next(&mut self) -> bool {
-        match &mut self.rule {
-            Rule::GilbertElliott(_) => {
+    /// Decides on the segment at which [`first_lost`](Self::first_lost) stopped, and returns whether it is lost. A
+    /// Gilbert–Elliott channel has decided on it already.
+    fn finish_loss(&mut self) -> bool {
+        match &mut self.model {
+            LossModel::GilbertElliott(_) => {
                 self.count += 1;
                 true
             }
@@ -265,12 +268,12 @@ impl LossProcess {
     }
 }
 
-impl Rule {
+impl LossModel {
     fn new(loss: &Loss, count: u64) -> Self {
         match loss {
             Loss::None => Self::Never,
-            Loss::Independent(p) => Self::Independent(Trials::new(*p)),
-            Loss::Exact(numbers) => Self::Exact(Exact::after(numbers, count)),
+            Loss::Independent(p) => Self::Independent(BernoulliTrials::new(*p)),
+            Loss::Exact(numbers) => Self::Exact(ExactLoss::after(numbers, count)),
             Loss::GilbertElliott {
                 good_to_bad,
                 bad_to_good,
@@ -278,83 +281,92 @@ impl Rule {
                 loss_in_bad,
             } => Self::GilbertElliott(Box::new(Channel {
                 bad: false,
-                leave: [Trials::new(*good_to_bad), Trials::new(*bad_to_good)],
-                lose: [Trials::new(*loss_in_good), Trials::new(*loss_in_bad)],
+                transition: [
+                    BernoulliTrials::new(*good_to_bad),
+                    BernoulliTrials::new(*bad_to_good),
+                ],
+                loss: [
+                    BernoulliTrials::new(*loss_in_good),
+                    BernoulliTrials::new(*loss_in_bad),
+                ],
             })),
         }
     }
 }
 
-/// The two-state channel; arrays are indexed by state, good first.
+/// A Gilbert–Elliott channel. Arrays are indexed by state, good first.
 #[derive(Debug, Clone)]
 struct Channel {
     bad: bool,
-    leave: [Trials; 2],
-    lose: [Trials; 2],
+    transition: [BernoulliTrials; 2],
+    loss: [BernoulliTrials; 2],
 }
 
 impl Channel {
     fn lose(&mut self, rng: &mut Xoshiro256PlusPlus) -> bool {
-        self.bad ^= self.leave[usize::from(self.bad)].succeeds(rng);
-        self.lose[usize::from(self.bad)].succeeds(rng)
+        self.bad ^= self.transition[usize::from(self.bad)].succeeds(rng);
+        self.loss[usize::from(self.bad)].succeeds(rng)
     }
 }
 
 impl Channel {
-    /// How many of the next `n` segments are kept before one is lost; that one is asked about too.
-    /// Numbers are drawn in the order of `lose`.
-    fn keep(&mut self, n: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
-        let mut kept = 0;
-        while kept < n {
+    /// Decides on the next segments until one is lost, at most `n`, and returns how many pass. Draws
+    /// random numbers in the order of [`lose`](Self::lose).
+    fn pass_until_loss(&mut self, n: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
+        let mut passed = 0;
+        while passed < n {
             let state = usize::from(self.bad);
-            let stay = self.leave[state].failures(rng).min(u64::from(n - kept));
+            let stay = self.transition[state]
+                .failures_ahead(rng)
+                .min(u64::from(n - passed));
             if stay == 0 {
                 if self.lose(rng) {
                     break;
                 }
-                kept += 1;
+                passed += 1;
                 continue;
             }
-            let run = self.lose[state].failures(rng).min(stay);
-            self.lose[state].skip(run);
-            self.leave[state].skip(run);
-            kept += run as u32;
+            let run = self.loss[state].failures_ahead(rng).min(stay);
+            self.loss[state].skip(run);
+            self.transition[state].skip(run);
+            passed += run as u32;
             if run < stay {
                 self.lose(rng);
                 break;
             }
         }
-        kept
+        passed
     }
 }
 
-/// The ranges that are still ahead, nearest last.
+/// Ranges of lost segments that are still to come, the nearest last.
 #[derive(Debug, Clone)]
-struct Exact {
-    ahead: Vec<RangeInclusive<u64>>,
+struct ExactLoss {
+    remaining: Vec<RangeInclusive<u64>>,
 }
 
-impl Exact {
-    fn after(numbers: &Numbers, count: u64) -> Self {
-        let ahead = numbers.0.iter().rev().filter(|range| *range.end() > count);
+impl ExactLoss {
+    /// The ranges of `numbers` that do not end before segment `count` + 1.
+    fn after(numbers: &SegmentNumbers, count: u64) -> Self {
+        let remaining = numbers.0.iter().rev().filter(|range| *range.end() > count);
         Self {
-            ahead: ahead.cloned().collect(),
+            remaining: remaining.cloned().collect(),
         }
     }
 
-    /// How many of the `n` segments after number `count` are kept before one is lost.
-    fn keep(&self, count: u64, n: u32) -> u32 {
-        let next = self.ahead.last().map_or(u64::MAX, |next| *next.start());
+    /// Number of segments after number `count` before the next loss, at most `n`.
+    fn segments_before_loss(&self, count: u64, n: u32) -> u32 {
+        let next = self.remaining.last().map_or(u64::MAX, |next| *next.start());
         next.saturating_sub(count + 1).min(u64::from(n)) as u32
     }
 
     fn lose(&mut self, number: u64) -> bool {
-        let Some(next) = self.ahead.last() else {
+        let Some(next) = self.remaining.last() else {
             return false;
         };
         let lost = next.contains(&number);
         if number == *next.end() {
-            self.ahead.pop();
+            self.remaining.pop();
         }
         lost
     }
@@ -371,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn text_reads_back() {
+    fn parses_its_own_text() {
         for text in [
             "none",
             "0.1%",
@@ -386,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_is_refused_and_named() {
+    fn names_the_text_that_it_rejects() {
         for bad in [
             "1.5",
             "1",
@@ -412,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_hold_a_number_or_a_text() {
+    fn deserialises_numbers_and_texts() {
         let read = |json: &str| serde_json::from_str::<Loss>(json).unwrap();
         assert_eq!(read("0.001"), read("\"0.1%\""));
         assert_eq!(
@@ -422,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_numbers_are_lost_and_no_others() {
+    fn loses_exactly_the_numbered_segments() {
         assert_eq!(lost("at:17,5,9-11,10-12", 100), [5, 9, 10, 11, 12, 17]);
         assert_eq!(
             "at:13,9-11,10-12".parse::<Loss>().unwrap().to_string(),
@@ -431,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_the_numbers() {
+    fn counts_segments_across_a_change() {
         let mut process = LossProcess::new(&Loss::None, stream(1, "loss"));
         (0..10).for_each(|_| assert!(!process.lose()));
         process.change(&"at:3,8-12".parse().unwrap());
@@ -440,14 +452,14 @@ mod tests {
     }
 
     #[test]
-    fn certain_and_impossible_loss() {
+    fn loses_all_at_one_and_none_at_zero() {
         assert_eq!(lost("100%", 50).len(), 50);
         assert!(lost("0", 50).is_empty());
         assert_eq!(lost("gilbert:p=100%,r=0", 50).len(), 50);
     }
 
     #[test]
-    fn many_at_once_are_lost_as_one_by_one() {
+    fn finds_the_losses_of_many_segments_as_one_by_one() {
         for rule in [
             "none",
             "1%",
@@ -457,24 +469,24 @@ mod tests {
             "at:5,17,44-47,100-300",
         ] {
             let mut process = LossProcess::new(&rule.parse().unwrap(), stream(1, "loss"));
-            let (mut asked, mut found) = (0, Vec::new());
+            let (mut offered, mut found) = (0, Vec::new());
             for n in (1..=60).cycle().take(400) {
                 let mut left = n;
                 while let Some(at) = process.first_lost(left) {
                     left -= at + 1;
-                    found.push(asked + u64::from(n - left));
+                    found.push(offered + u64::from(n - left));
                     if left == 0 {
                         break;
                     }
                 }
-                asked += u64::from(n);
+                offered += u64::from(n);
             }
-            assert_eq!(found, lost(rule, asked), "{rule}");
+            assert_eq!(found, lost(rule, offered), "{rule}");
         }
     }
 
     #[test]
-    fn a_seed_repeats_the_pattern() {
+    fn repeats_the_pattern_of_a_seed() {
         assert_eq!(lost("1%", 10_000), lost("1%", 10_000));
         assert!(!lost("1%", 10_000).is_empty());
     }

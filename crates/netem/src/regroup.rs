@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How segments that are due are handed on: one by one, or as runs of the super-packet that they
-//! came in.
+//! Delivery of segments that are due: one by one, or joined into runs of the super-packet that they arrived in.
 
 use super::Segment;
 use longhaul_units::Time;
@@ -9,20 +8,20 @@ use std::{fmt, ops::Range, str::FromStr};
 /// Delivery mode. Every report names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// Each segment by itself, at its own time. For experiments that count packets or look at
-    /// gaps; costs one system call a segment, about 1 Gbit/s a core.
+    /// Each segment by itself, at its own time. Suits experiments that count packets or measure
+    /// inter-packet gaps. Costs one system call a segment: a core delivers about 1 Gbit/s.
     Exact,
-    /// Neighbours of one super-packet that come out within `quantum` of the first are handed on
-    /// together when the last of them is due: what a NIC with interrupt coalescing does. No
-    /// segment is early, none is later than `quantum`. For anything above 1 Gbit/s.
+    /// Neighbours of one super-packet together, as a NIC with interrupt coalescing delivers them. A
+    /// run holds the segments that are due within `quantum` of its first. It is delivered when its last segment
+    /// is due: no segment is early, and none is later than `quantum`. Suits rates above 1 Gbit/s.
     Bulk {
-        /// The longest that a segment waits for its neighbours.
+        /// Longest time that a segment waits for its neighbours.
         quantum: Time,
     },
 }
 
 impl Default for Delivery {
-    /// 100 µs: at 10 Gbit/s a whole 64 KB super-packet (52 µs), at 1 Gbit/s eight segments.
+    /// Batches of 100 µs: a whole 64 KB super-packet at 10 Gbit/s (52 µs), eight segments at 1 Gbit/s.
     fn default() -> Self {
         Self::Bulk {
             quantum: Time::from_micros(100),
@@ -58,17 +57,17 @@ impl fmt::Display for Delivery {
 /// Consecutive segments of one packet, to be written as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Which packet.
+    /// Number of the super-packet.
     pub packet: u64,
-    /// Which of its segments.
+    /// Positions of the segments in the super-packet, from 0.
     pub segments: Range<u16>,
-    /// When the first of them was due.
+    /// Time at which the first segment was due.
     pub due: Time,
-    /// Flip one bit, chosen by this number; only ever on a run of one segment.
+    /// Number that selects the bit to flip. `None` for an intact run; a corrupt run has one segment.
     pub corrupt: Option<u32>,
 }
 
-/// Collects due segments into runs.
+/// Joins due segments into runs.
 #[derive(Debug)]
 pub struct Regroup {
     delivery: Delivery,
@@ -76,7 +75,7 @@ pub struct Regroup {
 }
 
 impl Regroup {
-    /// Nothing collected yet.
+    /// Runs for this delivery mode; none is open.
     #[must_use]
     pub fn new(delivery: Delivery) -> Self {
         Self {
@@ -85,7 +84,7 @@ impl Regroup {
         }
     }
 
-    /// Takes the next due segment; calls `emit` for each run that is complete by that.
+    /// Adds the next due segment, and emits each run that it completes.
     pub fn push(
         &mut self,
         due: Time,
@@ -108,21 +107,23 @@ impl Regroup {
         }
     }
 
+    /// Adds the segment to the open run, and returns whether it belongs there.
     fn extend(&mut self, due: Time, segment: Segment, corrupt: Option<u32>) -> bool {
         let (Some(run), Delivery::Bulk { quantum }) = (&mut self.open, self.delivery) else {
             return false;
         };
-        let fits = run.packet == segment.packet
+        let continues = run.packet == segment.packet
             && run.segments.end == segment.index
             && due.since(run.due) <= quantum
             && corrupt.is_none();
-        if fits {
+        if continues {
             run.segments.end += 1;
         }
-        fits
+        continues
     }
 
-    /// When the open run must go even if its neighbours are not due yet.
+    /// Time at which the open run must be delivered, even if its next segment is not due yet. `None` without an
+    /// open run.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let Delivery::Bulk { quantum } = self.delivery else {
@@ -131,7 +132,7 @@ impl Regroup {
         self.open.as_ref().map(|run| run.due + quantum)
     }
 
-    /// The open run, if its time has come.
+    /// Takes the open run if its [`deadline`](Self::deadline) is at or before `now`.
     pub fn flush(&mut self, now: Time) -> Option<Run> {
         self.deadline().filter(|deadline| *deadline <= now)?;
         self.open.take()
@@ -161,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn exact_hands_on_one_by_one() {
+    fn delivers_one_by_one_when_exact() {
         let due = [(0, 1, 0, false), (0, 1, 1, true)];
         assert_eq!(runs(Delivery::Exact, &due), [(1, 0..1), (1, 1..2)]);
     }
 
     #[test]
-    fn bulk_joins_neighbours_within_the_quantum_and_not_a_microsecond_beyond() {
+    fn joins_neighbours_up_to_the_quantum_exactly() {
         let bulk = Delivery::default();
         let due = [(0, 1, 0, false), (100, 1, 1, false), (101, 1, 2, true)];
         assert_eq!(runs(bulk, &due), [(1, 0..2), (1, 2..3)]);
     }
 
     #[test]
-    fn a_hole_or_another_packet_ends_the_run() {
+    fn ends_a_run_at_a_gap_or_a_new_packet() {
         let due = [
             (0, 1, 0, false),
             (0, 1, 2, false),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segment_waits_for_nobody() {
+    fn emits_the_last_segment_of_a_packet_at_once() {
         let mut regroup = Regroup::new(Delivery::default());
         let mut out = 0;
         let segment = Segment {
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_segment_stands_alone() {
+    fn keeps_a_corrupt_segment_in_a_run_of_its_own() {
         let mut regroup = Regroup::new(Delivery::default());
         let mut out = Vec::new();
         for (index, corrupt) in [(0, None), (1, Some(5)), (2, None)] {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn text_reads_back() {
+    fn parses_its_own_text() {
         for text in ["exact", "bulk:100us", "bulk:1ms"] {
             assert_eq!(text.parse::<Delivery>().unwrap().to_string(), text);
         }

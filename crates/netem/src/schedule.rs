@@ -5,67 +5,77 @@ use super::setting::{Setting, SettingError};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Settings and when they come, in order of time.
+/// Changes of settings, in order of time. Times count from the start of the line.
 #[derive(Debug, Clone, Default)]
 pub struct Schedule(VecDeque<(Time, Setting)>);
 
-/// Why a schedule's line was refused.
+/// Error in a line of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// Not of the form `TIME: KEY VALUE`.
+    /// The line does not have the form `TIME: KEY VALUE`.
     #[error("{0:?} is not TIME: KEY VALUE, as in 30s: delay 80ms")]
     Form(String),
-    /// The time is none.
+    /// The time is not valid.
     #[error("{0}")]
     Time(#[from] longhaul_units::ParseError),
-    /// The setting is none.
+    /// The setting is not valid.
     #[error("{0}")]
     Setting(#[from] SettingError),
 }
 
 impl Schedule {
-    /// Adds a change `at` so long after the start; of two at the same time the first added goes
-    /// first.
+    /// Adds a change at time `at` after the start. Changes at the same time keep the order in which they were added.
     pub fn add(&mut self, at: Time, setting: Setting) {
-        let place = self.0.partition_point(|(time, _)| *time <= at);
-        self.0.insert(place, (at, setting));
+        let index = self.0.partition_point(|(time, _)| *time <= at);
+        self.0.insert(index, (at, setting));
     }
 
-    /// Adds what `30s: delay 80ms` says; a leading `at` is allowed.
+    /// Adds a change in text form, such as `30s: delay 80ms`; a leading `at` is allowed.
+    ///
+    /// # Errors
+    ///
+    /// A text of another form, a time that is not valid, or a setting that is not.
     pub fn add_text(&mut self, text: &str) -> Result<(), ScheduleError> {
         let (at, key, value) = Self::split(text)?;
         self.add(at, Setting::parse(key, value)?);
         Ok(())
     }
 
-    /// The time, key and value of such a text, whatever they are.
+    /// Splits the text of a change into time, key and value. Does not check key and value.
+    ///
+    /// # Errors
+    ///
+    /// A text of another form, or a time that is not valid.
     pub fn split(text: &str) -> Result<(Time, &str, &str), ScheduleError> {
-        let form = || ScheduleError::Form(text.to_owned());
-        let bare = text.trim().strip_prefix("at ").unwrap_or(text);
-        let (time, change) = bare.split_once(':').ok_or_else(form)?;
-        let (key, value) = change.trim().split_once([' ', '=']).ok_or_else(form)?;
+        let wrong_form = || ScheduleError::Form(text.to_owned());
+        let text_without_at = text.trim().strip_prefix("at ").unwrap_or(text);
+        let (time, change) = text_without_at.split_once(':').ok_or_else(wrong_form)?;
+        let (key, value) = change
+            .trim()
+            .split_once([' ', '='])
+            .ok_or_else(wrong_form)?;
         Ok((time.trim().parse()?, key, value.trim()))
     }
 
-    /// All changes, in order.
+    /// Iterates over the changes and their times, in order of time.
     pub fn iter(&self) -> impl Iterator<Item = &(Time, Setting)> {
         self.0.iter()
     }
 
-    /// The same changes, as points in time.
+    /// This schedule with absolute times, for a line that begins at `start`.
     pub(crate) fn starting_at(mut self, start: Time) -> Self {
         self.0.iter_mut().for_each(|(at, _)| *at += start);
         self
     }
 
-    /// When the next change comes.
-    pub(crate) fn next(&self) -> Option<Time> {
+    /// Time of the next change; `None` if none is left.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.0.front().map(|(at, _)| *at)
     }
 
-    /// Takes the next change if its time has come.
-    pub(crate) fn take(&mut self, now: Time) -> Option<Setting> {
-        self.next().filter(|at| *at <= now)?;
+    /// Takes the next change if its time is at or before `now`.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Setting> {
+        self.next_deadline().filter(|at| *at <= now)?;
         self.0.pop_front().map(|(_, setting)| setting)
     }
 }
@@ -75,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_by_time_and_keeps_the_order_of_equals() {
+    fn orders_by_time_and_ties_by_addition() {
         let mut schedule = Schedule::default();
         for line in ["30s: delay 80ms", "at 10s: rate 1gbit", "30s: delay 38ms"] {
             schedule.add_text(line).unwrap();
@@ -90,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_change() {
+    fn rejects_invalid_changes() {
         for bad in [
             "delay 80ms",
             "30s delay 80ms",

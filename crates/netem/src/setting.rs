@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be set on one direction of a link, and the one grammar in which a flag, a TOML key, a
-//! schedule and the control socket all say it: a key and a value, such as `delay 80ms`.
+//! Settings of one direction of a link: a key and a value, such as `delay 80ms`. Flags, TOML keys,
+//! schedules and the control socket share this grammar.
 
 pub use super::queue::limit::{Limit, QueueLimit};
 use super::{
-    grammar::{RuleError, Share, text, whole},
+    grammar::{Percentage, RuleError, parse_text, parse_whole},
     jitter::Jitter,
     loss::Loss,
     queue::discipline::Discipline,
@@ -13,48 +13,48 @@ use super::{
 use longhaul_units::{BitRate, Ratio, Time, bdp};
 use std::{fmt, str::FromStr};
 
-/// One thing that is set.
+/// A setting with its value.
 #[derive(Debug, Clone)]
 pub enum Setting {
     /// Propagation delay, one way.
     Delay(Time),
     /// Random part of the delay.
     Jitter(Jitter),
-    /// What a change of delay does to segments in flight.
+    /// Order of segments after a change of delay.
     Order(Order),
-    /// How fast the wire takes segments.
+    /// Rate of the transmitter.
     Rate(Rate),
-    /// Bytes added to each segment when its sending time is computed, for example 38 for Ethernet
-    /// with preamble, header, check sequence and gap.
+    /// Bytes added to each segment for its sending time. Ethernet adds 38: preamble, header, frame
+    /// check sequence and inter-frame gap.
     Overhead(u32),
-    /// No trace: the rate is unlimited, if it followed one.
+    /// End of a trace: a rate that follows a trace becomes unlimited.
     NoTrace,
-    /// How much may wait; `None` is the default.
+    /// Queue limit; `None` is the default.
     Queue(Option<QueueLimit>),
-    /// Which of what waits is dropped.
+    /// Queue rule.
     Rule(Discipline),
     /// Loss ahead of the queue.
     Loss(Loss),
-    /// How often a segment arrives twice.
+    /// Share of segments that are duplicated.
     Duplicate(Ratio),
-    /// How often one bit of a segment is wrong.
+    /// Share of segments with a flipped bit.
     Corrupt(Ratio),
-    /// How often a segment is held back so that others overtake it.
+    /// Share of segments that are delayed so that later ones overtake them, and the extra delay.
     Reorder(Reorder),
-    /// Keep one pure ACK in 2^n.
+    /// ACK thinning: n, where one pure ACK in 2ⁿ is kept.
     AckThin(u8),
-    /// The longest that thinning holds an ACK back.
+    /// Longest time for which thinning holds an ACK.
     AckHold(Time),
-    /// At most so many pure ACKs a second.
+    /// ACK pacing: the most pure ACKs a second; `None` is unlimited.
     AckPace(Option<u32>),
-    /// How many pure ACKs may wait for pacing.
+    /// Pure ACKs that may wait for pacing.
     AckBuffer(u32),
 }
 
-/// A key with an example, and its default.
+/// A key, example values, and the default value.
 type Key = (&'static str, &'static str, &'static str);
 
-/// Keys in the order in which the manual lists them. The word `default` stands for the default of each.
+/// Keys in the order of the manual. The value `default` means the default of any key.
 const KEYS: [Key; 16] = [
     ("delay", "13ms", "0"),
     (
@@ -82,23 +82,23 @@ const KEYS: [Key; 16] = [
     ("ack-buffer", "1000", "1000"),
 ];
 
-/// Why a setting was refused.
+/// Error in a setting, or in a combination of settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// No such key.
+    /// The key does not exist.
     #[error("unknown setting {0:?}; the settings are {list}", list = key_list())]
     UnknownKey(String),
-    /// The value does not fit the key.
+    /// The value is not valid for the key.
     #[error("{key} {value:?}: {reason}")]
     BadValue {
-        /// Which key.
+        /// The key.
         key: &'static str,
-        /// What was given for it.
+        /// The value as given.
         value: String,
-        /// What is wrong with it.
+        /// Reason of the refusal, with an example of a valid value.
         reason: String,
     },
-    /// Two settings that can't stand together.
+    /// The settings exclude each other.
     #[error("{0}")]
     Conflict(&'static str),
 }
@@ -108,55 +108,59 @@ fn key_list() -> String {
 }
 
 impl Setting {
-    /// Reads one setting.
+    /// Parses a setting.
+    ///
+    /// # Errors
+    ///
+    /// An unknown key, or a value that is not valid for it.
     pub fn parse(key: &str, value: &str) -> Result<Self, SettingError> {
         let (key, example, default) = *KEYS
             .iter()
-            .find(|(known, ..)| *known == key)
+            .find(|(name, ..)| *name == key)
             .ok_or_else(|| SettingError::UnknownKey(key.to_owned()))?;
-        let read = match value.trim() {
+        let text = match value.trim() {
             "default" => default,
-            read => read,
+            text => text,
         };
-        Self::parse_known(key, read).map_err(|reason| SettingError::BadValue {
+        Self::parse_value(key, text).map_err(|reason| SettingError::BadValue {
             key,
             value: value.to_owned(),
             reason: format!("{reason} (for example {example})"),
         })
     }
 
-    fn parse_known(key: &str, value: &str) -> Result<Self, String> {
+    fn parse_value(key: &str, value: &str) -> Result<Self, String> {
         match key {
-            "delay" => text(value).map(Self::Delay),
-            "jitter" => rule(value).map(Self::Jitter),
-            "order" => text(value).map(Self::Order),
-            "rate" => unless("unlimited", value, text::<BitRate>)
+            "delay" => parse_text(value).map(Self::Delay),
+            "jitter" => parse_rule(value).map(Self::Jitter),
+            "order" => parse_text(value).map(Self::Order),
+            "rate" => parse_unless("unlimited", value, parse_text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
             "trace" if value == "none" => Ok(Self::NoTrace),
             "trace" => Err("not none".to_owned()),
-            "overhead" => whole(value, 0, 1_000).map(Self::Overhead),
-            "queue" => unless("default", value, text).map(Self::Queue),
-            "rule" => rule(value).map(Self::Rule),
-            "loss" => rule(value).map(Self::Loss),
-            "duplicate" => text(value).map(|share: Share| Self::Duplicate(share.0)),
-            "corrupt" => text(value).map(|share: Share| Self::Corrupt(share.0)),
-            "reorder" => text(value).map(Self::Reorder),
-            "ack-thin" => whole(value, 0, 10).map(|n| Self::AckThin(n as u8)),
-            "ack-hold" => text(value).map(Self::AckHold),
-            "ack-pace" => {
-                unless("unlimited", value, |v| whole(v, 1, 100_000_000)).map(Self::AckPace)
-            }
-            _ => whole(value, 1, 1_000_000).map(Self::AckBuffer),
+            "overhead" => parse_whole(value, 0, 1_000).map(Self::Overhead),
+            "queue" => parse_unless("default", value, parse_text).map(Self::Queue),
+            "rule" => parse_rule(value).map(Self::Rule),
+            "loss" => parse_rule(value).map(Self::Loss),
+            "duplicate" => parse_text(value).map(|share: Percentage| Self::Duplicate(share.0)),
+            "corrupt" => parse_text(value).map(|share: Percentage| Self::Corrupt(share.0)),
+            "reorder" => parse_text(value).map(Self::Reorder),
+            "ack-thin" => parse_whole(value, 0, 10).map(|n| Self::AckThin(n as u8)),
+            "ack-hold" => parse_text(value).map(Self::AckHold),
+            "ack-pace" => parse_unless("unlimited", value, |v| parse_whole(v, 1, 100_000_000))
+                .map(Self::AckPace),
+            _ => parse_whole(value, 1, 1_000_000).map(Self::AckBuffer),
         }
     }
 }
 
-/// What is wrong with a rule: key and value are named already.
-fn rule<T: FromStr<Err = RuleError>>(value: &str) -> Result<T, String> {
+/// Parses a rule. The error is the reason alone, because [`SettingError`] names key and value.
+fn parse_rule<T: FromStr<Err = RuleError>>(value: &str) -> Result<T, String> {
     value.parse().map_err(RuleError::into_reason)
 }
 
-fn unless<T>(
+/// Parses `value`; `None` if it is `word`.
+fn parse_unless<T>(
     word: &str,
     value: &str,
     parse: impl Fn(&str) -> Result<T, String>,
@@ -168,13 +172,13 @@ fn unless<T>(
     }
 }
 
-/// What a change of delay means for segments in flight.
+/// Order of segments after a change of delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// The wire got longer or shorter: no segment overtakes one that was sent before it.
+    /// The wire becomes longer or shorter: no segment overtakes an earlier one.
     #[default]
     Keep,
-    /// The path was switched: segments in flight arrive as they would have, and those sent after a
+    /// The path is switched: segments in flight keep their arrival times, and segments sent after a
     /// change to a shorter path overtake them.
     Switch,
 }
@@ -191,12 +195,12 @@ impl FromStr for Order {
     }
 }
 
-/// Segments held back: each with probability `probability`, for `hold`.
+/// Reordering: a random segment is delayed further, so that later ones overtake it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Reorder {
-    /// How often.
+    /// Probability for each segment.
     pub probability: Ratio,
-    /// How much longer such a segment travels.
+    /// Extra delay of such a segment.
     pub hold: Time,
 }
 
@@ -205,15 +209,15 @@ impl FromStr for Reorder {
 
     fn from_str(value: &str) -> Result<Self, String> {
         let Some((share, hold)) = value.split_once(':') else {
-            return match text::<Share>(value)? {
-                Share(Ratio::ZERO) => Ok(Self::default()),
-                Share(_) => Err("needs a share and a time, as in 1%:5ms".to_owned()),
+            return match parse_text::<Percentage>(value)? {
+                Percentage(Ratio::ZERO) => Ok(Self::default()),
+                Percentage(_) => Err("needs a share and a time, as in 1%:5ms".to_owned()),
             };
         };
-        let Share(probability) = text(share)?;
+        let Percentage(probability) = parse_text(share)?;
         Ok(Self {
             probability,
-            hold: text(hold)?,
+            hold: parse_text(hold)?,
         })
     }
 }
@@ -236,54 +240,54 @@ impl fmt::Display for Reorder {
     }
 }
 
-/// Rules for pure ACKs (`reference`: the ACK-ratio and ACK-pacing experiments).
+/// Settings of ACK thinning and ACK pacing, the rules for pure ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckShape {
-    /// Keep one in 2^thin.
+    /// ACK thinning: one ACK in 2^`thin` is kept; 0 keeps all.
     pub thin: u8,
-    /// The longest that thinning holds an ACK back: well below the path's RTT, so that the sender
-    /// sees its window open, and Linux's smallest retransmission time-out, 200 ms.
+    /// Longest time for which thinning holds an ACK. Should be well below the path's RTT, so that the
+    /// sender's window opens in time, and below Linux's smallest retransmission time-out, 200 ms.
     pub hold: Time,
-    /// At most so many a second.
+    /// ACK pacing: the most ACKs a second; `None` is unlimited.
     pub pace: Option<u32>,
-    /// How many may wait for pacing. 1,000 ACKs take about 100 KB.
+    /// ACKs that may wait for pacing. Memory: about 100 KB for 1,000 ACKs.
     pub buffer: u32,
 }
 
-/// All settings of one direction.
+/// Settings of one direction of a link, together.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// Propagation delay, one way.
     pub delay: Time,
     /// Random part of the delay.
     pub jitter: Jitter,
-    /// What a change of delay does to segments in flight.
+    /// Order of segments after a change of delay.
     pub order: Order,
-    /// How fast the wire takes segments.
+    /// Rate of the transmitter.
     pub rate: Rate,
     /// Bytes added to each segment for its sending time.
     pub overhead: u32,
-    /// How much may wait; `None` is 1 BDP, or 1,000 segments where that is less than 1,000 × 1,500
-    /// bytes: enough for a window-limited flow on any path, at the cost of rate × RTT of memory.
+    /// Queue limit; `None` is 1 BDP, or 1,000 segments if 1 BDP is less than 1,000 × 1,500 bytes. That
+    /// is enough for a window-limited flow on any path. Memory: rate × RTT.
     pub queue: Option<QueueLimit>,
-    /// Which of what waits is dropped.
+    /// Queue rule.
     pub rule: Discipline,
     /// Loss ahead of the queue.
     pub loss: Loss,
-    /// How often a segment arrives twice.
+    /// Share of segments that are duplicated.
     pub duplicate: Ratio,
-    /// How often one bit of a segment is wrong.
+    /// Share of segments with a flipped bit.
     pub corrupt: Ratio,
-    /// How often a segment is held back.
+    /// Share of segments that are delayed further, and the extra delay.
     pub reorder: Reorder,
     /// Rules for pure ACKs.
     pub ack: AckShape,
-    /// Largest segment in bytes, which CoDel, RED and ACK thinning reckon with.
+    /// Largest segment in bytes, for CoDel, RED and ACK thinning.
     pub mtu: u32,
 }
 
 impl Default for Shape {
-    /// A wire that does nothing.
+    /// An ideal wire: no delay, no loss, unlimited rate.
     fn default() -> Self {
         Self {
             delay: Time::ZERO,
@@ -308,12 +312,13 @@ impl Default for Shape {
     }
 }
 
-/// The default queue where a BDP is small: Linux's default txqueuelen.
+/// Default queue limit in segments for a small BDP, as Linux's txqueuelen.
 const DEFAULT_PACKETS: u32 = 1_000;
+/// Bytes of a full segment.
 const FULL_SEGMENT: u64 = 1_500;
 
 impl Shape {
-    /// Takes one setting.
+    /// Changes one setting.
     pub fn apply(&mut self, setting: Setting) {
         match setting {
             Setting::Delay(delay) => self.delay = delay,
@@ -336,16 +341,21 @@ impl Shape {
         }
     }
 
-    /// Refuses what no single setting shows to be wrong.
+    /// Checks that the settings fit together.
+    ///
+    /// # Errors
+    ///
+    /// A queue in BDPs without a rate or a delay, or a queue limit or queue rule at an unlimited rate.
     pub fn check(&self) -> Result<(), SettingError> {
-        let limited = self.rate.mean().is_some();
-        if matches!(self.queue, Some(QueueLimit::Bdp(_))) && (!limited || self.delay == Time::ZERO)
+        let is_limited = self.rate.mean().is_some();
+        if matches!(self.queue, Some(QueueLimit::Bdp(_)))
+            && (!is_limited || self.delay == Time::ZERO)
         {
             return Err(SettingError::Conflict(
                 "a queue in bdp needs a rate and a delay; give bytes (64KB) or packets (1000p)",
             ));
         }
-        if !limited && (self.queue.is_some() || self.rule != Discipline::Tail) {
+        if !is_limited && (self.queue.is_some() || self.rule != Discipline::Tail) {
             return Err(SettingError::Conflict(
                 "a queue needs a rate: at an unlimited rate nothing waits",
             ));
@@ -353,7 +363,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The queue limit in numbers, from the rate and the delay of now.
+    /// Queue limit in bytes and segments, from the present rate and delay.
     #[must_use]
     pub fn limit(&self) -> Limit {
         match self.queue {
@@ -370,7 +380,8 @@ impl Shape {
         }
     }
 
-    /// Each key with its value, as [`Setting::parse`] reads it; but a trace, of which only the mean rate is known here.
+    /// Keys with their values, as [`Setting::parse`] accepts them. Only a trace can't be parsed back: `rate` is
+    /// then `by trace`, and `trace` the mean rate.
     #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let (rate, trace) = match &self.rate {
@@ -382,7 +393,8 @@ impl Shape {
             Ratio::ZERO => "none".to_owned(),
             share => share.percent(),
         };
-        let or = |number: Option<String>, word: &str| number.unwrap_or_else(|| word.to_owned());
+        let text_or =
+            |number: Option<String>, word: &str| number.unwrap_or_else(|| word.to_owned());
         vec![
             ("delay", self.delay.exact()),
             ("jitter", self.jitter.to_string()),
@@ -392,7 +404,7 @@ impl Shape {
             ("overhead", self.overhead.to_string()),
             (
                 "queue",
-                or(self.queue.map(|limit| limit.to_string()), "default"),
+                text_or(self.queue.map(|limit| limit.to_string()), "default"),
             ),
             ("rule", self.rule.to_string()),
             ("loss", self.loss.to_string()),
@@ -403,19 +415,19 @@ impl Shape {
             ("ack-hold", self.ack.hold.exact()),
             (
                 "ack-pace",
-                or(self.ack.pace.map(|pace| pace.to_string()), "unlimited"),
+                text_or(self.ack.pace.map(|pace| pace.to_string()), "unlimited"),
             ),
             ("ack-buffer", self.ack.buffer.to_string()),
         ]
     }
 
-    /// The queue rule with all its numbers.
-    pub(crate) fn rule_in_numbers(&self) -> Discipline {
-        self.rule.within(self.limit(), self.mtu)
+    /// Queue rule with all its parameters; RED's thresholds may follow from the queue limit.
+    pub(crate) fn rule_with_defaults(&self) -> Discipline {
+        self.rule.with_defaults(self.limit(), self.mtu)
     }
 
-    /// The rate at which a queue rule reckons that an idle queue drains.
-    pub(crate) fn rate_for_rule(&self) -> BitRate {
+    /// Rate at which a queue drains, for RED's estimate of an idle queue.
+    pub(crate) fn drain_rate(&self) -> BitRate {
         self.rate.mean().unwrap_or(BitRate::from_bits(u64::MAX))
     }
 
@@ -431,13 +443,13 @@ impl Shape {
     }
 
     fn default_limit(&self) -> Limit {
-        let one = self.bdp_limit(1.0);
-        match one.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
+        let one_bdp = self.bdp_limit(1.0);
+        match one_bdp.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
             true => Limit {
                 bytes: u64::MAX,
                 packets: DEFAULT_PACKETS as usize,
             },
-            false => one,
+            false => one_bdp,
         }
     }
 }
@@ -447,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_says_what_is_wrong_and_what_would_be_right() {
+    fn names_the_bad_value_and_an_example() {
         let message = |key, value| Setting::parse(key, value).unwrap_err().to_string();
         assert!(message("latency", "1ms").contains("unknown setting \"latency\""));
         for (key, value) in [
@@ -486,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_told_as_it_is_read_and_can_be_set_back() {
+    fn formats_every_setting_as_parsed_and_resets_it_to_its_default() {
         let set = [
             ("delay", "13ms"),
             ("jitter", "uniform:2ms,reorder"),
@@ -504,39 +516,41 @@ mod tests {
             ("ack-pace", "60000"),
             ("ack-buffer", "10"),
         ];
-        let mut told = shape(&set).settings();
-        told.retain(|(key, _)| *key != "trace");
-        assert_eq!(told, set.map(|(key, value)| (key, value.to_owned())));
-        let mut back = shape(&set);
+        let mut formatted = shape(&set).settings();
+        formatted.retain(|(key, _)| *key != "trace");
+        assert_eq!(formatted, set.map(|(key, value)| (key, value.to_owned())));
+        let mut reset = shape(&set);
         for (key, ..) in KEYS {
-            back.apply(Setting::parse(key, "default").unwrap());
+            reset.apply(Setting::parse(key, "default").unwrap());
         }
         let defaults = KEYS.map(|(key, _, default)| (key, default));
-        let told = Shape::default().settings();
-        assert_eq!(back.settings(), told);
-        assert_eq!(shape(&defaults).settings(), told);
-        for (key, value) in told {
+        let formatted = Shape::default().settings();
+        assert_eq!(reset.settings(), formatted);
+        assert_eq!(shape(&defaults).settings(), formatted);
+        for (key, value) in formatted {
             assert!(Setting::parse(key, &value).is_ok(), "{key} {value}");
         }
     }
 
     #[test]
-    fn red_takes_its_backlogs_from_the_limit() {
-        let marks =
+    fn derives_red_thresholds_from_the_limit() {
+        let thresholds =
             |queue, rule| match shape(&[("rate", "1gbit"), ("queue", queue), ("rule", rule)])
-                .rule_in_numbers()
+                .rule_with_defaults()
             {
-                Discipline::Red { marks, .. } => marks.map(|(min, max)| (min.get(), max.get())),
+                Discipline::Red { thresholds, .. } => {
+                    thresholds.map(|(min, max)| (min.get(), max.get()))
+                }
                 _ => None,
             };
-        assert_eq!(marks("600KB", "red"), Some((100_000, 300_000)));
-        assert_eq!(marks("40p", "red:p=5%"), Some((10_000, 30_000)));
-        assert_eq!(marks("40p", "red:min=1KB"), Some((1_000, 3_000)));
-        assert_eq!(marks("40p", "red:max=6KB"), Some((2_000, 6_000)));
+        assert_eq!(thresholds("600KB", "red"), Some((100_000, 300_000)));
+        assert_eq!(thresholds("40p", "red:p=5%"), Some((10_000, 30_000)));
+        assert_eq!(thresholds("40p", "red:min=1KB"), Some((1_000, 3_000)));
+        assert_eq!(thresholds("40p", "red:max=6KB"), Some((2_000, 6_000)));
     }
 
     #[test]
-    fn a_bdp_is_rate_times_both_delays() {
+    fn computes_a_bdp_from_rate_and_twice_the_delay() {
         let mut shape = Shape::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "0.5bdp")] {
             shape.apply(Setting::parse(key, value).unwrap());
@@ -546,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_a_rate_is_refused() {
+    fn rejects_a_queue_without_a_rate() {
         let mut shape = Shape::default();
         shape.apply(Setting::parse("queue", "64KB").unwrap());
         assert!(shape.check().is_err());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One direction of a link for trains of segments: the fates of [`Line`](super::Line), decided for
-//! as many segments at once as share one.
+//! A line for trains of segments, for simulations in which billions of segments pass.
 //!
-//! It serves simulations, where billions of segments pass. Delay, rate, queue limit and loss are
-//! those of `Line`, to the nanosecond and for the same seed to the segment
-//! (`tests/train.rs` holds them to it); for anything else a simulation needs a `Line`.
+//! A [`TrainLine`] decides as [`Line`](super::Line) does, for as many neighbouring segments at once
+//! as share a fate. Delay, rate, queue limit and loss are those of `Line`, to the nanosecond, and
+//! for the same seed to the segment (`tests/netem/train.rs` compares them). For any other setting a
+//! simulation needs a `Line`.
 
 use super::{
     Drop,
@@ -16,54 +16,55 @@ use super::{
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Segments of one length that arrive at one instant, as a sender's super-packet does.
+/// Segments of one length that arrive at one instant, as the segments of a sender's super-packet do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Train {
-    /// How many, at most [`Train::COUNT_MAX`].
+    /// Number of segments, at most [`Train::COUNT_MAX`].
     pub count: u32,
-    /// Bytes of each from the IP header on, at most 65,535.
+    /// Length of each segment in bytes from the IP header on, at most 65,535.
     pub len: u32,
 }
 
 impl Train {
-    /// Keeps the sending time of a whole train inside 64 bits of bit-nanoseconds.
+    /// Most segments of a train. The sending time of the train then fits into 64 bits of bit-nanoseconds.
     pub const COUNT_MAX: u32 = 4096;
 }
 
-/// Neighbours of one train that share a fate.
+/// The fate of neighbouring segments of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// They come out.
+    /// The segments come out.
     Out(Departure),
-    /// They don't.
+    /// The segments are lost.
     Lost {
-        /// The first of them, counted from 0 in the train.
+        /// Position of the first of the segments in the train, from 0.
         first: u32,
-        /// How many.
+        /// Number of segments, at least 1.
         count: u32,
-        /// Why.
+        /// Cause of the loss.
         cause: Drop,
     },
 }
 
-/// Neighbours of one train, and when each comes out.
+/// Neighbouring segments of a train, and the time at which each comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
-    /// The first of them, counted from 0 in the train.
+    /// Position of the first of the segments in the train, from 0.
     pub first: u32,
-    /// How many, at least 1.
+    /// Number of segments, at least 1.
     pub count: u32,
-    /// When the first bit of the first would be out, were the wire infinitely fast.
+    /// Time at which the first bit of the first segment would come out at an infinite rate.
     begin: Time,
-    /// Bit-nanoseconds that were left over before it.
+    /// Bit-nanoseconds left over by the departure before, less than `bits`.
     carry: u64,
-    /// Bit-nanoseconds of one segment at 1 bit/s.
+    /// Bit-nanoseconds of one segment at 1 bit/s; 0 if the rate is unlimited.
     work: u64,
+    /// Rate in bits a second.
     bits: u64,
 }
 
 impl Departure {
-    /// One segment, out at `at`.
+    /// A departure of one segment, which comes out at `at`.
     #[must_use]
     pub fn single(at: Time) -> Self {
         Self {
@@ -76,19 +77,19 @@ impl Departure {
         }
     }
 
-    /// When segment `index` of these is out, counted from 0.
+    /// Time at which segment `index` of this departure comes out, counted from 0.
     #[must_use]
     pub fn at(&self, index: u32) -> Time {
-        self.begin + Time::from_nanos(self.after(index + 1) / self.bits)
+        self.begin + Time::from_nanos(self.work_until(index + 1) / self.bits)
     }
 
-    /// When the last of these is out.
+    /// Time at which the last segment comes out.
     #[must_use]
     pub fn last_at(&self) -> Time {
         self.at(self.count - 1)
     }
 
-    /// How many of these are out by `now`.
+    /// Number of segments that come out at or before `now`.
     #[must_use]
     #[inline]
     pub fn out_by(&self, now: Time) -> u32 {
@@ -96,54 +97,61 @@ impl Departure {
             return if now < self.begin { 0 } else { self.count };
         }
         let nanos = now.since(self.begin).as_nanos();
-        // Segment k is out once carry + k·work < (nanos + 1)·bits.
+        // The k-th segment, counted from 1, is out once carry + k·work < (nanos + 1)·bits.
         let sent = u128::from(nanos + 1) * u128::from(self.bits) - 1;
         let done = sent.saturating_sub(u128::from(self.carry)) / u128::from(self.work);
         done.min(u128::from(self.count)) as u32
     }
 
-    fn after(&self, count: u32) -> u64 {
+    /// Bit-nanoseconds from `begin` until the first `count` segments are sent.
+    fn work_until(&self, count: u32) -> u64 {
         self.carry + u64::from(count) * self.work
     }
 }
 
-/// Why a [`Shape`] needs a [`Line`](super::Line).
+/// A setting that only a [`Line`](super::Line) can follow, as the error of [`TrainLine::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is decided segment by segment")]
-pub struct NotForTrains(pub &'static str);
+pub struct UnsupportedSetting(pub &'static str);
 
-/// One direction of a link.
+/// A direction of a link, for trains of segments.
 #[derive(Debug)]
 pub struct TrainLine {
     shape: Shape,
     limit: Limit,
     loss: LossProcess,
-    /// Bits a second; `None` takes everything at once.
+    /// Rate in bits a second; `None` if unlimited.
     bits: Option<u64>,
+    /// Bit-nanoseconds left over by the last departure.
     carry: u64,
-    queue: VecDeque<Waiting>,
-    /// Bytes and segments of `queue`, with the segment that is being sent and, where the head was
-    /// not looked at since, with what has left of it.
+    queue: VecDeque<QueuedDeparture>,
+    /// Bytes of the unsent segments of `queue`, with the segment in service. Segments of the head that
+    /// were sent since the last [`count_sent`](Self::count_sent) are still in the number.
     bytes: u64,
+    /// Number of the same segments.
     segments: u64,
 }
 
-/// Segments that are not all sent yet, with their times at the transmitter.
+/// Segments that are not all sent yet, with the times at which they leave the transmitter.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedDeparture {
     departure: Departure,
     len: u32,
-    /// When the last of them is sent.
+    /// Time at which the last segment is sent.
     end: Time,
-    /// How many have left already.
-    left: u32,
+    /// Number of segments counted as sent.
+    sent: u32,
 }
 
 impl TrainLine {
-    /// A line that decides as `Line::new` does with the same `seed`.
-    pub fn new(shape: Shape, seed: u64) -> Result<Self, NotForTrains> {
-        if let Some(what) = segment_by_segment(&shape) {
-            return Err(NotForTrains(what));
+    /// A line that decides as a [`Line`](super::Line) with the same `shape` and `seed`.
+    ///
+    /// # Errors
+    ///
+    /// A setting that only a `Line` can follow.
+    pub fn new(shape: Shape, seed: u64) -> Result<Self, UnsupportedSetting> {
+        if let Some(setting) = unsupported_setting(&shape) {
+            return Err(UnsupportedSetting(setting));
         }
         let bits = shape.rate.mean().map(longhaul_units::BitRate::bits);
         Ok(Self {
@@ -158,8 +166,8 @@ impl TrainLine {
         })
     }
 
-    /// A train arrives, not before the one offered before it. What becomes of it is said at once
-    /// and in order, though it lies in the future.
+    /// Accepts a train that arrives at `now`, which must not be before the previous call's. Emits the
+    /// fates of its segments at once and in order, although their times lie in the future.
     pub fn offer(&mut self, now: Time, train: Train, mut emit: impl FnMut(Fate)) {
         debug_assert!(train.count <= Train::COUNT_MAX);
         self.advance(now);
@@ -167,19 +175,19 @@ impl TrainLine {
         while next < train.count {
             let rest = train.count - next;
             let lost = self.loss.first_lost(rest);
-            let kept = lost.unwrap_or(rest);
-            if kept > 0 {
+            let passed = lost.unwrap_or(rest);
+            if passed > 0 {
                 self.admit(
                     now,
                     next,
                     Train {
-                        count: kept,
+                        count: passed,
                         ..train
                     },
                     &mut emit,
                 );
             }
-            next += kept;
+            next += passed;
             if lost.is_some() {
                 emit(lost_at(next, 1, Drop::Loss));
                 next += 1;
@@ -187,77 +195,84 @@ impl TrainLine {
         }
     }
 
-    /// Bytes that wait for the transmitter at `now`, without the segment that is being sent.
+    /// Bytes that wait for the transmitter at `now`, without the segment in service.
     pub fn backlog_bytes(&mut self, now: Time) -> u64 {
         self.advance(now);
-        self.look_at_head(now);
-        self.bytes - self.serving()
+        self.count_sent(now);
+        self.bytes - self.bytes_in_service()
     }
 
-    /// What is set.
+    /// Settings of the line.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Gives up what has been sent.
+    /// Removes departures that are sent whole by `now`.
     fn advance(&mut self, now: Time) {
         while let Some(head) = self.queue.front().filter(|head| head.end <= now) {
-            let count = head.departure.count - head.left;
+            let count = head.departure.count - head.sent;
             self.bytes -= u64::from(count) * u64::from(head.len);
             self.segments -= u64::from(count);
             self.queue.pop_front();
         }
     }
 
-    /// Counts what has left of the head.
-    fn look_at_head(&mut self, now: Time) {
+    /// Counts the segments of the head that are sent by `now`.
+    fn count_sent(&mut self, now: Time) {
         let Some(head) = self.queue.front_mut() else {
             return;
         };
-        let left = head.departure.out_by(now);
-        let gone = u64::from(left - head.left);
-        head.left = left;
-        self.bytes -= gone * u64::from(head.len);
-        self.segments -= gone;
+        let sent = head.departure.out_by(now);
+        let newly_sent = u64::from(sent - head.sent);
+        head.sent = sent;
+        self.bytes -= newly_sent * u64::from(head.len);
+        self.segments -= newly_sent;
     }
 
-    /// Bytes of the segment that is being sent.
-    fn serving(&self) -> u64 {
+    /// Bytes of the segment in service; 0 if the transmitter is idle.
+    fn bytes_in_service(&self) -> u64 {
         self.queue.front().map_or(0, |head| u64::from(head.len))
     }
 
-    /// Queues as many as find room.
+    /// Queues as many segments of `train` as the limit allows, and drops the others. `first` is the position of the
+    /// first.
     fn admit(&mut self, now: Time, first: u32, train: Train, emit: &mut impl FnMut(Fate)) {
-        let fit = match self.bits {
+        let admitted = match self.bits {
             None => train.count,
-            Some(_) => self.room(now, train),
+            Some(_) => self.segments_that_fit(now, train),
         };
-        if fit > 0 {
-            emit(Fate::Out(self.send(now, first, fit, train.len)));
+        if admitted > 0 {
+            emit(Fate::Out(self.send(now, first, admitted, train.len)));
         }
-        if fit < train.count {
-            emit(lost_at(first + fit, train.count - fit, Drop::Overflow));
+        if admitted < train.count {
+            emit(lost_at(
+                first + admitted,
+                train.count - admitted,
+                Drop::Overflow,
+            ));
         }
     }
 
-    /// How many of `train` may wait, with one more where the transmitter is idle.
-    fn room(&mut self, now: Time, train: Train) -> u32 {
+    /// Number of segments of `train` that the queue takes, and one more if the transmitter is idle.
+    fn segments_that_fit(&mut self, now: Time, train: Train) -> u32 {
         let len = u64::from(train.len);
-        let fits_anyway = self.bytes + len * u64::from(train.count) <= self.limit.bytes
+        // The counts are upper bounds here: segments of the head may be sent already.
+        let fits_whole = self.bytes + len * u64::from(train.count) <= self.limit.bytes
             && self.segments + u64::from(train.count) <= self.limit.packets as u64;
-        if fits_anyway {
+        if fits_whole {
             return train.count;
         }
-        self.look_at_head(now);
+        self.count_sent(now);
         let idle = u64::from(self.queue.is_empty());
         let waiting = self.segments - u64::from(!self.queue.is_empty());
-        let bytes = self.bytes - self.serving();
+        let bytes = self.bytes - self.bytes_in_service();
         let room = (self.limit.bytes.saturating_sub(bytes) / len)
             .min((self.limit.packets as u64).saturating_sub(waiting));
         (room + idle).min(train.count.into()) as u32
     }
 
+    /// Sends `count` segments of `len` bytes behind those in the queue, and returns when they come out.
     fn send(&mut self, now: Time, first: u32, count: u32, len: u32) -> Departure {
         let begin = self.queue.back().map_or(now, |last| last.end);
         let mut departure = Departure {
@@ -270,22 +285,22 @@ impl TrainLine {
         };
         match self.bits {
             None => departure.work = 0,
-            Some(_) => self.queue_up(departure, len),
+            Some(_) => self.enqueue(departure, len),
         }
         departure.begin += self.shape.delay;
         departure
     }
 
-    fn queue_up(&mut self, departure: Departure, len: u32) {
-        let work = departure.after(departure.count);
+    fn enqueue(&mut self, departure: Departure, len: u32) {
+        let work = departure.work_until(departure.count);
         self.carry = work % departure.bits;
         self.bytes += u64::from(departure.count) * u64::from(len);
         self.segments += u64::from(departure.count);
-        self.queue.push_back(Waiting {
+        self.queue.push_back(QueuedDeparture {
             departure,
             len,
             end: departure.begin + Time::from_nanos(work / departure.bits),
-            left: 0,
+            sent: 0,
         });
     }
 }
@@ -298,8 +313,8 @@ fn lost_at(first: u32, count: u32, cause: Drop) -> Fate {
     }
 }
 
-/// The first setting that trains can't have.
-fn segment_by_segment(shape: &Shape) -> Option<&'static str> {
+/// The first setting that a [`TrainLine`] can't follow.
+fn unsupported_setting(shape: &Shape) -> Option<&'static str> {
     use super::queue::discipline::Discipline;
     [
         (matches!(shape.rate, Rate::Trace(_)), "a trace"),
@@ -312,5 +327,5 @@ fn segment_by_segment(shape: &Shape) -> Option<&'static str> {
         (shape.ack.pace.is_some(), "ACK pacing"),
     ]
     .into_iter()
-    .find_map(|(set, what)| set.then_some(what))
+    .find_map(|(is_set, setting)| is_set.then_some(setting))
 }

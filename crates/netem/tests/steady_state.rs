@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line that has warmed up takes no memory for a packet: invariant 1.
+//! Allocation in steady state: a line allocates nothing for a packet (invariant 1 of ARCHITECTURE.md).
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
@@ -8,7 +8,7 @@ use longhaul_units::Time;
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;
 
-/// Offers `count` segments from number `first` on, one a microsecond; how many came out.
+/// Offers `count` segments from number `first` on, one a microsecond. Returns how many come out.
 fn drive(line: &mut Line, first: u64, count: u64) -> u64 {
     let mut out = 0;
     let mut emit = |event| out += u64::from(matches!(event, Event::Deliver(_)));
@@ -27,7 +27,7 @@ fn drive(line: &mut Line, first: u64, count: u64) -> u64 {
 }
 
 #[test]
-fn a_warm_line_allocates_nothing() {
+fn allocates_nothing_in_steady_state() {
     let mut shape = Shape::default();
     for (key, value) in [
         ("rate", "10gbit"),

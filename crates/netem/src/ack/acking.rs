@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a packet means to the rules for ACKs.
+//! Classes of TCP packets for the ACK rules.
 
 use super::PureAck;
 use longhaul_packet::{
@@ -8,33 +8,34 @@ use longhaul_packet::{
 };
 use std::hash::{Hash, Hasher};
 
-/// The only option that a later ACK brings up to date (RFC 7323 §3.2).
+/// Timestamps option, the only option that a later ACK supersedes (RFC 7323 §3.2).
 const TIMESTAMPS: u8 = 8;
 
-/// A TCP packet in the eyes of ACK thinning and pacing.
+/// Class of a TCP packet for ACK thinning and pacing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acking {
-    /// No payload, no flag but ACK, no option but timestamps: a later one may stand for it.
+    /// Pure ACK: no payload, no flag but ACK, no option but timestamps. A later one may replace it.
     Pure(PureAck),
-    /// Anything else of the flow: must pass, and not before what is held of the flow.
+    /// Any other packet of a flow: must pass, behind the ACKs of the flow that are held.
     Other {
-        /// A hash of the flow's addresses and ports, in this direction.
+        /// Hash of the flow's addresses and ports, in this direction.
         flow: u64,
     },
 }
 
 impl Acking {
-    /// Looks at a packet from its IP header on; `None` if it is not TCP.
+    /// Classifies a packet that starts with its IP header. `None` if the packet is not TCP, is a
+    /// fragment, or ends within the TCP header.
     #[must_use]
     pub fn of(packet: &[u8]) -> Option<Self> {
         let transport = ip::transport(packet).filter(|t| t.protocol == ip::TCP && !t.fragment)?;
         let header = Header::at(&packet[transport.offset..])?;
-        let flow = flow_of(packet, transport, &header);
+        let flow = hash_flow(packet, transport, &header);
         let payload = packet.len() - transport.offset - header.len();
-        // SACK, multipath TCP and what else there may be say things of their own.
-        let bare = header.options().all(|(kind, _)| kind == TIMESTAMPS);
-        let pure = payload == 0 && header.flags() == tcp::ACK && bare;
-        Some(match pure {
+        // SACK, multipath TCP and unknown options carry information that a later ACK does not repeat.
+        let has_only_timestamps = header.options().all(|(kind, _)| kind == TIMESTAMPS);
+        let is_pure = payload == 0 && header.flags() == tcp::ACK && has_only_timestamps;
+        Some(match is_pure {
             true => Self::Pure(PureAck {
                 flow,
                 ack: header.ack(),
@@ -45,7 +46,8 @@ impl Acking {
     }
 }
 
-fn flow_of(packet: &[u8], transport: ip::Transport, header: &Header<'_>) -> u64 {
+/// Hash of addresses and ports, in this direction.
+fn hash_flow(packet: &[u8], transport: ip::Transport, header: &Header<'_>) -> u64 {
     let addresses = match transport.version {
         ip::Version::V4 => &packet[12..20],
         ip::Version::V6 => &packet[8..40],
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bare_ack_is_pure() {
+    fn classifies_only_a_bare_ack_as_pure() {
         assert!(is_pure(
             tcp::ACK,
             &[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -89,7 +91,7 @@ mod tests {
             &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2],
             &[]
         ));
-        // MP_FASTCLOSE of multipath TCP (RFC 8684 §3.5) comes with nothing but an ACK.
+        // MP_FASTCLOSE of multipath TCP (RFC 8684 §3.5) is an option of an ACK without payload.
         assert!(!is_pure(
             tcp::ACK,
             &[30, 12, 0x70, 0, 1, 2, 3, 4, 5, 6, 7, 8],
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_no_business_of_these_rules() {
+    fn ignores_other_protocols() {
         let mut udp = packet(tcp::ACK, &[], &[]);
         udp[9] = ip::UDP;
         assert_eq!(Acking::of(&udp), None);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rules for acknowledgements on their way back: [`Thinner`] forwards one in 2ⁿ, [`Pacer`] spaces
-//! them. Both may discard an ACK only when a later one of the same flow says all that it said.
+//! ACK rules, for acknowledgements on their way back: [`Thinner`] forwards one in 2ⁿ, and [`Pacer`]
+//! spaces them. Both discard an ACK only if a later one of the same flow supersedes it.
 //!
-//! An ACK is named by a token that its owner chooses; the rules give tokens back and never see the
-//! segment. Segments that are not a [`PureAck`] (data, SYN, FIN, RST, SACK, ECE, CWR …) are never
-//! discarded; the owner asks each rule for what it holds of the flow before it forwards one, so
-//! that the flow keeps its order.
+//! The caller identifies each ACK by a token. The rules return tokens and never see the segment.
+//! Segments that are not a [`PureAck`] (data, SYN, FIN, RST, SACK, ECE, CWR …) are never discarded.
+//! Before the caller forwards one of them, it flushes the ACKs of the flow from each rule, so that
+//! the flow keeps its order.
 
 pub mod acking;
-mod flows;
+mod flow_table;
 mod pacer;
 pub(crate) mod rules;
 mod thinner;
@@ -19,23 +19,23 @@ pub use thinner::{Limits, Thinned, Thinner};
 /// A TCP segment without payload, with ACK as its only flag and no SACK blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PureAck {
-    /// A hash of the flow's addresses and ports, in this direction.
+    /// Hash of the flow's addresses and ports, in this direction.
     pub flow: u64,
-    /// The acknowledgement number.
+    /// Acknowledgement number.
     pub ack: u32,
-    /// The window field, unscaled.
+    /// Window field, unscaled.
     pub window: u16,
 }
 
 impl PureAck {
-    /// Whether `self` says all that `earlier` of the same flow said, so that `earlier` may be
-    /// discarded. A repeated number is a duplicate or a window update and says something of its
-    /// own, and so does a window that closes or opens.
+    /// Whether this ACK carries all the information of `earlier` of the same flow, so that `earlier` may
+    /// be discarded. A repeated number does not supersede: it is a duplicate ACK or a window update.
+    /// An ACK that closes or opens the window does not supersede either.
     #[must_use]
     pub fn supersedes(&self, earlier: &Self) -> bool {
         let covered = self.covered_since(earlier.ack);
-        let more = covered != 0 && covered < 1 << 31;
-        more && (self.window == 0) == (earlier.window == 0)
+        let advances = covered != 0 && covered < 1 << 31;
+        advances && (self.window == 0) == (earlier.window == 0)
     }
 
     /// Bytes from `ack` to this acknowledgement, modulo 2³² (RFC 9293 §3.4).
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn only_progress_supersedes() {
+    fn supersedes_only_when_the_number_advances() {
         assert!(ack(200, 10).supersedes(&ack(100, 20)));
         assert!(ack(5, 10).supersedes(&ack(u32::MAX, 10)));
         assert!(!ack(100, 10).supersedes(&ack(100, 10)));

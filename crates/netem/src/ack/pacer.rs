@@ -1,55 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ACK pacing: ACKs leave no closer than 1/rate apart, through a bounded queue.
+//! ACK pacing: a bounded queue that ACKs leave at intervals of at least 1/rate.
 
-use super::{PureAck, flows::Flows};
+use super::{PureAck, flow_table::FlowTable};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// What to do with an ACK that was offered. The ACK keeps its token until it comes back.
+/// Decision on an offered ACK. The caller holds a queued ACK until its token is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pacing {
-    /// Forward it now.
+    /// Forward the new ACK now.
     Send,
-    /// Keep it until [`Pacer::release`] returns its token.
+    /// Hold the new ACK until [`Pacer::release`] or [`Pacer::flush`] returns its token.
     Queued,
-    /// Keep it; discard the one named here, whose place in the queue it takes.
+    /// Hold the new ACK. Discard the one with this token, whose place in the queue it takes.
     Replaced(u64),
-    /// The queue is full and nothing in it is superseded: forward the one named here, its oldest,
-    /// now and unpaced, and keep the new one.
-    Expelled(u64),
+    /// Hold the new ACK. Forward the one with this token, the oldest of the queue, now and unpaced: the
+    /// queue is full, and the new ACK may replace none.
+    Evicted(u64),
 }
 
-/// Paces the ACKs of one direction of a link. Nothing is ever lost or reordered: when the queue is
-/// full, an ACK replaces the latest queued one of its flow if it supersedes that, else the oldest
-/// leaves early.
+/// ACK pacing for one direction of a link. No information is lost, and no flow is reordered. When the
+/// queue is full, a new ACK replaces the latest queued one of its flow if it supersedes that.
+/// Otherwise the oldest ACK leaves early.
 #[derive(Debug, Clone)]
 pub struct Pacer {
+    /// ACKs a second.
     rate: u64,
-    /// The slot grid: slot k opens at `origin` + k seconds / rate, so that a second holds exactly
-    /// `rate` slots however the division comes out.
+    /// Start of the slots: slot k opens at `origin` + k seconds / rate. A second then holds exactly `rate`
+    /// slots, without rounding errors that add up.
     origin: Time,
+    /// Number of the next slot.
     slot: u64,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedAck>,
+    /// Most ACKs in the queue.
     buffer: usize,
-    /// The last ACK of each flow, by which a duplicate is known; `None` after another segment.
-    flows: Flows<Option<PureAck>>,
+    /// Latest ACK of each flow, to recognise duplicates; `None` after another segment.
+    flows: FlowTable<Option<PureAck>>,
 }
 
+/// An ACK in the queue.
 #[derive(Debug, Clone, Copy)]
-struct Queued {
+struct QueuedAck {
     ack: PureAck,
     token: u64,
-    /// Repeats or reorders something, or opens or closes the window: may not be replaced.
-    firm: bool,
+    /// Whether the ACK must be forwarded, because it does not supersede the one before: it repeats a
+    /// number, is reordered, or opens or closes the window.
+    must_forward: bool,
 }
 
-/// Flows whose duplicates are told apart; 40 bytes each. An ACK of a flow that is forgotten counts
-/// as firm.
+/// Flows whose duplicates are recognised. Memory: 40 bytes each. The first ACK of a flow that is not in
+/// the table must be forwarded.
 const FLOWS_MAX: usize = 1024;
 
 impl Pacer {
-    /// `packets_per_second` of at least 1, through a queue of `buffer_packets` (32 bytes each,
-    /// beside the segments; 0 becomes 1).
+    /// A pacer of `packets_per_second` with a queue of `buffer_packets`; 0 becomes 1 for both. Memory: 32
+    /// bytes a packet, beside the segments.
     #[must_use]
     pub fn new(packets_per_second: u64, buffer_packets: usize) -> Self {
         let buffer = buffer_packets.max(1);
@@ -59,38 +64,39 @@ impl Pacer {
             slot: 0,
             queue: VecDeque::with_capacity(buffer),
             buffer,
-            flows: Flows::new(FLOWS_MAX),
+            flows: FlowTable::new(FLOWS_MAX),
         }
     }
 
-    /// Decides on a pure ACK that its owner calls `token`.
+    /// Decides on a pure ACK, which the caller identifies by `token`.
     pub fn offer(&mut self, now: Time, ack: &PureAck, token: u64) -> Pacing {
-        let firm = self.note(now, ack);
+        let must_forward = self.record_latest(now, ack);
         self.enqueue(
             now,
-            Queued {
+            QueuedAck {
                 ack: *ack,
                 token,
-                firm,
+                must_forward,
             },
         )
     }
 
-    /// When [`release`](Self::release) has something to give; `None` while nothing is queued.
+    /// Time for the next call of [`release`](Self::release); `None` while the queue is empty.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.queue.front().map(|_| self.next_slot())
     }
 
-    /// An ACK whose turn has come, to be forwarded. Call it until it returns `None`.
+    /// Releases the oldest ACK if a slot opens at or before `now`, to be forwarded. Call it until it returns
+    /// `None`.
     pub fn release(&mut self, now: Time) -> Option<u64> {
         self.next_deadline().filter(|at| *at <= now)?;
         self.slot += 1;
         self.queue.pop_front().map(|queued| queued.token)
     }
 
-    /// The oldest queued ACK of `flow`, to be forwarded unpaced before another segment of the flow.
-    /// Call it until it returns `None`. Walks the queue.
+    /// Releases the oldest queued ACK of `flow`, to be forwarded unpaced before another segment of the
+    /// flow. Call it until it returns `None`. Costs a walk of the queue.
     pub fn flush(&mut self, flow: u64) -> Option<u64> {
         if let Some(last) = self
             .flows
@@ -99,12 +105,12 @@ impl Pacer {
         {
             *last = None;
         }
-        let same = |queued: &Queued| queued.ack.flow == flow;
-        let at = self.queue.iter().position(same)?;
+        let same_flow = |queued: &QueuedAck| queued.ack.flow == flow;
+        let at = self.queue.iter().position(same_flow)?;
         self.queue.remove(at).map(|queued| queued.token)
     }
 
-    fn enqueue(&mut self, now: Time, new: Queued) -> Pacing {
+    fn enqueue(&mut self, now: Time, new: QueuedAck) -> Pacing {
         if self.queue.is_empty() && self.next_slot() <= now {
             self.take_slot(now);
             return Pacing::Send;
@@ -113,45 +119,48 @@ impl Pacer {
             self.queue.push_back(new);
             return Pacing::Queued;
         }
-        self.replace(new).unwrap_or_else(|| self.expel(new))
+        self.replace(new).unwrap_or_else(|| self.evict_oldest(new))
     }
 
-    /// Notes the flow's latest ACK and returns whether it says something that the one before it
-    /// leaves open.
-    fn note(&mut self, now: Time, ack: &PureAck) -> bool {
-        let place = self.flows.find(ack.flow);
-        let Some(last) = place.and_then(|place| self.flows.touch(place, ack.flow, now)) else {
+    /// Records the flow's latest ACK, and returns whether it must be forwarded, because it does not
+    /// supersede the one before.
+    fn record_latest(&mut self, now: Time, ack: &PureAck) -> bool {
+        let slot_index = self.flows.find(ack.flow);
+        let Some(last) =
+            slot_index.and_then(|slot_index| self.flows.touch(slot_index, ack.flow, now))
+        else {
             self.flows.insert(ack.flow, now, Some(*ack), |_| true);
             return true;
         };
         last.replace(*ack).is_none_or(|last| !ack.supersedes(&last))
     }
 
-    /// Puts `new` in the place of the latest queued ACK of its flow, if that may go. Walks the
-    /// queue from its end, so one flow alone finds it at once.
-    fn replace(&mut self, new: Queued) -> Option<Pacing> {
-        let same = |queued: &&mut Queued| queued.ack.flow == new.ack.flow;
-        let latest = self.queue.iter_mut().rev().find(same)?;
-        (!new.firm && !latest.firm && new.ack.supersedes(&latest.ack))
+    /// Replaces the latest queued ACK of the flow by `new`, if both permit that. Walks the queue from
+    /// its end, so that a single flow finds its latest ACK at once.
+    fn replace(&mut self, new: QueuedAck) -> Option<Pacing> {
+        let same_flow = |queued: &&mut QueuedAck| queued.ack.flow == new.ack.flow;
+        let latest = self.queue.iter_mut().rev().find(same_flow)?;
+        (!new.must_forward && !latest.must_forward && new.ack.supersedes(&latest.ack))
             .then(|| Pacing::Replaced(std::mem::replace(latest, new).token))
     }
 
-    fn expel(&mut self, new: Queued) -> Pacing {
+    /// Queues `new` in a full queue, and evicts the oldest ACK.
+    fn evict_oldest(&mut self, new: QueuedAck) -> Pacing {
         let Some(oldest) = self.queue.pop_front() else {
             return Pacing::Send;
         };
         self.queue.push_back(new);
-        Pacing::Expelled(oldest.token)
+        Pacing::Evicted(oldest.token)
     }
 
-    /// When the next slot opens.
+    /// Time at which the next slot opens.
     fn next_slot(&self) -> Time {
         let nanos = u128::from(self.slot) * 1_000_000_000;
         self.origin + Time::from_nanos(nanos.div_ceil(u128::from(self.rate)) as u64)
     }
 
-    /// Uses a slot with an empty queue: if it opened before `now`, the grid starts again here,
-    /// because unused slots are not saved up.
+    /// Uses a slot at `now` while the queue is empty. If the slot opened earlier, the slots start again at
+    /// `now`, because unused slots are not saved up.
     fn take_slot(&mut self, now: Time) {
         if self.next_slot() < now || self.slot == 0 {
             self.origin = now;
@@ -176,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_spread() {
+    fn spaces_a_burst() {
         let mut pacer = Pacer::new(1000, 10);
         assert_eq!(pacer.offer(MS(5), &ack(1, 1), 1), Pacing::Send);
         assert_eq!(pacer.offer(MS(5), &ack(1, 2), 2), Pacing::Queued);
@@ -190,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_saves_nothing_up() {
+    fn saves_up_no_slots_while_idle() {
         let mut pacer = Pacer::new(1000, 10);
         assert_eq!(pacer.offer(MS(0), &ack(1, 1), 1), Pacing::Send);
         assert_eq!(pacer.offer(MS(500), &ack(1, 2), 2), Pacing::Send);
@@ -199,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_replaces_what_is_superseded() {
+    fn replaces_a_superseded_ack_in_a_full_queue() {
         let mut pacer = Pacer::new(1, 2);
         pacer.offer(MS(0), &ack(1, 1), 1);
         pacer.offer(MS(0), &ack(1, 2), 2);
@@ -210,18 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_never_eats_duplicates_or_other_flows() {
+    fn replaces_no_duplicates_or_other_flows_in_a_full_queue() {
         let mut pacer = Pacer::new(1, 2);
         pacer.offer(MS(0), &ack(1, 1), 1);
         pacer.offer(MS(0), &ack(1, 2), 2);
         pacer.offer(MS(0), &ack(1, 2), 3);
-        assert_eq!(pacer.offer(MS(0), &ack(1, 3), 4), Pacing::Expelled(2));
-        assert_eq!(pacer.offer(MS(0), &ack(2, 9), 5), Pacing::Expelled(3));
-        assert_eq!(pacer.offer(MS(0), &ack(3, 10), 6), Pacing::Expelled(4));
+        assert_eq!(pacer.offer(MS(0), &ack(1, 3), 4), Pacing::Evicted(2));
+        assert_eq!(pacer.offer(MS(0), &ack(2, 9), 5), Pacing::Evicted(3));
+        assert_eq!(pacer.offer(MS(0), &ack(3, 10), 6), Pacing::Evicted(4));
     }
 
     #[test]
-    fn other_segments_push_the_flow_out_in_order() {
+    fn flushes_a_flow_in_order() {
         let mut pacer = Pacer::new(1, 9);
         for (flow, n) in [(1, 1), (1, 2), (2, 3), (1, 4)] {
             pacer.offer(MS(0), &ack(flow, n), u64::from(n));

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Thinning, then pacing, of one direction's ACKs.
+//! ACK rules of one direction of a link: thinning, then pacing.
 
 use super::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner, acking::Acking};
 use crate::{Segment, setting::AckShape};
 use longhaul_units::Time;
 use std::collections::HashMap;
 
-/// What becomes of a segment.
+/// Action on a segment that was offered to the ACK rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ruling {
-    /// It goes on, now.
+pub(crate) enum AckAction {
+    /// Forward the segment now.
     Forward(Segment),
-    /// A later ACK says all that it said.
+    /// Discard the ACK, which a later one supersedes.
     Discard(Segment),
 }
 
+/// Thinning and pacing of one direction's ACKs.
 #[derive(Debug)]
 pub(crate) struct AckRules {
     thinner: Option<Thinner>,
     pacer: Option<Pacer>,
-    /// What the ACKs that thinning holds say: at most one a flow.
+    /// ACKs that thinning holds, by token: at most one a flow.
     held: HashMap<u64, PureAck>,
 }
 
 impl AckRules {
-    /// `mtu` is the largest segment in bytes.
+    /// Rules of these settings. `mtu` is the largest segment in bytes.
     pub(crate) fn new(shape: &AckShape, mtu: u32) -> Self {
         let thinner = (shape.thin > 0)
             .then(|| Thinner::new(Limits::new(u32::from(shape.thin), shape.hold, mtu)));
@@ -38,55 +39,63 @@ impl AckRules {
         }
     }
 
-    /// Whether any rule is on; without one nothing need be offered.
+    /// Whether thinning or pacing is set. If not, segments need not be offered.
     pub(crate) fn active(&self) -> bool {
         self.thinner.is_some() || self.pacer.is_some()
     }
 
+    /// Accepts a segment, and emits the actions that follow at once.
     pub(crate) fn offer(
         &mut self,
         now: Time,
         segment: Segment,
         acking: Acking,
-        rule: &mut impl FnMut(Ruling),
+        emit: &mut impl FnMut(AckAction),
     ) {
         match acking {
             Acking::Other { flow } => {
-                self.flush(now, flow, rule);
-                rule(Ruling::Forward(segment));
+                self.flush(now, flow, emit);
+                emit(AckAction::Forward(segment));
             }
-            Acking::Pure(ack) => self.thin(now, segment, ack, rule),
+            Acking::Pure(ack) => self.offer_pure(now, segment, ack, emit),
         }
     }
 
-    fn thin(&mut self, now: Time, segment: Segment, ack: PureAck, rule: &mut impl FnMut(Ruling)) {
+    fn offer_pure(
+        &mut self,
+        now: Time,
+        segment: Segment,
+        ack: PureAck,
+        emit: &mut impl FnMut(AckAction),
+    ) {
         let Some(thinner) = &mut self.thinner else {
-            return self.pace(now, segment, ack, rule);
+            return self.pace(now, segment, ack, emit);
         };
-        let verdict = thinner.offer(now, &ack, token(segment));
-        match verdict {
+        let thinned = thinner.offer(now, &ack, token_of(segment));
+        match thinned {
             Thinned::Pass { discard } | Thinned::Hold { discard } => {
-                self.discard(discard, rule);
+                self.discard(discard, emit);
             }
-            Thinned::PassBoth(held) => self.pace_held(now, held, rule),
+            Thinned::PassBoth(held) => self.pace_released(now, held, emit),
         }
-        match verdict {
-            Thinned::Hold { .. } => drop(self.held.insert(token(segment), ack)),
-            _ => self.pace(now, segment, ack, rule),
+        match thinned {
+            Thinned::Hold { .. } => drop(self.held.insert(token_of(segment), ack)),
+            _ => self.pace(now, segment, ack, emit),
         }
     }
 
-    fn discard(&mut self, superseded: Option<u64>, rule: &mut impl FnMut(Ruling)) {
+    fn discard(&mut self, superseded: Option<u64>, emit: &mut impl FnMut(AckAction)) {
         if let Some(token) = superseded {
             self.held.remove(&token);
-            rule(Ruling::Discard(named(token)));
+            emit(AckAction::Discard(segment_of(token)));
         }
     }
 
-    /// What is held of a flow goes before anything else of it.
-    fn flush(&mut self, now: Time, flow: u64, rule: &mut impl FnMut(Ruling)) {
+    /// Forwards all ACKs of a flow that are held or queued, so that another segment keeps its place behind
+    /// them.
+    fn flush(&mut self, now: Time, flow: u64, emit: &mut impl FnMut(AckAction)) {
         while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.flush(flow)) {
-            rule(Ruling::Forward(named(paced)));
+            emit(AckAction::Forward(segment_of(paced)));
         }
         if let Some(held) = self
             .thinner
@@ -94,71 +103,80 @@ impl AckRules {
             .and_then(|thinner| thinner.flush(now, flow))
         {
             self.held.remove(&held);
-            rule(Ruling::Forward(named(held)));
+            emit(AckAction::Forward(segment_of(held)));
         }
     }
 
-    /// An ACK that thinning lets go takes its place behind those of its flow that are paced.
-    fn pace_held(&mut self, now: Time, held: u64, rule: &mut impl FnMut(Ruling)) {
+    /// Passes an ACK that thinning releases to pacing, where it queues behind other ACKs.
+    fn pace_released(&mut self, now: Time, held: u64, emit: &mut impl FnMut(AckAction)) {
         match self.held.remove(&held) {
-            Some(ack) => self.pace(now, named(held), ack, rule),
-            None => rule(Ruling::Forward(named(held))),
+            Some(ack) => self.pace(now, segment_of(held), ack, emit),
+            None => emit(AckAction::Forward(segment_of(held))),
         }
     }
 
-    fn pace(&mut self, now: Time, segment: Segment, ack: PureAck, rule: &mut impl FnMut(Ruling)) {
+    fn pace(
+        &mut self,
+        now: Time,
+        segment: Segment,
+        ack: PureAck,
+        emit: &mut impl FnMut(AckAction),
+    ) {
         let Some(pacer) = &mut self.pacer else {
-            return rule(Ruling::Forward(segment));
+            return emit(AckAction::Forward(segment));
         };
-        match pacer.offer(now, &ack, token(segment)) {
-            Pacing::Send => rule(Ruling::Forward(segment)),
+        match pacer.offer(now, &ack, token_of(segment)) {
+            Pacing::Send => emit(AckAction::Forward(segment)),
             Pacing::Queued => {}
-            Pacing::Replaced(old) => rule(Ruling::Discard(named(old))),
-            Pacing::Expelled(oldest) => rule(Ruling::Forward(named(oldest))),
+            Pacing::Replaced(old) => emit(AckAction::Discard(segment_of(old))),
+            Pacing::Evicted(oldest) => emit(AckAction::Forward(segment_of(oldest))),
         }
     }
 
+    /// Time for the next call of [`release`](Self::release); `None` while no ACK is held or queued.
     pub(crate) fn next_deadline(&mut self) -> Option<Time> {
         let held = self.thinner.as_mut().and_then(Thinner::next_deadline);
         let paced = self.pacer.as_ref().and_then(Pacer::next_deadline);
         [held, paced].into_iter().flatten().min()
     }
 
-    /// Lets go what has waited long enough by `now`.
-    pub(crate) fn release(&mut self, now: Time, rule: &mut impl FnMut(Ruling)) {
+    /// Releases ACKs whose deadline is at or before `now`.
+    pub(crate) fn release(&mut self, now: Time, emit: &mut impl FnMut(AckAction)) {
         while let Some(held) = self
             .thinner
             .as_mut()
             .and_then(|thinner| thinner.release(now))
         {
-            self.pace_held(now, held, rule);
+            self.pace_released(now, held, emit);
         }
         while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.release(now)) {
-            rule(Ruling::Forward(named(paced)));
+            emit(AckAction::Forward(segment_of(paced)));
         }
     }
 
-    /// Lets go everything, in order.
-    pub(crate) fn release_all(&mut self, rule: &mut impl FnMut(Ruling)) {
+    /// Releases and forwards all ACKs, in order within each flow.
+    pub(crate) fn release_all(&mut self, emit: &mut impl FnMut(AckAction)) {
         while let Some(paced) = self
             .pacer
             .as_mut()
             .and_then(|pacer| pacer.release(Time::MAX))
         {
-            rule(Ruling::Forward(named(paced)));
+            emit(AckAction::Forward(segment_of(paced)));
         }
         while let Some(held) = self.thinner.as_mut().and_then(|t| t.release(Time::MAX)) {
-            rule(Ruling::Forward(named(held)));
+            emit(AckAction::Forward(segment_of(held)));
         }
     }
 }
 
-/// A pure ACK is one segment of one packet, shorter than 64 KB: packet and length name it.
-fn token(segment: Segment) -> u64 {
+/// Token of a pure ACK: super-packet number and length. A pure ACK is the only segment of its packet
+/// and shorter than 64 KB.
+fn token_of(segment: Segment) -> u64 {
     segment.packet << 16 | u64::from(segment.len & 0xffff)
 }
 
-fn named(token: u64) -> Segment {
+/// Segment of a pure ACK with this token.
+fn segment_of(token: u64) -> Segment {
     Segment {
         packet: token >> 16,
         index: 0,

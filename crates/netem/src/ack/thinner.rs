@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ACK thinning: one pure ACK in 2ⁿ goes on.
+//! ACK thinning: one pure ACK in 2ⁿ is forwarded.
 //!
-//! Held back is always the latest ACK of a flow; each later one replaces it. It goes when the 2ⁿth
-//! comes, when enough data is covered, when something else of the flow passes, or when its time is
-//! up, so that the last ACK of a burst is never lost.
+//! The thinner holds the latest ACK of each flow, and a later one replaces it. An ACK is forwarded when
+//! it is the 2ⁿth, when it covers enough data, or when its flow sends another segment. A held ACK is
+//! also forwarded at its deadline, so that the last ACK of a burst is never lost.
 
 use super::{
     PureAck,
-    flows::{Flows, Place},
+    flow_table::{FlowTable, SlotIndex},
 };
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// How far thinning may go.
+/// Limits of ACK thinning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// n: one ACK in 2ⁿ is forwarded. 0 forwards all, 16 is the most.
+    /// Exponent n: one ACK in 2ⁿ is forwarded. From 0, which forwards all, to 16.
     pub shift: u32,
-    /// The longest that an ACK is held. Keep it well below the RTT and the sender's smallest
+    /// Longest time for which an ACK is held. Should be well below the RTT and the sender's smallest
     /// retransmission time-out (200 ms on Linux).
     pub hold_max: Time,
-    /// An ACK that covers at least so many bytes since the last one forwarded goes at once.
+    /// Bytes newly acknowledged since the last forwarded ACK; an ACK that covers as many is forwarded at once.
     pub covered_max: u32,
-    /// Flows known at a time, 88 bytes each and 64 for their deadlines. A flow that finds no room
-    /// is not thinned.
+    /// Flows in the table. Memory: 88 bytes a flow, and 64 for its deadlines. A flow without a slot in
+    /// the table is not thinned.
     pub flows_max: usize,
 }
 
 impl Limits {
-    /// The largest shift that makes sense: 65,536 ACKs are more than any window holds.
+    /// Largest useful [`shift`](Self::shift): 65,536 ACKs are more than any window holds.
     pub const SHIFT_MAX: u32 = 16;
 
-    /// Limits for a flow of segments of `mss` bytes: an ACK may cover two full segments (RFC 5681
-    /// §4.2), so 2ⁿ of them cover 2·2ⁿ·`mss`. 1,024 flows.
+    /// Limits for flows with segments of `mss` bytes, 1,024 flows at most. An ACK may cover two full
+    /// segments (RFC 5681 §4.2), so 2ⁿ ACKs cover 2·2ⁿ·`mss` bytes.
     #[must_use]
     pub fn new(shift: u32, hold_max: Time, mss: u32) -> Self {
         let shift = shift.min(Self::SHIFT_MAX);
@@ -45,119 +45,126 @@ impl Limits {
     }
 }
 
-/// What to do with an ACK that was offered. Tokens name ACKs that were held before.
+/// Decision on an offered ACK. Tokens name ACKs that were held before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinned {
-    /// Forward it; discard the held one, which it supersedes.
+    /// Forward the new ACK. Discard the held one, which it supersedes.
     Pass {
-        /// To discard.
+        /// Token of the ACK to discard; `None` if none was held.
         discard: Option<u64>,
     },
-    /// Forward the held one named here, then this one.
+    /// Forward the held ACK with this token, then the new one.
     PassBoth(u64),
-    /// Keep it until its token comes back; discard the one held before, which it supersedes.
+    /// Hold the new ACK until its token is returned. Discard the one held before, which it supersedes.
     Hold {
-        /// To discard.
+        /// Token of the ACK to discard; `None` if none was held.
         discard: Option<u64>,
     },
 }
 
-/// Thins the ACKs of one direction of a link.
+/// ACK thinning for one direction of a link.
 ///
-/// After each call ask [`next_deadline`](Self::next_deadline) again.
+/// Call [`next_deadline`](Self::next_deadline) again after each other call.
 #[derive(Debug, Clone)]
 pub struct Thinner {
     limits: Limits,
-    flows: Flows<Flow>,
-    /// One entry for each time that a flow began to hold, in order of time; stale when the flow
-    /// forwarded something since. Kept below twice the number of flows.
+    flows: FlowTable<Flow>,
+    /// An entry for each time at which a flow began to hold an ACK, in order of time. An entry is stale once
+    /// the flow has forwarded an ACK. At most twice the number of flows.
     deadlines: VecDeque<Deadline>,
-    /// How often any flow began to hold.
-    holds: u64,
+    /// Number of the latest hold, counted over all flows.
+    latest_hold: u64,
 }
 
+/// Thinning state of a flow.
 #[derive(Debug, Clone)]
 struct Flow {
-    last: PureAck,
-    /// Something else of the flow went by since `last`, so that the next ACK may repeat that.
+    /// Latest ACK that was offered.
+    latest: PureAck,
+    /// Whether another segment of the flow has passed since `latest`. The next ACK may repeat its number.
     interrupted: bool,
-    /// The number and time of the last ACK that was forwarded, and how many came since.
-    passed_ack: u32,
-    passed_at: Time,
+    /// Number of the last forwarded ACK.
+    forwarded_ack: u32,
+    /// Time of the last forwarded ACK.
+    forwarded_at: Time,
+    /// ACKs held since the last forwarded one.
     suppressed: u32,
-    held: Option<Held>,
+    /// The ACK that is held, if any.
+    held: Option<HeldAck>,
 }
 
+/// A held ACK.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldAck {
     token: u64,
     deadline: Time,
-    /// Names the entry in the queue of deadlines.
+    /// Number of the hold, by which its entry in the queue of deadlines is found.
     hold: u64,
 }
 
+/// Deadline of a held ACK.
 #[derive(Debug, Clone, Copy)]
 struct Deadline {
     at: Time,
     hold: u64,
     flow: u64,
-    place: Place,
+    slot_index: SlotIndex,
 }
 
 impl Thinner {
-    /// A thinner that knows no flow yet. All memory is taken here.
+    /// A thinner without flows. Allocates all its memory here.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        let flows = Flows::new(limits.flows_max);
+        let flows = FlowTable::new(limits.flows_max);
         let deadlines = VecDeque::with_capacity(2 * flows.len());
         Self {
             limits,
             flows,
             deadlines,
-            holds: 0,
+            latest_hold: 0,
         }
     }
 
-    /// Decides on a pure ACK that its owner calls `token`.
+    /// Decides on a pure ACK, which the caller identifies by `token`.
     pub fn offer(&mut self, now: Time, ack: &PureAck, token: u64) -> Thinned {
-        let Some(place) = self.flows.find(ack.flow) else {
-            // Without a free slot the flow stays unknown and all its ACKs pass.
+        let Some(slot_index) = self.flows.find(ack.flow) else {
+            // Without a free slot the flow is not inserted, and all its ACKs pass.
             self.flows
                 .insert(ack.flow, now, Flow::new(now, *ack), |flow| {
                     flow.held.is_none()
                 });
             return Thinned::Pass { discard: None };
         };
-        let Some(flow) = self.flows.touch(place, ack.flow, now) else {
+        let Some(flow) = self.flows.touch(slot_index, ack.flow, now) else {
             return Thinned::Pass { discard: None };
         };
-        if let Some(passed) = flow.forward(now, ack, &self.limits) {
-            return passed;
+        if let Some(decision) = flow.forward(now, ack, &self.limits) {
+            return decision;
         }
         let deadline = now + self.limits.hold_max;
-        let held = Held {
+        let held = HeldAck {
             token,
             deadline,
-            hold: self.holds + 1,
+            hold: self.latest_hold + 1,
         };
         let discard = flow.hold(held);
         if discard.is_none() {
-            self.begin(held, ack.flow, place);
+            self.add_deadline(held, ack.flow, slot_index);
         }
         Thinned::Hold { discard }
     }
 
-    /// The ACK that is held for `flow`, to be forwarded before another segment of the flow. Call
-    /// it for each segment of the direction that is not offered. The next ACK of the flow is
-    /// forwarded too: it may repeat the number of that other segment.
+    /// Releases the held ACK of `flow`, to be forwarded before another segment of the flow. Call it for
+    /// each segment of the direction that is not offered. The next ACK of the flow is forwarded too,
+    /// because it may repeat the number of that segment.
     pub fn flush(&mut self, now: Time, flow: u64) -> Option<u64> {
-        let place = self.flows.find(flow)?;
-        let flow = self.flows.touch(place, flow, now)?;
+        let slot_index = self.flows.find(flow)?;
+        let flow = self.flows.touch(slot_index, flow, now)?;
         flow.interrupted = true;
-        flow.pass(now)
+        flow.record_forwarded(now)
     }
 
-    /// When [`release`](Self::release) has something to give; `None` while nothing is held.
+    /// Time for the next call of [`release`](Self::release); `None` while no ACK is held.
     pub fn next_deadline(&mut self) -> Option<Time> {
         while let Some(first) = self.deadlines.front() {
             if is_live(&self.flows, first) {
@@ -168,32 +175,38 @@ impl Thinner {
         None
     }
 
-    /// An ACK whose time is up, to be forwarded. Call it until it returns `None`.
+    /// Releases an ACK whose deadline is at or before `now`, to be forwarded. Call it until it returns
+    /// `None`.
     pub fn release(&mut self, now: Time) -> Option<u64> {
         self.next_deadline().filter(|at| *at <= now)?;
-        let Deadline { flow, place, .. } = self.deadlines.pop_front()?;
-        self.flows.touch(place, flow, now)?.pass(now)
+        let Deadline {
+            flow, slot_index, ..
+        } = self.deadlines.pop_front()?;
+        self.flows
+            .touch(slot_index, flow, now)?
+            .record_forwarded(now)
     }
 
-    /// Notes when the ACK that `flow` began to hold must go.
-    fn begin(&mut self, held: Held, flow: u64, place: Place) {
-        // Each flow has at most one live entry, so that half of a full queue is stale.
+    /// Adds the deadline of an ACK that `flow` begins to hold.
+    fn add_deadline(&mut self, held: HeldAck, flow: u64, slot_index: SlotIndex) {
+        // Each flow has at most one live entry, so at least half of a full queue is stale.
         if self.deadlines.len() == 2 * self.flows.len() {
             self.deadlines.retain(|entry| is_live(&self.flows, entry));
         }
-        self.holds = held.hold;
+        self.latest_hold = held.hold;
         self.deadlines.push_back(Deadline {
             at: held.deadline,
             hold: held.hold,
             flow,
-            place,
+            slot_index,
         });
     }
 }
 
-fn is_live(flows: &Flows<Flow>, entry: &Deadline) -> bool {
+/// Whether the ACK of this deadline is still held.
+fn is_live(flows: &FlowTable<Flow>, entry: &Deadline) -> bool {
     let held = flows
-        .get(entry.place, entry.flow)
+        .get(entry.slot_index, entry.flow)
         .and_then(|flow| flow.held);
     held.is_some_and(|held| held.hold == entry.hold)
 }
@@ -202,54 +215,55 @@ impl Flow {
     /// A flow whose first ACK is forwarded.
     fn new(now: Time, ack: PureAck) -> Self {
         Self {
-            last: ack,
+            latest: ack,
             interrupted: false,
-            passed_ack: ack.ack,
-            passed_at: now,
+            forwarded_ack: ack.ack,
+            forwarded_at: now,
             suppressed: 0,
             held: None,
         }
     }
 
-    /// What goes on with `ack`, or `None` if it may be held.
+    /// The decision to forward `ack`; `None` if it may be held.
     fn forward(&mut self, now: Time, ack: &PureAck, limits: &Limits) -> Option<Thinned> {
-        let progress = ack.supersedes(&self.last) && !self.interrupted;
+        let supersedes = ack.supersedes(&self.latest) && !self.interrupted;
         let due = self.is_due(now, ack, limits);
-        self.last = *ack;
+        self.latest = *ack;
         self.interrupted = false;
-        match progress {
+        match supersedes {
             true if !due => None,
             true => Some(Thinned::Pass {
-                discard: self.pass(now),
+                discard: self.record_forwarded(now),
             }),
-            false => Some(match self.pass(now) {
+            false => Some(match self.record_forwarded(now) {
                 Some(held) => Thinned::PassBoth(held),
                 None => Thinned::Pass { discard: None },
             }),
         }
     }
 
-    /// Whether `ack`, which supersedes the one before, is one that goes on anyway.
+    /// Whether `ack` must be forwarded although it supersedes the latest one.
     fn is_due(&self, now: Time, ack: &PureAck, limits: &Limits) -> bool {
         self.suppressed + 1 >= 1 << limits.shift
-            || ack.covered_since(self.passed_ack) >= limits.covered_max
-            || now.since(self.passed_at) >= limits.hold_max
+            || ack.covered_since(self.forwarded_ack) >= limits.covered_max
+            || now.since(self.forwarded_at) >= limits.hold_max
             || self.held.is_some_and(|held| held.deadline <= now)
     }
 
-    /// Notes that the latest ACK goes on, and gives up the held one.
-    fn pass(&mut self, now: Time) -> Option<u64> {
-        self.passed_ack = self.last.ack;
-        self.passed_at = now;
+    /// Records that the latest ACK is forwarded, and returns the token of the held one.
+    fn record_forwarded(&mut self, now: Time) -> Option<u64> {
+        self.forwarded_ack = self.latest.ack;
+        self.forwarded_at = now;
         self.suppressed = 0;
         self.held.take().map(|held| held.token)
     }
 
-    /// Holds `new` in place of what is held, but never longer than that would have been.
-    fn hold(&mut self, new: Held) -> Option<u64> {
+    /// Holds `new`, and returns the token of the ACK that it replaces. The deadline of a replaced ACK holds
+    /// for `new` too.
+    fn hold(&mut self, new: HeldAck) -> Option<u64> {
         self.suppressed += 1;
         let before = self.held;
-        self.held = Some(before.map_or(new, |held| Held {
+        self.held = Some(before.map_or(new, |held| HeldAck {
             token: new.token,
             ..held
         }));
@@ -279,7 +293,7 @@ mod tests {
     const HOLD: Thinned = Thinned::Hold { discard: None };
 
     #[test]
-    fn one_in_four_goes_on() {
+    fn forwards_one_in_four() {
         let mut thinner = thinner(2);
         let mut offer = |n: u32| thinner.offer(MS(0), &ack(1, n * 1000), u64::from(n));
         assert_eq!(offer(0), PASS);
@@ -303,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn shift_zero_forwards_all() {
+    fn forwards_all_at_shift_zero() {
         let mut thinner = thinner(0);
         for n in 0..100 {
             assert_eq!(thinner.offer(MS(0), &ack(1, n * 1000), 0), PASS);
@@ -311,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_goes_after_the_one_it_repeats() {
+    fn forwards_a_duplicate_behind_the_held_ack() {
         let mut thinner = thinner(4);
         assert_eq!(thinner.offer(MS(0), &ack(1, 1000), 1), PASS);
         assert_eq!(thinner.offer(MS(0), &ack(1, 2000), 2), HOLD);
@@ -320,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closing_window_goes_at_once() {
+    fn forwards_window_changes_at_once() {
         let mut thinner = thinner(4);
         thinner.offer(MS(0), &ack(1, 1000), 1);
         let closed = PureAck {
@@ -332,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn much_new_data_goes_at_once() {
+    fn forwards_at_once_when_enough_data_is_covered() {
         let mut thinner = thinner(2);
         thinner.offer(MS(0), &ack(1, 0), 1);
         assert_eq!(thinner.offer(MS(0), &ack(1, 7999), 2), HOLD);
@@ -343,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_is_that_of_the_first_held() {
+    fn releases_at_the_deadline_of_the_first_held_ack() {
         let mut thinner = thinner(8);
         thinner.offer(MS(0), &ack(1, 1000), 1);
         thinner.offer(MS(3), &ack(1, 2000), 2);
@@ -356,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_acks_are_not_held() {
+    fn forwards_sparse_acks() {
         let mut thinner = thinner(8);
         for n in 0..100 {
             assert_eq!(
@@ -367,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn other_segments_push_the_held_one_out() {
+    fn flushes_the_held_ack_before_other_segments() {
         let mut thinner = thinner(8);
         thinner.offer(MS(0), &ack(1, 1000), 1);
         thinner.offer(MS(0), &ack(1, 2000), 2);
@@ -380,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_stay_bounded() {
+    fn bounds_the_queue_of_deadlines() {
         let mut thinner = thinner(1);
         for n in 0..100_000 {
             thinner.offer(MS(0), &ack(1, n * 1000), 0);
@@ -389,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flow_with_a_held_ack_is_forgotten() {
+    fn evicts_no_flow_with_a_held_ack() {
         let mut thinner = Thinner::new(Limits {
             flows_max: 8,
             ..Limits::new(4, MS(10), 1000)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Segments on the wire, ordered by the time at which they come out; or anything else that is nearly
-//! in order of time.
+//! A queue ordered by time, for segments on the wire and anything else that is nearly in order of time.
 
 use longhaul_units::Time;
 use std::{
@@ -8,8 +7,10 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-/// A queue by time. Nearly every segment leaves after the one before it and costs one push and one
-/// pop of a ring; only those that jitter or reordering put before an earlier one go to a heap.
+/// Items ordered by the time at which they come out. Ties come out in the order in which they were pushed.
+///
+/// Nearly every segment leaves after its predecessor and costs one push and one pop of a ring.
+/// Only segments that jitter or reordering put before a predecessor go to a heap.
 #[derive(Debug)]
 pub struct Flight<T> {
     in_order: VecDeque<(Time, T)>,
@@ -18,7 +19,7 @@ pub struct Flight<T> {
 }
 
 impl<T> Flight<T> {
-    /// Nothing under way.
+    /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -28,7 +29,7 @@ impl<T> Flight<T> {
         }
     }
 
-    /// Puts `item` on the wire until `at`.
+    /// Adds `item`, which comes out at `at`.
     pub fn push(&mut self, at: Time, item: T) {
         match self.in_order.back() {
             Some((last, _)) if at < *last => {
@@ -43,7 +44,7 @@ impl<T> Flight<T> {
         }
     }
 
-    /// When the next segment comes out.
+    /// Time at which the next item comes out; `None` if the queue is empty.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let in_order = self.in_order.front().map(|(at, _)| *at);
@@ -53,7 +54,7 @@ impl<T> Flight<T> {
         }
     }
 
-    /// Takes the next segment if it is out by `now`.
+    /// Takes the next item, and the time at which it comes out, if that is at or before `now`.
     pub fn pop(&mut self, now: Time) -> Option<(Time, T)> {
         let next = self.next().filter(|at| *at <= now)?;
         match self.overtaking.peek() {
@@ -65,13 +66,13 @@ impl<T> Flight<T> {
         }
     }
 
-    /// How many segments are on the wire.
+    /// Number of items in the queue.
     #[must_use]
     pub fn len(&self) -> usize {
         self.in_order.len() + self.overtaking.len()
     }
 
-    /// Whether nothing is on the wire.
+    /// Whether the queue has no item.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -84,7 +85,7 @@ impl<T> Default for Flight<T> {
     }
 }
 
-/// Ordered by time, then by arrival.
+/// An item of the heap, ordered by time, then by the order of pushes.
 #[derive(Debug)]
 struct Entry<T> {
     at: Time,
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_out_by_time_and_ties_by_arrival() {
+    fn orders_by_time_and_ties_by_push() {
         let mut flight = Flight::new();
         for (at, item) in [(10, 'a'), (30, 'b'), (20, 'c'), (20, 'd'), (30, 'e')] {
             flight.push(Time::from_nanos(at), item);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_out_a_nanosecond_early() {
+    fn releases_nothing_a_nanosecond_early() {
         let mut flight = Flight::new();
         flight.push(Time::from_nanos(10), ());
         assert_eq!(flight.pop(Time::from_nanos(9)), None);

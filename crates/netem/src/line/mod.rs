@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One direction of a link: what happens to each segment, and when it comes out.
+//! A direction of a link, as a state machine.
 //!
 //! ```text
 //! offer ─ ACK rules ─ loss ─ duplication ─ corruption ─ queue ─ transmitter ─ delay ± jitter ─ poll
 //! ```
 //!
-//! Nothing is decided ahead of time: a segment waits in a real queue until the transmitter takes it,
-//! so that a change of rate, delay or queue rule finds the state that a real device would have.
+//! The line decides nothing ahead of time: a segment waits in a real queue until the transmitter
+//! takes it. So a change of rate, delay or queue rule finds the state that a real device would have.
 
 pub mod flight;
-pub(crate) mod witness;
+pub(crate) mod observer;
 
 use super::{
     Delivered, Drop, Event, Segment,
     ack::{
         acking::Acking,
-        rules::{AckRules, Ruling},
+        rules::{AckAction, AckRules},
     },
     jitter::JitterProcess,
     loss::{Loss, LossProcess},
-    queue::discipline::{QueueRule, Verdict},
+    queue::discipline::{Aqm, Verdict},
     random,
     schedule::Schedule,
     setting::{Limit, Order, Setting, Shape},
@@ -27,84 +27,93 @@ use super::{
 };
 use flight::Flight;
 use longhaul_units::{Ratio, Time};
+use observer::{Arrival, Judged, Observer};
 use std::collections::VecDeque;
-use witness::{Found, Judged, Witness};
 
-/// One direction of a link.
+/// A direction of a link.
 #[derive(Debug)]
 pub struct Line {
     shape: Shape,
     limit: Limit,
     schedule: Schedule,
-    acks: AckRules,
-    /// Scratch space, empty between calls.
-    rulings: Vec<Ruling>,
+    ack_rules: AckRules,
+    /// Scratch space for actions of the ACK rules, empty between calls.
+    actions: Vec<AckAction>,
     loss: LossProcess,
     duplicate: LossProcess,
     corrupt: LossProcess,
     reorder: LossProcess,
     jitter: JitterProcess,
-    rule: QueueRule,
+    aqm: Aqm,
     transmitter: Transmitter,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<QueuedFrame>,
+    /// Bytes in `queue`.
     backlog: u64,
+    /// Time at which the transmitter became idle; `None` while it sends.
     idle_since: Option<Time>,
-    in_service: Option<InService>,
-    flight: Flight<Carried>,
-    /// No later segment comes out before this, unless overtaking is allowed.
-    newest_exit: Time,
-    damage: u32,
-    witness: Witness,
+    in_service: Option<Transmission>,
+    /// Segments between the transmitter and the exit.
+    flight: Flight<Frame>,
+    /// Latest exit so far. No later segment comes out before it, unless jitter may reorder or the path is
+    /// switched.
+    latest_exit: Time,
+    /// State of the generator that selects the bit to flip in a corrupt segment.
+    corrupt_bit_state: u32,
+    observer: Observer,
 }
 
+/// A segment inside the line, with its corruption.
 #[derive(Debug, Clone, Copy)]
-struct Carried {
+struct Frame {
     segment: Segment,
     corrupt: bool,
 }
 
+/// A segment in the queue.
 #[derive(Debug)]
-struct Waiting {
-    carried: Carried,
-    since: Time,
+struct QueuedFrame {
+    frame: Frame,
+    enqueued_at: Time,
 }
 
+/// The segment that the transmitter sends.
 #[derive(Debug)]
-struct InService {
-    carried: Carried,
+struct Transmission {
+    frame: Frame,
+    /// Time at which its last bit leaves.
     finish: Time,
 }
 
-/// What can happen inside a line without an arrival, first things first.
+/// Timers inside a line, in the order in which they fire at the same nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    /// A change of its schedule.
-    Change,
+enum Timer {
+    /// The schedule changes a setting, which holds from this nanosecond on.
+    Schedule,
     /// The last bit of a segment leaves the transmitter.
-    Sent,
-    /// An ACK was held long enough.
-    Ack,
+    Transmitter,
+    /// The ACK rules release an ACK.
+    AckRules,
 }
 
 impl Line {
-    /// A line that begins its schedule at `start`. Every random decision follows from `seed`.
+    /// A line whose schedule begins at `start`. Every random decision follows from `seed`.
     #[must_use]
     pub fn new(shape: Shape, schedule: Schedule, seed: u64, start: Time) -> Self {
         let chance = |ratio: Ratio, name| {
             LossProcess::new(&Loss::Independent(ratio), random::stream(seed, name))
         };
         Self {
-            acks: AckRules::new(&shape.ack, shape.mtu),
-            rulings: Vec::new(),
+            ack_rules: AckRules::new(&shape.ack, shape.mtu),
+            actions: Vec::new(),
             loss: LossProcess::new(&shape.loss, random::stream(seed, "loss")),
             duplicate: chance(shape.duplicate, "duplicate"),
             corrupt: chance(shape.corrupt, "corrupt"),
             reorder: chance(shape.reorder.probability, "reorder"),
             jitter: JitterProcess::new(&shape.jitter, random::stream(seed, "jitter")),
-            rule: QueueRule::new(
-                &shape.rule_in_numbers(),
+            aqm: Aqm::new(
+                &shape.rule_with_defaults(),
                 shape.mtu,
-                shape.rate_for_rule(),
+                shape.drain_rate(),
                 random::stream(seed, "queue rule"),
             ),
             transmitter: Transmitter::new(&shape.rate, start),
@@ -113,25 +122,25 @@ impl Line {
             idle_since: Some(start),
             in_service: None,
             flight: Flight::new(),
-            newest_exit: Time::ZERO,
-            damage: seed as u32,
-            witness: Witness::default(),
+            latest_exit: Time::ZERO,
+            corrupt_bit_state: seed as u32,
+            observer: Observer::default(),
             schedule: schedule.starting_at(start),
             limit: shape.limit(),
             shape,
         }
     }
 
-    /// The same line, which from now on tells of each segment that it is offered
+    /// This line, reporting from now on the verdict on each segment that it is offered
     /// ([`Event::Judged`]).
     #[must_use]
     pub fn observed(mut self) -> Self {
-        self.witness.begin(self.queue.len());
+        self.observer.enable(self.queue.len());
         self
     }
 
-    /// A segment arrives. `acking` is what the ACK rules need to know of it; it may be left out
-    /// unless [`wants_acking`](Self::wants_acking).
+    /// Accepts a segment that arrives at `now`. `acking` is its meaning to the ACK rules, and may be
+    /// `None` unless [`wants_acking`](Self::wants_acking).
     pub fn offer(
         &mut self,
         now: Time,
@@ -140,26 +149,30 @@ impl Line {
         emit: &mut impl FnMut(Event),
     ) {
         self.advance(now, emit);
-        match acking.filter(|_| self.acks.active()) {
+        match acking.filter(|_| self.ack_rules.active()) {
             Some(acking) => self.offer_acking(now, segment, acking, emit),
-            None => self.admit(now, segment, self.witness.see(now, self.backlog), emit),
+            None => {
+                let arrival = self.observer.arrival(now, self.backlog);
+                self.admit(now, segment, arrival, emit);
+            }
         }
     }
 
-    /// Emits every segment that is out by `now`.
+    /// Emits every segment that comes out at or before `now`.
     pub fn poll(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         self.advance(now, emit);
-        while let Some((at, carried)) = self.flight.pop(now) {
-            let corrupt = carried.corrupt.then(|| self.next_damage());
+        while let Some((at, frame)) = self.flight.pop(now) {
+            let corrupt = frame.corrupt.then(|| self.next_corrupt_bit());
             emit(Event::Deliver(Delivered {
                 at,
-                segment: carried.segment,
+                segment: frame.segment,
                 corrupt,
             }));
         }
     }
 
-    /// When `poll` must be called again at the latest, if nothing is offered before.
+    /// Latest time for the next call of `poll`, if no segment is offered before. Call it again after each
+    /// `offer`, `poll` and `set`.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Time> {
         let serving = self
@@ -169,8 +182,8 @@ impl Line {
         [
             self.flight.next(),
             serving,
-            self.acks.next_deadline(),
-            self.schedule.next(),
+            self.ack_rules.next_deadline(),
+            self.schedule.next_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -183,59 +196,64 @@ impl Line {
         self.apply(now, setting, emit);
     }
 
-    /// What is set now.
+    /// Settings that hold now.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Bytes that wait for the transmitter, without the segment that is being sent.
+    /// Bytes that wait for the transmitter, without the segment in service.
     #[must_use]
     pub fn backlog_bytes(&self) -> u64 {
         self.backlog
     }
 
-    /// Segments that wait for the transmitter.
+    /// Segments that wait for the transmitter, without the segment in service.
     #[must_use]
     pub fn backlog_segments(&self) -> usize {
         self.queue.len()
     }
 
-    /// Segments between transmitter and exit.
+    /// Segments between the transmitter and the exit.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.flight.len()
     }
 
-    /// How long the segment at the head of the queue has waited.
+    /// Time that the segment at the head of the queue has waited; 0 if the queue is empty.
     #[must_use]
     pub fn queue_delay(&self, now: Time) -> Time {
         self.queue
             .front()
-            .map_or(Time::ZERO, |head| now.since(head.since))
+            .map_or(Time::ZERO, |head| now.since(head.enqueued_at))
     }
 
-    /// Lets everything happen that happens by `now`, in its order.
+    /// Fires all timers up to `now`, in order of time.
     fn advance(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        while let Some((at, step)) = self.next_step().filter(|(at, _)| *at <= now) {
-            match step {
-                Step::Change => self.apply_scheduled(at, emit),
-                Step::Sent => self.finish_service(emit),
-                Step::Ack => self.release_acks(at, emit),
+        while let Some((at, timer)) = self.next_timer().filter(|(at, _)| *at <= now) {
+            match timer {
+                Timer::Schedule => self.apply_scheduled(at, emit),
+                Timer::Transmitter => self.finish_service(emit),
+                Timer::AckRules => self.release_acks(at, emit),
             }
         }
     }
 
-    /// What happens next inside the line; at the same time a change comes first, so that it holds
-    /// from its nanosecond on.
-    fn next_step(&mut self) -> Option<(Time, Step)> {
-        let change = self.schedule.next().map(|at| (at, Step::Change));
+    /// The timer that fires next, and its time.
+    fn next_timer(&mut self) -> Option<(Time, Timer)> {
+        let change = self
+            .schedule
+            .next_deadline()
+            .map(|at| (at, Timer::Schedule));
         let sent = self
             .in_service
             .as_ref()
-            .map(|service| (service.finish, Step::Sent));
-        let ack = match self.acks.active() {
-            true => self.acks.next_deadline().map(|at| (at, Step::Ack)),
+            .map(|service| (service.finish, Timer::Transmitter));
+        let ack = match self.ack_rules.active() {
+            true => self
+                .ack_rules
+                .next_deadline()
+                .map(|at| (at, Timer::AckRules)),
             false => None,
         };
         [change, sent, ack].into_iter().flatten().min()
@@ -248,128 +266,138 @@ impl Line {
         acking: Acking,
         emit: &mut impl FnMut(Event),
     ) {
-        let found = self.witness.see(now, self.backlog);
-        self.witness.hold(segment, found);
-        let mut rulings = std::mem::take(&mut self.rulings);
-        self.acks
-            .offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
-        self.carry_out(now, rulings, emit);
+        let arrival = self.observer.arrival(now, self.backlog);
+        self.observer.hold(segment, arrival);
+        let mut actions = std::mem::take(&mut self.actions);
+        self.ack_rules
+            .offer(now, segment, acking, &mut |action| actions.push(action));
+        self.apply_ack_actions(now, actions, emit);
     }
 
     fn release_acks(&mut self, at: Time, emit: &mut impl FnMut(Event)) {
-        let mut rulings = std::mem::take(&mut self.rulings);
-        self.acks.release(at, &mut |ruling| rulings.push(ruling));
-        self.carry_out(at, rulings, emit);
+        let mut actions = std::mem::take(&mut self.actions);
+        self.ack_rules
+            .release(at, &mut |action| actions.push(action));
+        self.apply_ack_actions(at, actions, emit);
     }
 
-    /// ACKs that the old rules hold go on at once.
+    /// Starts new ACK rules. ACKs that the old rules hold are forwarded at once.
     fn change_ack_rules(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        let mut rulings = std::mem::take(&mut self.rulings);
-        self.acks.release_all(&mut |ruling| rulings.push(ruling));
-        self.carry_out(now, rulings, emit);
-        self.acks = AckRules::new(&self.shape.ack, self.shape.mtu);
+        let mut actions = std::mem::take(&mut self.actions);
+        self.ack_rules
+            .release_all(&mut |action| actions.push(action));
+        self.apply_ack_actions(now, actions, emit);
+        self.ack_rules = AckRules::new(&self.shape.ack, self.shape.mtu);
     }
 
-    fn carry_out(&mut self, now: Time, mut rulings: Vec<Ruling>, emit: &mut impl FnMut(Event)) {
-        for ruling in rulings.drain(..) {
-            match ruling {
-                Ruling::Forward(segment) => {
-                    let found = self.witness.release(segment);
-                    self.admit(now, segment, found, emit);
+    fn apply_ack_actions(
+        &mut self,
+        now: Time,
+        mut actions: Vec<AckAction>,
+        emit: &mut impl FnMut(Event),
+    ) {
+        for action in actions.drain(..) {
+            match action {
+                AckAction::Forward(segment) => {
+                    let arrival = self.observer.release(segment);
+                    self.admit(now, segment, arrival, emit);
                 }
-                Ruling::Discard(segment) => {
-                    let found = self.witness.release(segment);
-                    give_up(segment, Drop::AckRule, found, emit);
+                AckAction::Discard(segment) => {
+                    let arrival = self.observer.release(segment);
+                    drop_segment(segment, Drop::AckRule, arrival, emit);
                 }
             }
         }
-        self.rulings = rulings;
+        self.actions = actions;
     }
 
-    /// Whether the ACK rules are on and must be told of every TCP packet.
+    /// Whether ACK rules are set, so that [`offer`](Self::offer) needs the [`Acking`] of every TCP packet.
     #[must_use]
     pub fn wants_acking(&self) -> bool {
-        self.acks.active()
+        self.ack_rules.active()
     }
 
-    /// Loss, duplication and corruption: what the medium does before the queue.
+    /// Applies loss, duplication and corruption, which the medium causes ahead of the queue.
     fn admit(
         &mut self,
         now: Time,
         segment: Segment,
-        mut found: Option<Found>,
+        mut arrival: Option<Arrival>,
         emit: &mut impl FnMut(Event),
     ) {
         if self.loss.lose() {
-            return give_up(segment, Drop::Loss, found, emit);
+            return drop_segment(segment, Drop::Loss, arrival, emit);
         }
         let corrupt = self.corrupt.lose();
         if self.duplicate.lose() {
             emit(Event::Copy(segment));
-            let copy = Carried {
+            let copy = Frame {
                 segment,
                 corrupt: false,
             };
-            self.enqueue(now, copy, found.take(), emit);
+            self.enqueue(now, copy, arrival.take(), emit);
         }
-        self.enqueue(now, Carried { segment, corrupt }, found, emit);
+        self.enqueue(now, Frame { segment, corrupt }, arrival, emit);
     }
 
+    /// Puts a segment into the queue, or straight on the wire at an unlimited rate; drops it if the queue
+    /// limit or the queue rule refuses it.
     fn enqueue(
         &mut self,
         now: Time,
-        carried: Carried,
-        found: Option<Found>,
+        frame: Frame,
+        arrival: Option<Arrival>,
         emit: &mut impl FnMut(Event),
     ) {
-        let segment = carried.segment;
+        let segment = frame.segment;
         if self.transmitter.is_unlimited() && self.queue.is_empty() {
-            judge(segment, None, found, emit);
-            return self.propagate(now, carried);
+            report_verdict(segment, None, arrival, emit);
+            return self.propagate(now, frame);
         }
-        let waits = self.in_service.is_some() || !self.queue.is_empty();
-        if waits
+        let is_busy = self.in_service.is_some() || !self.queue.is_empty();
+        if is_busy
             && !self
                 .limit
                 .admits(self.backlog, self.queue.len(), segment.len)
         {
-            return give_up(segment, Drop::Overflow, found, emit);
+            return drop_segment(segment, Drop::Overflow, arrival, emit);
         }
-        if !self.rule.admit(now, self.backlog, self.idle_since) {
-            return give_up(segment, Drop::QueueRule, found, emit);
+        if !self.aqm.admit(now, self.backlog, self.idle_since) {
+            return drop_segment(segment, Drop::QueueRule, arrival, emit);
         }
-        let open = found.filter(|_| self.rule.decides_at_head());
-        if open.is_none() {
-            judge(segment, None, found, emit);
+        let pending = arrival.filter(|_| self.aqm.decides_at_head());
+        if pending.is_none() {
+            report_verdict(segment, None, arrival, emit);
         }
-        self.witness.wait(open);
+        self.observer.enqueue(pending);
         self.backlog += u64::from(segment.len);
-        self.queue.push_back(Waiting {
-            carried,
-            since: now,
+        self.queue.push_back(QueuedFrame {
+            frame,
+            enqueued_at: now,
         });
         if self.in_service.is_none() {
             self.serve(now, emit);
         }
     }
 
-    /// The transmitter is free: it takes the next segment that the queue rule lets through.
+    /// Gives the free transmitter the next segment that the queue rule keeps.
     fn serve(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        while let Some(waiting) = self.queue.pop_front() {
-            let segment = waiting.carried.segment;
-            let found = self.witness.next();
+        while let Some(queued) = self.queue.pop_front() {
+            let segment = queued.frame.segment;
+            let arrival = self.observer.dequeue();
             self.backlog -= u64::from(segment.len);
-            if self.rule.keep(now, now.since(waiting.since), self.backlog) == Verdict::Drop {
-                give_up(segment, Drop::QueueRule, found, emit);
+            let sojourn = now.since(queued.enqueued_at);
+            if self.aqm.decide(now, sojourn, self.backlog) == Verdict::Drop {
+                drop_segment(segment, Drop::QueueRule, arrival, emit);
                 continue;
             }
-            judge(segment, None, found, emit);
+            report_verdict(segment, None, arrival, emit);
             self.idle_since = None;
             let finish = self
                 .transmitter
                 .finish(now, segment.len + self.shape.overhead);
-            self.in_service = Some(InService {
-                carried: waiting.carried,
+            self.in_service = Some(Transmission {
+                frame: queued.frame,
                 finish,
             });
             return;
@@ -379,28 +407,28 @@ impl Line {
 
     fn finish_service(&mut self, emit: &mut impl FnMut(Event)) {
         if let Some(service) = self.in_service.take() {
-            self.propagate(service.finish, service.carried);
+            self.propagate(service.finish, service.frame);
             self.serve(service.finish, emit);
         }
     }
 
-    /// On the wire: delay, jitter, reordering.
-    fn propagate(&mut self, sent: Time, carried: Carried) {
+    /// Puts a segment on the wire: delay, jitter, reordering.
+    fn propagate(&mut self, sent: Time, frame: Frame) {
         let offset = self.jitter.offset();
         let delay = self.shape.delay.as_nanos().saturating_add_signed(offset);
         let mut exit = sent + Time::from_nanos(delay);
         if !self.shape.jitter.reorder {
-            exit = exit.max(self.newest_exit);
-            self.newest_exit = exit;
+            exit = exit.max(self.latest_exit);
+            self.latest_exit = exit;
         }
-        // Held back after the order is settled, so that its successors overtake it.
+        // The extra delay does not count for `latest_exit`, so that later segments overtake this one.
         if self.reorder.lose() {
             exit += self.shape.reorder.hold;
         }
-        self.flight.push(exit, carried);
+        self.flight.push(exit, frame);
     }
 
-    /// The earliest that a segment can come out if its last bit leaves at `finish`.
+    /// Earliest time at which a segment can come out if its last bit leaves at `finish`.
     fn earliest_exit(&self, finish: Time) -> Time {
         match self.shape.jitter.is_none() {
             true => finish + self.shape.delay,
@@ -409,7 +437,7 @@ impl Line {
     }
 
     fn apply_scheduled(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        if let Some(setting) = self.schedule.take(now) {
+        if let Some(setting) = self.schedule.pop_due(now) {
             self.apply(now, setting, emit);
         }
     }
@@ -417,7 +445,7 @@ impl Line {
     fn apply(&mut self, now: Time, setting: Setting, emit: &mut impl FnMut(Event)) {
         self.shape.apply(setting.clone());
         match setting {
-            Setting::Delay(_) if self.shape.order == Order::Switch => self.newest_exit = now,
+            Setting::Delay(_) if self.shape.order == Order::Switch => self.latest_exit = now,
             Setting::Rate(_) => self.change_rate(now),
             Setting::Rule(_) => self.change_rule(),
             Setting::NoTrace => self.change_rate(now),
@@ -437,46 +465,53 @@ impl Line {
         }
     }
 
-    /// The segment that is being sent keeps what it has sent; its rest goes at the new rate.
+    /// Changes the rate, for the unsent bytes of the segment in service too.
     fn change_rate(&mut self, now: Time) {
-        let rest = self
+        let unsent = self
             .in_service
             .as_ref()
-            .map(|s| self.transmitter.rest(now, s.finish));
+            .map(|s| self.transmitter.unsent_bytes(now, s.finish));
         self.transmitter = Transmitter::new(&self.shape.rate, now);
-        if let (Some(service), Some(rest)) = (&mut self.in_service, rest) {
-            service.finish = self.transmitter.finish(now, rest);
+        if let (Some(service), Some(unsent)) = (&mut self.in_service, unsent) {
+            service.finish = self.transmitter.finish(now, unsent);
         }
         self.change_rule();
     }
 
-    /// RED may take its backlogs from the limit.
+    /// Changes the queue limit, and the RED thresholds that follow from it.
     fn change_limit(&mut self) {
         self.limit = self.shape.limit();
-        if self.shape.rule_in_numbers() != self.shape.rule {
+        if self.shape.rule_with_defaults() != self.shape.rule {
             self.change_rule();
         }
     }
 
     fn change_rule(&mut self) {
-        let rule = self.shape.rule_in_numbers();
-        self.rule
-            .change(&rule, self.shape.mtu, self.shape.rate_for_rule());
+        let rule = self.shape.rule_with_defaults();
+        self.aqm
+            .change(&rule, self.shape.mtu, self.shape.drain_rate());
     }
 
-    /// A different bit for each damaged segment (Numerical Recipes' linear congruence).
-    fn next_damage(&mut self) -> u32 {
-        self.damage = self
-            .damage
+    /// Returns the number that selects the bit to flip, a different one for each corrupt segment. Uses the
+    /// linear congruential generator of Numerical Recipes.
+    fn next_corrupt_bit(&mut self) -> u32 {
+        self.corrupt_bit_state = self
+            .corrupt_bit_state
             .wrapping_mul(1_664_525)
             .wrapping_add(1_013_904_223);
-        self.damage >> 8
+        self.corrupt_bit_state >> 8
     }
 }
 
-/// Tells of a segment's fate, if somebody wants to know it and does not yet.
-fn judge(segment: Segment, lost: Option<Drop>, found: Option<Found>, emit: &mut impl FnMut(Event)) {
-    if let Some(Found { at, queue_bytes }) = found {
+/// Reports the verdict on a segment, unless its arrival is `None`: the line is not observed, or the verdict was
+/// reported.
+fn report_verdict(
+    segment: Segment,
+    lost: Option<Drop>,
+    arrival: Option<Arrival>,
+    emit: &mut impl FnMut(Event),
+) {
+    if let Some(Arrival { at, queue_bytes }) = arrival {
         emit(Event::Judged(Judged {
             at,
             queue_bytes,
@@ -486,7 +521,12 @@ fn judge(segment: Segment, lost: Option<Drop>, found: Option<Found>, emit: &mut 
     }
 }
 
-fn give_up(segment: Segment, cause: Drop, found: Option<Found>, emit: &mut impl FnMut(Event)) {
-    judge(segment, Some(cause), found, emit);
+fn drop_segment(
+    segment: Segment,
+    cause: Drop,
+    arrival: Option<Arrival>,
+    emit: &mut impl FnMut(Event),
+) {
+    report_verdict(segment, Some(cause), arrival, emit);
     emit(Event::Drop { segment, cause });
 }

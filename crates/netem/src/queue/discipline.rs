@@ -1,65 +1,66 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue rules: which segments the queue in front of the transmitter gives up, and when.
+//! Queue rules: tail drop, and active queue management (AQM) by CoDel or RED.
 //!
-//! Every rule works beside the queue's limit, which the line itself enforces (tail drop).
+//! Each rule holds beside the queue limit, which the line itself enforces (tail drop).
 
 use super::codel::CoDel;
 pub use super::codel::Verdict;
 use super::limit::Limit;
 use super::red::Red;
-use crate::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
+use crate::grammar::{Arguments, Percentage, RuleError, serde_as_text, split_name};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};
 
-/// The rule of a queue.
+/// A queue rule.
 ///
 /// Text forms: `tail`, `codel[:target=5ms,interval=100ms]`,
 /// `red[:min=100KB,max=300KB,p=10%,weight=0.2%]`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Discipline {
-    /// Only the limit drops.
+    /// Tail drop: only the queue limit drops segments.
     #[default]
     Tail,
-    /// RFC 8289: drop at the head while segments have stayed too long.
+    /// CoDel (RFC 8289): drops at the head of the queue while segments wait too long.
     CoDel {
-        /// The standing delay that is tolerated; [`CODEL_TARGET`] unless said.
+        /// Accepted standing delay; [`CODEL_TARGET`] by default.
         target: Time,
-        /// How long the delay must stand: about the largest common RTT; [`CODEL_INTERVAL`] unless
-        /// said. On a 350 ms path 100 ms is too short: a single flow can't fill the link.
+        /// Time for which the delay must be above the target, about the largest common RTT;
+        /// [`CODEL_INTERVAL`] by default. On a path of 350 ms, 100 ms is too short: a single flow can't
+        /// fill the link.
         interval: Time,
     },
-    /// Random early detection in its gentle form: drop arrivals with a probability that rises from
-    /// 0 to `probability` between `min` and `max`, and to 1 at twice `max`.
+    /// Random early detection in its gentle form: drops arrivals at random. The drop probability rises
+    /// from 0 to `probability` between the thresholds `min` and `max`, and to 1 at twice `max`.
     Red {
-        /// Mean backlogs where drops begin, and where the probability is reached. The second is 3 × the first unless said, as
-        /// Floyd advises. Without either they follow from the queue's limit: a sixth and a half of it, so that all
-        /// arrivals are dropped when the mean reaches the limit. That suits a queue of a BDP.
-        marks: Option<(Bytes, Bytes)>,
-        /// Drop probability at `max`; [`RED_PROBABILITY`] unless said.
+        /// Thresholds `min` and `max` of the mean backlog. By default `max` is 3 × `min`, as Floyd advises.
+        /// `None`: a sixth and a half of the queue limit, so that all arrivals are dropped when the mean
+        /// reaches the limit. That suits a queue of a BDP.
+        thresholds: Option<(Bytes, Bytes)>,
+        /// Drop probability at `max`; [`RED_PROBABILITY`] by default.
         probability: Ratio,
-        /// Weight of one arrival in the mean backlog; [`RED_WEIGHT`] unless said.
+        /// Weight of an arrival in the mean backlog; [`RED_WEIGHT`] by default.
         weight: Ratio,
     },
 }
 
-/// RFC 8289 §4.3.
+/// Default target of CoDel (RFC 8289 §4.3).
 pub const CODEL_TARGET: Time = Time::from_millis(5);
-/// RFC 8289 §4.3.
+/// Default interval of CoDel (RFC 8289 §4.3).
 pub const CODEL_INTERVAL: Time = Time::from_millis(100);
-/// Floyd's later advice, 1997; the paper of 1993 had 2 %.
+/// Default drop probability of RED at `max` (Floyd's advice of 1997; the paper of 1993 has 2 %).
 pub const RED_PROBABILITY: f64 = 0.1;
-/// Floyd and Jacobson 1993, §IV: at least 0.001, 0.002 recommended.
+/// Default weight of RED (Floyd and Jacobson 1993, §IV: at least 0.001, 0.002 recommended).
 pub const RED_WEIGHT: f64 = 0.002;
 
 impl FromStr for Discipline {
     type Err = RuleError;
 
     fn from_str(input: &str) -> Result<Self, RuleError> {
-        let parsed = match head(input) {
+        let parsed = match split_name(input) {
             ("tail", "") => Ok(Self::Tail),
-            ("codel", rest) => codel(rest),
-            ("red", rest) => red(rest),
+            ("codel", rest) => parse_codel(rest),
+            ("red", rest) => parse_red(rest),
             _ => Err(
                 "known: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]"
                     .to_owned(),
@@ -69,8 +70,8 @@ impl FromStr for Discipline {
     }
 }
 
-fn codel(text: &str) -> Result<Discipline, String> {
-    let mut arguments = Arguments::read(text)?;
+fn parse_codel(text: &str) -> Result<Discipline, String> {
+    let mut arguments = Arguments::parse(text)?;
     let target = arguments.take("target")?.unwrap_or(CODEL_TARGET);
     let interval = arguments.take("interval")?.unwrap_or(CODEL_INTERVAL);
     arguments.finish("target, interval")?;
@@ -80,45 +81,51 @@ fn codel(text: &str) -> Result<Discipline, String> {
     Ok(Discipline::CoDel { target, interval })
 }
 
-fn red(text: &str) -> Result<Discipline, String> {
-    let mut arguments = Arguments::read(text)?;
-    let marks = red_marks(arguments.take("min")?, arguments.take("max")?)?;
+fn parse_red(text: &str) -> Result<Discipline, String> {
+    let mut arguments = Arguments::parse(text)?;
+    let thresholds = red_thresholds(arguments.take("min")?, arguments.take("max")?)?;
     let probability = arguments.take("p")?;
-    let probability = probability.map_or_else(|| ratio(RED_PROBABILITY), |Share(share)| share);
-    // No share of segments: papers write it as a number.
+    let probability = probability.map_or_else(
+        || constant_ratio(RED_PROBABILITY),
+        |Percentage(share)| share,
+    );
+    // The weight is not a share of segments: papers write it as a number.
     let weight = arguments.take("weight")?;
-    let weight = weight.unwrap_or_else(|| ratio(RED_WEIGHT));
+    let weight = weight.unwrap_or_else(|| constant_ratio(RED_WEIGHT));
     arguments.finish("min, max, p, weight")?;
     if probability == Ratio::ZERO || weight == Ratio::ZERO {
         return Err("p and weight must be above 0".to_owned());
     }
     Ok(Discipline::Red {
-        marks,
+        thresholds,
         probability,
         weight,
     })
 }
 
-/// Both backlogs, of which the other follows from one.
-fn red_marks(min: Option<Bytes>, max: Option<Bytes>) -> Result<Option<(Bytes, Bytes)>, String> {
-    let marks = match (min, max) {
+/// Both thresholds; a missing one follows from the other. `None` if both are missing.
+fn red_thresholds(
+    min: Option<Bytes>,
+    max: Option<Bytes>,
+) -> Result<Option<(Bytes, Bytes)>, String> {
+    let thresholds = match (min, max) {
         (None, None) => return Ok(None),
         (Some(min), None) => (min, Bytes::new(min.get().saturating_mul(3))),
         (None, Some(max)) => (Bytes::new(max.get() / 3), max),
         (Some(min), Some(max)) => (min, max),
     };
-    match marks.0 == Bytes::new(0) || marks.0 >= marks.1 {
+    match thresholds.0 == Bytes::new(0) || thresholds.0 >= thresholds.1 {
         true => Err("min must be above 0 and below max".to_owned()),
-        false => Ok(Some(marks)),
+        false => Ok(Some(thresholds)),
     }
 }
 
 impl Discipline {
-    /// The rule for a queue of this limit, whose largest segment is `mtu`.
+    /// This rule with default thresholds from the queue limit. `mtu` is the largest segment in bytes.
     #[must_use]
-    pub fn within(&self, limit: Limit, mtu: u32) -> Self {
+    pub fn with_defaults(&self, limit: Limit, mtu: u32) -> Self {
         let Self::Red {
-            marks,
+            thresholds,
             probability,
             weight,
         } = *self
@@ -127,16 +134,16 @@ impl Discipline {
         };
         let packets = (limit.packets as u64).saturating_mul(mtu.into());
         let bytes = limit.bytes.min(packets).max(mtu.into());
-        let of_limit = (Bytes::new(bytes / 6), Bytes::new(bytes / 2));
+        let default = (Bytes::new(bytes / 6), Bytes::new(bytes / 2));
         Self::Red {
-            marks: marks.or(Some(of_limit)),
+            thresholds: thresholds.or(Some(default)),
             probability,
             weight,
         }
     }
 }
 
-fn ratio(constant: f64) -> Ratio {
+fn constant_ratio(constant: f64) -> Ratio {
     Ratio::new(constant).unwrap_or(Ratio::ONE)
 }
 
@@ -153,12 +160,12 @@ impl fmt::Display for Discipline {
                 )
             }
             Self::Red {
-                marks,
+                thresholds,
                 probability,
                 weight,
             } => {
                 f.write_str("red:")?;
-                if let Some((min, max)) = marks {
+                if let Some((min, max)) = thresholds {
                     write!(f, "min={},max={},", min.exact(), max.exact())?;
                 }
                 write!(f, "p={},weight={}", probability.percent(), weight.percent())
@@ -167,71 +174,72 @@ impl fmt::Display for Discipline {
     }
 }
 
-serde_as_rule!(
+serde_as_text!(
     Discipline,
     "a queue rule such as \"tail\", \"codel\" or \"red:min=100KB\""
 );
 
-/// A [`Discipline`] at work on one queue.
+/// State of a queue rule for one queue.
 ///
-/// Call [`admit`](Self::admit) for each arrival that the limit lets in, and [`keep`](Self::keep)
-/// for each segment taken from the head, including the one after a drop.
+/// Call [`admit`](Self::admit) for each arrival that the queue limit admits. Call
+/// [`decide`](Self::decide) for each segment taken from the head, also for the one after a drop.
 #[derive(Debug, Clone)]
-pub struct QueueRule {
-    rule: Rule,
+pub struct Aqm {
+    algorithm: Algorithm,
     rng: Xoshiro256PlusPlus,
 }
 
+/// State of each kind of queue rule.
 #[derive(Debug, Clone)]
-enum Rule {
+enum Algorithm {
     Tail,
     CoDel(CoDel),
     Red(Red),
 }
 
-impl QueueRule {
-    /// `mtu` is the largest segment in bytes and `rate` the transmitter's rate, which tells RED
-    /// how fast an idle queue would have drained. Draws from `rng` only.
+impl Aqm {
+    /// A rule for an empty queue. `mtu` is the largest segment in bytes. `rate` is the transmitter's
+    /// rate, from which RED computes how fast an idle queue drains. Draws from `rng` only.
     #[must_use]
     pub fn new(discipline: &Discipline, mtu: u32, rate: BitRate, rng: Xoshiro256PlusPlus) -> Self {
-        let rule = Rule::new(discipline, mtu, rate);
-        Self { rule, rng }
+        let algorithm = Algorithm::new(discipline, mtu, rate);
+        Self { algorithm, rng }
     }
 
-    /// Starts afresh under another rule, MTU or rate.
+    /// Changes rule, MTU and rate, and starts with new state.
     pub fn change(&mut self, discipline: &Discipline, mtu: u32, rate: BitRate) {
-        self.rule = Rule::new(discipline, mtu, rate);
+        self.algorithm = Algorithm::new(discipline, mtu, rate);
     }
 
-    /// Whether an arrival may join the queue. `backlog` is what waits in bytes without it, and
-    /// `idle_since` the time when the queue last ran empty, if it is empty now.
+    /// Decides on an arrival, and returns whether it may join the queue. `backlog` is the queue in
+    /// bytes without it. `idle_since` is the time at which the transmitter became idle, if it is now.
     #[inline]
     pub fn admit(&mut self, now: Time, backlog: u64, idle_since: Option<Time>) -> bool {
-        match &mut self.rule {
-            Rule::Red(red) => red.admit(now, backlog, idle_since, &mut self.rng),
-            Rule::Tail | Rule::CoDel(_) => true,
+        match &mut self.algorithm {
+            Algorithm::Red(red) => red.admit(now, backlog, idle_since, &mut self.rng),
+            Algorithm::Tail | Algorithm::CoDel(_) => true,
         }
     }
 
-    /// Whether [`keep`](Self::keep) can drop what [`admit`](Self::admit) let in.
+    /// Whether [`decide`](Self::decide) may drop a segment that [`admit`](Self::admit) admitted.
     #[inline]
     #[must_use]
     pub fn decides_at_head(&self) -> bool {
-        matches!(self.rule, Rule::CoDel(_))
+        matches!(self.algorithm, Algorithm::CoDel(_))
     }
 
-    /// What becomes of the segment just taken from the head: `sojourn` is how long it waited and
-    /// `backlog` what still waits in bytes behind it.
+    /// Decides on the segment just taken from the head, which waited for `sojourn` and has `backlog`
+    /// bytes behind it.
     #[inline]
-    pub fn keep(&mut self, now: Time, sojourn: Time, backlog: u64) -> Verdict {
-        match &mut self.rule {
-            Rule::CoDel(codel) => codel.keep(now, sojourn, backlog),
-            Rule::Tail | Rule::Red(_) => Verdict::Keep,
+    pub fn decide(&mut self, now: Time, sojourn: Time, backlog: u64) -> Verdict {
+        match &mut self.algorithm {
+            Algorithm::CoDel(codel) => codel.decide(now, sojourn, backlog),
+            Algorithm::Tail | Algorithm::Red(_) => Verdict::Keep,
         }
     }
 }
 
-impl Rule {
+impl Algorithm {
     fn new(discipline: &Discipline, mtu: u32, rate: BitRate) -> Self {
         match *discipline {
             Discipline::Tail => Self::Tail,
@@ -239,13 +247,13 @@ impl Rule {
                 Self::CoDel(CoDel::new(target, interval, mtu))
             }
             Discipline::Red {
-                marks,
+                thresholds,
                 probability,
                 weight,
             } => {
-                // Who asks for a queue of unknown limit gets what suits the default one.
+                // A queue of unknown limit gets the thresholds that suit the default limit.
                 let default = || (Bytes::new(250_000), Bytes::new(750_000));
-                let (min, max) = marks.unwrap_or_else(default);
+                let (min, max) = thresholds.unwrap_or_else(default);
                 let segment_time = rate.time_for(u64::from(mtu));
                 Self::Red(Red::new(min, max, probability, weight, segment_time))
             }
@@ -258,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_reads_back() {
+    fn parses_its_own_text() {
         for text in [
             "tail",
             "codel",
@@ -275,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_sources() {
+    fn uses_the_defaults_of_the_sources() {
         assert_eq!(
             "codel".parse(),
             "codel:target=5ms,interval=100ms".parse::<Discipline>()
@@ -285,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_is_refused_and_named() {
+    fn names_the_text_that_it_rejects() {
         for bad in [
             "",
             "sfq",

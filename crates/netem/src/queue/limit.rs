@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much may wait in a queue.
+//! Limits of a queue.
 
-use crate::grammar::{text, whole};
+use crate::grammar::{parse_text, parse_whole};
 use longhaul_units::Bytes;
 use std::{fmt, str::FromStr};
 
-/// How much may wait for the transmitter, without the segment that is being sent.
+/// Limit of a queue as it is set. Does not count the segment in service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QueueLimit {
-    /// So many bytes.
+    /// Limit in bytes.
     Bytes(Bytes),
-    /// So many segments.
+    /// Limit in segments.
     Packets(u32),
-    /// So many bandwidth–delay products of this link alone: rate × 2 × delay, as both are when the
-    /// limit is set. A later change of rate or delay leaves the queue as long as it is.
+    /// Limit in bandwidth–delay products of this link alone: rate × 2 × delay at the time when the
+    /// limit is set. A later change of rate or delay leaves the limit as it is.
     Bdp(f64),
 }
 
@@ -39,7 +39,7 @@ impl FromStr for QueueLimit {
             };
         }
         if let Some(packets) = value.strip_suffix('p') {
-            return whole(packets, 1, 100_000_000).map(Self::Packets);
+            return parse_whole(packets, 1, 100_000_000).map(Self::Packets);
         }
         if value.parse::<f64>().is_ok_and(|number| number == 0.0) {
             return Err("a queue of 0 holds nothing: say 1p for one packet".to_owned());
@@ -49,14 +49,14 @@ impl FromStr for QueueLimit {
                 "{value:?} has no unit: say {value}p for packets, {value}KB for bytes or 1bdp"
             ));
         }
-        match text(value)? {
+        match parse_text(value)? {
             bytes if bytes > Bytes::new(0) => Ok(Self::Bytes(bytes)),
             _ => Err("a queue of 0 bytes holds nothing: say 1p for one packet".to_owned()),
         }
     }
 }
 
-/// A queue limit in numbers.
+/// Limit of a queue in bytes and segments. Both hold; does not count the segment in service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// Most bytes that may wait.
@@ -66,7 +66,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Whether `len` more bytes may wait behind `bytes` in `packets` segments.
+    /// Whether a segment of `len` bytes may join a queue of `packets` segments with `bytes` in all.
     #[must_use]
     pub fn admits(&self, bytes: u64, packets: usize, len: u32) -> bool {
         bytes + u64::from(len) <= self.bytes && packets < self.packets

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What waits for the transmitter: how much may (`limit`), and which rule drops it (`discipline`).
+//! The queue in front of the transmitter: its limit (`limit`) and its drop rule (`discipline`).
 
 pub mod codel;
 pub mod discipline;

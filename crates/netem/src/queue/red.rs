@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random early detection: Floyd and Jacobson, "Random Early Detection Gateways for Congestion
+//! Random early detection (RED): Floyd and Jacobson, "Random Early Detection Gateways for Congestion
 //! Avoidance" (1993), with the gentle slope above `max` (Floyd, 2000).
 //!
-//! The backlog is counted in bytes, and the drop probability does not depend on the segment's own
-//! size (RFC 7141 §2.2).
+//! The backlog is measured in bytes. The drop probability does not depend on the size of the segment
+//! (RFC 7141 §2.2).
 
 use crate::random::unit;
 use longhaul_units::{Bytes, Ratio, Time};
 use rand::Rng;
 
-/// The state of one queue.
+/// RED state of a queue.
 #[derive(Debug, Clone)]
 pub struct Red {
+    /// Thresholds of the mean backlog, in bytes.
     min: f64,
     max: f64,
+    /// Drop probability at `max`.
     probability: f64,
+    /// Weight of an arrival in the mean.
     weight: f64,
-    /// Time to transmit a full segment: the step by which the mean of an idle queue decays.
+    /// Time to transmit a full segment, the step by which the mean of an idle queue decays.
     segment_time: Time,
+    /// Mean backlog in bytes.
     mean: f64,
-    /// Arrivals since the last drop while the mean was above `min`.
-    spared: u32,
+    /// Arrivals since the last drop while the mean was above `min`: `count` of the paper.
+    admitted: u32,
 }
 
 impl Red {
-    /// A queue whose mean backlog is 0. `min` is below `max`.
+    /// RED for a queue whose mean backlog is 0. `min` must be below `max`.
     #[must_use]
     pub fn new(
         min: Bytes,
@@ -40,12 +44,12 @@ impl Red {
             weight: weight.get(),
             segment_time,
             mean: 0.0,
-            spared: 0,
+            admitted: 0,
         }
     }
 
-    /// Whether an arrival may join a queue of `backlog` bytes. `idle_since` is the time when the
-    /// queue ran empty, if it is empty now.
+    /// Decides on an arrival, and returns whether it may join a queue of `backlog` bytes. `idle_since`
+    /// is the time at which the transmitter became idle, if it is now.
     pub fn admit(
         &mut self,
         now: Time,
@@ -59,19 +63,19 @@ impl Red {
         }
         let probability = self.drop_probability();
         if probability == 0.0 {
-            self.spared = 0;
+            self.admitted = 0;
             return true;
         }
-        self.spare(probability, rng)
+        self.admit_at_random(probability, rng)
     }
 
-    /// The mean backlog in bytes.
+    /// Mean backlog.
     #[must_use]
     pub fn mean(&self) -> Bytes {
         Bytes::new(self.mean as u64)
     }
 
-    /// The drop probability that the mean backlog asks for: p_b of the paper.
+    /// Drop probability at the mean backlog: p_b of the paper.
     #[must_use]
     pub fn drop_probability(&self) -> f64 {
         match self.mean {
@@ -84,20 +88,20 @@ impl Red {
         }
     }
 
-    /// The paper's §IV: an empty queue counts as the arrivals of zero backlog that the link could
-    /// have sent meanwhile.
+    /// Decays the mean after an idle time (§IV of the paper). The idle time counts as arrivals at an
+    /// empty queue, as many as the link could have sent.
     fn decay(&mut self, idle: Time) {
         let step = self.segment_time.as_nanos().max(1) as f64;
         self.mean *= (1.0 - self.weight).powf(idle.as_nanos() as f64 / step);
     }
 
-    /// Drops with p_a = p_b / (1 − spared·p_b), which spaces drops evenly over 1/p_b arrivals
-    /// instead of geometrically.
-    fn spare(&mut self, probability: f64, rng: &mut impl Rng) -> bool {
-        let room = 1.0 - f64::from(self.spared) * probability;
-        let dropped = unit(rng) * room < probability;
-        self.spared = if dropped { 0 } else { self.spared + 1 };
-        !dropped
+    /// Drops with probability p_a = p_b / (1 − admitted·p_b), and returns whether the arrival may join.
+    /// The gaps between drops are then uniform up to 1/p_b arrivals instead of geometric.
+    fn admit_at_random(&mut self, probability: f64, rng: &mut impl Rng) -> bool {
+        let scale = 1.0 - f64::from(self.admitted) * probability;
+        let is_dropped = unit(rng) * scale < probability;
+        self.admitted = if is_dropped { 0 } else { self.admitted + 1 };
+        !is_dropped
     }
 }
 
@@ -119,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_rises_gently() {
+    fn raises_the_drop_probability_gently() {
         let mut red = red(1.0);
         let mut at = |backlog| {
             red.admit(Time::ZERO, backlog, None, &mut stream(1, "red"));
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_hardly_moves_the_mean() {
+    fn admits_a_burst_that_hardly_moves_the_mean() {
         let mut red = red(0.002);
         let mut rng = stream(1, "red");
         assert!((0..10).all(|_| red.admit(Time::ZERO, 1_000_000, None, &mut rng)));
@@ -141,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_queue_forgets() {
+    fn decays_the_mean_while_idle() {
         let mut red = red(0.002);
         let mut rng = stream(1, "red");
         for _ in 0..1000 {
             red.admit(Time::ZERO, 200_000, None, &mut rng);
         }
         let before = red.mean().get() as f64;
-        // 500 segments' worth of silence: the mean falls by (1 − 0.002)^500.
+        // Idle for the time of 500 segments: the mean falls by (1 − 0.002)^500.
         red.admit(Time::from_millis(6), 0, Some(Time::ZERO), &mut rng);
         let want = before * 0.998f64.powi(500);
         assert!((red.mean().get() as f64 - want).abs() < 2.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a segment occupies the sending end of the wire.
+//! The transmitter, and the time for which it sends each segment.
 
 pub mod trace;
 
@@ -7,20 +7,20 @@ use longhaul_units::{BitRate, Time};
 use std::sync::Arc;
 use trace::{Trace, TraceClock};
 
-/// How fast the wire takes segments.
+/// Rate of a transmitter.
 #[derive(Debug, Clone, Default)]
 pub enum Rate {
-    /// At once: there is no queue.
+    /// Unlimited: segments are sent at once, and none waits.
     #[default]
     Unlimited,
-    /// So many bits a second, without drift: fractions of a nanosecond are carried over.
+    /// Constant rate, without drift: fractions of a nanosecond are carried over.
     Constant(BitRate),
-    /// At the opportunities of a Mahimahi trace.
+    /// The delivery opportunities of a Mahimahi trace.
     Trace(Arc<Trace>),
 }
 
 impl Rate {
-    /// Bits a second, over a whole period with a trace; `None` when unlimited.
+    /// Mean rate, over a whole period of a trace; `None` if unlimited.
     #[must_use]
     pub fn mean(&self) -> Option<BitRate> {
         match self {
@@ -31,19 +31,27 @@ impl Rate {
     }
 }
 
-/// The sending end, serving one segment at a time.
+/// A transmitter, which sends one segment at a time.
 #[derive(Debug)]
 pub(crate) enum Transmitter {
     Unlimited,
-    Constant { rate: BitRate, carry: u64 },
-    Trace { clock: TraceClock, origin: Time },
+    Constant {
+        rate: BitRate,
+        /// Bit-nanoseconds carried over from the last segment, less than `rate`.
+        carry: u64,
+    },
+    Trace {
+        clock: TraceClock,
+        /// Start of the trace.
+        origin: Time,
+    },
 }
 
 /// Bit-nanoseconds of one byte at 1 bit/s.
 pub(super) const BYTE_BIT_NANOS: u64 = 8_000_000_000;
 
 impl Transmitter {
-    /// A trace begins at `start`.
+    /// A transmitter of this rate; a trace begins at `start`.
     pub(crate) fn new(rate: &Rate, start: Time) -> Self {
         match rate {
             Rate::Unlimited => Self::Unlimited,
@@ -62,7 +70,7 @@ impl Transmitter {
         matches!(self, Self::Unlimited)
     }
 
-    /// When the last bit of `len` bytes has left, if the first may leave at `start`.
+    /// Sends `len` bytes from `start` on, and returns the time at which the last bit leaves.
     pub(crate) fn finish(&mut self, start: Time, len: u32) -> Time {
         match self {
             Self::Unlimited => start,
@@ -75,9 +83,9 @@ impl Transmitter {
         }
     }
 
-    /// What of a segment that would have finished at `finish` is still to be sent at `now`, in
-    /// bytes rounded up: a change of rate in the middle of it applies to this rest.
-    pub(crate) fn rest(&self, now: Time, finish: Time) -> u32 {
+    /// Bytes, rounded up, that are unsent at `now` of a segment whose last bit leaves at `finish`. They are
+    /// sent at the new rate if the rate changes. 0 with a trace or an unlimited rate.
+    pub(crate) fn unsent_bytes(&self, now: Time, finish: Time) -> u32 {
         match self {
             Self::Constant { rate, .. } => rate.bytes_in(finish.since(now)) as u32 + 1,
             _ => 0,
@@ -90,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_segments_drift_by_less_than_a_nanosecond() {
+    fn sends_a_million_segments_without_drift() {
         let rate = BitRate::from_bits(7_000_000_000);
         let mut transmitter = Transmitter::new(&Rate::Constant(rate), Time::ZERO);
         let end = (0..1_000_000).fold(Time::ZERO, |at, _| transmitter.finish(at, 1500));
@@ -98,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_gives_1500_bytes_an_opportunity_and_wastes_what_is_not_used() {
+    fn follows_a_trace_and_loses_unused_opportunities() {
         let trace = Arc::new("1\n2\n5\n".parse::<Trace>().unwrap());
         let mut transmitter = Transmitter::new(&Rate::Trace(trace), Time::from_secs(9));
         let mut at = |start, len| {
@@ -111,7 +119,7 @@ mod tests {
         };
         assert_eq!(at(0, 500), 1_000, "first opportunity");
         assert_eq!(at(1_000, 1_000), 1_000, "the rest of the same one");
-        assert_eq!(at(1_000, 40), 2_000, "full: the next one");
+        assert_eq!(at(1_000, 40), 2_000, "the first is full: the next one");
         assert_eq!(at(2_500, 40), 5_000, "idle at 2 ms: its rest is lost");
         assert_eq!(
             at(5_000, 3_000),

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packet-delivery traces in Mahimahi's format: a link whose capacity changes by the millisecond.
+//! Packet-delivery traces in Mahimahi's format, for links whose capacity changes by the millisecond.
 //!
-//! Each line is a whole number of milliseconds since the start, never less than the line before:
-//! one opportunity to deliver [`OPPORTUNITY_BYTES`]. The same number on several lines makes several
+//! A line is one opportunity to deliver [`OPPORTUNITY_BYTES`]. It is a whole number of milliseconds
+//! since the start, and not less than the line before. A number on several lines makes several
 //! opportunities. After the last line the trace begins again, shifted by the last line's time.
 //!
-//! Bytes are accounted as in mm-link(1): an opportunity may carry several small segments, and a
-//! segment may begin in one opportunity and end in the next; it is delivered by the opportunity
-//! that carries its last byte. What an opportunity can't fill because nothing waits is lost.
+//! Bytes are counted as in mm-link(1). An opportunity may carry several small segments. A segment may
+//! begin in one opportunity and end in the next; the opportunity that carries its last byte delivers
+//! it. An opportunity that finds no bytes to carry loses the rest of its capacity.
 
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// What one opportunity carries.
+/// Bytes that one opportunity carries.
 pub const OPPORTUNITY_BYTES: u32 = 1500;
 
-/// A parsed trace: at least one opportunity and a period above zero. Four bytes a line.
+/// A trace with at least one opportunity and a period above zero. Memory: four bytes a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     /// Milliseconds since the start of the period, in order.
@@ -23,61 +23,62 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The most lines that a trace may have (64 MiB): an hour at 54 Mbit/s, a minute at 3.3 Gbit/s.
+    /// Most lines of a trace: an hour at 54 Mbit/s, or a minute at 3.3 Gbit/s. Memory: 64 MiB.
     pub const LINES_MAX: usize = 1 << 24;
 
-    /// How long one pass takes: the time on the last line.
+    /// Duration of one pass: the time on the last line.
     #[must_use]
     pub fn period(&self) -> Time {
-        Time::from_millis(u64::from(self.last()))
+        Time::from_millis(u64::from(self.last_ms()))
     }
 
-    /// Opportunities × 1,500 bytes over the period.
+    /// Mean rate: opportunities × 1,500 bytes over the period.
     #[must_use]
     pub fn mean_rate(&self) -> BitRate {
         let bytes = self.opportunities.len() as u64 * u64::from(OPPORTUNITY_BYTES);
         BitRate::mean(Bytes::new(bytes), self.period()).unwrap_or(BitRate::from_bits(1))
     }
 
-    fn last(&self) -> u32 {
+    /// Milliseconds on the last line; 0 without a line.
+    fn last_ms(&self) -> u32 {
         self.opportunities.last().copied().unwrap_or(0)
     }
 }
 
-/// Why a text is not a trace. Lines are counted from 1.
+/// Error in the text of a trace. Lines are counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// Neither a number of milliseconds nor blank.
+    /// The line is neither a number of milliseconds nor blank.
     #[error("line {line}: {text:?} is not a whole number of milliseconds below 2^32")]
     NotANumber {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// The line, cut to 40 characters.
+        /// Text of the line, cut to 40 characters.
         text: String,
     },
-    /// A time before that of the line above.
+    /// The time is before the time of an earlier line.
     #[error("line {line}: {ms} ms is before {previous} ms on an earlier line")]
     Decreasing {
-        /// Where.
+        /// Number of the line.
         line: usize,
-        /// What it says.
+        /// Time on the line, in milliseconds.
         ms: u32,
-        /// What came before.
+        /// Time on the line before, in milliseconds.
         previous: u32,
     },
-    /// Too many lines.
+    /// The trace has more than [`Trace::LINES_MAX`] lines.
     #[error("line {line}: a trace has at most {} lines", Trace::LINES_MAX)]
     TooLong {
-        /// The first line that is too much.
+        /// Number of the first line beyond the limit.
         line: usize,
     },
-    /// No line at all.
+    /// The trace has no line.
     #[error("the trace is empty: it needs at least one line with a time in milliseconds")]
     Empty,
-    /// All opportunities are at 0 ms, so that the trace would repeat without time passing.
+    /// Every opportunity is at 0 ms, so that the trace would repeat without end at one time.
     #[error("line {line}: the last time is 0 ms, so the trace has no length")]
     NoPeriod {
-        /// The last line.
+        /// Number of the last line.
         line: usize,
     },
 }
@@ -108,7 +109,7 @@ impl FromStr for Trace {
 
 impl Trace {
     fn push(&mut self, line: usize, text: &str) -> Result<(), TraceError> {
-        let previous = self.last();
+        let previous = self.last_ms();
         if self.opportunities.len() == Self::LINES_MAX {
             return Err(TraceError::TooLong { line });
         }
@@ -134,17 +135,18 @@ impl fmt::Display for Trace {
     }
 }
 
-/// A transmitter that follows a [`Trace`] from the link's start, for ever. All times are since that
-/// start and exact: whole passes are counted, nothing is added up.
+/// A transmitter that follows a [`Trace`], pass after pass. Times count from the start of the trace.
+/// They are exact: whole passes are counted, and rounding errors don't add up.
 #[derive(Debug, Clone)]
 pub struct TraceClock {
     trace: Arc<Trace>,
+    /// Pass and line of the next unused opportunity, from 0.
     pass: u64,
     index: usize,
-    /// The opportunity in use.
+    /// Time of the opportunity in use.
     current: Time,
-    /// Bytes that it can still carry.
-    left: u32,
+    /// Bytes that the opportunity in use can still carry.
+    free_bytes: u32,
 }
 
 impl TraceClock {
@@ -156,22 +158,22 @@ impl TraceClock {
             pass: 0,
             index: 0,
             current: Time::ZERO,
-            left: 0,
+            free_bytes: 0,
         }
     }
 
-    /// When the next unused opportunity comes.
+    /// Time of the next unused opportunity.
     #[must_use]
     pub fn peek(&self) -> Time {
         let ms = u64::from(self.trace.opportunities[self.index]);
         self.start_of_pass() + Time::from_millis(ms)
     }
 
-    /// Uses the next opportunity whole and says when it comes.
+    /// Uses up the next opportunity, and returns its time.
     #[expect(clippy::should_implement_trait, reason = "a clock never ends")]
     pub fn next(&mut self) -> Time {
         self.current = self.peek();
-        self.left = 0;
+        self.free_bytes = 0;
         self.index += 1;
         if self.index == self.trace.opportunities.len() {
             self.index = 0;
@@ -180,40 +182,42 @@ impl TraceClock {
         self.current
     }
 
-    /// Transmits a segment of `len` bytes that is at the head of the queue from `ready` on: its
-    /// arrival, or the departure of the one before if that is later. Returns its departure.
+    /// Transmits a segment of `len` bytes that is at the head of the queue from `ready` on. Returns the
+    /// time of its departure. `ready` is the segment's arrival, or its predecessor's departure if that
+    /// is later.
     ///
-    /// Opportunities before `ready`, and what is left of the one in use if it came before `ready`,
-    /// found nothing to carry and are lost.
+    /// Opportunities before `ready` have nothing to carry and are lost. So is the free part of the
+    /// opportunity in use if it came before `ready`.
     pub fn carry(&mut self, ready: Time, len: u32) -> Time {
-        if self.left == 0 || self.current < ready {
+        if self.free_bytes == 0 || self.current < ready {
             self.skip_to(ready);
-            self.open();
+            self.begin_opportunity();
         }
-        let mut rest = len;
-        while rest > self.left {
-            rest -= self.left;
-            self.open();
+        let mut unsent = len;
+        while unsent > self.free_bytes {
+            unsent -= self.free_bytes;
+            self.begin_opportunity();
         }
-        self.left -= rest;
+        self.free_bytes -= unsent;
         self.current
     }
 
-    fn open(&mut self) {
+    /// Begins to use the next opportunity.
+    fn begin_opportunity(&mut self) {
         self.next();
-        self.left = OPPORTUNITY_BYTES;
+        self.free_bytes = OPPORTUNITY_BYTES;
     }
 
-    /// Moves on to the first unused opportunity at or after `time`.
+    /// Skips to the first unused opportunity at or after `time`.
     fn skip_to(&mut self, time: Time) {
         if self.peek() >= time {
             return;
         }
-        // A whole number of periods is the end of a pass: its last opportunity comes right then.
+        // A whole number of periods belongs to the pass that ends then: the last opportunity is at the end of a pass.
         self.pass = (time.as_nanos() - 1) / self.trace.period().as_nanos();
-        let into = time.since(self.start_of_pass());
-        let early = |ms: &u32| Time::from_millis(u64::from(*ms)) < into;
-        self.index = self.trace.opportunities.partition_point(early);
+        let offset = time.since(self.start_of_pass());
+        let is_before = |ms: &u32| Time::from_millis(u64::from(*ms)) < offset;
+        self.index = self.trace.opportunities.partition_point(is_before);
     }
 
     fn start_of_pass(&self) -> Time {
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_repeats_after_its_last_line() {
+    fn repeats_after_the_last_line() {
         let mut clock = clock("0\n3\n3\n10\n");
         let times: Vec<Time> = (0..9).map(|_| clock.next()).collect();
         assert_eq!(times, [0, 3, 3, 10, 10, 13, 13, 20, 20].map(MS));
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_is_twelve_megabits() {
+    fn delivers_12_mbit_a_second_with_one_line_a_millisecond() {
         let trace: Trace = "1".parse().unwrap();
         assert_eq!(trace.mean_rate(), BitRate::from_bits(12_000_000));
         let mut clock = TraceClock::new(Arc::new(trace));
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_carry_the_line() {
+    fn names_the_line_of_an_error() {
         let message = |text: &str| text.parse::<Trace>().unwrap_err().to_string();
         assert!(message("1\n\nfive\n").starts_with("line 3: \"five\""));
         assert!(message("5\n4\n").starts_with("line 2: 4 ms is before 5 ms"));
@@ -262,21 +266,21 @@ mod tests {
     }
 
     #[test]
-    fn small_segments_share_an_opportunity() {
+    fn carries_small_segments_in_one_opportunity() {
         let mut clock = clock("1\n2\n3\n");
         let departures = [700, 700, 100, 1].map(|len| clock.carry(Time::ZERO, len));
         assert_eq!(departures, [1, 1, 1, 2].map(MS));
     }
 
     #[test]
-    fn a_segment_spans_opportunities() {
+    fn carries_a_segment_in_several_opportunities() {
         let mut clock = clock("1\n2\n3\n");
         let departures = [1000, 1000, 4000, 1].map(|len| clock.carry(Time::ZERO, len));
         assert_eq!(departures, [1, 2, 4, 5].map(MS));
     }
 
     #[test]
-    fn what_nobody_uses_is_lost() {
+    fn loses_unused_opportunities() {
         let mut clock = clock("1\n2\n3\n");
         assert_eq!(clock.carry(Time::ZERO, 100), MS(1));
         assert_eq!(clock.carry(Time::from_nanos(1_000_001), 1500), MS(2));

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ACK thinning and pacing keep what TCP needs, for any sequence of ACKs.
+//! Properties of ACK thinning and pacing: for any sequence of ACKs, TCP gets all the information that it needs.
 
 use longhaul_netem::ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
-/// One segment that reaches the rule.
+/// A segment that arrives at the ACK rule.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
-    /// Since the one before.
+    /// Time since the arrival before.
     gap: Time,
     flow: u64,
-    /// Bytes newly covered; 0 makes a duplicate.
+    /// Bytes newly acknowledged; 0 makes a duplicate.
     covered: u32,
     window: u16,
-    /// Whether it is a pure ACK or some other segment of the flow with the same number.
+    /// Whether the segment is a pure ACK, or another segment of the flow with the same number.
     pure: bool,
 }
 
@@ -33,43 +33,44 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     prop::collection::vec(arrival, 1..300)
 }
 
-/// A forwarded or arriving segment: when, its place in the sequence, what it says.
+/// A segment that arrives or is forwarded: the time, its position in the sequence, and its ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct TimedSegment {
     at: Time,
     token: u64,
     ack: PureAck,
     pure: bool,
 }
 
-/// The arrivals with absolute times and ACK numbers that wrap around.
-fn timed(arrivals: &[Arrival]) -> Vec<Seen> {
+/// The arrivals with absolute times, and with ACK numbers that wrap around.
+fn timed_segments(arrivals: &[Arrival]) -> Vec<TimedSegment> {
     let mut now = Time::ZERO;
     let mut acks = [u32::MAX - 100_000; 3];
-    let number = |(token, arrival): (usize, &Arrival)| {
+    let with_time = |(token, arrival): (usize, &Arrival)| {
         now += arrival.gap;
         let ack = &mut acks[arrival.flow as usize];
         *ack = ack.wrapping_add(arrival.covered);
         let (flow, ack, window) = (arrival.flow, *ack, arrival.window);
         let ack = PureAck { flow, ack, window };
-        Seen {
+        TimedSegment {
             at: now,
             token: token as u64,
             ack,
             pure: arrival.pure,
         }
     };
-    arrivals.iter().enumerate().map(number).collect()
+    arrivals.iter().enumerate().map(with_time).collect()
 }
 
 const HOLD_MAX: Time = Time::from_millis(5);
 
-/// Runs `sequence` through a thinner whose deadlines are kept to the nanosecond.
-fn thin(sequence: &[Seen], shift: u32) -> Vec<Seen> {
+/// Runs `sequence` through a thinner whose ACKs are released at their deadlines to the nanosecond. Returns
+/// the forwarded segments.
+fn run_thinner(sequence: &[TimedSegment], shift: u32) -> Vec<TimedSegment> {
     let mut thinner = Thinner::new(Limits::new(shift, HOLD_MAX, 1448));
     let mut out = Vec::new();
-    let forward = |out: &mut Vec<Seen>, at, token: u64| {
-        out.push(Seen {
+    let forward = |out: &mut Vec<TimedSegment>, at, token: u64| {
+        out.push(TimedSegment {
             at,
             ..sequence[token as usize]
         });
@@ -99,14 +100,12 @@ fn thin(sequence: &[Seen], shift: u32) -> Vec<Seen> {
 
 fn release_until(thinner: &mut Thinner, until: Time, mut forward: impl FnMut(Time, u64)) {
     while let Some(at) = thinner.next_deadline().filter(|at| *at <= until) {
-        let token = thinner
-            .release(at)
-            .expect("a deadline has something to give");
+        let token = thinner.release(at).expect("a deadline has a held ACK");
         forward(at, token);
     }
 }
 
-fn of_flow(segments: &[Seen], flow: u64) -> Vec<Seen> {
+fn segments_of(segments: &[TimedSegment], flow: u64) -> Vec<TimedSegment> {
     segments
         .iter()
         .filter(|segment| segment.ack.flow == flow)
@@ -114,84 +113,84 @@ fn of_flow(segments: &[Seen], flow: u64) -> Vec<Seen> {
         .collect()
 }
 
-/// Whether the second says something beside progress: a duplicate or a change of window.
-fn repeats(pair: &[Seen]) -> bool {
+/// Whether the second ACK does not supersede the first: a duplicate or a change of window.
+fn must_forward_second(pair: &[TimedSegment]) -> bool {
     !pair[1].ack.supersedes(&pair[0].ack)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each flow keeps its order, so that the cumulative number never goes back.
+    /// Thinning keeps the order of each flow, so that the cumulative number never falls.
     #[test]
-    fn thinning_keeps_order(arrivals in arrivals(), shift in 0..7u32) {
-        let out = thin(&timed(&arrivals), shift);
+    fn thinner_keeps_the_order_of_flows(arrivals in arrivals(), shift in 0..7u32) {
+        let out = run_thinner(&timed_segments(&arrivals), shift);
         for flow in 0..3 {
-            prop_assert!(of_flow(&out, flow).is_sorted_by(|a, b| a.token < b.token));
+            prop_assert!(segments_of(&out, flow).is_sorted_by(|a, b| a.token < b.token));
         }
     }
 
-    /// Whatever an arrival said is said to the sender within the longest hold: by itself or by a
-    /// later ACK that supersedes it. So the last ACK always gets out.
+    /// Each arrival, or a later segment of its flow, is forwarded within the longest hold. So the last
+    /// ACK is always forwarded.
     #[test]
-    fn thinning_says_everything_in_time(arrivals in arrivals(), shift in 0..7u32) {
-        let sequence = timed(&arrivals);
-        let out = thin(&sequence, shift);
+    fn thinner_forwards_within_the_longest_hold(arrivals in arrivals(), shift in 0..7u32) {
+        let sequence = timed_segments(&arrivals);
+        let out = run_thinner(&sequence, shift);
         for segment in &sequence {
-            let says_it = |sent: &&Seen| sent.token >= segment.token
+            let carries_it = |sent: &&TimedSegment| sent.token >= segment.token
                 && sent.ack.flow == segment.ack.flow;
-            let first = out.iter().find(says_it);
+            let first = out.iter().find(carries_it);
             prop_assert!(first.is_some_and(|sent| sent.at <= segment.at + HOLD_MAX));
         }
     }
 
-    /// What is not forwarded was a pure ACK with progress, followed by one with more.
+    /// Thinning discards only pure ACKs that the next ACK of the flow supersedes.
     #[test]
-    fn thinning_never_eats_what_tcp_needs(arrivals in arrivals(), shift in 0..7u32) {
-        let sequence = timed(&arrivals);
-        let out = thin(&sequence, shift);
+    fn thinner_discards_only_superseded_acks(arrivals in arrivals(), shift in 0..7u32) {
+        let sequence = timed_segments(&arrivals);
+        let out = run_thinner(&sequence, shift);
         for flow in 0..3 {
-            for pair in of_flow(&sequence, flow).windows(2) {
-                let eaten = !out.iter().any(|sent| sent.token == pair[0].token);
-                prop_assert!(!eaten || (pair[0].pure && pair[1].ack.supersedes(&pair[0].ack)));
+            for pair in segments_of(&sequence, flow).windows(2) {
+                let discarded = !out.iter().any(|sent| sent.token == pair[0].token);
+                prop_assert!(!discarded || (pair[0].pure && pair[1].ack.supersedes(&pair[0].ack)));
             }
-            for pair in of_flow(&sequence, flow).windows(2).filter(|pair| repeats(pair)) {
+            for pair in segments_of(&sequence, flow).windows(2).filter(|pair| must_forward_second(pair)) {
                 prop_assert!(out.iter().any(|sent| sent.token == pair[1].token));
             }
         }
     }
 
-    /// The pacer gives back every token exactly once, in order within a flow, and its queue stays
-    /// within its bound.
+    /// Pacing returns every token exactly once, in order within each flow. Its queue stays within its
+    /// bound.
     #[test]
-    fn pacing_loses_nothing(arrivals in arrivals(), buffer in 1..20usize) {
-        let sequence = timed(&arrivals);
-        let (out, replaced) = pace(&sequence, 100_000, buffer);
+    fn pacer_returns_every_token_once(arrivals in arrivals(), buffer in 1..20usize) {
+        let sequence = timed_segments(&arrivals);
+        let (out, replaced) = run_pacer(&sequence, 100_000, buffer);
         prop_assert_eq!(out.len() + replaced.len(), sequence.len());
         for flow in 0..3 {
-            let out = of_flow(&out, flow);
+            let out = segments_of(&out, flow);
             prop_assert!(out.is_sorted_by(|a, b| a.token < b.token));
-            let last = of_flow(&sequence, flow).last().map(|segment| segment.token);
+            let last = segments_of(&sequence, flow).last().map(|segment| segment.token);
             prop_assert_eq!(out.last().map(|sent| sent.token), last);
         }
         for token in replaced {
-            let gone = sequence[token as usize];
-            let later = |sent: &Seen| sent.token > token && sent.ack.supersedes(&gone.ack);
-            prop_assert!(out.iter().any(|sent| sent.ack.flow == gone.ack.flow && later(sent)));
+            let discarded = sequence[token as usize];
+            let later = |sent: &TimedSegment| sent.token > token && sent.ack.supersedes(&discarded.ack);
+            prop_assert!(out.iter().any(|sent| sent.ack.flow == discarded.ack.flow && later(sent)));
         }
         for flow in 0..3 {
-            for pair in of_flow(&sequence, flow).windows(2).filter(|pair| repeats(pair)) {
+            for pair in segments_of(&sequence, flow).windows(2).filter(|pair| must_forward_second(pair)) {
                 prop_assert!(out.iter().any(|sent| sent.token == pair[1].token));
             }
         }
     }
 }
 
-/// Runs `sequence` through a pacer: what is forwarded and when, and the tokens that were replaced.
-fn pace(sequence: &[Seen], rate: u64, buffer: usize) -> (Vec<Seen>, Vec<u64>) {
+/// Runs `sequence` through a pacer. Returns the forwarded segments and the tokens of those replaced.
+fn run_pacer(sequence: &[TimedSegment], rate: u64, buffer: usize) -> (Vec<TimedSegment>, Vec<u64>) {
     let mut pacer = Pacer::new(rate, buffer);
     let (mut out, mut replaced, mut queued) = (Vec::new(), Vec::new(), 0);
-    let sent = |at, token: u64| Seen {
+    let sent = |at, token: u64| TimedSegment {
         at,
         ..sequence[token as usize]
     };
@@ -212,7 +211,7 @@ fn pace(sequence: &[Seen], rate: u64, buffer: usize) -> (Vec<Seen>, Vec<u64>) {
             Pacing::Send => out.push(*segment),
             Pacing::Queued => queued += 1,
             Pacing::Replaced(token) => replaced.push(token),
-            Pacing::Expelled(token) => out.push(sent(segment.at, token)),
+            Pacing::Evicted(token) => out.push(sent(segment.at, token)),
         }
         assert!(queued <= buffer);
     }
@@ -222,8 +221,8 @@ fn pace(sequence: &[Seen], rate: u64, buffer: usize) -> (Vec<Seen>, Vec<u64>) {
     (out, replaced)
 }
 
-/// `count` ACKs of one flow, each with progress, one every `gap`.
-fn steady(count: u64, gap: Time) -> Vec<Seen> {
+/// A sequence of `count` ACKs of one flow, one every `gap`, each of which acknowledges new data.
+fn steady_acks(count: u64, gap: Time) -> Vec<TimedSegment> {
     let arrival = Arrival {
         gap,
         flow: 0,
@@ -231,14 +230,15 @@ fn steady(count: u64, gap: Time) -> Vec<Seen> {
         window: 500,
         pure: true,
     };
-    timed(&vec![arrival; count as usize])
+    timed_segments(&vec![arrival; count as usize])
 }
 
 #[test]
-fn the_paced_rate_is_exact_over_a_second() {
-    // 60,000 a second as in the ACK paper, and rates whose spacing is no whole nanosecond.
+fn pacer_holds_the_exact_rate() {
+    // 60,000 a second as in the ACK paper, and rates whose interval is not a whole nanosecond.
     for rate in [60_000, 7, 99_991] {
-        let (out, replaced) = pace(&steady(3 * rate, Time::ZERO), rate, 3 * rate as usize);
+        let (out, replaced) =
+            run_pacer(&steady_acks(3 * rate, Time::ZERO), rate, 3 * rate as usize);
         assert!(replaced.is_empty());
         for (k, sent) in out.iter().enumerate() {
             let exact = (k as u128 * 1_000_000_000).div_ceil(u128::from(rate));
@@ -248,9 +248,9 @@ fn the_paced_rate_is_exact_over_a_second() {
 }
 
 #[test]
-fn an_overload_is_paced_at_the_rate_and_keeps_the_latest() {
-    // 1 ACK/µs into 60,000 a second: what goes out is spaced, and the queue's newest is the last.
-    let (out, replaced) = pace(&steady(100_000, Time::from_micros(1)), 60_000, 100);
+fn pacer_forwards_the_latest_ack_after_an_overload() {
+    // 1,000,000 ACKs a second arrive, and 60,000 a second leave. The last to leave is the last to arrive.
+    let (out, replaced) = run_pacer(&steady_acks(100_000, Time::from_micros(1)), 60_000, 100);
     assert_eq!(out.len() + replaced.len(), 100_000);
     let first = out[0].at;
     let within = out
@@ -262,9 +262,9 @@ fn an_overload_is_paced_at_the_rate_and_keeps_the_latest() {
 }
 
 #[test]
-fn thinning_reaches_its_ratio() {
+fn thinner_reaches_its_ratio() {
     for shift in 0..=6 {
-        let out = thin(&steady(64_000, Time::from_micros(1)), shift);
+        let out = run_thinner(&steady_acks(64_000, Time::from_micros(1)), shift);
         let want = 64_000 >> shift;
         assert!(
             (want..=want + 2).contains(&out.len()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets of this crate, over their committed corpora.
+//! Replay of the committed corpora of this crate's fuzz targets.
 
 #[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
@@ -13,16 +13,16 @@ mod trace;
 use replay::replay;
 
 #[test]
-fn super_packets_are_cut_and_joined() {
+fn cuts_and_joins_super_packets() {
     replay("super_packet", super_packet::check);
 }
 
 #[test]
-fn traces_read_back() {
+fn parses_traces_and_their_own_text() {
     replay("trace", trace::check);
 }
 
 #[test]
-fn settings_make_lines_that_account_for_everything() {
+fn accounts_for_every_segment_under_any_settings() {
     replay("setting", setting::check);
 }

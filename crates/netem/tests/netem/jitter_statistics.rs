@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jitter has the declared distribution.
+//! Statistical tests: jitter has the declared distribution.
 
 use longhaul_netem::{
     jitter::{Jitter, JitterProcess},
@@ -7,8 +7,8 @@ use longhaul_netem::{
 };
 use longhaul_stats::fit;
 
-/// Whether offsets of `rule` under `seed` pass for those of `declared`, at significance 10⁻³: a
-/// correct generator fails one seed in a thousand, and the seeds here are fixed.
+/// Whether offsets of `rule` under `seed` fit the distribution of `declared`, at significance 10⁻³. A
+/// correct generator fails for one seed in a thousand, and the seeds here are fixed.
 fn fits(rule: &str, seed: u64, declared: &Jitter) -> bool {
     fit::kolmogorov_smirnov(&offsets(rule, seed), |x| declared.cdf(x)) > 1e-3
 }
@@ -22,7 +22,7 @@ fn offsets(rule: &str, seed: u64) -> Vec<f64> {
 const RULES: [&str; 3] = ["2ms", "uniform:2ms", "pareto:2ms"];
 
 #[test]
-fn each_shape_fits_its_distribution_function() {
+fn fits_each_declared_distribution() {
     for rule in RULES {
         for seed in 0..3 {
             let jitter: Jitter = rule.parse().unwrap();
@@ -32,7 +32,7 @@ fn each_shape_fits_its_distribution_function() {
 }
 
 #[test]
-fn the_test_tells_the_shapes_and_spreads_apart() {
+fn detects_wrong_distributions_and_spreads() {
     for other in ["2050us", "uniform:1950us", "pareto:2050us"] {
         let declared: Jitter = other.parse().unwrap();
         for rule in RULES {
@@ -42,11 +42,11 @@ fn the_test_tells_the_shapes_and_spreads_apart() {
 }
 
 #[test]
-fn the_mean_offset_is_zero() {
+fn has_a_mean_offset_of_zero() {
     for rule in RULES {
         let offsets = offsets(rule, 2);
         let mean = offsets.iter().sum::<f64>() / offsets.len() as f64;
-        // Four standard errors of a deviation of at most 2 ms.
+        // Tolerance: four standard errors, at a standard deviation of at most 2 ms.
         assert!(
             mean.abs() < 4.0 * 2e6 / (offsets.len() as f64).sqrt(),
             "{rule}: {mean}"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line under simulated time: every fate and every nanosecond.
+//! Tests of a line under simulated time, to the nanosecond.
 
 use longhaul_netem::{Delivered, Drop, Event, Line, Schedule, Segment, Setting, Shape};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
-/// A line with its own log.
+/// A line with a log of its events.
 struct Sim {
     line: Line,
     out: Vec<(u64, Time)>,
@@ -80,7 +80,7 @@ impl Sim {
                 }
                 Event::Drop { segment, cause } => self.dropped.push((segment.packet, cause)),
                 Event::Copy(_) => self.copies += 1,
-                Event::Judged(_) => panic!("nobody observes this line"),
+                Event::Judged(_) => panic!("this line is not observed"),
             }
         }
     }
@@ -95,8 +95,8 @@ const fn micros(n: u64) -> Time {
     Time::from_micros(n)
 }
 
-/// Proof (a): the queue as a pure function of all arrivals, computed another way: a segment may
-/// wait if those accepted before it that have not begun to be sent leave room.
+/// Reference for the queue: departures as a pure function of all arrivals. A segment may wait if the
+/// accepted segments before it that have not begun to be sent leave room.
 fn reference(
     arrivals: &[(Time, u32)],
     nanos_a_byte: u64,
@@ -124,7 +124,7 @@ fn reference(
 
 proptest! {
     #[test]
-    fn departures_equal_the_pure_function(
+    fn departs_as_the_reference(
         gaps in prop::collection::vec((0_u64..20_000, 40_u32..1500), 1..200),
         limit in 1_500_u64..20_000,
     ) {
@@ -144,10 +144,10 @@ proptest! {
         prop_assert_eq!(sim.out, out);
     }
 
-    /// Whether a segment is looked at one by one as it happens or all at the end makes no
-    /// difference: the deadline that the line names is never too late.
+    /// Deadlines are never too late: a caller that polls at each deadline gets every segment at its
+    /// time.
     #[test]
-    fn waking_at_the_deadlines_misses_nothing(
+    fn delivers_on_time_when_polled_at_deadlines(
         gaps in prop::collection::vec(0_u64..50_000, 1..100),
         seed in any::<u64>(),
     ) {
@@ -172,14 +172,13 @@ proptest! {
         }
         wake(&mut sim, Time::MAX, &mut on_time);
         let late = on_time.iter().find(|event| !sim.out.contains(event));
-        prop_assert_eq!(late, None, "woken after it was due");
+        prop_assert_eq!(late, None, "polled after it was due");
         prop_assert_eq!(sim.out.len() + sim.dropped.len(), gaps.len());
     }
 }
 
-/// Proof (d).
 #[test]
-fn back_to_back_segments_drain_at_the_rate_to_the_nanosecond() {
+fn drains_the_queue_at_the_exact_rate() {
     let mut sim = Sim::new(&[("rate", "10gbit"), ("delay", "13ms"), ("queue", "2000p")]);
     (0..1_000).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
     sim.poll(Time::MAX);
@@ -191,23 +190,22 @@ fn back_to_back_segments_drain_at_the_rate_to_the_nanosecond() {
     }
 }
 
-/// Proof (e): one segment is being sent, and the queue takes exactly its bytes, both sides of the
-/// boundary.
+/// Both sides of the boundary: one segment is in service, and the queue takes exactly its limit.
 #[test]
-fn the_queue_overflows_at_the_exact_byte() {
-    for (queue, passed) in [("15000B", 11), ("14999B", 10), ("10p", 11), ("9p", 10)] {
+fn overflows_at_the_exact_byte() {
+    for (queue, admitted) in [("15000B", 11), ("14999B", 10), ("10p", 11), ("9p", 10)] {
         let mut sim = Sim::new(&[("rate", "1mbit"), ("delay", "1ms"), ("queue", queue)]);
         (0..20).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
-        let overflowed: Vec<_> = (passed..20)
+        let overflowed: Vec<_> = (admitted..20)
             .map(|packet| (packet, Drop::Overflow))
             .collect();
         assert_eq!(sim.dropped, overflowed, "{queue}");
     }
 }
 
-/// Proof (g): the fate of the n-th segment is the same whether it came alone or in a super-packet.
+/// The fate of the n-th segment does not depend on whether it arrives alone or in a super-packet.
 #[test]
-fn super_packets_and_single_segments_meet_the_same_losses() {
+fn loses_the_same_segments_of_super_packets_and_single_packets() {
     for loss in ["3%", "gilbert:p=1%,r=30%", "at:5,17,100-110"] {
         let lost = |stride: u64| {
             let settings = [
@@ -239,7 +237,7 @@ fn super_packets_and_single_segments_meet_the_same_losses() {
 }
 
 #[test]
-fn one_seed_one_history() {
+fn repeats_the_history_of_a_seed() {
     let history = |seed| {
         let settings = [
             ("loss", "1%"),
@@ -257,7 +255,7 @@ fn one_seed_one_history() {
 }
 
 #[test]
-fn a_shorter_delay_keeps_the_order_or_switches_the_path() {
+fn keeps_or_switches_the_order_when_the_delay_falls() {
     let out = |order| {
         let settings = [("delay", "80ms"), ("order", order)];
         let mut sim = Sim::scheduled(&settings, &["10ms: delay 20ms"], 1);
@@ -273,8 +271,8 @@ fn a_shorter_delay_keeps_the_order_or_switches_the_path() {
 }
 
 #[test]
-fn a_change_of_rate_meets_the_segment_that_is_being_sent() {
-    // 1,500 bytes at 1 Mbit/s take 12 ms; half are sent when the rate becomes 10 times higher.
+fn changes_the_rate_of_the_segment_in_service() {
+    // 1,500 bytes at 1 Mbit/s take 12 ms. Half of them are sent when the rate becomes 10 times higher.
     let mut sim = Sim::scheduled(&[("rate", "1mbit")], &["6ms: rate 10mbit"], 1);
     sim.offer(Time::ZERO, 0, 1500);
     sim.offer(Time::ZERO, 1, 1500);
@@ -288,7 +286,7 @@ fn a_change_of_rate_meets_the_segment_that_is_being_sent() {
 }
 
 #[test]
-fn a_rate_that_becomes_unlimited_empties_the_queue() {
+fn empties_the_queue_when_the_rate_becomes_unlimited() {
     let mut sim = Sim::scheduled(&[("rate", "1mbit")], &["6ms: rate unlimited"], 1);
     (0..5).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
     sim.poll(Time::MAX);
@@ -297,7 +295,7 @@ fn a_rate_that_becomes_unlimited_empties_the_queue() {
 }
 
 #[test]
-fn a_change_holds_from_its_nanosecond_on() {
+fn applies_a_change_from_its_nanosecond_on() {
     let lost = |at: u64| {
         let mut sim = Sim::scheduled(&[], &["1us: loss 100%"], 1);
         sim.offer(Time::from_nanos(at), 0, 1500);
@@ -307,7 +305,7 @@ fn a_change_holds_from_its_nanosecond_on() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_told_otherwise() {
+fn keeps_the_order_unless_jitter_may_reorder() {
     let out = |jitter| {
         let mut sim = Sim::new(&[("delay", "10ms"), ("jitter", jitter)]);
         (0..500).for_each(|packet| sim.offer(micros(packet * 10), packet, 1500));
@@ -318,17 +316,17 @@ fn jitter_keeps_the_order_unless_told_otherwise() {
 }
 
 #[test]
-fn a_held_segment_is_overtaken_by_those_behind_it() {
+fn delivers_a_reordered_segment_after_later_ones() {
     let mut sim = Sim::new(&[("delay", "1ms"), ("reorder", "100%:5ms")]);
     sim.offer(Time::ZERO, 0, 1500);
-    let calm = Setting::parse("reorder", "0:0ms").unwrap();
-    sim.line.set(micros(1), calm, &mut |_| {});
+    let no_reordering = Setting::parse("reorder", "0:0ms").unwrap();
+    sim.line.set(micros(1), no_reordering, &mut |_| {});
     (1..4).for_each(|packet| sim.offer(Time::from_millis(packet), packet, 1500));
     assert_eq!(sim.packets_out(), [1, 2, 3, 0]);
 }
 
 #[test]
-fn a_duplicate_comes_out_twice_and_is_announced() {
+fn reports_a_duplicate_and_delivers_it_twice() {
     let mut sim = Sim::new(&[("duplicate", "100%"), ("delay", "1ms")]);
     sim.offer(Time::ZERO, 0, 1500);
     assert_eq!(sim.copies, 1);
@@ -336,7 +334,7 @@ fn a_duplicate_comes_out_twice_and_is_announced() {
 }
 
 #[test]
-fn corruption_marks_and_does_not_lose() {
+fn delivers_corrupt_segments_with_a_mark() {
     let mut sim = Sim::new(&[("corrupt", "100%")]);
     sim.offer(Time::ZERO, 0, 1500);
     sim.poll(Time::ZERO);
@@ -344,7 +342,7 @@ fn corruption_marks_and_does_not_lose() {
 }
 
 #[test]
-fn overhead_counts_for_sending_time_only() {
+fn counts_overhead_for_sending_time_only() {
     let mut sim = Sim::new(&[("rate", "1gbit"), ("overhead", "38"), ("queue", "3000B")]);
     (0..4).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
     sim.poll(Time::MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lost segments have the declared distribution.
+//! Statistical tests: losses have the declared distribution.
 
 use longhaul_netem::{
     grammar::share_text,
@@ -8,8 +8,8 @@ use longhaul_netem::{
 };
 use longhaul_stats::fit;
 
-/// A correct generator fails one seed in a thousand, and the seeds here are fixed: a failure means
-/// that the generator changed.
+/// Significance of the tests. A correct generator fails for one seed in a thousand. The seeds here are
+/// fixed, so a failure means that the generator has changed.
 const SIGNIFICANCE: f64 = 1e-3;
 
 fn binomial_fits(successes: u64, trials: u64, p: f64) -> bool {
@@ -30,7 +30,7 @@ fn count(pattern: &[bool]) -> u64 {
     pattern.iter().filter(|lost| **lost).count() as u64
 }
 
-/// Lengths of the runs of `state`. The last run is cut by the end, so it is left out.
+/// Lengths of the runs of `state`, without the last run, which the end of the pattern cuts.
 fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
     let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
     let whole = runs[..runs.len() - 1].iter();
@@ -41,7 +41,7 @@ fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
 }
 
 #[test]
-fn independent_loss_is_binomial() {
+fn fits_a_binomial_distribution_when_independent() {
     for (p, segments) in [
         (0.5, 100_000),
         (0.1, 200_000),
@@ -61,7 +61,7 @@ fn independent_loss_is_binomial() {
 }
 
 #[test]
-fn independent_loss_has_no_memory() {
+fn has_geometric_runs_when_independent() {
     for p in [0.3, 0.02] {
         let pattern = pattern(&share_text(p), 4, 500_000);
         assert!(geometric_fits(&runs(&pattern, true), 1.0 - p));
@@ -70,14 +70,14 @@ fn independent_loss_has_no_memory() {
 }
 
 #[test]
-fn the_tests_notice_a_wrong_rate() {
+fn detects_a_wrong_rate() {
     let pattern = pattern("1.1%", 0, 1_000_000);
     assert!(!binomial_fits(count(&pattern), 1_000_000, 0.01));
     assert!(!geometric_fits(&runs(&pattern, false), 0.01));
 }
 
 #[test]
-fn gilbert_bursts_and_gaps_are_geometric() {
+fn has_geometric_bursts_and_gaps_with_gilbert() {
     for (p, r) in [(0.01, 0.3), (0.05, 0.5), (0.002, 0.1)] {
         let pattern = pattern(
             &format!("gilbert:p={},r={}", share_text(p), share_text(r)),
@@ -96,12 +96,12 @@ fn gilbert_bursts_and_gaps_are_geometric() {
 }
 
 #[test]
-fn elliott_loses_its_mean_share() {
+fn loses_the_mean_share_with_gilbert_elliott() {
     let rule = "gilbert:p=1%,r=20%,good=0.1%,bad=60%";
     let mean = rule.parse::<Loss>().unwrap().mean();
     let share = count(&pattern(rule, 6, 4_000_000)) as f64 / 4e6;
-    // Correlated losses: the variance of the share is (1 + 2λ/(1 − λ)) times the binomial one at
-    // most, with λ = 1 − p − r = 0.79. Four deviations are 0.0011 here.
+    // Losses are correlated: the variance of the share is at most (1 + 2λ/(1 − λ)) times the binomial
+    // one, with λ = 1 − p − r = 0.79. Four standard deviations are 0.0011 here.
     assert!(
         (share - mean).abs() < 0.0011,
         "{share} lost, {mean} declared"
@@ -109,7 +109,7 @@ fn elliott_loses_its_mean_share() {
 }
 
 #[test]
-fn offered_segments_alone_decide() {
+fn repeats_the_pattern_of_a_seed() {
     let rule = "gilbert:p=1%,r=30%,bad=50%";
     assert_eq!(pattern(rule, 7, 100_000), pattern(rule, 7, 100_000));
     assert_ne!(pattern(rule, 7, 100_000), pattern(rule, 8, 100_000));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivery traces: reading, writing and the clock, for any trace.
+//! Properties of delivery traces: parser, text form and clock.
 
 use longhaul_netem::transmitter::trace::{OPPORTUNITY_BYTES, Trace, TraceClock};
 use longhaul_units::Time;
@@ -20,26 +20,26 @@ fn traces() -> impl Strategy<Value = Trace> {
     })
 }
 
-/// The same accounting, one opportunity after the other and without any skipping.
-fn carry_slowly(
+/// Reference for `TraceClock::carry`: uses one opportunity after the other, and skips none at once.
+fn carry_one_by_one(
     clock: &mut TraceClock,
     open: &mut Option<(Time, u32)>,
     ready: Time,
     len: u32,
 ) -> Time {
-    if open.is_none_or(|(at, left)| left == 0 || at < ready) {
+    if open.is_none_or(|(at, free_bytes)| free_bytes == 0 || at < ready) {
         while clock.peek() < ready {
             clock.next();
         }
         *open = Some((clock.next(), OPPORTUNITY_BYTES));
     }
-    let (mut at, mut left) = open.expect("just opened");
-    let mut rest = len;
-    while rest > left {
-        rest -= left;
-        (at, left) = (clock.next(), OPPORTUNITY_BYTES);
+    let (mut at, mut free_bytes) = open.expect("just opened");
+    let mut unsent = len;
+    while unsent > free_bytes {
+        unsent -= free_bytes;
+        (at, free_bytes) = (clock.next(), OPPORTUNITY_BYTES);
     }
-    *open = Some((at, left - rest));
+    *open = Some((at, free_bytes - unsent));
     at
 }
 
@@ -47,12 +47,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn text_reads_back(trace in traces()) {
+    fn parses_its_own_text(trace in traces()) {
         prop_assert_eq!(trace.to_string().parse(), Ok(trace));
     }
 
     #[test]
-    fn no_text_panics(text in "([0-9]{1,12}[\n ]?|[ -~]{0,5}\n){0,20}") {
+    fn survives_any_text(text in "([0-9]{1,12}[\n ]?|[ -~]{0,5}\n){0,20}") {
         if let Ok(trace) = text.parse::<Trace>() {
             let mut clock = TraceClock::new(Arc::new(trace.clone()));
             prop_assert!(clock.carry(Time::from_secs(1_000_000), 9000) >= Time::from_secs(1_000_000));
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn skipping_ahead_changes_nothing(
+    fn skips_opportunities_as_if_one_by_one(
         trace in traces(),
         segments in prop::collection::vec((0..2_000_000_000u64, 1..9000u32), 1..50),
     ) {
@@ -72,13 +72,13 @@ proptest! {
             arrived += Time::from_nanos(gap / 100);
             let ready = departed.max(arrived);
             departed = fast.carry(ready, len);
-            prop_assert_eq!(departed, carry_slowly(&mut slow, &mut open, ready, len));
+            prop_assert_eq!(departed, carry_one_by_one(&mut slow, &mut open, ready, len));
             prop_assert!(departed >= ready);
         }
     }
 
     #[test]
-    fn a_busy_link_carries_the_mean_rate(trace in traces(), passes in 1..20u64) {
+    fn carries_the_mean_rate_on_a_busy_link(trace in traces(), passes in 1..20u64) {
         let period = trace.period();
         let bytes = trace.mean_rate().bits() as f64 / 8.0 * period.as_secs_f64();
         let segments = (bytes / f64::from(OPPORTUNITY_BYTES)).round() as u64 * passes;

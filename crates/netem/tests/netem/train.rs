@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trains meet the fates that their segments meet one by one in a [`Line`]: the same ones are lost,
-//! for the same reason, and the others come out at the same nanosecond.
+//! Comparison of [`TrainLine`] with [`Line`]: both lose the same segments for the same cause, and deliver
+//! the others at the same nanosecond.
 
 use longhaul_netem::{
     Drop, Event, Fate, Line, Schedule, Segment, Setting, Shape, Train, TrainLine,
-    train::NotForTrains,
+    train::UnsupportedSetting,
 };
 use longhaul_units::Time;
 use proptest::prelude::*;
 
+/// The fate of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
+enum SegmentFate {
     Out(Time),
     Lost(Cause),
 }
@@ -37,37 +38,41 @@ fn shape(settings: &[(&str, String)]) -> Shape {
     shape
 }
 
-/// The end of each segment, in the order in which they were offered.
-fn by_trains(shape: Shape, trains: &[(Time, Train)]) -> (Vec<End>, Vec<u64>) {
+/// Fate of each segment on a [`TrainLine`] in the order of offers, and the backlog in bytes after each
+/// train.
+fn by_trains(shape: Shape, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
     let mut line = TrainLine::new(shape, 7).unwrap();
-    let (mut ends, mut backlogs) = (Vec::new(), Vec::new());
+    let (mut fates, mut backlogs) = (Vec::new(), Vec::new());
     for (at, train) in trains {
-        let before = ends.len();
+        let before = fates.len();
         line.offer(*at, *train, |fate| match fate {
-            Fate::Out(out) => ends.extend((0..out.count).map(|index| End::Out(out.at(index)))),
+            Fate::Out(out) => {
+                fates.extend((0..out.count).map(|index| SegmentFate::Out(out.at(index))));
+            }
             Fate::Lost {
                 count, cause: drop, ..
             } => {
-                ends.extend((0..count).map(|_| End::Lost(cause(drop))));
+                fates.extend((0..count).map(|_| SegmentFate::Lost(cause(drop))));
             }
         });
-        assert_eq!(ends.len() - before, train.count as usize);
+        assert_eq!(fates.len() - before, train.count as usize);
         backlogs.push(line.backlog_bytes(*at));
     }
-    (ends, backlogs)
+    (fates, backlogs)
 }
 
-fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<End>, Vec<u64>) {
+/// Fate of each segment on a [`Line`] in the order of offers, and the backlog in bytes after each train.
+fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
     let mut line = Line::new(shape, Schedule::default(), 7, Time::ZERO);
     let total: usize = trains.iter().map(|(_, train)| train.count as usize).sum();
-    let (mut ends, mut backlogs) = (vec![None; total], Vec::new());
-    let mut note = |event| match event {
-        Event::Deliver(out) => ends[out.segment.packet as usize] = Some(End::Out(out.at)),
+    let (mut fates, mut backlogs) = (vec![None; total], Vec::new());
+    let mut record = |event| match event {
+        Event::Deliver(out) => fates[out.segment.packet as usize] = Some(SegmentFate::Out(out.at)),
         Event::Drop {
             segment,
             cause: drop,
         } => {
-            ends[segment.packet as usize] = Some(End::Lost(cause(drop)));
+            fates[segment.packet as usize] = Some(SegmentFate::Lost(cause(drop)));
         }
         Event::Copy(_) | Event::Judged(_) => panic!("nothing is duplicated or observed"),
     };
@@ -81,12 +86,12 @@ fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<End>, Vec<u64>) {
                 len: train.len,
             };
             packet += 1;
-            line.offer(*at, segment, None, &mut note);
+            line.offer(*at, segment, None, &mut record);
         }
         backlogs.push(line.backlog_bytes());
     }
-    line.poll(Time::from_secs(1_000_000), &mut note);
-    (ends.into_iter().flatten().collect(), backlogs)
+    line.poll(Time::from_secs(1_000_000), &mut record);
+    (fates.into_iter().flatten().collect(), backlogs)
 }
 
 fn trains() -> impl Strategy<Value = Vec<(Time, Train)>> {
@@ -137,14 +142,14 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_train_fares_as_its_segments(settings in settings(), trains in trains()) {
-        let trained = by_trains(shape(&settings), &trains);
-        prop_assert_eq!(trained, by_segments(shape(&settings), &trains));
+    fn decides_on_trains_as_on_single_segments(settings in settings(), trains in trains()) {
+        let fates = by_trains(shape(&settings), &trains);
+        prop_assert_eq!(fates, by_segments(shape(&settings), &trains));
     }
 }
 
 #[test]
-fn how_many_are_out_is_the_inverse_of_when() {
+fn counts_segments_out_at_their_times() {
     let mut line = TrainLine::new(shape(&[("rate", "7gbit".to_owned())]), 1).unwrap();
     let train = Train {
         count: 45,
@@ -161,14 +166,15 @@ fn how_many_are_out_is_the_inverse_of_when() {
 }
 
 #[test]
-fn what_trains_can_not_have_is_named() {
+fn names_the_unsupported_setting() {
     for (key, value, word) in [
         ("jitter", "1ms", "jitter"),
         ("duplicate", "1%", "duplication"),
         ("ack-thin", "2", "thinning"),
         ("rule", "codel", "queue rule"),
     ] {
-        let error: NotForTrains = TrainLine::new(shape(&[(key, value.to_owned())]), 1).unwrap_err();
+        let error: UnsupportedSetting =
+            TrainLine::new(shape(&[(key, value.to_owned())]), 1).unwrap_err();
         assert!(error.to_string().contains(word), "{error}");
     }
 }

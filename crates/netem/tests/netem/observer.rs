@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an observed line tells of each segment: when it came, what it found, what became of it.
+//! Tests of an observed line, which reports each segment's arrival, the queue at that time, and the verdict.
 
 use longhaul_netem::ack::PureAck;
 use longhaul_netem::{Acking, Drop, Event, Judged, Line, Schedule, Segment, Setting, Shape};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
-/// An observed line with all that it told, in order.
+/// An observed line with a log of its events, in order.
 struct Sim {
     line: Line,
-    told: Vec<Event>,
+    events: Vec<Event>,
 }
 
 impl Sim {
@@ -21,7 +21,7 @@ impl Sim {
         shape.check().unwrap();
         Self {
             line: Line::new(shape, Schedule::default(), 1, Time::ZERO).observed(),
-            told: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -30,35 +30,35 @@ impl Sim {
     }
 
     fn offer_acking(&mut self, at: Time, packet: u64, acking: Option<Acking>) {
-        let told = &mut self.told;
-        let mut emit = |event| told.push(event);
+        let events = &mut self.events;
+        let mut emit = |event| events.push(event);
         self.line.offer(at, segment(packet), acking, &mut emit);
     }
 
     fn poll(&mut self, now: Time) {
-        let told = &mut self.told;
-        self.line.poll(now, &mut |event| told.push(event));
+        let events = &mut self.events;
+        self.line.poll(now, &mut |event| events.push(event));
     }
 
-    /// Packet, when it came in µs, what waited, its fate: as they were told.
-    fn judged(&self) -> Vec<(u64, u64, u64, Option<Drop>)> {
-        let plain = |judged: &Judged| {
+    /// Verdicts in the order of reports: packet, arrival in µs, queue in bytes, cause of the loss.
+    fn verdicts(&self) -> Vec<(u64, u64, u64, Option<Drop>)> {
+        let to_tuple = |judged: &Judged| {
             let micros = judged.at.as_nanos() / 1_000;
             let packet = judged.segment.packet;
             (packet, micros, judged.queue_bytes, judged.lost)
         };
-        self.judgements().map(plain).collect()
+        self.judged_events().map(to_tuple).collect()
     }
 
-    fn judgements(&self) -> impl Iterator<Item = &Judged> {
-        self.told.iter().filter_map(|event| match event {
+    fn judged_events(&self) -> impl Iterator<Item = &Judged> {
+        self.events.iter().filter_map(|event| match event {
             Event::Judged(judged) => Some(judged),
             _ => None,
         })
     }
 
-    fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
-        self.told.iter().filter(|event| which(event)).count()
+    fn count(&self, matches: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().filter(|event| matches(event)).count()
     }
 }
 
@@ -84,36 +84,32 @@ const fn micros(n: u64) -> Time {
 const RATE: (&str, &str) = ("rate", "10mbit");
 
 #[test]
-fn a_segment_that_passes_tells_what_waited_before_it() {
+fn reports_the_queue_at_arrival() {
     let mut sim = Sim::new(&[RATE, ("delay", "1ms"), ("queue", "100p")]);
     (0..3).for_each(|packet| sim.offer(micros(5), packet));
     sim.offer(micros(5 + 1_199), 3);
     sim.offer(micros(5 + 1_200), 4);
-    let queues: Vec<_> = sim.judged().iter().map(|judged| judged.2).collect();
+    let queues: Vec<_> = sim.verdicts().iter().map(|judged| judged.2).collect();
     assert_eq!(queues, [0, 0, 1_500, 3_000, 3_000]);
-    assert!(sim.judged().iter().all(|judged| judged.3.is_none()));
+    assert!(sim.verdicts().iter().all(|judged| judged.3.is_none()));
 }
 
 #[test]
-fn without_a_rate_nothing_waits() {
+fn reports_an_empty_queue_at_an_unlimited_rate() {
     let mut sim = Sim::new(&[("delay", "1ms")]);
     (0..2).for_each(|packet| sim.offer(micros(7), packet));
-    assert_eq!(sim.judged(), [(0, 7, 0, None), (1, 7, 0, None)]);
+    assert_eq!(sim.verdicts(), [(0, 7, 0, None), (1, 7, 0, None)]);
 }
 
 #[test]
-fn loss_and_overflow_are_told_apart_and_before_the_drop() {
+fn reports_the_cause_before_the_drop() {
     let mut sim = Sim::new(&[RATE, ("queue", "1500B"), ("loss", "at:2"), ("delay", "1ms")]);
     (0..4).for_each(|packet| sim.offer(micros(9), packet));
-    let fates = [None, Some(Drop::Loss), None, Some(Drop::Overflow)];
-    let found: Vec<_> = sim.judged().iter().map(|judged| judged.3).collect();
-    assert_eq!(found, fates);
-    assert_eq!(
-        sim.judged()[3].2,
-        1_500,
-        "what it found was the whole limit"
-    );
-    for pair in sim.told.windows(2) {
+    let causes = [None, Some(Drop::Loss), None, Some(Drop::Overflow)];
+    let reported: Vec<_> = sim.verdicts().iter().map(|judged| judged.3).collect();
+    assert_eq!(reported, causes);
+    assert_eq!(sim.verdicts()[3].2, 1_500, "the queue was at its limit");
+    for pair in sim.events.windows(2) {
         if let [Event::Judged(judged), Event::Drop { segment, cause }] = pair {
             assert_eq!((judged.segment, judged.lost), (*segment, Some(*cause)));
         }
@@ -122,32 +118,35 @@ fn loss_and_overflow_are_told_apart_and_before_the_drop() {
 }
 
 #[test]
-fn codel_settles_at_the_head_what_came_before() {
+fn reports_codel_verdicts_at_the_head_of_the_queue() {
     let rule = ("rule", "codel:target=1ms,interval=10ms");
     let mut sim = Sim::new(&[RATE, rule, ("queue", "1000p"), ("delay", "1ms")]);
     (0..100).for_each(|packet| sim.offer(micros(3), packet));
-    assert_eq!(sim.judged(), [(0, 3, 0, None)], "the others still wait");
+    assert_eq!(sim.verdicts(), [(0, 3, 0, None)], "the others still wait");
     sim.poll(Time::from_secs(1));
     let dropped = sim.count(|event| matches!(event, Event::Drop { .. }));
     assert!(dropped > 0);
-    let judged = sim.judged();
-    let numbers: Vec<_> = judged.iter().map(|judged| judged.0).collect();
+    let verdicts = sim.verdicts();
+    let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
     let rule = Some(Drop::QueueRule);
-    assert_eq!(judged.iter().filter(|j| j.3 == rule).count(), dropped);
-    assert!(judged.iter().all(|judged| judged.1 == 3), "as they came");
-    assert_eq!(judged[99].2, 98 * 1_500, "as it was when it came");
+    assert_eq!(verdicts.iter().filter(|j| j.3 == rule).count(), dropped);
+    assert!(
+        verdicts.iter().all(|judged| judged.1 == 3),
+        "times of arrival"
+    );
+    assert_eq!(verdicts[99].2, 98 * 1_500, "queue at arrival");
 }
 
 #[test]
-fn a_thinned_ack_tells_when_it_came_and_so_does_the_one_that_was_held() {
+fn reports_arrival_times_of_thinned_and_held_acks() {
     let mut sim = Sim::new(&[("ack-thin", "1"), ("ack-hold", "5ms")]);
     sim.offer_acking(micros(10), 0, pure(1_000));
     sim.offer_acking(micros(20), 1, pure(2_000));
     sim.offer_acking(micros(30), 2, pure(3_000));
     sim.offer_acking(micros(40), 3, pure(4_000));
     assert_eq!(
-        sim.judged(),
+        sim.verdicts(),
         [
             (0, 10, 0, None),
             (1, 20, 0, Some(Drop::AckRule)),
@@ -156,19 +155,19 @@ fn a_thinned_ack_tells_when_it_came_and_so_does_the_one_that_was_held() {
         "the last is held"
     );
     sim.poll(Time::from_millis(100));
-    assert_eq!(sim.judged()[3], (3, 40, 0, None));
+    assert_eq!(sim.verdicts()[3], (3, 40, 0, None));
 }
 
 #[test]
-fn a_paced_ack_comes_when_it_comes() {
+fn reports_arrival_times_of_paced_acks() {
     let mut sim = Sim::new(&[("ack-pace", "1000"), ("delay", "1ms")]);
     sim.offer_acking(micros(10), 0, pure(1_000));
     sim.offer_acking(micros(20), 1, pure(2_000));
     sim.poll(Time::from_millis(100));
-    assert_eq!(sim.judged(), [(0, 10, 0, None), (1, 20, 0, None)]);
-    let out: Vec<_> = sim.told.iter().filter_map(out_at).collect();
+    assert_eq!(sim.verdicts(), [(0, 10, 0, None), (1, 20, 0, None)]);
+    let out: Vec<_> = sim.events.iter().filter_map(out_at).collect();
     assert_eq!(out[0], micros(1_010));
-    assert!(out[1] >= micros(2_010), "a pace behind");
+    assert!(out[1] >= micros(2_010), "one slot later");
 }
 
 fn out_at(event: &Event) -> Option<Time> {
@@ -179,23 +178,23 @@ fn out_at(event: &Event) -> Option<Time> {
 }
 
 #[test]
-fn a_duplicate_is_told_of_once_and_comes_out_twice() {
+fn reports_a_duplicated_segment_once() {
     let mut sim = Sim::new(&[("duplicate", "100%")]);
     sim.offer(micros(1), 0);
     sim.poll(micros(1));
-    assert_eq!(sim.judged(), [(0, 1, 0, None)]);
-    assert_eq!(sim.told.iter().filter_map(out_at).count(), 2);
+    assert_eq!(sim.verdicts(), [(0, 1, 0, None)]);
+    assert_eq!(sim.events.iter().filter_map(out_at).count(), 2);
 }
 
 #[test]
-fn a_change_to_codel_tells_nothing_twice() {
+fn reports_each_segment_once_across_a_change_to_codel() {
     let mut sim = Sim::new(&[RATE, ("queue", "1000p"), ("delay", "1ms")]);
     (0..50).for_each(|packet| sim.offer(micros(3), packet));
     let rule = Setting::parse("rule", "codel:target=1ms,interval=10ms").unwrap();
     sim.line.set(micros(4), rule, &mut |_| {});
     (50..100).for_each(|packet| sim.offer(micros(5), packet));
     sim.poll(Time::from_secs(1));
-    let numbers: Vec<_> = sim.judged().iter().map(|judged| judged.0).collect();
+    let numbers: Vec<_> = sim.verdicts().iter().map(|judged| judged.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
 }
 
@@ -221,9 +220,9 @@ fn settings() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 }
 
 proptest! {
-    /// Whatever is set: each once, and as many losses as drops.
+    /// Any settings: each segment has one verdict, and there are as many losses as drops.
     #[test]
-    fn each_segment_is_told_of_once(
+    fn reports_each_segment_once(
         settings in settings(),
         gaps in prop::collection::vec((0..3_000u64, any::<bool>()), 1..200),
     ) {
@@ -236,11 +235,11 @@ proptest! {
             sim.poll(now);
         }
         sim.poll(Time::from_secs(100));
-        let mut judged = sim.judged();
-        let lost = judged.iter().filter(|judged| judged.3.is_some()).count();
+        let mut verdicts = sim.verdicts();
+        let lost = verdicts.iter().filter(|judged| judged.3.is_some()).count();
         prop_assert_eq!(lost, sim.count(|event| matches!(event, Event::Drop { .. })));
-        judged.sort_unstable_by_key(|judged| judged.0);
-        let numbers: Vec<_> = judged.iter().map(|judged| judged.0).collect();
+        verdicts.sort_unstable_by_key(|judged| judged.0);
+        let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
         prop_assert_eq!(numbers, (0..gaps.len() as u64).collect::<Vec<_>>());
     }
 }
