@@ -1,82 +1,84 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What keeps a copy from being faster, judged from what both ends have measured of themselves, and said with its
-//! evidence.
+//! The bottleneck of a copy, found from the measurements of both ends, with its evidence.
 //!
-//! A stream's thread does one thing after the other, so where its time goes is what it waits for: the source's streams
-//! read, hash, encrypt and write to sockets. If they wait for sockets, either the target's streams are slow to read
-//! from theirs, which their time shows, or the network is between them, and the sockets say what of it.
+//! A stream's thread does one thing after another, so the time in each stage shows the resource that it waits for. The
+//! source's streams read, hash, encrypt and write to sockets. If they wait for sockets, there are two cases. The
+//! target's streams may be slow to read from their sockets, which the times of their stages show. Otherwise the network
+//! is the bottleneck, and the sockets tell which part of it.
 
 use super::{Measured, Network, Stage};
 use longhaul_tcpsim::limiter::Limiter;
 use std::fmt;
 
-/// Nothing is said of less than this, in microseconds.
-const LOOK_MIN_US: u64 = 500_000;
+/// The shortest interval that a verdict is given on, in microseconds.
+const INTERVAL_MIN_US: u64 = 500_000;
 
-/// From this part of a machine's CPUs on, more work would have none.
-const CPUS_FULL: f64 = 0.9;
+/// The share of a machine's CPUs in use from which on more work would find no free CPU.
+const CPU_SHARE_FULL: f64 = 0.9;
 
-/// A thread that works for less than this part of the time keeps nobody waiting; a copy that is short is mostly round
-/// trips.
-const THREAD_BUSY: f64 = 0.25;
+/// The share of time below which a working thread is no bottleneck: a short copy consists mostly of round trips.
+const THREAD_SHARE_MIN: f64 = 0.25;
 
-/// A queue on the path stands from this on: RTT over the smallest RTT.
-const QUEUE_STANDS: f64 = 1.25;
+/// The ratio of RTT to smallest RTT from which on a queue stands on the path.
+const QUEUE_RTT_RATIO: f64 = 1.25;
 
-/// A buffer or a window that is full for this part of the time is too small: a congestion control that models the path
-/// takes what a full buffer lets through for what the path carries, and paces the rest of the time by that.
-const WINDOW_FULL: f64 = 0.25;
+/// The share of time from which on a full buffer or window is too small. Such a buffer limits for longer than it is
+/// full: a congestion control that models the path takes the rate through a full buffer for the rate of the path. For
+/// the rest of the time it paces at that rate.
+const WINDOW_FULL_MIN: f64 = 0.25;
 
-/// Losses matter from this share of bytes sent again on. Loss-based congestion controls have more than one in 100,000
-/// on any path that limits them to less than some Gbit/s. BBR keeps its rate up to some 15 % (Cardwell et al., ACM Queue 2016,
-/// figure 8), and loses some percent by itself where queues are short.
-const LOSS_MATTERS: f64 = 1e-5;
-const LOSS_MATTERS_TO_BBR: f64 = 0.15;
+/// The share of retransmitted bytes from which on losses limit a loss-based congestion control. Such controls have more
+/// than one in 100,000 on any path that limits them to less than some Gbit/s.
+const LOSS_MIN: f64 = 1e-5;
 
-/// One end of a copy.
+/// The share of retransmitted bytes from which on losses limit BBR. BBR keeps its rate up to some 15 % (Cardwell et
+/// al., ACM Queue 2016, figure 8), and causes losses of some percent itself where queues are short.
+const LOSS_MIN_BBR: f64 = 0.15;
+
+/// An end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// That which reads.
+    /// The end that reads files.
     Source,
-    /// That which writes.
+    /// The end that writes files.
     Target,
 }
 
-/// What keeps a copy from being faster.
+/// The resource that limits the rate of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Reading files.
     SourceDisk,
-    /// Finding what there is to copy.
+    /// Finding the files to copy.
     SourceFiles,
-    /// The source's CPUs, or that a single one is all that its streams can use.
+    /// The source's CPUs, or the single CPU that each of its streams can use.
     SourceCpu,
     /// Writing files and making them durable.
     TargetDisk,
-    /// Finding what of it is there already.
+    /// Finding the files that the target has already.
     TargetFiles,
-    /// The target's CPUs, or that a single one is all that its streams can use.
+    /// The target's CPUs, or the single CPU that each of its streams can use.
     TargetCpu,
-    /// The CPUs of the one machine that both run on.
+    /// The CPUs of the machine that both ends run on.
     Cpu,
-    /// The source's socket buffers are smaller than bandwidth × delay.
+    /// The source's socket buffers, which are smaller than the bandwidth–delay product.
     SendBuffer,
-    /// The target's receive windows are smaller than bandwidth × delay.
+    /// The target's receive windows, which are smaller than the bandwidth–delay product.
     ReceiveWindow,
-    /// Losses keep congestion windows small.
+    /// Losses, which keep congestion windows small.
     Loss,
-    /// The path carries no more.
+    /// The capacity of the path.
     Path,
-    /// Pacing lets no more out.
+    /// Pacing that the user set.
     Pacing,
-    /// A limit that was asked for.
+    /// A limit that the user set.
     Limit,
-    /// An end says nothing any more.
+    /// An end that has become silent.
     Peer,
 }
 
 impl Bottleneck {
-    /// As in records.
+    /// The bottleneck's name in JSON records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,7 +99,7 @@ impl Bottleneck {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::SourceDisk => "reading at the source",
             Self::SourceFiles => "looking for files at the source",
@@ -117,44 +119,46 @@ impl Bottleneck {
     }
 }
 
-/// A bottleneck, and why it is said to be one.
+/// A bottleneck and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it is.
+    /// The resource that limits the copy.
     pub bottleneck: Bottleneck,
-    /// What was measured, in words.
+    /// The measurements that show it, in words.
     pub evidence: String,
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.bottleneck.words(), self.evidence)
+        write!(f, "{}: {}", self.bottleneck.description(), self.evidence)
     }
 }
 
 impl Verdict {
-    /// The verdict on a time in which both ends measured this; `None` if that says nothing.
+    /// The verdict on an interval, from the measurements of both ends. `None` if the interval is too short or shows no
+    /// bottleneck.
     #[must_use]
     pub fn of(source: &Measured, target: &Measured) -> Option<Self> {
-        if source.elapsed_us.min(target.elapsed_us) < LOOK_MIN_US {
+        if source.elapsed_us.min(target.elapsed_us) < INTERVAL_MIN_US {
             return None;
         }
-        let sending = Sending::of(source);
-        if sending.total() == 0 {
+        let source_time = SourceTime::of(source);
+        if source_time.total() == 0 {
             return None;
         }
-        if let Some(verdict) = of_cpus(source, target) {
+        if let Some(verdict) = judge_cpus(source, target) {
             return Some(verdict);
         }
-        if sending.is_idle() {
-            return of_other_threads(&percent(sending.idle, sending.total()), source, target);
+        if source_time.is_idle() {
+            let idle = percent(source_time.idle, source_time.total());
+            return judge_other_threads(&idle, source, target);
         }
-        let of_streams = sending.verdict();
-        let verdict = of_streams.or_else(|| Receiving::of(target).verdict(target));
-        Some(verdict.unwrap_or_else(|| of_network(source)))
+        let of_streams = source_time.verdict();
+        let verdict = of_streams.or_else(|| TargetTime::of(target).verdict(target));
+        Some(verdict.unwrap_or_else(|| judge_network(source)))
     }
 
-    /// An end that has said nothing for so long, in seconds.
+    /// The verdict on an end that has sent nothing for `seconds`.
     #[must_use]
     pub fn silent(end: End, seconds: u64) -> Self {
         let which = match end {
@@ -175,111 +179,120 @@ impl Verdict {
     }
 }
 
-/// All CPUs of a machine are in use, or waited for.
-fn of_cpus(source: &Measured, target: &Measured) -> Option<Verdict> {
-    let (near, far) = (source.wanted_cpus(), target.wanted_cpus());
+/// The verdict if all CPUs of a machine are in use or waited for.
+fn judge_cpus(source: &Measured, target: &Measured) -> Option<Verdict> {
+    let (at_source, at_target) = (source.cpu_demand(), target.cpu_demand());
     if source.machine == target.machine {
-        return of_machine(Bottleneck::Cpu, near + far, source.cpus);
+        return judge_machine(Bottleneck::Cpu, at_source + at_target, source.cpus);
     }
-    // One may have more CPUs than the other.
-    match cpu_share(near, source.cpus) >= cpu_share(far, target.cpus) {
-        true => of_machine(Bottleneck::SourceCpu, near, source.cpus),
-        false => of_machine(Bottleneck::TargetCpu, far, target.cpus),
+    // The machines may differ in CPUs, so shares are compared.
+    match cpu_share(at_source, source.cpus) >= cpu_share(at_target, target.cpus) {
+        true => judge_machine(Bottleneck::SourceCpu, at_source, source.cpus),
+        false => judge_machine(Bottleneck::TargetCpu, at_target, target.cpus),
     }
 }
 
-fn of_machine(which: Bottleneck, wanted: f64, cpus: u32) -> Option<Verdict> {
-    let said = || format!("its threads ran on or waited for {wanted:.1} CPUs of {cpus}");
-    (cpu_share(wanted, cpus) >= CPUS_FULL).then(|| Verdict::new(which, said()))
+fn judge_machine(bottleneck: Bottleneck, demand: f64, cpus: u32) -> Option<Verdict> {
+    let evidence = || format!("its threads ran on or waited for {demand:.1} CPUs of {cpus}");
+    (cpu_share(demand, cpus) >= CPU_SHARE_FULL).then(|| Verdict::new(bottleneck, evidence()))
 }
 
-fn cpu_share(wanted: f64, cpus: u32) -> f64 {
-    wanted / f64::from(cpus.max(1))
+fn cpu_share(demand: f64, cpus: u32) -> f64 {
+    demand / f64::from(cpus.max(1))
 }
 
-/// Where the time of the source's streams went, in microseconds.
-struct Sending {
+/// Time of the source's streams, in microseconds.
+struct SourceTime {
     idle: u64,
-    ran: u64,
-    read: u64,
-    blocked: u64,
-    limited: u64,
+    on_cpu: u64,
+    file_wait: u64,
+    socket_wait: u64,
+    limit_wait: u64,
 }
 
-impl Sending {
+impl SourceTime {
     fn of(source: &Measured) -> Self {
         let stages = &source.stages;
         let (reading, hashing) = (stages[Stage::Reading], stages[Stage::Hashing]);
         let (sending, idle) = (stages[Stage::Sending], stages[Stage::Idle]);
         Self {
             idle: idle.ran_us + idle.waited_us,
-            ran: reading.ran_us + hashing.ran_us + hashing.waited_us + sending.ran_us,
-            read: reading.waited_us,
-            blocked: sending.waited_us,
-            limited: stages[Stage::Limited].waited_us,
+            on_cpu: reading.ran_us + hashing.ran_us + hashing.waited_us + sending.ran_us,
+            file_wait: reading.waited_us,
+            socket_wait: sending.waited_us,
+            limit_wait: stages[Stage::Limited].waited_us,
         }
     }
 
+    fn parts(&self) -> [u64; 5] {
+        [
+            self.idle,
+            self.on_cpu,
+            self.file_wait,
+            self.socket_wait,
+            self.limit_wait,
+        ]
+    }
+
     fn total(&self) -> u64 {
-        self.idle + self.ran + self.read + self.blocked + self.limited
+        self.parts().iter().sum()
     }
 
     fn largest(&self) -> u64 {
-        let parts = [self.idle, self.ran, self.read, self.blocked, self.limited];
-        parts.into_iter().max().unwrap_or_default()
+        self.parts().into_iter().max().unwrap_or_default()
     }
 
     fn is_idle(&self) -> bool {
         self.idle == self.largest()
     }
 
-    /// Unless it is sockets that they wait for.
+    /// The verdict, unless the streams wait for sockets.
     fn verdict(&self) -> Option<Verdict> {
         let percent = |part| percent(part, self.total());
         let largest = self.largest();
-        if largest == self.blocked {
+        if largest == self.socket_wait {
             return None;
         }
-        Some(if largest == self.read {
-            let waited = percent(self.read);
+        Some(if largest == self.file_wait {
+            let waited = percent(self.file_wait);
             Verdict::new(
                 Bottleneck::SourceDisk,
                 format!("its streams waited {waited} of the time for files to be read"),
             )
-        } else if largest == self.limited {
-            let waited = percent(self.limited);
+        } else if largest == self.limit_wait {
+            let waited = percent(self.limit_wait);
             Verdict::new(
                 Bottleneck::Limit,
                 format!("streams waited {waited} of the time until it let them send"),
             )
         } else {
-            let (ran, blocked) = (percent(self.ran), percent(self.blocked));
+            let (on_cpu, waited) = (percent(self.on_cpu), percent(self.socket_wait));
             Verdict::new(
                 Bottleneck::SourceCpu,
                 format!(
-                    "each stream read, hashed and encrypted {ran} of the time and waited {blocked} for its socket; more streams use more CPUs"
+                    "each stream read, hashed and encrypted {on_cpu} of the time and waited {waited} for its socket; more streams use more CPUs"
                 ),
             )
         })
     }
 }
 
-/// Streams had nothing to send: not enough was found, or what was sent is not yet done with.
-fn of_other_threads(idle: &str, source: &Measured, target: &Measured) -> Option<Verdict> {
+/// The verdict if streams had nothing to send: too few files were found, or files that were sent are not completed yet.
+fn judge_other_threads(idle: &str, source: &Measured, target: &Measured) -> Option<Verdict> {
     let share = |end: &Measured, stage| {
         let spent = end.stages[stage];
         (spent.ran_us + spent.waited_us) as f64 / end.elapsed_us.max(1) as f64
     };
-    let (found, looked_up) = (share(source, Stage::Looking), share(target, Stage::Looking));
-    let synced = share(target, Stage::Syncing);
-    let largest = found.max(looked_up).max(synced);
-    if largest < THREAD_BUSY {
+    let (scan, lookup) = (share(source, Stage::Looking), share(target, Stage::Looking));
+    let sync = share(target, Stage::Syncing);
+    let largest = scan.max(lookup).max(sync);
+    if largest < THREAD_SHARE_MIN {
         return None;
     }
     let took = format!("took {:.0} % of the time", largest * 100.0);
-    let (which, what) = if largest == found {
+    let (bottleneck, activity) = if largest == scan {
         (Bottleneck::SourceFiles, "it")
-    } else if largest == looked_up {
+    } else if largest == lookup {
         (Bottleneck::TargetFiles, "it")
     } else {
         (
@@ -287,65 +300,68 @@ fn of_other_threads(idle: &str, source: &Measured, target: &Measured) -> Option<
             "syncing files and giving them their names",
         )
     };
-    let evidence = format!("{what} {took}, and streams had nothing to send for {idle}");
-    Some(Verdict::new(which, evidence))
+    let evidence = format!("{activity} {took}, and streams had nothing to send for {idle}");
+    Some(Verdict::new(bottleneck, evidence))
 }
 
-/// Where the time of the target's streams went, in microseconds.
-struct Receiving {
-    waited: u64,
-    ran: u64,
-    wrote: u64,
+/// Time of the target's streams, in microseconds.
+struct TargetTime {
+    socket_wait: u64,
+    on_cpu: u64,
+    write_wait: u64,
 }
 
-impl Receiving {
+impl TargetTime {
     fn of(target: &Measured) -> Self {
         let (receiving, writing) = (
             target.stages[Stage::Receiving],
             target.stages[Stage::Writing],
         );
         Self {
-            waited: receiving.waited_us,
-            ran: receiving.ran_us + writing.ran_us,
-            wrote: writing.waited_us,
+            socket_wait: receiving.waited_us,
+            on_cpu: receiving.ran_us + writing.ran_us,
+            write_wait: writing.waited_us,
         }
     }
 
-    /// Unless they wait for data.
+    /// The verdict, unless the streams wait for data.
     fn verdict(&self, target: &Measured) -> Option<Verdict> {
-        let total = self.waited + self.ran + self.wrote;
-        let largest = self.waited.max(self.ran).max(self.wrote);
-        let waited = percent(self.waited, total);
-        if largest == self.waited {
+        let total = self.socket_wait + self.on_cpu + self.write_wait;
+        let largest = self.socket_wait.max(self.on_cpu).max(self.write_wait);
+        let data_wait = percent(self.socket_wait, total);
+        if largest == self.socket_wait {
             return None;
         }
-        Some(if largest == self.wrote {
-            let wrote = percent(self.wrote, total);
+        Some(if largest == self.write_wait {
+            let write_wait = percent(self.write_wait, total);
             let syncing = target.stages[Stage::Syncing];
-            let synced = percent(syncing.ran_us + syncing.waited_us, target.elapsed_us);
+            let sync = percent(syncing.ran_us + syncing.waited_us, target.elapsed_us);
             Verdict::new(
                 Bottleneck::TargetDisk,
                 format!(
-                    "its streams waited {wrote} of the time for writes and {waited} for data; syncing took {synced}"
+                    "its streams waited {write_wait} of the time for writes and {data_wait} for data; syncing took {sync}"
                 ),
             )
         } else {
-            let ran = percent(self.ran, total);
+            let on_cpu = percent(self.on_cpu, total);
             Verdict::new(
                 Bottleneck::TargetCpu,
                 format!(
-                    "each stream decrypted, checked and wrote {ran} of the time and waited {waited} for data; more streams use more CPUs"
+                    "each stream decrypted, checked and wrote {on_cpu} of the time and waited {data_wait} for data; more streams use more CPUs"
                 ),
             )
         })
     }
 }
 
-/// Sources wait for sockets and targets for data.
-fn of_network(source: &Measured) -> Verdict {
+/// The verdict if the source waits for sockets and the target for data.
+fn judge_network(source: &Measured) -> Verdict {
     let network = &source.network;
-    let limiter = limiter(network);
-    let share = format!("{:.0} % of the time", network.share(limiter) * 100.0);
+    let limiter = main_limiter(network);
+    let share = format!(
+        "{:.0} % of the time",
+        network.limited_share(limiter) * 100.0
+    );
     let rtt = f64::from(network.rtt_us) / 1e3;
     match limiter {
         Limiter::SendBuffer => Verdict::new(
@@ -361,34 +377,35 @@ fn of_network(source: &Measured) -> Verdict {
         Limiter::Pacing => {
             Verdict::new(Bottleneck::Pacing, format!("it held data back for {share}"))
         }
-        Limiter::CongestionWindow | Limiter::Application => of_path(source, &share),
+        Limiter::CongestionWindow | Limiter::Application => judge_path(source, &share),
     }
 }
 
-/// The largest of what was decided for a stream by its own end or the other; else its congestion control.
-fn limiter(network: &Network) -> Limiter {
+/// The limiter that held for longest. A buffer, a window and pacing count from [`WINDOW_FULL_MIN`] on; otherwise it is
+/// the congestion control.
+fn main_limiter(network: &Network) -> Limiter {
     let [buffer, window, pacing] = [Limiter::SendBuffer, Limiter::ReceiveWindow, Limiter::Pacing];
-    let shares = [buffer, window, pacing].map(|kind| (kind, network.share(kind)));
+    let shares = [buffer, window, pacing].map(|limiter| (limiter, network.limited_share(limiter)));
     let full = shares
         .into_iter()
-        .filter(|(_, share)| *share >= WINDOW_FULL);
+        .filter(|(_, share)| *share >= WINDOW_FULL_MIN);
     let largest = full.max_by(|a, b| a.1.total_cmp(&b.1));
-    largest.map_or(Limiter::CongestionWindow, |(kind, _)| kind)
+    largest.map_or(Limiter::CongestionWindow, |(limiter, _)| limiter)
 }
 
-/// Congestion windows limit: because of what is lost, or because the path is full.
-fn of_path(source: &Measured, share: &str) -> Verdict {
+/// The verdict if congestion windows limit: because of losses, or because the path is full.
+fn judge_path(source: &Measured, share: &str) -> Verdict {
     let network = &source.network;
     let (rtt, min) = (f64::from(network.rtt_us), f64::from(network.rtt_min_us));
-    let again = network.again_share();
-    let lost = format!("{} of the bytes went again", rare(again));
+    let loss = network.retransmitted_share();
+    let lost = format!("{} of the bytes went again", format_share(loss));
     let rtts = format!("RTT {:.1} ms, at the least {:.1} ms", rtt / 1e3, min / 1e3);
-    let queue = min > 0.0 && rtt >= QUEUE_STANDS * min;
-    let matters = match network.shrugs_off_losses {
-        true => LOSS_MATTERS_TO_BBR,
-        false => LOSS_MATTERS,
+    let has_queue = min > 0.0 && rtt >= QUEUE_RTT_RATIO * min;
+    let loss_min = match network.shrugs_off_losses {
+        true => LOSS_MIN_BBR,
+        false => LOSS_MIN,
     };
-    match again >= matters && !queue {
+    match loss >= loss_min && !has_queue {
         true => Verdict::new(
             Bottleneck::Loss,
             format!(
@@ -396,14 +413,14 @@ fn of_path(source: &Measured, share: &str) -> Verdict {
             ),
         ),
         false => {
-            let stood = if queue {
+            let queue = if has_queue {
                 "a queue stood"
             } else {
                 "no queue stood"
             };
             Verdict::new(
                 Bottleneck::Path,
-                format!("the congestion control held back for {share}, {stood} ({rtts}), {lost}"),
+                format!("the congestion control held back for {share}, {queue} ({rtts}), {lost}"),
             )
         }
     }
@@ -413,8 +430,8 @@ fn percent(part: u64, of: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / of.max(1) as f64)
 }
 
-/// A share that may be tiny.
-fn rare(share: f64) -> String {
+/// Formats a share in percent, or as a power of ten if it is below 0.1 %.
+fn format_share(share: f64) -> String {
     match share {
         0.0 => "none".to_owned(),
         share if share < 1e-3 => format!("{share:.0e}"),
@@ -428,8 +445,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// A second of both ends with four streams that wait for the network, on two machines with four CPUs each.
-    fn calm() -> (Measured, Measured) {
+    /// A second of measurements of a copy that the path limits, with four streams between two machines with four CPUs
+    /// each.
+    fn path_limited() -> (Measured, Measured) {
         let end = |machine| Measured {
             elapsed_us: SECOND,
             cpus: 4,
@@ -458,131 +476,135 @@ mod tests {
 
     use super::super::Spent;
 
-    fn found(ends: &(Measured, Measured)) -> Bottleneck {
+    fn bottleneck(ends: &(Measured, Measured)) -> Bottleneck {
         Verdict::of(&ends.0, &ends.1).unwrap().bottleneck
     }
 
     #[test]
-    fn where_streams_wait_is_the_bottleneck() {
-        let mut ends = calm();
-        assert_eq!(found(&ends), Bottleneck::Path);
+    fn streams_wait_for_the_bottleneck() {
+        let mut ends = path_limited();
+        assert_eq!(bottleneck(&ends), Bottleneck::Path);
         set(&mut ends.0, Stage::Reading, 100_000, 3_400_001);
-        assert_eq!(found(&ends), Bottleneck::SourceDisk);
+        assert_eq!(bottleneck(&ends), Bottleneck::SourceDisk);
         set(&mut ends.0, Stage::Reading, 100_000, 3_399_999);
         assert_eq!(
-            found(&ends),
+            bottleneck(&ends),
             Bottleneck::Path,
-            "it waits longer for sockets"
+            "streams wait longer for sockets"
         );
         set(&mut ends.1, Stage::Writing, 300_000, 3_300_001);
-        assert_eq!(found(&ends), Bottleneck::TargetDisk);
+        assert_eq!(bottleneck(&ends), Bottleneck::TargetDisk);
         set(&mut ends.0, Stage::Limited, 0, 3_400_001);
-        assert_eq!(found(&ends), Bottleneck::Limit);
+        assert_eq!(bottleneck(&ends), Bottleneck::Limit);
     }
 
     #[test]
-    fn one_stream_has_one_cpu() {
-        let mut ends = calm();
+    fn a_stream_is_limited_to_one_cpu() {
+        let mut ends = path_limited();
         set(&mut ends.0, Stage::Hashing, 700_000, 0);
         set(&mut ends.0, Stage::Sending, 200_000, 0);
-        assert_eq!(found(&ends), Bottleneck::SourceCpu);
-        let mut ends = calm();
+        assert_eq!(bottleneck(&ends), Bottleneck::SourceCpu);
+        let mut ends = path_limited();
         set(&mut ends.1, Stage::Receiving, 600_000, 100_000);
-        assert_eq!(found(&ends), Bottleneck::TargetCpu);
+        assert_eq!(bottleneck(&ends), Bottleneck::TargetCpu);
     }
 
     #[test]
-    fn a_machine_without_a_free_cpu_limits_whatever_streams_wait_for() {
-        let mut ends = calm();
+    fn a_machine_without_a_free_cpu_is_the_bottleneck() {
+        let mut ends = path_limited();
         set(&mut ends.0, Stage::Hashing, 2_000_000, 0);
         ends.0.crowded_us = 1_249_000;
-        assert_eq!(found(&ends), Bottleneck::Path);
+        assert_eq!(bottleneck(&ends), Bottleneck::Path);
         ends.0.crowded_us = 1_251_000;
-        assert_eq!(found(&ends), Bottleneck::SourceCpu);
+        assert_eq!(bottleneck(&ends), Bottleneck::SourceCpu);
         ends.0.crowded_us = 0;
-        assert_eq!(found(&ends), Bottleneck::Path);
+        assert_eq!(bottleneck(&ends), Bottleneck::Path);
         ends.1.machine = 1;
         ends.1.crowded_us = 651_000;
-        assert_eq!(found(&ends), Bottleneck::Cpu, "both want 3.6 of the same 4");
+        assert_eq!(
+            bottleneck(&ends),
+            Bottleneck::Cpu,
+            "both want 3.6 of the same 4"
+        );
     }
 
     #[test]
-    fn machines_of_different_sizes_are_compared_by_the_share_of_their_cpus() {
-        for (source, target, wanted) in [
+    fn compares_machines_by_the_share_of_their_cpus() {
+        for (source, target, expected) in [
             ((4.0, 4), (5.0, 64), Bottleneck::SourceCpu),
             ((5.0, 64), (4.0, 4), Bottleneck::TargetCpu),
             ((3.7, 4), (64.0, 64), Bottleneck::TargetCpu),
             ((4.0, 4), (60.0, 64), Bottleneck::SourceCpu),
             ((3.5, 4), (5.0, 64), Bottleneck::Path),
         ] {
-            let mut ends = calm();
-            for (end, (wanted, cpus)) in [(&mut ends.0, source), (&mut ends.1, target)] {
-                let crowded = wanted * SECOND as f64 - end.stages.ran_us() as f64;
+            let mut ends = path_limited();
+            for (end, (demand, cpus)) in [(&mut ends.0, source), (&mut ends.1, target)] {
+                let crowded = demand * SECOND as f64 - end.stages.ran_us() as f64;
                 (end.crowded_us, end.cpus) = (crowded as u64, cpus);
             }
-            assert_eq!(found(&ends), wanted, "{source:?} {target:?}");
+            assert_eq!(bottleneck(&ends), expected, "{source:?} {target:?}");
         }
     }
 
     #[test]
-    fn streams_with_nothing_to_send_wait_for_other_threads() {
-        let mut ends = calm();
+    fn idle_streams_wait_for_other_threads() {
+        let mut ends = path_limited();
         set(&mut ends.0, Stage::Idle, 0, 4 * SECOND);
         set(&mut ends.0, Stage::Looking, 100_000, 300_000);
         set(&mut ends.1, Stage::Looking, 100_000, 200_000);
-        assert_eq!(found(&ends), Bottleneck::SourceFiles);
+        assert_eq!(bottleneck(&ends), Bottleneck::SourceFiles);
         set(&mut ends.0, Stage::Looking, 0, 249_000);
         set(&mut ends.1, Stage::Looking, 0, 249_000);
         assert_eq!(Verdict::of(&ends.0, &ends.1), None);
         set(&mut ends.1, Stage::Looking, 100_000, 800_000);
-        assert_eq!(found(&ends), Bottleneck::TargetFiles);
+        assert_eq!(bottleneck(&ends), Bottleneck::TargetFiles);
         set(&mut ends.1, Stage::Syncing, 100_000, 800_001);
-        assert_eq!(found(&ends), Bottleneck::TargetDisk);
+        assert_eq!(bottleneck(&ends), Bottleneck::TargetDisk);
     }
 
     #[test]
-    fn the_sockets_say_which_window() {
-        for (limiter, wanted) in [
+    fn sockets_show_the_window_that_limits() {
+        for (limiter, expected) in [
             (Limiter::ReceiveWindow, Bottleneck::ReceiveWindow),
             (Limiter::SendBuffer, Bottleneck::SendBuffer),
             (Limiter::Pacing, Bottleneck::Pacing),
         ] {
-            let mut ends = calm();
+            let mut ends = path_limited();
             ends.0.network.limited(limiter, 4 * SECOND / 3 + 1);
-            assert_eq!(found(&ends), wanted);
+            assert_eq!(bottleneck(&ends), expected);
             ends.0.network.limited(Limiter::CongestionWindow, 4);
-            assert_eq!(found(&ends), Bottleneck::Path);
+            assert_eq!(bottleneck(&ends), Bottleneck::Path);
         }
     }
 
     #[test]
-    fn losses_limit_unless_a_queue_stands() {
-        let mut ends = calm();
+    fn losses_are_the_bottleneck_unless_a_queue_stands() {
+        let mut ends = path_limited();
         ends.0.network.again_bytes = 10_001;
-        assert_eq!(found(&ends), Bottleneck::Loss);
+        assert_eq!(bottleneck(&ends), Bottleneck::Loss);
         ends.0.network.again_bytes = 9_999;
-        assert_eq!(found(&ends), Bottleneck::Path);
+        assert_eq!(bottleneck(&ends), Bottleneck::Path);
         ends.0.network.again_bytes = 1_000_000;
         ends.0.network.rtt_us = 24_999;
-        assert_eq!(found(&ends), Bottleneck::Loss);
+        assert_eq!(bottleneck(&ends), Bottleneck::Loss);
         ends.0.network.rtt_us = 25_000;
-        assert_eq!(found(&ends), Bottleneck::Path);
+        assert_eq!(bottleneck(&ends), Bottleneck::Path);
     }
 
     #[test]
     fn bbr_is_not_limited_by_single_losses() {
-        let mut ends = calm();
+        let mut ends = path_limited();
         ends.0.network.shrugs_off_losses = true;
         ends.0.network.again_bytes = 149_999_999;
-        assert_eq!(found(&ends), Bottleneck::Path);
+        assert_eq!(bottleneck(&ends), Bottleneck::Path);
         ends.0.network.again_bytes = 150_000_000;
-        assert_eq!(found(&ends), Bottleneck::Loss);
+        assert_eq!(bottleneck(&ends), Bottleneck::Loss);
     }
 
     #[test]
-    fn a_moment_or_nothing_at_all_is_no_evidence() {
-        let (mut source, target) = calm();
-        source.elapsed_us = LOOK_MIN_US - 1;
+    fn gives_no_verdict_on_short_or_empty_intervals() {
+        let (mut source, target) = path_limited();
+        source.elapsed_us = INTERVAL_MIN_US - 1;
         assert_eq!(Verdict::of(&source, &target), None);
         source = Measured {
             elapsed_us: SECOND,
@@ -592,14 +614,14 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_what_was_measured() {
-        let (mut source, target) = calm();
+    fn evidence_names_the_measurements() {
+        let (mut source, target) = path_limited();
         source.network.again_bytes = 4_200_000;
-        let said = Verdict::of(&source, &target).unwrap().to_string();
-        insta::assert_snapshot!(said, @"losses on the path: 0.4 % of the bytes went again and no queue stood (RTT 20.5 ms, at the least 20.0 ms); the congestion control held back for 100 % of the time");
-        let said = Verdict::silent(End::Target, 7).to_string();
+        let text = Verdict::of(&source, &target).unwrap().to_string();
+        insta::assert_snapshot!(text, @"losses on the path: 0.4 % of the bytes went again and no queue stood (RTT 20.5 ms, at the least 20.0 ms); the congestion control held back for 100 % of the time");
+        let text = Verdict::silent(End::Target, 7).to_string();
         assert_eq!(
-            said,
+            text,
             "an end that is silent: the target has said nothing for 7 s"
         );
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each stream was given and its far end has not yet confirmed. TCP keeps order, so a count of parcels says which.
+//! Parcels in flight on each stream: sent, and not confirmed by the receiver. TCP keeps order, so a count of confirmed
+//! parcels identifies them.
 
 use super::Parcel;
 use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Of all streams of a conversation. Memory: a parcel's number for each that is under way, and of small files 8 bytes
-/// each; what is under way is bounded by the buffers that hold it. And 8 bytes for each stream that has ended.
+/// Parcels in flight on all streams of a session. Memory: a number for each parcel in flight, 8 bytes for each small
+/// file in it, and 8 bytes for each stream that has ended. The buffers that hold the data bound the parcels in flight.
 #[derive(Debug, Default)]
 pub struct Ledger {
     streams: BTreeMap<u64, Stream>,
@@ -15,37 +16,40 @@ pub struct Ledger {
 
 #[derive(Debug)]
 struct Stream {
+    /// Parcels that the receiver has confirmed.
     confirmed: u64,
-    under_way: VecDeque<Flight>,
-    /// Since when the first of them has the stream for itself.
-    since: Time,
+    in_flight: VecDeque<SentParcel>,
+    /// Time since which the first parcel in flight has been the first.
+    head_since: Time,
 }
 
-/// A parcel under way.
+/// A parcel in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flight {
-    /// What it is.
+pub struct SentParcel {
+    /// The parcel itself.
     pub parcel: Parcel,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// A far end confirmed what it was never sent.
+/// An error: the receiver confirmed more parcels than were sent.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stream {stream}: {count} parcels confirmed of {sent} that were sent")]
-pub struct Overcounted {
+pub struct ExcessConfirmation {
     stream: u64,
     count: u64,
     sent: u64,
 }
 
-/// The far end of a stream has ended, which the near end may not know yet: the parcel goes on another.
+/// An error: the receiver has ended the stream, which the sender may not know yet. The parcel has to go on another
+/// stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream has ended")]
 pub struct HasEnded(pub Parcel);
 
 impl Ledger {
-    /// A stream begins to carry a parcel of so many bytes.
+    /// Records that a stream begins to carry a parcel of `bytes`. Returns the parcel as an error if the stream has
+    /// ended.
     pub fn sent(
         &mut self,
         stream: u64,
@@ -57,77 +61,85 @@ impl Ledger {
             return Err(HasEnded(parcel));
         }
         let stream = self.stream(stream, now);
-        if stream.under_way.is_empty() {
-            stream.since = now;
+        if stream.in_flight.is_empty() {
+            stream.head_since = now;
         }
-        stream.under_way.push_back(Flight { parcel, bytes });
+        stream.in_flight.push_back(SentParcel { parcel, bytes });
         Ok(())
     }
 
     fn stream(&mut self, number: u64, now: Time) -> &mut Stream {
         self.streams.entry(number).or_insert_with(|| Stream {
             confirmed: 0,
-            under_way: VecDeque::new(),
-            since: now,
+            in_flight: VecDeque::new(),
+            head_since: now,
         })
     }
 
-    /// The far end has received `count` parcels of a stream, from its beginning on. What it confirmed before it may
-    /// confirm again, also after the stream's end: it counts and tells in several threads.
-    pub fn received(&mut self, stream: u64, count: u64, now: Time) -> Result<(), Overcounted> {
+    /// Records that the receiver has received the first `count` parcels of a stream. Counts may come out of order, and
+    /// also after the stream's end, because the receiver counts and reports in several threads. A count of more parcels
+    /// than were sent is an error.
+    pub fn received(
+        &mut self,
+        stream: u64,
+        count: u64,
+        now: Time,
+    ) -> Result<(), ExcessConfirmation> {
         if self.has_ended(stream) {
             return Ok(());
         }
-        let of = self.stream(stream, now);
-        let sent = of.confirmed + of.under_way.len() as u64;
+        let state = self.stream(stream, now);
+        let sent = state.confirmed + state.in_flight.len() as u64;
         if count > sent {
-            return Err(Overcounted {
+            return Err(ExcessConfirmation {
                 stream,
                 count,
                 sent,
             });
         }
-        let more = count.saturating_sub(of.confirmed);
+        let more = count.saturating_sub(state.confirmed);
         if more > 0 {
-            of.under_way.drain(..more as usize);
-            of.confirmed += more;
-            of.since = now;
+            state.in_flight.drain(..more as usize);
+            state.confirmed += more;
+            state.head_since = now;
         }
         Ok(())
     }
 
-    /// A stream has ended, and its far end received `count` parcels of it: what did not arrive. Nothing more is sent on it.
+    /// Records that a stream has ended after the receiver received its first `count` parcels. Returns the parcels that
+    /// did not arrive. Nothing more is sent on the stream. A count of more parcels than were sent is an error.
     pub fn ended(
         &mut self,
         stream: u64,
         count: u64,
         now: Time,
-    ) -> Result<VecDeque<Parcel>, Overcounted> {
+    ) -> Result<VecDeque<Parcel>, ExcessConfirmation> {
         self.received(stream, count, now)?;
         self.ended.insert(stream);
-        let under_way = self.streams.remove(&stream).map(|ended| ended.under_way);
-        let lost = under_way.into_iter().flatten().map(|flight| flight.parcel);
+        let in_flight = self.streams.remove(&stream).map(|stream| stream.in_flight);
+        let lost = in_flight.into_iter().flatten().map(|sent| sent.parcel);
         Ok(lost.collect())
     }
 
-    /// Whether the far end of a stream has ended.
+    /// Whether the receiver has ended a stream.
     #[must_use]
     pub fn has_ended(&self, stream: u64) -> bool {
         self.ended.contains(&stream)
     }
 
-    /// Whether a stream has nothing under way.
+    /// Whether a stream has no parcel in flight.
     #[must_use]
     pub fn is_idle(&self, stream: u64) -> bool {
-        let of = self.streams.get(&stream);
-        of.is_none_or(|stream| stream.under_way.is_empty())
+        let state = self.streams.get(&stream);
+        state.is_none_or(|stream| stream.in_flight.is_empty())
     }
 
-    /// Streams that have something under way: since when the first of it, and all of it in its order.
-    pub fn under_way(&self) -> impl Iterator<Item = (u64, Time, &VecDeque<Flight>)> {
+    /// Streams with parcels in flight: the stream's number, the time since which the first parcel has been the first,
+    /// and all parcels in their order.
+    pub fn in_flight(&self) -> impl Iterator<Item = (u64, Time, &VecDeque<SentParcel>)> {
         let all = self.streams.iter();
-        all.filter(|(_, stream)| !stream.under_way.is_empty())
-            .map(|(number, stream)| (*number, stream.since, &stream.under_way))
+        all.filter(|(_, stream)| !stream.in_flight.is_empty())
+            .map(|(number, stream)| (*number, stream.head_since, &stream.in_flight))
     }
 }
 
@@ -141,53 +153,53 @@ mod tests {
         Parcel::Block { file: 1, block }
     }
 
-    fn is_settled(ledger: &Ledger) -> bool {
-        ledger.under_way().next().is_none()
+    fn is_empty(ledger: &Ledger) -> bool {
+        ledger.in_flight().next().is_none()
     }
 
     #[test]
-    fn what_a_broken_stream_did_not_deliver_is_known() {
+    fn returns_parcels_that_a_broken_stream_lost() {
         let mut ledger = Ledger::default();
         for number in 0..4 {
             ledger.sent(number % 2, block(number), 9, NOW).unwrap();
         }
         ledger.received(0, 1, NOW).unwrap();
         assert_eq!(ledger.ended(0, 1, NOW).unwrap(), [block(2)]);
-        assert!(!is_settled(&ledger));
+        assert!(!is_empty(&ledger));
         assert_eq!(ledger.ended(1, 2, NOW).unwrap(), []);
-        assert!(is_settled(&ledger));
+        assert!(is_empty(&ledger));
     }
 
-    /// The far end notices first that a stream broke, and tells it before the near end has sent all that it will.
+    /// The receiver notices first that a stream broke, and reports it before the sender has sent all its parcels.
     #[test]
-    fn nothing_is_sent_on_a_stream_that_has_ended() {
+    fn refuses_parcels_for_a_stream_that_has_ended() {
         let mut ledger = Ledger::default();
         ledger.sent(0, block(0), 9, NOW).unwrap();
         assert_eq!(ledger.ended(0, 0, NOW).unwrap(), [block(0)]);
         assert_eq!(ledger.sent(0, block(1), 9, NOW), Err(HasEnded(block(1))));
-        assert!(is_settled(&ledger));
+        assert!(is_empty(&ledger));
         assert_eq!(ledger.ended(0, 0, NOW).unwrap(), []);
         ledger.received(0, 1, NOW).unwrap();
-        assert!(is_settled(&ledger));
+        assert!(is_empty(&ledger));
         assert_eq!(
             ledger.ended(7, 0, NOW).unwrap(),
             [],
-            "one that never carried"
+            "a stream without parcels"
         );
         assert!(ledger.has_ended(7) && !ledger.has_ended(1));
         assert!(ledger.sent(7, block(1), 9, NOW).is_err());
     }
 
     #[test]
-    fn a_late_count_takes_nothing_back_and_an_excess_is_refused() {
+    fn ignores_late_counts_and_refuses_excessive_ones() {
         let mut ledger = Ledger::default();
         ledger.sent(0, block(0), 9, NOW).unwrap();
         ledger.sent(0, block(1), 9, NOW).unwrap();
         ledger.received(0, 2, NOW).unwrap();
         ledger.received(0, 1, NOW).unwrap();
-        assert!(is_settled(&ledger));
-        let refused = ledger.received(0, 3, NOW).unwrap_err().to_string();
-        assert_eq!(refused, "stream 0: 3 parcels confirmed of 2 that were sent");
+        assert!(is_empty(&ledger));
+        let error = ledger.received(0, 3, NOW).unwrap_err().to_string();
+        assert_eq!(error, "stream 0: 3 parcels confirmed of 2 that were sent");
         assert!(ledger.received(9, 1, NOW).is_err());
     }
 }

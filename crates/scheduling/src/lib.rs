@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul copy` decides: which block goes next and on which stream ([`Work`]), what must go again when a stream
-//! breaks ([`Ledger`]) or is too slow ([`Stragglers`]), how many streams there are ([`streams`]), how several movers divide it ([`extents`]), who may send
-//! when several share a rate ([`limit`]), which host has what when each keeps a share ([`placement`]), and what keeps it from being faster ([`Verdict`]).
+//! The schedule of `longhaul copy`, as decisions without I/O and without a clock.
+//!
+//! - [`Work`] decides which block a stream carries next.
+//! - [`Ledger`] knows which parcels must be sent again when a stream breaks.
+//! - [`Stragglers`] decides which parcels are sent twice because a stream is too slow.
+//! - [`streams`] decides how many streams there are.
+//! - [`extents`] divides a copy among several workers.
+//! - [`limit`] shares a rate among several senders.
+//! - [`placement`] decides which host has which part of a copy when several hosts have a share each.
+//! - [`Verdict`] names the resource that limits the rate of a copy.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

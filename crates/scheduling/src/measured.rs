@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end of a copy has measured of itself: where its threads' time went, and what its sockets say.
+//! Measurements of an end of a copy: the time of its threads by stage, and the state of its sockets.
 
 use longhaul_tcpsim::limiter::Limiter;
 use std::ops::{Index, IndexMut};
 
-/// What a thread of a copy does at a time. The first five are the source's streams', the next two the target's; the
-/// rest is done by one thread at either end.
+/// The activity of a thread of a copy. The first five are activities of the source's streams, the next two of the
+/// target's streams. The others belong to one thread at either end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Has nothing to send.
@@ -14,24 +14,24 @@ pub enum Stage {
     Reading,
     /// Hashes a block.
     Hashing,
-    /// Encrypts, and writes to the socket.
+    /// Encrypts data, and writes it to the socket.
     Sending,
-    /// Waits until a limit that was asked for lets it send.
+    /// Waits until the limit that the user set lets it send.
     Limited,
-    /// Reads from the socket, and decrypts.
+    /// Reads data from the socket, and decrypts it.
     Receiving,
     /// Checks a block, and writes it to its file.
     Writing,
-    /// Finds what there is, or what of it is there already.
+    /// Scans the source, or looks up which files the target has already.
     Looking,
-    /// Makes durable what was written, and gives files their names.
+    /// Syncs files to disk, and gives them their names.
     Syncing,
     /// Waits for other threads.
     Resting,
 }
 
 impl Stage {
-    /// All of them.
+    /// Every stage, in the order of declaration.
     pub const ALL: [Self; 10] = [
         Self::Idle,
         Self::Reading,
@@ -49,9 +49,9 @@ impl Stage {
 /// Time in one stage, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// On a CPU.
+    /// Time on a CPU.
     pub ran_us: u64,
-    /// The rest: for a disk, for a socket, for a CPU.
+    /// Time of waiting for a disk, a socket or a CPU.
     pub waited_us: u64,
 }
 
@@ -74,111 +74,112 @@ impl IndexMut<Stage> for Stages {
 }
 
 impl Stages {
-    /// Adds another thread's.
+    /// Adds the times of another thread.
     pub fn add(&mut self, other: &Self) {
-        for (mine, other) in self.0.iter_mut().zip(&other.0) {
-            mine.ran_us += other.ran_us;
-            mine.waited_us += other.waited_us;
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            own.ran_us += other.ran_us;
+            own.waited_us += other.waited_us;
         }
     }
 
-    /// On a CPU, in whatever stage.
+    /// Time on a CPU in all stages, in microseconds.
     #[must_use]
     pub fn ran_us(&self) -> u64 {
         self.0.iter().map(|spent| spent.ran_us).sum()
     }
 
     fn since(&self, before: &Self) -> Self {
-        let mut rest = *self;
-        for (rest, before) in rest.0.iter_mut().zip(&before.0) {
-            rest.ran_us = rest.ran_us.saturating_sub(before.ran_us);
-            rest.waited_us = rest.waited_us.saturating_sub(before.waited_us);
+        let mut difference = *self;
+        for (own, before) in difference.0.iter_mut().zip(&before.0) {
+            own.ran_us = own.ran_us.saturating_sub(before.ran_us);
+            own.waited_us = own.waited_us.saturating_sub(before.waited_us);
         }
-        rest
+        difference
     }
 }
 
-/// What the source's sockets say of their streams.
+/// State of the source's sockets, over all streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Network {
     /// Streams that are open.
     pub streams: u32,
-    /// How long what limited them, in microseconds of all streams, in the order of [`Limiter::ALL`]. Pacing is only
-    /// what was asked for; a congestion control's own counts as its window.
+    /// Time for which each limiter held, in microseconds, summed over all streams, in the order of [`Limiter::ALL`].
+    /// Pacing is only the pacing that the user set; that of a congestion control counts as its window.
     pub limited_us: [u64; 5],
-    /// Their congestion control doesn't take single losses for congestion, as BBR.
+    /// Whether the congestion control ignores single losses, as BBR does.
     pub shrugs_off_losses: bool,
-    /// Bytes sent, those sent again included.
+    /// Bytes sent, retransmissions included.
     pub sent_bytes: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub again_bytes: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub again_segments: u64,
-    /// Round-trip time now, the mean of all streams, in microseconds; 0 if it is not known.
+    /// Current round-trip time, as the mean of all streams, in microseconds; 0 if unknown.
     pub rtt_us: u32,
-    /// The smallest that any stream has seen, in microseconds; 0 if it is not known.
+    /// Smallest round-trip time of any stream, in microseconds; 0 if unknown.
     pub rtt_min_us: u32,
 }
 
 impl Network {
-    /// A stream was limited by this for so long.
+    /// Adds `for_us` microseconds for which the limiter `by` held a stream back.
     pub fn limited(&mut self, by: Limiter, for_us: u64) {
         if let Some(at) = Limiter::ALL.iter().position(|one| *one == by) {
             self.limited_us[at] += for_us;
         }
     }
 
-    /// Its part of the time in which they had something to send.
+    /// Share of the time with data to send for which `limiter` held, 0 to 1.
     #[must_use]
-    pub fn share(&self, of: Limiter) -> f64 {
+    pub fn limited_share(&self, limiter: Limiter) -> f64 {
         let all = || Limiter::ALL.into_iter().zip(self.limited_us);
-        let sum = |wanted: &dyn Fn(Limiter) -> bool| -> u64 {
+        let sum = |matches: &dyn Fn(Limiter) -> bool| -> u64 {
             all()
-                .filter(|(one, _)| wanted(*one))
+                .filter(|(one, _)| matches(*one))
                 .map(|(_, us)| us)
                 .sum()
         };
         let busy = sum(&|one| one != Limiter::Application);
-        sum(&|one| one == of) as f64 / busy.max(1) as f64
+        sum(&|one| one == limiter) as f64 / busy.max(1) as f64
     }
 
-    /// The part of all bytes that was sent again.
+    /// Share of all bytes sent that were retransmissions, 0 to 1.
     #[must_use]
-    pub fn again_share(&self) -> f64 {
+    pub fn retransmitted_share(&self) -> f64 {
         self.again_bytes as f64 / self.sent_bytes.max(1) as f64
     }
 
     fn since(&self, before: &Self) -> Self {
-        let mut rest = *self;
-        for (rest, before) in rest.limited_us.iter_mut().zip(before.limited_us) {
-            *rest = rest.saturating_sub(before);
+        let mut difference = *self;
+        for (own, before) in difference.limited_us.iter_mut().zip(before.limited_us) {
+            *own = own.saturating_sub(before);
         }
-        rest.sent_bytes = self.sent_bytes.saturating_sub(before.sent_bytes);
-        rest.again_bytes = self.again_bytes.saturating_sub(before.again_bytes);
-        rest.again_segments = self.again_segments.saturating_sub(before.again_segments);
-        rest
+        difference.sent_bytes = self.sent_bytes.saturating_sub(before.sent_bytes);
+        difference.again_bytes = self.again_bytes.saturating_sub(before.again_bytes);
+        difference.again_segments = self.again_segments.saturating_sub(before.again_segments);
+        difference
     }
 }
 
-/// All that an end has measured since it began.
+/// Measurements of an end since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Since when, in microseconds.
+    /// Time since the start, in microseconds.
     pub elapsed_us: u64,
-    /// Where its threads' time went.
+    /// Time of all threads by stage.
     pub stages: Stages,
-    /// Part of the time waited: for a CPU, in microseconds.
+    /// Time of waiting for a CPU, in microseconds. The waiting times in `stages` include it.
     pub crowded_us: u64,
-    /// CPUs that it may use.
+    /// CPUs that the end may use.
     pub cpus: u32,
-    /// The machine that it runs on: the same number, the same machine.
+    /// Identifier of the machine that the end runs on. Ends with the same number are on the same machine.
     pub machine: u64,
-    /// What its sockets say; only the source's.
+    /// State of its sockets. Only the source has it.
     pub network: Network,
 }
 
 impl Measured {
-    /// What came since another look; what is no sum, as it is now. All of it if that look was of another process.
+    /// Returns the difference to an earlier measurement. Values that are not sums stay as they are now. If the earlier
+    /// measurement is of another process, which ran for longer, all of this one is returned.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         if before.elapsed_us > self.elapsed_us {
@@ -193,9 +194,9 @@ impl Measured {
         }
     }
 
-    /// The CPUs that its threads ran on or waited for, on average.
+    /// CPUs that the threads ran on or waited for, on average.
     #[must_use]
-    pub fn wanted_cpus(&self) -> f64 {
+    pub fn cpu_demand(&self) -> f64 {
         (self.stages.ran_us() + self.crowded_us) as f64 / self.elapsed_us.max(1) as f64
     }
 }
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_since_is_the_difference_and_of_another_process_all() {
+    fn since_returns_the_difference_or_all_of_a_new_process() {
         let mut before = Measured {
             elapsed_us: 100,
             ..Measured::default()
@@ -217,19 +218,22 @@ mod tests {
         now.stages[Stage::Reading].waited_us = 90;
         now.network.sent_bytes = 1500;
         now.network.rtt_us = 7;
-        let rest = now.since(&before);
-        assert_eq!(rest.elapsed_us, 200);
-        assert_eq!(rest.stages[Stage::Reading].waited_us, 50);
-        assert_eq!((rest.network.sent_bytes, rest.network.rtt_us), (500, 7));
+        let difference = now.since(&before);
+        assert_eq!(difference.elapsed_us, 200);
+        assert_eq!(difference.stages[Stage::Reading].waited_us, 50);
+        assert_eq!(
+            (difference.network.sent_bytes, difference.network.rtt_us),
+            (500, 7)
+        );
         assert_eq!(before.since(&now), before);
     }
 
     #[test]
-    fn streams_without_data_don_t_say_what_limits_the_others() {
+    fn limited_share_excludes_time_without_data() {
         let mut network = Network::default();
         network.limited(Limiter::Application, 900);
         network.limited(Limiter::SendBuffer, 60);
         network.limited(Limiter::Pacing, 40);
-        assert!((network.share(Limiter::SendBuffer) - 0.6).abs() < 1e-9);
+        assert!((network.limited_share(Limiter::SendBuffer) - 0.6).abs() < 1e-9);
     }
 }

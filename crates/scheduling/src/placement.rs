@@ -1,59 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which host has what, when several keep a copy between them, each a share on disks of its own: small files whole, a large one in stripes, in turn over
-//! all hosts, as the Data Reservoir striped a file over the disks of its servers (paper 002).
+//! Placement of a copy on several hosts, each with a share on its own disks. A small file is whole on one host. A large
+//! file is divided into stripes, which go to all hosts in turn, as the Data Reservoir striped a file over the disks of
+//! its servers (paper 002).
 //!
-//! It follows from names and sizes alone: the same command again finds everything in its place, and no host has to ask another.
+//! The placement follows from names and sizes alone. So a repeated command finds everything in its place, and no host
+//! has to ask another.
 
 use std::ops::Range;
 
 /// The shortest stripe, 64 MiB: a disk reads and writes that much in one go.
 pub const STRIPE_MIN: u64 = 64 << 20;
 
-/// The longest, 64 GiB.
+/// The longest stripe, 64 GiB.
 pub const STRIPE_MAX: u64 = 64 << 30;
 
-/// Stripes that a file is cut into, as long as they are within the bounds: enough for any number of hosts to have as much, and few to
-/// tell of.
-const STRIPES_A_FILE: u64 = 1024;
+/// Stripes in a file, as long as their length is within the bounds: enough to balance any number of hosts, and few
+/// enough to list.
+const STRIPES_PER_FILE: u64 = 1024;
 
-/// One of several hosts.
+/// A host among several that share a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
-    /// Which, from 0.
+    /// Number of the host, from 0.
     pub host: u16,
-    /// So many there are, 2 or more.
+    /// Number of hosts, 2 or more.
     pub hosts: u16,
-    /// Bytes of a stripe, if not as [`stripe_len`] says.
+    /// Length of stripes in bytes. `None` means that of [`stripe_len`].
     pub stripe: Option<u64>,
 }
 
-/// What of a file is at a host.
+/// The part of a file that a host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing: another has it.
+    /// No block: other hosts have the file.
     Nothing,
-    /// All.
+    /// The whole file.
     Whole,
-    /// These blocks.
+    /// Ranges of blocks.
     Blocks(Vec<Range<u64>>),
 }
 
 /// The length of a file's stripes, in bytes: a power of two from [`STRIPE_MIN`] to [`STRIPE_MAX`].
 #[must_use]
 pub fn stripe_len(file_len: u64) -> u64 {
-    let wanted = file_len.div_ceil(STRIPES_A_FILE);
-    wanted.clamp(STRIPE_MIN, STRIPE_MAX).next_power_of_two()
+    let len = file_len.div_ceil(STRIPES_PER_FILE);
+    len.clamp(STRIPE_MIN, STRIPE_MAX).next_power_of_two()
 }
 
 impl Placement {
-    /// Whether it has something that is at one host alone. `name` is any number that follows from its name.
+    /// Whether this host has an entry that is on one host only. `name` is any number that follows from the entry's
+    /// name.
     #[must_use]
     pub fn has(&self, name: u64) -> bool {
         name % u64::from(self.hosts) == u64::from(self.host)
     }
 
-    /// What it has of a file, the blocks of which are of `block_len` bytes. One that must not be divided is at one host; that
-    /// is asked of large ones only.
+    /// Returns the part of a file that this host has. Lengths are in bytes. A file that is not `divisible` is on one
+    /// host; `divisible` is called for large files only.
     pub fn of_file(
         &self,
         name: u64,
@@ -75,14 +78,15 @@ impl Placement {
         }
     }
 
-    /// Files begin at different hosts, so that all have as much of many.
+    /// Block ranges of the stripes that this host has. Files begin at different hosts, so that many files are balanced.
     fn stripes(&self, name: u64, file_len: u64, block_len: u64, stripe: u64) -> Vec<Range<u64>> {
         let blocks = file_len.div_ceil(block_len);
         let step = (stripe / block_len).max(1);
         let hosts = u64::from(self.hosts);
         let first = (u64::from(self.host) + hosts - name % hosts) % hosts;
-        let own = (first..blocks.div_ceil(step)).step_by(hosts as usize);
-        own.map(|index| index * step..blocks.min((index + 1) * step))
+        let indices = (first..blocks.div_ceil(step)).step_by(hosts as usize);
+        indices
+            .map(|index| index * step..blocks.min((index + 1) * step))
             .collect()
     }
 }
@@ -102,8 +106,8 @@ mod tests {
         })
     }
 
-    fn blocks_of(kept: &Kept) -> Vec<u64> {
-        match kept {
+    fn blocks_of(share: &Kept) -> Vec<u64> {
+        match share {
             Kept::Blocks(ranges) => ranges.iter().cloned().flatten().collect(),
             Kept::Nothing => Vec::new(),
             other @ Kept::Whole => panic!("{other:?}"),
@@ -120,48 +124,48 @@ mod tests {
     }
 
     #[test]
-    fn stripes_go_in_turn() {
+    fn stripes_go_to_hosts_in_turn() {
         let three: Vec<_> = all(3, Some(2 * BLOCK)).collect();
-        let kept =
+        let blocks =
             |host: usize, name| blocks_of(&three[host].of_file(name, 9 * BLOCK, BLOCK, || true));
-        assert_eq!(kept(0, 0), [0, 1, 6, 7]);
-        assert_eq!(kept(1, 0), [2, 3, 8]);
-        assert_eq!(kept(2, 0), [4, 5]);
+        assert_eq!(blocks(0, 0), [0, 1, 6, 7]);
+        assert_eq!(blocks(1, 0), [2, 3, 8]);
+        assert_eq!(blocks(2, 0), [4, 5]);
         assert_eq!(
-            (kept(1, 4), kept(2, 4), kept(0, 4)),
-            (kept(0, 0), kept(1, 0), kept(2, 0))
+            (blocks(1, 4), blocks(2, 4), blocks(0, 4)),
+            (blocks(0, 0), blocks(1, 0), blocks(2, 0))
         );
     }
 
     #[test]
-    fn what_must_not_be_divided_is_at_one_host() {
+    fn an_indivisible_file_is_on_one_host() {
         let whole = |placement: &Placement| placement.of_file(7, 1 << 40, BLOCK, || false);
-        let kept: Vec<_> = all(3, None).map(|one| whole(&one)).collect();
-        assert_eq!(kept, [Kept::Nothing, Kept::Whole, Kept::Nothing]);
+        let shares: Vec<_> = all(3, None).map(|one| whole(&one)).collect();
+        assert_eq!(shares, [Kept::Nothing, Kept::Whole, Kept::Nothing]);
     }
 
     proptest! {
         #[test]
-        fn all_hosts_together_have_all_of_it_once(
+        fn hosts_together_have_each_block_once(
             hosts in 2u16..20, name: u64, len in 0u64..1 << 42, stripe in prop::option::of(1u64..1 << 36)
         ) {
             let stripe = stripe.map(|stripe| stripe.max(len / 1000));
-            let kept: Vec<_> = all(hosts, stripe).map(|one| one.of_file(name, len, BLOCK, || true)).collect();
+            let shares: Vec<_> = all(hosts, stripe).map(|one| one.of_file(name, len, BLOCK, || true)).collect();
             let divided = len > stripe.unwrap_or_else(|| stripe_len(len));
             if !divided {
-                prop_assert_eq!(kept.iter().filter(|kept| **kept == Kept::Whole).count(), 1);
-                prop_assert_eq!(kept.iter().filter(|kept| **kept == Kept::Nothing).count(), usize::from(hosts) - 1);
+                prop_assert_eq!(shares.iter().filter(|share| **share == Kept::Whole).count(), 1);
+                prop_assert_eq!(shares.iter().filter(|share| **share == Kept::Nothing).count(), usize::from(hosts) - 1);
                 return Ok(());
             }
-            let each: Vec<_> = kept.iter().map(blocks_of).collect();
+            let each: Vec<_> = shares.iter().map(blocks_of).collect();
             let mut together: Vec<u64> = each.iter().flatten().copied().collect();
             together.sort_unstable();
             prop_assert!(together.into_iter().eq(0..len.div_ceil(BLOCK)));
-            // Nobody has more than a stripe more than another.
+            // The largest share exceeds the smallest by a stripe at most.
             let step = stripe.map_or(stripe_len(len) / BLOCK, |stripe| (stripe / BLOCK).max(1));
-            let most = each.iter().map(Vec::len).max().unwrap() as u64;
-            let least = each.iter().map(Vec::len).min().unwrap() as u64;
-            prop_assert!(most - least <= step, "{} {}", most, least);
+            let largest = each.iter().map(Vec::len).max().unwrap() as u64;
+            let smallest = each.iter().map(Vec::len).min().unwrap() as u64;
+            prop_assert!(largest - smallest <= step, "{} {}", largest, smallest);
         }
     }
 }

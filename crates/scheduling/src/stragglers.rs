@@ -1,59 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which parcels go a second time. At the end of a copy everybody waits for the slowest stream, whose window losses may have
-//! left so small that its last block takes longer than all that was before: streams that have nothing left to carry take it
-//! over. Whichever copy arrives first counts.
+//! Parcels that are sent a second time. At the end of a copy, all streams wait for the slowest. Losses may have left
+//! its window so small that its last block takes longer than everything before it. So streams that have nothing left to
+//! carry send this block as well. The first arrival counts.
 
-use super::{Ledger, Parcel, ledger::Flight, work::PARCEL_LEN};
+use super::{Ledger, Parcel, ledger::SentParcel, work::PARCEL_LEN};
 use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A second copy is worth it if the first one needs so many times as long as it, and so many seconds longer: streams are
-/// looked at some times a second.
-const WORTH: f64 = 1.5;
-const WORTH_MIN_S: f64 = 0.5;
+/// Factor by which a parcel must take longer than a second transmission of it, for that to be worth it.
+const SPEEDUP_MIN: f64 = 1.5;
 
-/// What a stream carries now: its window a round trip.
+/// Seconds that a second transmission must save at least. Streams are sampled only a few times a second.
+const SAVED_MIN_S: f64 = 0.5;
+
+/// The current rate of a stream: a window each round trip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
-    /// The window, in bytes.
+    /// Window, in bytes.
     pub window_bytes: u64,
-    /// The smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Time,
-    /// Bytes a second that it may send, whatever its window; `u64::MAX` if nothing holds it back.
+    /// Bytes a second that the stream may send at most, whatever its window; `u64::MAX` without a limit.
     pub most_bytes_per_s: u64,
 }
 
-/// A stream, since when the first of what it has under way has it for itself, and all of that.
-type Busy<'a> = (u64, Time, &'a VecDeque<Flight>);
+/// A stream with parcels in flight, as in [`Ledger::in_flight`].
+type BusyStream<'a> = (u64, Time, &'a VecDeque<SentParcel>);
 
-/// What was sent a second time and is still under way. Memory: a parcel or two for each stream.
+/// Parcels that were sent a second time and are still in flight. Memory: a parcel or two for each stream.
 #[derive(Debug, Default)]
 pub struct Stragglers {
     repeated: BTreeSet<Parcel>,
 }
 
 impl Stragglers {
-    /// What the streams that have nothing under way had better carry, too, now that nothing else is left for them; the
-    /// latest first, one for each of them at most and none ever a third time. Streams without a pace are passed over.
+    /// Returns the parcels that idle streams should send a second time, now that no other work is left. The latest come
+    /// first, at most one for each idle stream. No parcel is sent a third time. Streams without a pace are ignored.
     pub fn repeat(
         &mut self,
         ledger: &Ledger,
         paces: &BTreeMap<u64, Pace>,
         now: Time,
     ) -> Vec<Parcel> {
-        let busy: Vec<Busy<'_>> = ledger.under_way().collect();
-        self.forget(&busy);
+        let streams: Vec<BusyStream<'_>> = ledger.in_flight().collect();
+        self.remove_arrived(&streams);
         let idle: Vec<Pace> = paces
             .iter()
             .filter(|(stream, _)| ledger.is_idle(**stream))
             .map(|(_, pace)| *pace)
             .collect();
-        let Some(usual) = usual(idle.clone()) else {
+        let Some(usual) = median(idle.clone()) else {
             return Vec::new();
         };
-        let mut late: Vec<(f64, &Parcel)> = busy
+        let mut late: Vec<(f64, &Parcel)> = streams
             .iter()
-            .flat_map(|busy| late(busy, paces.get(&busy.0), usual, now))
+            .flat_map(|stream| late_parcels(stream, paces.get(&stream.0), usual, now))
             .filter(|(_, parcel)| !self.repeated.contains(*parcel))
             .collect();
         late.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -63,31 +64,31 @@ impl Stragglers {
         late
     }
 
-    /// What has come by now.
-    fn forget(&mut self, busy: &[Busy<'_>]) {
-        let flights = || busy.iter().flat_map(|(.., flights)| flights.iter());
+    /// Removes the parcels that have arrived.
+    fn remove_arrived(&mut self, streams: &[BusyStream<'_>]) {
+        let in_flight = || streams.iter().flat_map(|(.., parcels)| parcels.iter());
         self.repeated
-            .retain(|parcel| flights().any(|flight| flight.parcel == *parcel));
+            .retain(|parcel| in_flight().any(|sent| sent.parcel == *parcel));
     }
 
-    /// Whether a parcel is on its way for the second time.
+    /// Whether a parcel is in flight for the second time.
     #[must_use]
     pub fn has_repeated(&self, parcel: &Parcel) -> bool {
         self.repeated.contains(parcel)
     }
 }
 
-/// What an idle stream carries, as the one in the middle of them does.
-fn usual(mut idle: Vec<Pace>) -> Option<Pace> {
+/// The median of the paces of idle streams. `None` if there are no idle streams.
+fn median(mut idle: Vec<Pace>) -> Option<Pace> {
     let middle = idle.len() / 2;
-    let block = |pace: &Pace| pace.seconds_for(PARCEL_LEN);
-    idle.sort_by(|a, b| block(a).total_cmp(&block(b)));
+    let seconds = |pace: &Pace| pace.seconds_for(PARCEL_LEN);
+    idle.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
     idle.get(middle).copied()
 }
 
-/// What a stream has under way that would come sooner by one of the usual pace, and how many seconds it needs.
-fn late<'a>(
-    (_, since, flights): &Busy<'a>,
+/// Parcels in flight on a stream that would arrive sooner at the `usual` pace, with the seconds that each still takes.
+fn late_parcels<'a>(
+    (_, since, parcels): &BusyStream<'a>,
     pace: Option<&Pace>,
     usual: Pace,
     now: Time,
@@ -96,26 +97,26 @@ fn late<'a>(
         return Vec::new();
     };
     let mut ahead = 0;
-    let left = flights.iter().map(|Flight { parcel, bytes }| {
+    let late = parcels.iter().map(|SentParcel { parcel, bytes }| {
         ahead += bytes;
         let left = pace.seconds_left(ahead, now.since(*since));
         let instead = usual.seconds_for(*bytes);
-        let worth = left > WORTH * instead && left > instead + WORTH_MIN_S;
-        worth.then_some((left, parcel))
+        let is_late = left > SPEEDUP_MIN * instead && left > instead + SAVED_MIN_S;
+        is_late.then_some((left, parcel))
     });
-    left.flatten().collect()
+    late.flatten().collect()
 }
 
 impl Pace {
-    /// Until so many bytes have come and that was said.
+    /// Seconds until `bytes` have arrived and the sender knows it.
     fn seconds_for(&self, bytes: u64) -> f64 {
         let rtt = self.rtt.as_secs_f64();
         let rate = self.window_bytes as f64 / rtt.max(1e-6);
         bytes as f64 / rate.min(self.most_bytes_per_s as f64).max(1.0) + rtt
     }
 
-    /// The same, of bytes that have been under way for a while. Those that should have come long ago will take as long
-    /// again: what holds them up is not in the window.
+    /// Seconds that `bytes` still take after `since` in flight. Overdue bytes are expected to take as long again as
+    /// they are overdue, because the window does not explain their delay.
     fn seconds_left(&self, bytes: u64, since: Time) -> f64 {
         (self.seconds_for(bytes) - since.as_secs_f64()).abs()
     }
@@ -131,7 +132,7 @@ mod tests {
         Parcel::Block { file: 1, block }
     }
 
-    /// Over 350 ms.
+    /// A pace with this window over 350 ms.
     fn pace(window_bytes: u64) -> Pace {
         Pace {
             window_bytes,
@@ -140,7 +141,7 @@ mod tests {
         }
     }
 
-    /// Streams with so many blocks under way each, since time zero.
+    /// A ledger of streams with these numbers of blocks in flight since time zero.
     fn ledger(blocks: &[u64]) -> Ledger {
         let mut ledger = Ledger::default();
         let mut next = 0;
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_takes_over_what_is_latest() {
+    fn idle_streams_repeat_the_latest_parcels() {
         let ledger = ledger(&[2, 1, 0, 0]);
         // The first stream takes 14 s a block, the second 1.8, the others 1.1.
         let paces = paces(&[100_000, MIB, 2 * MIB, 2 * MIB]);
@@ -177,20 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_over_what_comes_as_soon() {
+    fn does_not_repeat_parcels_that_would_gain_nothing() {
         let now = Time::from_millis(500);
         let repeat = |blocks: &[u64], windows: &[u64]| {
             Stragglers::default().repeat(&ledger(blocks), &paces(windows), now)
         };
         assert_eq!(repeat(&[1, 0], &[2 * MIB, 2 * MIB]), []);
         assert_eq!(repeat(&[1, 0], &[MIB, 2 * MIB]), []);
-        assert_eq!(repeat(&[1, 1], &[100_000, 2 * MIB]), [], "nobody is idle");
+        assert_eq!(
+            repeat(&[1, 1], &[100_000, 2 * MIB]),
+            [],
+            "no stream is idle"
+        );
         assert_eq!(repeat(&[1, 0], &[100_000, 100_000]), [], "all are slow");
-        assert_eq!(repeat(&[1, 0], &[100_000]), [], "of one nothing is known");
+        assert_eq!(repeat(&[1, 0], &[100_000]), [], "the second has no pace");
     }
 
     #[test]
-    fn what_comes_in_a_moment_is_waited_for() {
+    fn does_not_repeat_parcels_that_arrive_within_moments() {
         let mut paces = paces(&[100_000, 2 * MIB]);
         for pace in paces.values_mut() {
             pace.rtt = Time::from_millis(4);
@@ -200,19 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_stalled_is_late_however_large_its_window() {
+    fn repeats_parcels_of_a_stalled_stream_with_a_large_window() {
         let (ledger, paces) = (ledger(&[1, 0]), paces(&[2 * MIB, 2 * MIB]));
         let repeat = |seconds| {
             let now = Time::from_secs(seconds);
             Stragglers::default().repeat(&ledger, &paces, now)
         };
-        // It should have come after 1.05 s.
+        // The block is expected after 1.05 s.
         assert_eq!((repeat(1), repeat(2)), (vec![], vec![]));
         assert_eq!(repeat(3), [block(0)]);
     }
 
     #[test]
-    fn one_that_is_held_back_is_as_slow_as_it_may_be() {
+    fn repeats_parcels_of_a_stream_with_a_low_rate_limit() {
         let ledger = ledger(&[1, 0]);
         let mut paces = paces(&[2 * MIB, 2 * MIB]);
         paces.get_mut(&0).unwrap().most_bytes_per_s = 100_000;
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_forgotten() {
+    fn forgets_parcels_that_have_arrived() {
         let mut ledger = ledger(&[1, 0]);
         let paces = paces(&[100_000, 2 * MIB]);
         let mut stragglers = Stragglers::default();

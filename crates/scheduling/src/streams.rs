@@ -1,255 +1,276 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many streams carry a copy.
+//! The number of streams that carry a copy.
 //!
-//! A stream moves a window a round trip at most, so a long path wants as many as fill it. How much it holds nobody says,
-//! so the first number is a guess from what is known at once: the round trip, and the largest window that buffers
-//! allow, or that is quickly back after a loss. From there it is tried: twice as many as long as that makes the whole faster, and
-//! back again if it does not. Where a queue stands the path is full already, and nothing is tried: more streams would only take
-//! what others have, and those that come to a full path stay slow, which everybody waits for at the end. Where none stands and the
-//! path has carried more before, losses hold windows small, and more of them help at once.
+//! A stream moves at most a window each round trip, so a long path needs as many streams as fill it. The path's
+//! capacity is unknown. So the first number is a guess from two values that are known at once: the round-trip time, and
+//! the largest window that buffers allow or that recovers quickly after a loss.
+//!
+//! Trials adjust the number from there. It doubles as long as that makes the copy faster, and goes back if it does not.
+//!
+//! - If a queue stands, the path is full, and no larger number is tried. More streams would only take bandwidth from
+//!   other traffic. New streams on a full path stay slow, and the copy waits for them at its end.
+//! - If no queue stands and the path has carried more before, losses keep windows small, and more streams help at once.
 
 use longhaul_units::{BitRate, Time};
 
-/// Streams before anything is known, and the least there are.
+/// The smallest number of streams, and the number before anything is known.
 pub const STREAMS_MIN: usize = 4;
-/// The most there are. 64 windows of 3 MB fill 4 Gbit/s at 350 ms; each costs either end 4 MiB and its socket's buffers.
+/// The largest number of streams. 64 windows of 3 MB fill 4 Gbit/s at 350 ms. Memory at either end: 4 MiB and the
+/// socket's buffers for each stream.
 pub const STREAMS_MAX: usize = 64;
 
-/// The rate that the first guess is made for. Faster paths are found by trying.
+/// The rate that the first guess assumes. Trials find the number for faster paths.
 const GUESSED_RATE: BitRate = BitRate::from_bits(1_000_000_000);
-/// The window that the first guess gives a stream at most, in bytes, whatever buffers allow: CUBIC has 3 MB back some ten
-/// seconds after a loss, and a stream of many times that only after as many more (RFC 9438 §4.2: the cube root of the
+/// The largest window of a stream that the first guess assumes, in bytes, whatever buffers allow. CUBIC recovers a
+/// window of 3 MB some ten seconds after a loss. A larger window takes longer (RFC 9438 §4.2: the cube root of the
 /// window, in seconds).
 const GUESSED_WINDOW_MAX: u64 = 3_000_000;
-/// So many round trips count, and at least so long. When the number has changed as many go by before them, for slow start
-/// takes about eight to fill a gigabit by sixteen streams.
-const COUNTED_ROUNDS: u64 = 8;
-const COUNTED_MIN: Time = Time::from_millis(750);
-/// More streams stay if they bring so much more.
-const GAIN: f64 = 1.05;
-/// Otherwise they go one in so many at a time: what they have under way the others have to grow into.
-const STEPS_BACK: usize = 8;
-/// After a trial that brought nothing, so many trials' time goes by before the next,
-const REST_TRIALS: u64 = 16;
-/// but for a rate that has fallen below this share of the best.
-const FALLEN: f64 = 0.85;
-/// The path, not the disks, is what a copy waits for if this share of streams has data waiting.
-const WAITING: f64 = 0.7;
-/// A queue stands where this share of streams sees one.
-const QUEUED: f64 = 0.5;
-/// Which a stream does whose round trips last so many times as long as the shortest of them, and so much longer: what a
-/// host's scheduling and delayed acknowledgements add is less.
-const QUEUED_RATIO: f64 = 1.25;
-const QUEUED_MIN: Time = Time::from_millis(4);
+/// Round trips that a trial measures. After an increase, as many pass before the measurement: slow start takes about
+/// eight to fill a gigabit with sixteen streams.
+const MEASURED_ROUND_TRIPS: u64 = 8;
+/// The shortest measurement of a trial.
+const MEASURED_MIN: Time = Time::from_millis(750);
+/// Factor by which the rate must rise for additional streams to stay.
+const GAIN_MIN: f64 = 1.05;
+/// Additional streams that brought no gain are removed in steps of one in so many, because the others have to grow into
+/// the bandwidth of those that go.
+const DECREASE_DIVISOR: usize = 8;
+/// The pause after an increase without gain, in lengths of a trial with its warm-up.
+const PAUSE_TRIALS: u64 = 16;
+/// The share of the best rate below which the rate has fallen so far that a trial is made despite the pause.
+const RATE_FALLEN: f64 = 0.85;
+/// The share of streams with waiting data from which on a copy waits for the path, not for disks.
+const WAITING_MIN: f64 = 0.7;
+/// The share of streams that see a queue from which on a queue stands on the path.
+const QUEUED_MIN: f64 = 0.5;
+/// A stream sees a queue if its round-trip time exceeds the shortest by this factor and by [`QUEUE_DELAY_MIN`].
+/// Scheduling on hosts and delayed acknowledgements add less.
+const QUEUE_RTT_RATIO: f64 = 1.25;
+const QUEUE_DELAY_MIN: Time = Time::from_millis(4);
 
-/// What a look at all streams shows.
+/// A sample of all streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Look {
-    /// Bytes that have been acknowledged on all streams since the beginning.
+    /// Bytes acknowledged on all streams since the start of the copy.
     pub acked_bytes: u64,
-    /// The longest round trip of them without what waits in queues.
+    /// The longest round-trip time of any stream, without queueing delay.
     pub rtt: Time,
-    /// The share of streams that have data which the path has not taken yet, 0 to 1.
+    /// The share of streams that have unsent data in their sockets, 0 to 1.
     pub waiting: f64,
     /// The share of streams that see a queue ([`sees_queue`]), 0 to 1.
     pub queued: f64,
-    /// Bytes that are still to be sent, if that is known.
+    /// Bytes that are still to be sent, if known.
     pub left_bytes: Option<u64>,
 }
 
-/// The number of streams, as it changes.
+/// The number of streams, adjusted by trials.
 #[derive(Debug, Clone)]
 pub struct Streams {
     count: usize,
-    most: usize,
+    count_max: usize,
     trial: Option<Trial>,
-    /// There are new streams, whose windows are not what they will be.
-    grown: bool,
-    /// It was raised, which has to prove itself.
-    raised: Option<Raised>,
-    /// It was raised for nothing, and goes back to this.
-    enough: Option<usize>,
-    /// The best rate since a trial last brought nothing.
-    best: f64,
-    /// No larger number is tried before then, unless the rate falls.
-    rest_until: Time,
+    /// Whether the next trial begins with new streams, whose windows still grow.
+    has_new_streams: bool,
+    /// The latest increase, until a trial shows whether it brought a gain.
+    increase: Option<Increase>,
+    /// The number to go back to, after an increase without gain.
+    decrease_to: Option<usize>,
+    /// The best rate since the latest increase without gain, in bytes a second.
+    best_rate: f64,
+    /// Time before which no larger number is tried, unless the rate falls.
+    paused_until: Time,
 }
 
-/// More streams than before.
+/// An increase of the number of streams.
 #[derive(Debug, Clone, Copy)]
-struct Raised {
-    /// How many there were.
-    from: usize,
-    /// It stays if there are more bytes a second than that.
-    beyond: f64,
+struct Increase {
+    /// Number of streams before.
+    count_before: usize,
+    /// Bytes a second that must be exceeded for the increase to stay.
+    rate_to_exceed: f64,
 }
 
-/// A while in which the number stays as it is.
+/// A period with a constant number of streams, in which their rate is measured.
 #[derive(Debug, Clone)]
 struct Trial {
-    began: Time,
-    /// For windows to fill, before it counts.
-    filling: Time,
+    start: Time,
+    /// Time for windows to fill, before the measurement.
+    warmup: Time,
+    /// Time of the warm-up and the measurement.
     length: Time,
-    /// When it began to count, and what had been acknowledged.
-    counts_from: Option<(Time, u64)>,
-    looks: u32,
+    /// The time when the measurement began, and the bytes acknowledged by then.
+    measured_from: Option<(Time, u64)>,
+    /// Samples in the measurement.
+    samples: u32,
+    /// Sums of [`Look::waiting`] and [`Look::queued`] over these samples.
     waiting: f64,
     queued: f64,
 }
 
-/// What a trial showed.
+/// The result of a trial.
 #[derive(Debug)]
-struct Shown {
+struct TrialResult {
     /// Bytes a second.
     rate: f64,
-    /// Shares of streams, over its second half.
+    /// Means of [`Look::waiting`] and [`Look::queued`].
     waiting: f64,
     queued: f64,
 }
 
-/// Whether the path of a stream holds more than it carries, by its smoothed round trip and the shortest that it has seen.
+/// Whether a queue stands on the path of a stream, by its smoothed round-trip time and the shortest that it has seen.
 #[must_use]
 pub fn sees_queue(rtt: Time, rtt_min: Time) -> bool {
-    rtt > rtt_min + QUEUED_MIN && rtt.as_secs_f64() > rtt_min.as_secs_f64() * QUEUED_RATIO
+    rtt > rtt_min + QUEUE_DELAY_MIN && rtt.as_secs_f64() > rtt_min.as_secs_f64() * QUEUE_RTT_RATIO
 }
 
-/// The first guess: as many windows as a path of 1 Gbit/s holds, within [`STREAMS_MIN`] and `most`.
+/// The first guess of the number of streams: as many windows as a path of 1 Gbit/s holds, from [`STREAMS_MIN`] to
+/// `max`.
 #[must_use]
-pub fn guess(rtt: Time, window_bytes: u64, most: usize) -> usize {
+pub fn guess(rtt: Time, window_bytes: u64, max: usize) -> usize {
     let path = GUESSED_RATE.bits() as f64 / 8.0 * rtt.as_secs_f64();
     let window = window_bytes.clamp(1, GUESSED_WINDOW_MAX);
     let streams = (path / window as f64).ceil() as usize;
-    streams.clamp(STREAMS_MIN.min(most), most)
+    streams.clamp(STREAMS_MIN.min(max), max)
 }
 
 impl Streams {
-    /// Begins with so many; never more than `most`.
+    /// Begins with `count` streams. Their number never exceeds `max`.
     #[must_use]
-    pub fn new(count: usize, most: usize) -> Self {
+    pub fn new(count: usize, max: usize) -> Self {
         Self {
-            count: count.clamp(1, most.max(1)),
-            most: most.max(1),
+            count: count.clamp(1, max.max(1)),
+            count_max: max.max(1),
             trial: None,
-            grown: true,
-            raised: None,
-            enough: None,
-            best: 0.0,
-            rest_until: Time::ZERO,
+            has_new_streams: true,
+            increase: None,
+            decrease_to: None,
+            best_rate: 0.0,
+            paused_until: Time::ZERO,
         }
     }
 
-    /// How many there shall be.
+    /// The number of streams that there should be.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Takes in a look; how many there shall be from now on. Looks are a fraction of a second apart.
+    /// Evaluates a sample, and returns the number of streams that there should be from now on. Call this several times
+    /// a second.
     pub fn look(&mut self, now: Time, look: &Look) -> usize {
         let trial = self
             .trial
-            .get_or_insert_with(|| Trial::new(now, look.rtt, self.grown));
-        if let Some(shown) = trial.look(now, look) {
+            .get_or_insert_with(|| Trial::new(now, look.rtt, self.has_new_streams));
+        if let Some(result) = trial.add(now, look) {
             let before = self.count;
             self.trial = None;
-            self.conclude(now, look, &shown);
-            self.grown = self.count > before;
+            self.adjust(now, look, &result);
+            self.has_new_streams = self.count > before;
         }
         self.count
     }
 
-    /// A trial has ended.
-    fn conclude(&mut self, now: Time, look: &Look, shown: &Shown) {
-        let rate = shown.rate;
-        self.judge(now, look, rate);
-        self.best = self.best.max(rate);
-        let fallen = rate < self.best * FALLEN;
-        match self.enough {
-            Some(enough) if !fallen => self.step_back(enough),
-            _ if (fallen || now >= self.rest_until) && wants_more(look, shown) => self.raise(rate),
+    /// Adjusts the number at the end of a trial.
+    fn adjust(&mut self, now: Time, look: &Look, result: &TrialResult) {
+        let rate = result.rate;
+        self.check_increase(now, look, rate);
+        self.best_rate = self.best_rate.max(rate);
+        let has_fallen = rate < self.best_rate * RATE_FALLEN;
+        let may_increase = has_fallen || now >= self.paused_until;
+        match self.decrease_to {
+            Some(target) if !has_fallen => self.decrease(target),
+            _ if may_increase && more_may_help(look, result) => self.increase(rate),
             _ => {}
         }
     }
 
-    /// What brought nothing is taken back.
-    fn judge(&mut self, now: Time, look: &Look, rate: f64) {
-        if let Some(raised) = self.raised.take()
-            && rate <= raised.beyond
+    /// Begins to undo the latest increase if it brought no gain.
+    fn check_increase(&mut self, now: Time, look: &Look, rate: f64) {
+        if let Some(increase) = self.increase.take()
+            && rate <= increase.rate_to_exceed
         {
-            self.enough = Some(raised.from);
-            self.best = rate;
-            self.rest_until = now + counted(look.rtt) * 2 * REST_TRIALS;
+            self.decrease_to = Some(increase.count_before);
+            self.best_rate = rate;
+            self.paused_until = now + measurement_time(look.rtt) * 2 * PAUSE_TRIALS;
         }
     }
 
-    fn step_back(&mut self, enough: usize) {
-        self.count = (self.count - self.count.div_ceil(STEPS_BACK)).max(enough);
-        self.enough = (self.count > enough).then_some(enough);
+    fn decrease(&mut self, target: usize) {
+        self.count = (self.count - self.count.div_ceil(DECREASE_DIVISOR)).max(target);
+        self.decrease_to = (self.count > target).then_some(target);
     }
 
-    fn raise(&mut self, rate: f64) {
-        if self.count == self.most {
+    fn increase(&mut self, rate: f64) {
+        if self.count == self.count_max {
             return;
         }
-        let (gain, least) = (rate * GAIN, self.best * FALLEN);
-        self.raised = Some(Raised {
-            from: self.count,
-            // Windows that go on to wear away hide what more of them bring: near the best again is enough.
-            beyond: if rate < least { gain.min(least) } else { gain },
+        let (gain, near_best) = (rate * GAIN_MIN, self.best_rate * RATE_FALLEN);
+        self.increase = Some(Increase {
+            count_before: self.count,
+            // Windows that go on to shrink hide the gain of additional streams. To be near the best rate again is
+            // enough.
+            rate_to_exceed: if rate < near_best {
+                gain.min(near_best)
+            } else {
+                gain
+            },
         });
-        self.enough = None;
-        self.count = (self.count * 2).min(self.most);
+        self.decrease_to = None;
+        self.count = (self.count * 2).min(self.count_max);
     }
 }
 
-/// Whether more streams may bring more: the path is what is waited for, it is not full, and there is enough left that a trial
-/// is worth it.
-fn wants_more(look: &Look, shown: &Shown) -> bool {
-    let trial = shown.rate * 2.0 * counted(look.rtt).as_secs_f64();
-    let worth = look.left_bytes.is_none_or(|left| left as f64 > trial);
-    worth && shown.waiting >= WAITING && shown.queued < QUEUED
+/// Whether more streams may raise the rate: the copy waits for the path, the path is not full, and enough is left to be
+/// sent that a trial is worth it.
+fn more_may_help(look: &Look, result: &TrialResult) -> bool {
+    let trial_bytes = result.rate * 2.0 * measurement_time(look.rtt).as_secs_f64();
+    let is_worth_it = look.left_bytes.is_none_or(|left| left as f64 > trial_bytes);
+    is_worth_it && result.waiting >= WAITING_MIN && result.queued < QUEUED_MIN
 }
 
-/// How long a trial counts.
-fn counted(rtt: Time) -> Time {
-    (rtt * COUNTED_ROUNDS).max(COUNTED_MIN)
+/// The time for which a trial measures.
+fn measurement_time(rtt: Time) -> Time {
+    (rtt * MEASURED_ROUND_TRIPS).max(MEASURED_MIN)
 }
 
 impl Trial {
-    fn new(began: Time, rtt: Time, grown: bool) -> Self {
-        let counted = counted(rtt);
-        let filling = if grown { counted } else { Time::ZERO };
+    fn new(start: Time, rtt: Time, has_new_streams: bool) -> Self {
+        let measurement = measurement_time(rtt);
+        let warmup = if has_new_streams {
+            measurement
+        } else {
+            Time::ZERO
+        };
         Self {
-            began,
-            filling,
-            length: filling + counted,
-            counts_from: None,
-            looks: 0,
+            start,
+            warmup,
+            length: warmup + measurement,
+            measured_from: None,
+            samples: 0,
             waiting: 0.0,
             queued: 0.0,
         }
     }
 
-    /// At its end, what it showed.
-    fn look(&mut self, now: Time, look: &Look) -> Option<Shown> {
-        let lasted = now.since(self.began);
-        if lasted < self.filling {
+    /// Adds a sample, and returns the result when the trial has ended.
+    fn add(&mut self, now: Time, look: &Look) -> Option<TrialResult> {
+        let elapsed = now.since(self.start);
+        if elapsed < self.warmup {
             return None;
         }
-        let (from, acked) = *self.counts_from.get_or_insert((now, look.acked_bytes));
-        self.looks += 1;
+        let (from, acked) = *self.measured_from.get_or_insert((now, look.acked_bytes));
+        self.samples += 1;
         self.waiting += look.waiting;
         self.queued += look.queued;
-        if lasted < self.length || now == from {
+        if elapsed < self.length || now == from {
             return None;
         }
         let bytes = look.acked_bytes.saturating_sub(acked);
-        let looks = f64::from(self.looks);
-        Some(Shown {
+        let samples = f64::from(self.samples);
+        Some(TrialResult {
             rate: bytes as f64 / now.since(from).as_secs_f64(),
-            waiting: self.waiting / looks,
-            queued: self.queued / looks,
+            waiting: self.waiting / samples,
+            queued: self.queued / samples,
         })
     }
 }
@@ -260,13 +281,13 @@ mod tests {
 
     const MBIT: f64 = 1e6 / 8.0;
 
-    /// A path that carries so many bytes a second, of which each stream gets a window a round trip.
+    /// A path of `rate` bytes a second, on which each stream sends a window of `window` bytes each round trip.
     #[derive(Clone, Copy)]
     struct Path {
         rate: f64,
         window: f64,
         rtt: Time,
-        /// In BDP. Where there is hardly any, packets that are too many are lost.
+        /// Length of the queue in BDP. If it is short, excess packets are lost.
         queue: f64,
     }
 
@@ -277,16 +298,16 @@ mod tests {
         queue: 0.1,
     };
 
-    /// A copy over it.
+    /// A copy over a path.
     struct Copy {
         path: Path,
-        /// What the disks give.
+        /// Bytes a second that the source's disks deliver.
         source: f64,
         size: Option<u64>,
         streams: Streams,
         now: Time,
         acked: f64,
-        /// The most streams there were.
+        /// The largest number of streams so far.
         most: usize,
     }
 
@@ -303,7 +324,7 @@ mod tests {
             }
         }
 
-        /// How many streams there are after so many seconds more, and the most that were.
+        /// Goes on for `seconds`. Returns the number of streams then, and the largest number so far.
         fn run(&mut self, seconds: u64) -> (usize, usize) {
             let end = self.now + Time::from_secs(seconds);
             while self.now < end {
@@ -319,15 +340,15 @@ mod tests {
                 rtt,
                 queue,
             } = self.path;
-            let carry = self.streams.count() as f64 * window / rtt.as_secs_f64();
-            // What windows hold beyond the path waits in its queue.
-            let queued = rtt.as_secs_f64() * (carry / rate - 1.0).clamp(0.0, queue);
-            self.acked += carry.min(rate).min(self.source) * step.as_secs_f64();
+            let offered = self.streams.count() as f64 * window / rtt.as_secs_f64();
+            // Data in windows beyond the path's capacity waits in its queue.
+            let queued = rtt.as_secs_f64() * (offered / rate - 1.0).clamp(0.0, queue);
+            self.acked += offered.min(rate).min(self.source) * step.as_secs_f64();
             self.now += step;
             let look = Look {
                 acked_bytes: self.acked as u64,
                 rtt,
-                waiting: if self.source > carry.min(rate) {
+                waiting: if self.source > offered.min(rate) {
                     1.0
                 } else {
                     0.1
@@ -340,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guess_fills_a_gigabit_with_the_windows_that_there_are() {
+    fn guess_fills_a_gigabit_with_the_given_windows() {
         let guess = |ms, window| guess(Time::from_millis(ms), window, STREAMS_MAX);
         assert_eq!(guess(350, 3_000_000), 15);
         assert_eq!(guess(350, 64 << 20), 15, "a loss would cost minutes");
@@ -351,15 +372,15 @@ mod tests {
     }
 
     #[test]
-    fn there_come_as_many_as_fill_the_path_and_no_more() {
+    fn adds_streams_until_the_path_is_full() {
         let (count, most) = Copy::over(GIGABIT, Streams::new(4, 256)).run(120);
-        // 44 windows fill it; the last trial is one of more that brought nothing.
+        // 44 windows fill the path; the last trial, of 128, brought no gain.
         assert!((44..=64).contains(&count), "{count}");
         assert_eq!(most, 128);
     }
 
     #[test]
-    fn where_one_more_brings_nothing_the_number_stays() {
+    fn keeps_the_number_if_more_streams_bring_no_gain() {
         let path = Path {
             rate: 100.0 * MBIT,
             window: 1e7,
@@ -373,9 +394,9 @@ mod tests {
         assert!(at_four > 80, "{counts:?}");
     }
 
-    /// What bench/copy showed at 350 ms: 15 more streams came to a full path, and the last blocks were theirs.
+    /// In bench/copy at 350 ms, 15 more streams came to a full path, and the last blocks were theirs.
     #[test]
-    fn where_a_queue_stands_no_number_is_tried() {
+    fn tries_no_more_streams_while_a_queue_stands() {
         let most = |window| {
             let path = Path {
                 window,
@@ -388,9 +409,10 @@ mod tests {
         assert_eq!(most(1e6), 60, "15 leave it half empty");
     }
 
-    /// Slow start has filled the path, a trial has shown that more bring nothing, and then losses wear windows away.
+    /// Slow start has filled the path, a trial has shown that more streams bring no gain, and then losses shrink
+    /// windows.
     #[test]
-    fn where_losses_wear_windows_away_more_streams_come_soon() {
+    fn adds_streams_soon_when_losses_shrink_windows() {
         let path = Path {
             window: 5e6,
             ..GIGABIT
@@ -408,9 +430,9 @@ mod tests {
         assert!(worst > 0.6 * path.rate, "{worst}");
     }
 
-    /// As where others have taken half of the path.
+    /// Other traffic has taken half of the path.
     #[test]
-    fn where_more_bring_nothing_although_the_rate_has_fallen_they_are_tried_once() {
+    fn tries_more_streams_once_after_a_fall_of_the_rate() {
         let path = Path {
             window: 5e6,
             ..GIGABIT
@@ -418,23 +440,23 @@ mod tests {
         let mut copy = Copy::over(path, Streams::new(15, 64));
         copy.run(40);
         copy.path.rate /= 2.0;
-        let mut tried = 0;
+        let mut increases = 0;
         for _ in 0..60 {
             let before = copy.streams.count();
-            tried += usize::from(copy.run(1).0 > before);
+            increases += usize::from(copy.run(1).0 > before);
         }
-        assert_eq!((tried, copy.streams.count()), (1, 15));
+        assert_eq!((increases, copy.streams.count()), (1, 15));
     }
 
     #[test]
-    fn what_hosts_add_is_no_queue() {
+    fn delays_of_hosts_are_no_queue() {
         let sees = |rtt, rtt_min| sees_queue(Time::from_micros(rtt), Time::from_micros(rtt_min));
         assert!(!sees(3_000, 100) && !sees(23_000, 20_000) && !sees(400_000, 350_000));
         assert!(sees(5_000, 100) && sees(30_000, 20_000) && sees(450_000, 350_000));
     }
 
     #[test]
-    fn a_disk_that_is_slower_than_the_path_asks_for_none() {
+    fn adds_no_streams_for_a_disk_slower_than_the_path() {
         let path = Path {
             rtt: Time::from_millis(100),
             ..GIGABIT
@@ -445,19 +467,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_almost_done_asks_for_none() {
+    fn adds_no_streams_for_an_almost_finished_copy() {
         let most = |size| {
             let mut copy = Copy::over(GIGABIT, Streams::new(4, 64));
             copy.size = Some(size);
             copy.run(12).1
         };
-        // Twelve seconds by four streams, and a trial takes six.
+        // The first takes four streams twelve seconds, and a trial takes six.
         assert_eq!(most(130_000_000), 4);
         assert_eq!(most(1_300_000_000), 16);
     }
 
     #[test]
-    fn a_path_that_grows_faster_is_found_again() {
+    fn adds_streams_when_the_path_becomes_faster() {
         let path = Path {
             rate: 100.0 * MBIT,
             rtt: Time::from_millis(100),

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The work of a copy. Every stream takes from it when it has room, so a slow stream carries less and none waits for
-//! another at the end.
+//! The work of a copy: all that is still to be sent. Every stream takes from it when it has room, so a slow stream
+//! carries less, and no stream waits for another at the end.
 
 use std::{collections::VecDeque, ops::Range};
 
-/// Bytes of small files that go together.
+/// Bytes of the small files in one parcel, at most. A single file may be larger.
 pub(crate) const PARCEL_LEN: u64 = 4 << 20;
 
-/// Files that go together; 16 bytes each. Empty ones would never fill [`PARCEL_LEN`].
+/// Files in one parcel, at most: empty files would never fill [`PARCEL_LEN`]. Memory: 16 bytes each.
 const FILES_MAX: usize = 1024;
 
-/// What a receiver lacks of a file.
+/// The part of a file that the receiver lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
-    /// A file of at most one block: so many bytes.
+    /// The whole of a file that has at most one block, with its length in bytes.
     Whole(u64),
-    /// Ranges of blocks, in rising order and none empty.
+    /// Ranges of blocks, in rising order. No range is empty.
     Blocks(Vec<Range<u64>>),
 }
 
-/// What one stream carries in one go.
+/// A unit of work, which one stream carries.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parcel {
     /// A block of a file.
@@ -33,7 +33,7 @@ pub enum Parcel {
     Files(Vec<u64>),
 }
 
-/// What is to be sent.
+/// The work that is left, in the order in which it is sent.
 #[derive(Debug, Default)]
 pub struct Work {
     items: VecDeque<Item>,
@@ -47,57 +47,57 @@ enum Item {
     },
     Large {
         file: u64,
-        left: VecDeque<Range<u64>>,
+        ranges: VecDeque<Range<u64>>,
     },
-    Again(Parcel),
+    Resend(Parcel),
 }
 
 impl Work {
-    /// Adds what is wanted of a file; it comes behind those before it.
+    /// Adds the missing part of a file, behind all files before it.
     pub fn need(&mut self, file: u64, missing: Missing) {
         match missing {
             Missing::Whole(len) => self.items.push_back(Item::Small { file, len }),
             Missing::Blocks(ranges) if ranges.is_empty() => {}
             Missing::Blocks(ranges) => self.items.push_back(Item::Large {
                 file,
-                left: ranges.into(),
+                ranges: ranges.into(),
             }),
         }
     }
 
-    /// Adds what was sent and did not arrive. It goes first.
+    /// Adds a parcel that was sent and did not arrive, in front of all other work.
     pub fn again(&mut self, parcel: Parcel) {
-        self.items.push_front(Item::Again(parcel));
+        self.items.push_front(Item::Resend(parcel));
     }
 
-    /// Takes what a stream carries next.
+    /// Takes the next parcel for a stream. `None` if no work is left.
     pub fn take(&mut self) -> Option<Parcel> {
         match self.items.front_mut()? {
-            Item::Small { .. } => Some(Parcel::Files(pack(&mut self.items))),
-            Item::Large { file, left } => {
+            Item::Small { .. } => Some(Parcel::Files(take_small_files(&mut self.items))),
+            Item::Large { file, ranges } => {
                 let file = *file;
-                let block = first_block(left);
-                if left.is_empty() {
+                let block = take_block(ranges);
+                if ranges.is_empty() {
                     self.items.pop_front();
                 }
                 block.map(|block| Parcel::Block { file, block })
             }
-            Item::Again(_) => match self.items.pop_front() {
-                Some(Item::Again(parcel)) => Some(parcel),
+            Item::Resend(_) => match self.items.pop_front() {
+                Some(Item::Resend(parcel)) => Some(parcel),
                 _ => None,
             },
         }
     }
 
-    /// Whether nothing is left.
+    /// Whether no work is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 }
 
-/// The small files at the front, as many as go together; at least one.
-fn pack(items: &mut VecDeque<Item>) -> Vec<u64> {
+/// Takes the small files at the front: as many as one parcel holds, and at least one.
+fn take_small_files(items: &mut VecDeque<Item>) -> Vec<u64> {
     let (mut files, mut bytes) = (Vec::new(), 0);
     while let Some(Item::Small { file, len }) = items.front()
         && files.len() < FILES_MAX
@@ -110,12 +110,12 @@ fn pack(items: &mut VecDeque<Item>) -> Vec<u64> {
     files
 }
 
-/// Takes the next block, and its range with the last one.
-fn first_block(left: &mut VecDeque<Range<u64>>) -> Option<u64> {
-    let range = left.front_mut()?;
+/// Takes the next block. Removes its range with the last block.
+fn take_block(ranges: &mut VecDeque<Range<u64>>) -> Option<u64> {
+    let range = ranges.front_mut()?;
     let block = range.next()?;
     if range.is_empty() {
-        left.pop_front();
+        ranges.pop_front();
     }
     Some(block)
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_go_together_and_large_ones_by_block() {
+    fn batches_small_files_and_sends_large_ones_by_block() {
         let mut work = Work::default();
         for file in 0..3 {
             work.need(file, Missing::Whole(PARCEL_LEN / 2));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_larger_than_a_parcel_goes_alone_and_empty_ones_are_bounded() {
+    fn sends_files_above_the_parcel_length_alone_and_bounds_empty_ones() {
         let mut work = Work::default();
         work.need(0, Missing::Whole(PARCEL_LEN + 1));
         for file in 1..=FILES_MAX as u64 + 1 {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_again_goes_first() {
+    fn sends_returned_parcels_first() {
         let mut work = Work::default();
         work.need(1, Missing::Whole(1));
         work.again(Parcel::Block { file: 7, block: 9 });
@@ -173,12 +173,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_block_goes_once(
+        fn takes_each_block_once(
             cuts in proptest::collection::btree_set(0_u64..200, 0..12),
         ) {
             let cuts: Vec<u64> = cuts.into_iter().collect();
             let ranges: Vec<_> = cuts.chunks_exact(2).map(|two| two[0]..two[1]).collect();
-            let wanted: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
+            let expected: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
             let mut work = Work::default();
             work.need(5, Missing::Blocks(ranges));
             let mut seen = BTreeSet::new();
@@ -186,7 +186,7 @@ mod tests {
                 prop_assert_eq!(file, 5);
                 prop_assert!(seen.insert(block));
             }
-            prop_assert_eq!(seen, wanted);
+            prop_assert_eq!(seen, expected);
             prop_assert!(work.is_empty());
         }
     }

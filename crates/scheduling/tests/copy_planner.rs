@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul_scheduling` under streams that die at any moment or are slow: every block arrives, and none twice but what went a second
-//! time because of that, for a far end that counts what came by each stream.
+//! Properties of the schedule when streams break at any moment or are slow, with a receiver that counts the parcels of
+//! each stream. Every block arrives. No block arrives twice, except those that were repeated for a slow stream.
 
 use longhaul_scheduling::{HasEnded, Ledger, Missing, Pace, Parcel, Stragglers, Work};
 use longhaul_units::Time;
@@ -9,58 +9,64 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const NOW: Time = Time::ZERO;
 
-/// A stream, as its two ends know it.
+/// A stream, as both ends know it.
 #[derive(Debug)]
 struct Stream {
     number: u64,
-    /// Sent, and neither arrived nor lost.
-    under_way: VecDeque<Parcel>,
+    /// Parcels that were sent, and neither arrived nor were lost.
+    in_flight: VecDeque<Parcel>,
+    /// Parcels that arrived.
     arrived: u64,
-    /// The far end has it open.
-    alive: bool,
-    /// The near end was told that it is not.
-    told: bool,
+    /// Whether the receiver has the stream open.
+    is_open: bool,
+    /// Whether the receiver has reported its end to the sender.
+    is_reported: bool,
 }
 
 #[derive(Debug)]
-struct World {
+struct Simulation {
     work: Work,
     ledger: Ledger,
     stragglers: Stragglers,
     repeated: BTreeMap<Parcel, u32>,
     streams: Vec<Stream>,
-    next: u64,
+    next_number: u64,
     arrivals: BTreeMap<(u64, u64), u32>,
 }
 
-/// What happens next to a stream.
+/// The next event of a stream.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    Takes,
-    /// Nothing is left, and this stream is slow.
-    Lags,
-    Arrives,
-    Confirms,
-    Dies,
-    Tells,
-    /// The near end notices by itself, maybe before anybody told it.
-    Notices,
+    /// The sender sends a parcel.
+    Send,
+    /// No work is left, and this stream is slow.
+    Slow,
+    /// A parcel arrives.
+    Arrive,
+    /// The receiver confirms the parcels that arrived.
+    Confirm,
+    /// The stream breaks.
+    Break,
+    /// The receiver reports a broken stream.
+    Report,
+    /// The sender notices a broken stream itself, maybe before the receiver's report.
+    Notice,
 }
 
 fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
     let event = prop_oneof![
-        6 => Just(Event::Takes),
-        1 => Just(Event::Lags),
-        6 => Just(Event::Arrives),
-        2 => Just(Event::Confirms),
-        1 => Just(Event::Dies),
-        1 => Just(Event::Tells),
-        1 => Just(Event::Notices),
+        6 => Just(Event::Send),
+        1 => Just(Event::Slow),
+        6 => Just(Event::Arrive),
+        2 => Just(Event::Confirm),
+        1 => Just(Event::Break),
+        1 => Just(Event::Report),
+        1 => Just(Event::Notice),
     ];
     prop::collection::vec((0_usize..4, event), 0..400)
 }
 
-/// Files in their order: small ones, or the cuts between what is there and what is missing.
+/// Missing parts of files, in their order: small files, or ranges of blocks.
 fn files() -> impl Strategy<Value = Vec<Missing>> {
     let cuts = prop::collection::btree_set(0_u64..60, 2..8);
     let blocks = cuts.prop_map(|cuts: BTreeSet<u64>| {
@@ -71,7 +77,7 @@ fn files() -> impl Strategy<Value = Vec<Missing>> {
     prop::collection::vec(prop_oneof![3 => small, 1 => blocks], 1..30)
 }
 
-fn wanted(files: &[Missing]) -> BTreeSet<(u64, u64)> {
+fn missing_blocks(files: &[Missing]) -> BTreeSet<(u64, u64)> {
     let blocks = |missing: &Missing| match missing {
         Missing::Whole(_) => vec![0],
         Missing::Blocks(ranges) => ranges.iter().cloned().flatten().collect(),
@@ -82,69 +88,69 @@ fn wanted(files: &[Missing]) -> BTreeSet<(u64, u64)> {
         .collect()
 }
 
-impl World {
+impl Simulation {
     fn new(files: &[Missing]) -> Self {
         let mut work = Work::default();
         for (file, missing) in (0..).zip(files) {
             work.need(file, missing.clone());
         }
-        let mut world = Self {
+        let mut simulation = Self {
             work,
             ledger: Ledger::default(),
             stragglers: Stragglers::default(),
             repeated: BTreeMap::new(),
             streams: Vec::new(),
-            next: 0,
+            next_number: 0,
             arrivals: BTreeMap::new(),
         };
         for _ in 0..4 {
-            let stream = world.opened();
-            world.streams.push(stream);
+            let stream = simulation.open();
+            simulation.streams.push(stream);
         }
-        world
+        simulation
     }
 
-    fn opened(&mut self) -> Stream {
-        self.next += 1;
+    fn open(&mut self) -> Stream {
+        self.next_number += 1;
         Stream {
-            number: self.next,
-            under_way: VecDeque::new(),
+            number: self.next_number,
+            in_flight: VecDeque::new(),
             arrived: 0,
-            alive: true,
-            told: false,
+            is_open: true,
+            is_reported: false,
         }
     }
 
-    fn happens(&mut self, at: usize, event: Event) {
+    fn apply(&mut self, at: usize, event: Event) {
         match event {
-            Event::Takes => self.take(at),
-            Event::Lags => self.repeat(at),
-            Event::Arrives => self.arrive(at),
-            Event::Confirms => {
+            Event::Send => self.send(at),
+            Event::Slow => self.repeat(at),
+            Event::Arrive => self.arrive(at),
+            Event::Confirm => {
                 let Stream {
                     number, arrived, ..
                 } = self.streams[at];
                 self.ledger.received(number, arrived, NOW).unwrap();
             }
-            Event::Dies => self.die(at),
-            Event::Tells => self.tell(at),
-            Event::Notices if !self.streams[at].alive => self.replace(at),
-            Event::Notices => {}
+            Event::Break => self.break_stream(at),
+            Event::Report => self.report(at),
+            Event::Notice if !self.streams[at].is_open => self.replace(at),
+            Event::Notice => {}
         }
     }
 
-    /// How often a block may arrive.
-    fn times(&self, (file, block): (u64, u64)) -> u32 {
-        let named = |parcel: &Parcel| match parcel {
+    /// The largest number of times that a block may arrive.
+    fn arrivals_max(&self, (file, block): (u64, u64)) -> u32 {
+        let has_block = |parcel: &Parcel| match parcel {
             Parcel::Block { file: f, block: b } => (*f, *b) == (file, block),
             Parcel::Files(files) => files[..] == [file] && block == 0,
         };
-        let repeated = self.repeated.iter().filter(|(parcel, _)| named(parcel));
+        let repeated = self.repeated.iter().filter(|(parcel, _)| has_block(parcel));
         1 + repeated.map(|(_, times)| times).sum::<u32>()
     }
 
-    /// As `send` of a copy's source does it.
-    fn take(&mut self, at: usize) {
+    /// Sends a parcel, as `send` of a copy's source does.
+    fn send(&mut self, at: usize) {
         let Some(parcel) = self.work.take() else {
             return;
         };
@@ -161,8 +167,8 @@ impl World {
                 .ledger
                 .sent(stream.number, parcel.clone(), 1 << 20, NOW)
             {
-                Ok(()) if stream.alive => stream.under_way.push_back(parcel),
-                // It goes nowhere, which nobody knows yet.
+                Ok(()) if stream.is_open => stream.in_flight.push_back(parcel),
+                // The parcel is lost, which neither end knows yet.
                 Ok(()) => {}
                 Err(HasEnded(parcel)) => {
                     self.work.again(parcel);
@@ -173,7 +179,7 @@ impl World {
         }
     }
 
-    /// As the thread that looks at all streams does it.
+    /// Repeats parcels of a slow stream, as the thread that samples all streams does.
     fn repeat(&mut self, slow: usize) {
         if !self.work.is_empty() {
             return;
@@ -193,7 +199,7 @@ impl World {
 
     fn arrive(&mut self, at: usize) {
         let stream = &mut self.streams[at];
-        let Some(parcel) = stream.under_way.pop_front() else {
+        let Some(parcel) = stream.in_flight.pop_front() else {
             return;
         };
         stream.arrived += 1;
@@ -204,15 +210,15 @@ impl World {
         *self.arrivals.entry(block).or_default() += 1;
     }
 
-    fn die(&mut self, at: usize) {
-        self.streams[at].alive = false;
-        self.streams[at].under_way.clear();
+    fn break_stream(&mut self, at: usize) {
+        self.streams[at].is_open = false;
+        self.streams[at].in_flight.clear();
     }
 
-    fn tell(&mut self, at: usize) {
+    fn report(&mut self, at: usize) {
         let stream = &mut self.streams[at];
-        if !stream.alive && !stream.told {
-            stream.told = true;
+        if !stream.is_open && !stream.is_reported {
+            stream.is_reported = true;
             let lost = self
                 .ledger
                 .ended(stream.number, stream.arrived, NOW)
@@ -223,38 +229,38 @@ impl World {
         }
     }
 
-    /// The near end opens another; the far end tells of the old one, if it has not.
+    /// The sender opens a new stream in place of a broken one, which the receiver reports if it has not yet.
     fn replace(&mut self, at: usize) {
-        self.tell(at);
-        self.streams[at] = self.opened();
+        self.report(at);
+        self.streams[at] = self.open();
     }
 
-    /// From now on nothing dies.
+    /// Completes the copy, without further breaks.
     fn finish(&mut self) {
         for at in 0..4 {
-            self.happens(at, Event::Notices);
+            self.apply(at, Event::Notice);
         }
-        while !self.work.is_empty() || self.streams.iter().any(|s| !s.under_way.is_empty()) {
+        while !self.work.is_empty() || self.streams.iter().any(|s| !s.in_flight.is_empty()) {
             for at in 0..4 {
-                self.take(at);
+                self.send(at);
                 self.arrive(at);
             }
         }
-        (0..4).for_each(|at| self.happens(at, Event::Confirms));
+        (0..4).for_each(|at| self.apply(at, Event::Confirm));
     }
 }
 
 proptest! {
     #[test]
-    fn every_block_arrives_once_whatever_dies(files in files(), events in events()) {
-        let mut world = World::new(&files);
+    fn every_block_arrives_once_when_streams_break(files in files(), events in events()) {
+        let mut simulation = Simulation::new(&files);
         for (at, event) in events {
-            world.happens(at, event);
+            simulation.apply(at, event);
         }
-        world.finish();
-        let arrived: BTreeSet<_> = world.arrivals.keys().copied().collect();
-        prop_assert_eq!(arrived, wanted(&files));
-        prop_assert!(world.arrivals.iter().all(|(block, times)| *times <= world.times(*block)));
-        prop_assert!(world.ledger.under_way().next().is_none());
+        simulation.finish();
+        let arrived: BTreeSet<_> = simulation.arrivals.keys().copied().collect();
+        prop_assert_eq!(arrived, missing_blocks(&files));
+        prop_assert!(simulation.arrivals.iter().all(|(block, times)| *times <= simulation.arrivals_max(*block)));
+        prop_assert!(simulation.ledger.in_flight().next().is_none());
     }
 }
