@@ -400,7 +400,7 @@ def jgn2_single():
             if metric == "to_90_percent_s" and value >= 119:
                 value = None
             holds(f"jgn2-single, {name}, {metric}", printed, value if value is None else value / unit)
-    (again_sent,) = sentence(PAPERS, r"overshoots, and sends ([0-9,]+) segments again")
+    (again_sent,) = sentence(PAPERS, r"overshoots, and retransmits ([0-9,]+) segments")
     value = result.median("retransmits", control="fast")
     # Printed as a round number.
     holds("jgn2-single, fast, retransmits", again_sent, round(value, -5))
@@ -429,8 +429,8 @@ def jgn2_coexistence():
     others = [rate for pair, rate in both.items() if "fast" not in pair]
     expected = [("least with FAST", min(fast)), ("most with FAST", max(fast)), ("FAST behind scalable", behind_scalable),
                 ("least of others", min(others)), ("most of others", max(others)), ("two of Reno", of_reno)]
-    printed = sentence(PAPERS, r"those with FAST, as in the paper, (\d+) to (\d+) and (\d+) behind scalable \([^()]*\): "
-                               r"\*\*seen\*\*; the others carry (\d+) to (\d+), more than printed throughout, "
+    printed = sentence(PAPERS, r"those with FAST, as in the paper: (\d+) to (\d+), and (\d+) behind scalable \([^()]*\)\. "
+                               r"That is \*\*seen\*\*\. The others carry (\d+) to (\d+), more than printed throughout, "
                                r"and two flows of Reno (\d+)\.")
     for (place, value), figure in zip(expected, printed, strict=True):
         holds(f"jgn2-coexistence at 180 ms, {place}", figure, value)
