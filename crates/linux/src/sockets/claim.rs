@@ -18,8 +18,8 @@ use std::{
 pub struct Claim(#[expect(dead_code, reason = "only its life counts")] UnixDatagram);
 
 impl Claim {
-    /// A claim on the resource of this name, until it is dropped. The name of its socket ends in a random number: in containers that
-    /// share a network namespace, processes may have the same process number.
+    /// A claim on the resource of this name, until it is dropped. The name of its socket ends in a random number: in
+    /// containers that share a network namespace, processes may have the same process number.
     pub fn new(resource: &str) -> io::Result<Self> {
         let random = RandomState::new().build_hasher().finish();
         let name = format!("{}{}-{random:016x}", prefix(resource), process::id());
@@ -30,7 +30,8 @@ impl Claim {
 /// The numbers of the processes that have a claim on the resource of this name, each in its own PID namespace.
 pub fn claimants(resource: &str) -> io::Result<Vec<u32>> {
     let names = abstract_names(&prefix(resource))?;
-    let pid = |name: &String| name.split_once('-')?.0.parse().ok();
+    // Older versions wrote no random number, and one of them may drain beside this process.
+    let pid = |name: &String| name.split('-').next()?.parse().ok();
     Ok(names.iter().filter_map(pid).collect())
 }
 
@@ -52,6 +53,17 @@ mod tests {
         drop(claim);
         assert!(claimants(&resource).unwrap().is_empty());
     }
+
+    /// An older process that drains keeps its rules.
+    #[test]
+    fn sees_claims_of_older_versions() {
+        let resource = format!("test-older-{}", process::id());
+        let name = format!("{}{}", prefix(&resource), process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let _claim = UnixDatagram::bind_addr(&address).unwrap();
+        assert_eq!(claimants(&resource).unwrap(), [process::id()]);
+    }
+
     /// Processes of two containers may have the same number.
     #[test]
     fn allows_two_claims_of_one_process_number() {
