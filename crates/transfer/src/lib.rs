@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files between hosts: `longhaul copy` ([`copy`]), and what its ends say to each other ([`protocol`]).
+//! Files between hosts: `longhaul copy` ([`copy`]), and the protocol of its processes ([`protocol`]).
 //!
-//! A copy starts its two ends as processes of the running program, so that program must give the arguments that it is
-//! started with to this crate, as the binary `longhaul` does.
+//! A copy starts its two endpoints as processes of the running program. That program must therefore pass its arguments
+//! to this crate, as the binary `longhaul` does.
 //!
 //! ```no_run
 //! use clap::Parser;

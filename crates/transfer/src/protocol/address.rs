@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a site is called: `longhaul://HOST[:PORT]`.
+//! Address of a site: `longhaul://HOST[:PORT]`.
 
 use std::{fmt, str::FromStr};
 
-/// Where sites listen if nothing else is said.
+/// Default TCP port of a site.
 pub const PORT: u16 = 7311;
 
-/// What stands before a site's name.
+/// URL prefix of a site's address.
 pub const SCHEME: &str = "longhaul://";
 
 /// A host, by name or address, and a TCP port.
@@ -17,13 +17,13 @@ pub struct Address {
 }
 
 impl Address {
-    /// For a resolver.
+    /// Returns the host and the port, as a resolver takes them.
     pub fn pair(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 }
 
-/// `HOST`, `HOST:PORT`, and an IPv6 address in brackets.
+/// Parses `HOST` or `HOST:PORT`, where an IPv6 address is in brackets.
 impl FromStr for Address {
     type Err = String;
 
@@ -48,7 +48,7 @@ impl FromStr for Address {
     }
 }
 
-/// As it is parsed, the usual port left out.
+/// Writes the form that is parsed, without the default port.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_and_shown() {
+    fn parses_and_displays_addresses() {
         for (text, host, port) in [
             ("far", "far", PORT),
             ("far.example:7000", "far.example", 7000),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn rejects_invalid_addresses() {
         for text in [
             "",
             ":1",

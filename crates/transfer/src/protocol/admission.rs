@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client and a site say to each other before an end of a copy speaks: one question, one answer, inside TLS, in
-//! the frames of [`crate::protocol::message`].
+//! Authentication of a client at a site, before the endpoint of a copy starts: one request and one response, inside TLS,
+//! in the frames of [`crate::protocol::message`].
 
 use super::{options::Ports, token::Secret};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
-/// What both offer as the protocol of the connection (RFC 7301); who speaks another does not get through TLS.
+/// ALPN protocol name that both sides offer (RFC 7301). The TLS handshake fails with any other.
 pub const PROTOCOL: &[u8] = b"longhaul-site/1";
 
-/// The longest question, its length before it not counted.
+/// Maximum length of a request, in bytes, without its length prefix.
 pub const ASK_LEN_MAX: usize = 1024;
 
-/// How long a handshake and the question may take: some round trips, on any path.
+/// Time limit for the handshake and the request: a few round trips, on any path.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// From the client.
+/// Request of the client.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ask {
-    /// Shows that it may.
+    /// Secret of the client's token.
     pub secret: Secret,
-    /// Whose end of a copy it wants.
+    /// Export for which the client wants an endpoint.
     pub export: String,
 }
 
-/// From the site.
+/// Response of the site.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// From now on an end speaks.
+    /// Access is granted. The messages of an endpoint follow.
     Welcome,
-    /// No repetition mends it.
+    /// Access is denied for the reason given. A retry does not help.
     Refused(String),
-    /// Another time.
+    /// The site is at a limit, with the reason. The client may retry later.
     Busy(String),
 }
 
@@ -44,19 +44,20 @@ impl fmt::Display for Answer {
     }
 }
 
-/// What a site tells the end that it starts, before the client says anything.
+/// Scope in which an endpoint at a site may read and write. The site sends it to the endpoint that it starts, before any
+/// message of the client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Confinement {
-    /// What the export is called: the first name of every path.
+    /// Name of the export: the first component of every path.
     pub export: String,
-    /// Where it is: absolute, without symbolic links.
+    /// Directory of the export: absolute, without symbolic links.
     pub directory: PathBuf,
-    /// Where the site's other exports are: these directories stay where they are.
+    /// Directories of the site's other exports. An endpoint never moves these.
     pub others: Vec<PathBuf>,
-    /// Whether the client may write there.
+    /// Whether the client may write to the export.
     pub writable: bool,
-    /// Where the client reached the site: there data comes in, and nowhere else.
+    /// Address at which the client reached the site. Data connections are accepted at this address only.
     pub at: IpAddr,
-    /// The site's ports for data; none is any.
+    /// The site's ports for data connections; `None` allows any.
     pub ports: Option<Ports>,
 }

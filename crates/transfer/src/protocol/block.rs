@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands before each block of a file on a data stream of `longhaul copy`.
+//! Header of each block of a file on a data stream of `longhaul copy`.
 //!
-//! 64 bytes, big-endian: the file's number in this conversation (8), the block's number in the file (8), the bytes that
-//! follow (4), a kind (1), three zeroes, the block's hash (32), and eight zeroes. The block follows at once. A hole has
-//! a header and no bytes.
+//! Layout of the 64 bytes, big-endian: file number in this session (8), block number in the file (8), length of the data
+//! in bytes (4), kind (1), three zeroes, hash of the block (32), and eight zeroes. The data follows the header
+//! immediately. A hole has a header and no data.
 
-/// Bytes in a header.
+/// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 64;
 
-/// The longest block, in bytes, and the length of every block of a file but its last. A receiver needs one buffer of
-/// it for each stream. Hashing 4 MiB takes about a millisecond, sending it 34 ms at 1 Gbit/s: short enough that a
-/// resume loses little, long enough that 64 bytes and a hash are nothing beside it.
+/// Maximum length of a block, in bytes, and the length of every block of a file except the last. A receiver needs one
+/// buffer of this size for each stream. Hashing 4 MiB takes about 1 ms and sending it takes 34 ms at 1 Gbit/s. That is
+/// short enough that a resumed copy retransmits little, and long enough that the cost of the header is negligible.
 pub const BLOCK_LEN: u32 = 4 << 20;
 
 const DATA: u8 = 0;
 const HOLE: u8 = 1;
 
-/// A header's meaning.
+/// Decoded header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The file, as the sender numbered it in this conversation.
+    /// Number that the sender gave the file in this session.
     pub file: u64,
-    /// The block's number in the file, from 0; its offset is [`BLOCK_LEN`] times that.
+    /// Index of the block in the file, from 0. Its offset is the index times [`BLOCK_LEN`].
     pub block: u64,
-    /// What the block holds.
+    /// Content of the block.
     pub content: Content,
-    /// BLAKE3's chaining value of the block where it stands in the file, or of a file of one block the file's hash.
+    /// BLAKE3 chaining value of the block at its offset in the file. For a file of one block, the hash of the file.
     pub hash: [u8; 32],
 }
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// So many bytes, 1 to [`BLOCK_LEN`], follow.
+    /// Data of this length in bytes, 1 to [`BLOCK_LEN`], which follows the header.
     Data(u32),
-    /// Nothing but a hole of the file: zeroes that no disk keeps.
+    /// Part of a hole of the file: zeroes for which no disk space is allocated.
     Hole,
 }
 
-/// Why 64 bytes are no header.
+/// Error for 64 bytes that are not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no header of a block")]
+#[error("not a block header")]
 pub struct BadHeader;
 
 impl Header {
-    /// The header.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let (length, kind) = match self.content {
@@ -60,7 +60,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header. A block beyond the largest offset of a file (2⁶³ − 1, Linux's `loff_t`) is refused too.
+    /// Decodes a header. Rejects a block beyond the largest offset of a file (2⁶³ − 1, Linux's `loff_t`) too.
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, BadHeader> {
         let (file, rest) = bytes.split_first_chunk::<8>().ok_or(BadHeader)?;
         let (block, rest) = rest.split_first_chunk::<8>().ok_or(BadHeader)?;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_as_documented() {
+    fn encodes_the_documented_layout() {
         let bytes = header().encode();
         assert_eq!(bytes[..8], [0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(bytes[8..16], [0, 0, 0, 0, 0, 0, 0, 3]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_headers_are_refused() {
+    fn rejects_invalid_headers() {
         let changed = |at: usize, value: &[u8]| {
             let mut bytes = header().encode();
             bytes[at..at + value.len()].copy_from_slice(value);
@@ -137,11 +137,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_parses_is_encoded_alike(bytes in proptest::array::uniform32(any::<u8>()), more in proptest::array::uniform32(any::<u8>())) {
+        fn parsed_headers_encode_to_the_same_bytes(bytes in proptest::array::uniform32(any::<u8>()), more in proptest::array::uniform32(any::<u8>())) {
             let mut all = [0; HEADER_LEN];
             all[..32].copy_from_slice(&bytes);
             all[32..].copy_from_slice(&more);
-            // Most are refused; make some of them likely.
+            // Random bytes are mostly rejected; these make a valid header likely.
             all[8] = 0;
             all[16..24].copy_from_slice(&[0, 0, bytes[18], bytes[19], DATA, 0, 0, 0]);
             all[56..].fill(0);

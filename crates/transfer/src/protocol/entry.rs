@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One thing of a copied tree as it goes over the wire. What the store keeps of it may differ.
+//! One entry of a copied tree as it goes over the wire. The store's record of it may differ.
 
 use longhaul_store::{entry, metadata, path::RelPath};
 use serde::{Deserialize, Serialize};
 
-/// One thing of a tree: its name in the copy, what it is, and what is known of it.
+/// One entry of a tree: its path in the copy, its kind and its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// From the top of the copy.
+    /// Path relative to the root of the copy.
     pub path: RelPath,
-    /// What it is.
+    /// Kind of the entry, with its data.
     pub kind: Kind,
-    /// Mode, owner, times, attributes.
+    /// Mode, owner, times and attributes.
     pub metadata: Metadata,
 }
 
@@ -24,37 +24,37 @@ same_fields!(
     }
 );
 
-/// What something is.
+/// Kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A directory.
     Directory,
-    /// A file with data.
+    /// A regular file.
     File {
-        /// Which file and which state of it; its size too.
+        /// Identity, state and size of the file.
         version: Version,
-        /// It occupies less than its size.
+        /// Whether the file occupies less disk space than its size.
         sparse: bool,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points.
+        /// Path to which the link points.
         target: Box<[u8]>,
     },
-    /// One more name of something that was named before.
+    /// A further name of an entry that was announced before.
     HardLink {
-        /// The name before.
+        /// Path under which the entry was announced.
         to: RelPath,
     },
     /// A fifo.
     Fifo,
     /// A character or block device.
     Device {
-        /// Else a character device.
+        /// `true` for a block device, `false` for a character device.
         block: bool,
-        /// Its type.
+        /// Major number: the type of the device.
         major: u32,
-        /// Which one of that type.
+        /// Minor number: the device of that type.
         minor: u32,
     },
 }
@@ -108,18 +108,18 @@ impl From<Kind> for entry::Kind {
     }
 }
 
-/// A state of a file at the source: as long as this is the same, so is its data.
+/// State of a file at the source. As long as the state is unchanged, so is the file's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Set by whoever likes.
+    /// Modification time, which any program may set.
     pub modified: Time,
-    /// Set by the system at each change.
+    /// Change time, which the kernel sets at each change.
     pub changed: Time,
-    /// The file itself, whatever its name.
+    /// Inode number, which is independent of the file's names.
     pub inode: u64,
-    /// The file system it is on.
+    /// Device number of the file system.
     pub device: u64,
 }
 
@@ -134,20 +134,20 @@ same_fields!(
     }
 );
 
-/// What is known of a file beside its data.
+/// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// Permissions, set-id and sticky bits: the lower twelve.
+    /// Permission, set-id and sticky bits: the lower twelve bits of the mode.
     pub mode: u32,
-    /// The owner's number; 2³² − 1 leaves the owner as it is.
+    /// User ID of the owner; 2³² − 1 leaves the owner as it is.
     pub uid: u32,
-    /// The group's number; 2³² − 1 leaves the group as it is.
+    /// Group ID; 2³² − 1 leaves the group as it is.
     pub gid: u32,
-    /// Of the data.
+    /// Time of the last change of the data.
     pub modified: Time,
-    /// Of the last reading.
+    /// Time of the last read.
     pub accessed: Time,
-    /// Extended attributes, by name.
+    /// Extended attributes, sorted by name.
     pub xattrs: Xattrs,
 }
 
@@ -163,12 +163,12 @@ same_fields!(
     }
 );
 
-/// A moment, to the nanosecond.
+/// Point in time, to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Time {
-    /// Seconds since 1970, before it if negative.
+    /// Seconds since 1970; negative before.
     pub seconds: i64,
-    /// Nanoseconds after that, below a thousand million.
+    /// Nanoseconds of that second, less than 10⁹.
     pub nanos: u32,
 }
 
@@ -194,9 +194,9 @@ impl From<Xattrs> for Vec<metadata::Xattr> {
 /// One extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// With its namespace: `user.comment`.
+    /// Name with its namespace, as `user.comment`.
     pub name: Box<[u8]>,
-    /// Raw.
+    /// Value, as raw bytes.
     pub value: Box<[u8]>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of a message of each kind, in the order in which they are exchanged. Where one changes, or a kind comes, the
-//! protocol is another one: [`PROTOCOL_VERSION`] goes up by one, and the snapshot is accepted.
+//! Golden bytes of a message of each kind, in the order in which messages are exchanged. If one changes, or a kind is
+//! added, the protocol version changes: increase [`PROTOCOL_VERSION`] by one, and accept the snapshot.
 
 use super::{
     admission::{self, Ask},
@@ -28,7 +28,7 @@ fn hex(bytes: &[u8]) -> String {
     pieces.collect::<Vec<_>>().join(" ")
 }
 
-/// What is fixed, line by line.
+/// Lines of a snapshot.
 struct Lines(String);
 
 impl Lines {
@@ -36,7 +36,7 @@ impl Lines {
         writeln!(self.0, "{name}: {}", hex(bytes)).unwrap();
     }
 
-    /// A message with its length before it.
+    /// Adds a message with its length prefix.
     fn message(&mut self, name: &str, message: &impl Serialize) {
         let mut bytes = Vec::new();
         write(&mut bytes, message).unwrap();
@@ -50,7 +50,7 @@ impl Lines {
     }
 }
 
-/// No other kinds are known: who adds one adds its bytes below.
+/// Returns the name of a task. The match is exhaustive, so that a new kind of message must be added below too.
 fn task(task: &Task) -> &'static str {
     match task {
         Task::Whole => "task whole",
@@ -472,7 +472,7 @@ fn answers() -> Vec<Answer> {
 }
 
 #[test]
-fn messages_have_the_bytes_of_their_protocol() {
+fn messages_have_stable_bytes() {
     let mut lines = Lines(format!("protocol {PROTOCOL_VERSION}\n"));
     let addresses = ["2001:db8::1", "192.0.2.1"].map(|text| text.parse().unwrap());
     let begin = |role| Begin {
@@ -527,9 +527,9 @@ fn messages_have_the_bytes_of_their_protocol() {
     insta::assert_snapshot!(lines.0);
 }
 
-/// The store's entries have all that entries of the wire have.
+/// The store's entries have all fields of the entries on the wire.
 #[test]
-fn entries_of_all_kinds_come_from_the_store_as_they_went_into_it() {
+fn entries_of_all_kinds_round_trip_through_the_store() {
     let mut kinds = 0;
     for order in orders() {
         if let Order::Entry { entry, .. } = order {
@@ -542,7 +542,7 @@ fn entries_of_all_kinds_come_from_the_store_as_they_went_into_it() {
 }
 
 #[test]
-fn who_comes_to_a_site_asks_in_these_bytes() {
+fn site_authentication_has_stable_bytes() {
     let mut lines = Lines(String::from_utf8_lossy(admission::PROTOCOL).into_owned() + "\n");
     let token = format!("lhs1.{}.{}", "A".repeat(43), "B".repeat(42) + "A");
     let token: Token = token.parse().unwrap();

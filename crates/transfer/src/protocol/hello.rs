@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first message of an end: by which protocol it speaks, and who it is.
+//! First message of an endpoint: its protocol version and its identity.
 //!
-//! Its first two fields stay as they are in every protocol, so that ends of different ones can refuse each other.
+//! The first two fields are the same in every protocol version, so that processes of different versions can reject each
+//! other.
 
 use super::message;
 use anyhow::{Context as _, Result};
-use longhaul_command::{console::escaped, exit::Refusal};
+use longhaul_command::{console::escape, exit::Refusal};
 use serde::{Deserialize, Serialize};
 use std::{fmt::Display, io::Read, net::IpAddr};
 
-/// The protocol that this longhaul speaks. It is another one when a message between two longhauls changes (`golden`
-/// finds out), whatever release that is.
+/// Protocol version of this longhaul. It changes with any message between two longhauls (the tests in `golden` detect
+/// that), independently of the release.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Stands before it, and tells an end from whatever a login prints.
+/// Line before the first message. It separates the messages of an endpoint from the output of a login.
 pub const GREETING: &[u8] = b"longhaul copy 1\n";
 
-/// From an end to its driver.
+/// First message from an endpoint to the coordinator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     pub(super) protocol: u32,
-    /// For people.
+    /// Release name, for people.
     pub(super) release: String,
-    /// DER.
+    /// X.509 certificate of the endpoint, DER.
     pub certificate: Vec<u8>,
-    /// The two addresses of the ssh connection that brought it: the near one, its own.
+    /// Addresses of the ssh connection over which the endpoint was started: the client's and the endpoint's own.
     pub ssh: Option<(IpAddr, IpAddr)>,
 }
 
-/// What of it is the same in every protocol.
+/// Fields of [`Hello`] that every protocol version has.
 #[derive(Debug, Deserialize)]
 struct Speaker {
     protocol: u32,
@@ -36,7 +37,7 @@ struct Speaker {
 }
 
 impl Hello {
-    /// Of this program. `ssh` has the addresses of the client and of this machine, where ssh started it.
+    /// Creates the message of this program. `ssh` has the addresses of the client and of this machine if ssh started it.
     pub fn new(certificate: &[u8], ssh: Option<(IpAddr, IpAddr)>) -> Self {
         Self {
             protocol: PROTOCOL_VERSION,
@@ -46,10 +47,10 @@ impl Hello {
         }
     }
 
-    /// Reads that of the end on `host`; `None` if it went away before.
+    /// Reads the message of the endpoint on `host`; `None` if the endpoint exited before.
     ///
     /// # Errors
-    /// It speaks another protocol, or none.
+    /// Fails if the endpoint has another protocol version, or sends something else.
     pub fn read(from: &mut impl Read, host: &dyn Display) -> Result<Option<Self>> {
         let Some(bytes) = message::read_bytes(from)? else {
             return Ok(None);
@@ -68,9 +69,9 @@ impl Speaker {
             return Ok(());
         }
         Err(Refusal::usage(format!(
-            "{host} speaks protocol {protocol} (longhaul {}), this one protocol {PROTOCOL_VERSION} (longhaul {}): update the older \
-             one (--remote-program names another longhaul there)",
-            escaped(release),
+            "{host} uses protocol {protocol} (longhaul {}), this host protocol {PROTOCOL_VERSION} (longhaul {}): update the older \
+             one (--remote-program selects another longhaul there)",
+            escape(release),
             longhaul_command::release()
         )))
     }
@@ -87,24 +88,24 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_different_protocols_refuse_each_other() {
+    fn rejects_another_protocol_version() {
         let newer = (PROTOCOL_VERSION + 1, "9.9.9", [7_u64; 5]);
         let why = read(&newer).unwrap_err();
-        assert!(why.is::<Refusal>(), "nothing mends it");
+        assert!(why.is::<Refusal>(), "a retry does not help");
         let own = longhaul_command::release();
         let wanted = format!(
-            "far.example speaks protocol 2 (longhaul 9.9.9), this one protocol 1 (longhaul {own}): update the older one \
-             (--remote-program names another longhaul there)"
+            "far.example uses protocol 2 (longhaul 9.9.9), this host protocol 1 (longhaul {own}): update the older one \
+             (--remote-program selects another longhaul there)"
         );
         assert_eq!(why.to_string(), wanted);
-        // Before there were protocols, an end said its release first, as the first of its reports.
+        // Before there were protocol versions, an endpoint sent its release first, as the first of its reports.
         let older = (0_u8, "0.0.9", b"certificate".as_slice(), None::<()>);
         let why = read(&older).unwrap_err().to_string();
         assert!(why.contains("protocol 0 (longhaul 0.0.9)"), "{why}");
     }
 
     #[test]
-    fn another_release_of_the_same_protocol_is_heard() {
+    fn accepts_another_release_of_the_same_protocol() {
         let hello = Hello {
             release: "9.9.9".to_owned(),
             ..Hello::new(b"certificate", None)
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_calls_its_release_is_shown_escaped() {
+    fn escapes_the_release_name_of_a_peer() {
         let why = read(&(7_u32, "\u{1b}[2J")).unwrap_err().to_string();
         assert!(!why.contains('\u{1b}'), "{why}");
     }

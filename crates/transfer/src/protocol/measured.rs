@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end has measured of itself, as it tells its driver.
+//! Measurements that an endpoint makes of itself and reports to the coordinator.
 
 use longhaul_scheduling::{self as scheduling, Stage};
 use longhaul_tcpsim::limiter::Limiter;
 use serde::{Deserialize, Serialize};
 
-/// All that an end has measured since it began.
+/// Measurements of an endpoint since the start of the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Since when.
+    /// Time since the start of the session.
     pub elapsed_us: u64,
-    /// Where its threads' time went.
+    /// Time of the threads, by stage.
     pub stages: Stages,
-    /// Part of the time waited: for a CPU.
+    /// Part of the waiting time that was spent waiting for a CPU.
     pub crowded_us: u64,
-    /// CPUs that it may use.
+    /// CPUs that the endpoint may use.
     pub cpus: u32,
-    /// The machine that it runs on: the same number, the same machine.
+    /// Identifier of the machine that the endpoint runs on. Equal numbers mean the same machine.
     pub machine: u64,
-    /// What its sockets say; only the source's.
+    /// State of the sockets; only the source measures it.
     pub network: Network,
 }
 
 same_fields!(
     Measured,
-    scheduling::Measured {
+    scheduling::Metrics {
         elapsed_us,
         stages,
         crowded_us,
@@ -59,15 +59,15 @@ impl Stages {
             Stage::Limited => &mut self.limited,
             Stage::Receiving => &mut self.receiving,
             Stage::Writing => &mut self.writing,
-            Stage::Looking => &mut self.looking,
+            Stage::Scanning => &mut self.looking,
             Stage::Syncing => &mut self.syncing,
-            Stage::Resting => &mut self.resting,
+            Stage::Waiting => &mut self.resting,
         }
     }
 }
 
-impl From<scheduling::Stages> for Stages {
-    fn from(own: scheduling::Stages) -> Self {
+impl From<scheduling::StageTimes> for Stages {
+    fn from(own: scheduling::StageTimes) -> Self {
         let mut wire = Self::default();
         for stage in Stage::ALL {
             *wire.of(stage) = own[stage].into();
@@ -76,7 +76,7 @@ impl From<scheduling::Stages> for Stages {
     }
 }
 
-impl From<Stages> for scheduling::Stages {
+impl From<Stages> for scheduling::StageTimes {
     fn from(mut wire: Stages) -> Self {
         let mut own = Self::default();
         for stage in Stage::ALL {
@@ -89,32 +89,32 @@ impl From<Stages> for scheduling::Stages {
 /// Time in one stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// On a CPU.
+    /// Time on a CPU.
     pub ran_us: u64,
-    /// The rest: for a disk, for a socket, for a CPU.
+    /// Time of waiting for a disk, a socket or a CPU.
     pub waited_us: u64,
 }
 
-same_fields!(Spent, scheduling::Spent { ran_us, waited_us });
+same_fields!(Spent, scheduling::StageTime { ran_us, waited_us });
 
-/// What the source's sockets say of their streams.
+/// Statistics of the source's sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Streams that are open.
+    /// Number of open streams.
     pub streams: u32,
-    /// How long what limited them.
+    /// Time during which each factor limited the streams.
     pub limited_us: Limited,
-    /// Their congestion control doesn't take single losses for congestion, as BBR.
+    /// Whether the congestion control ignores single losses, as BBR does.
     pub shrugs_off_losses: bool,
-    /// Bytes sent, those sent again included.
+    /// Bytes sent, with retransmissions.
     pub sent_bytes: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub again_bytes: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub again_segments: u64,
-    /// Round-trip time now, the mean of all streams; 0 if it is not known.
+    /// Current round-trip time, the mean of all streams; 0 if unknown.
     pub rtt_us: u32,
-    /// The smallest that any stream has seen; 0 if it is not known.
+    /// Smallest round-trip time of any stream; 0 if unknown.
     pub rtt_min_us: u32,
 }
 
@@ -132,7 +132,7 @@ same_fields!(
     }
 );
 
-/// How long what limited streams, in microseconds of all of them.
+/// Time during which each factor limited the streams, in microseconds, summed over the streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limited {
     pub application: u64,
@@ -154,7 +154,7 @@ impl Limited {
     }
 }
 
-/// In the order of [`Limiter::ALL`].
+/// Converts the times, in the order of [`Limiter::ALL`].
 impl From<[u64; 5]> for Limited {
     fn from(own: [u64; 5]) -> Self {
         let mut wire = Self::default();
@@ -176,11 +176,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_end_measured_its_driver_reads() {
-        let mut own = scheduling::Measured {
+    fn measurements_convert_and_keep_their_wire_order() {
+        let mut own = scheduling::Metrics {
             elapsed_us: 1,
             machine: 2,
-            ..scheduling::Measured::default()
+            ..scheduling::Metrics::default()
         };
         for (stage, us) in Stage::ALL.into_iter().zip(10..) {
             own.stages[stage].ran_us = us;
@@ -191,11 +191,11 @@ mod tests {
         let wire = Measured::from(own);
         assert_eq!(wire.stages.reading.ran_us, 11);
         assert_eq!(wire.network.limited_us.pacing, 34);
-        // In the order of the protocol.
+        // The order of the protocol.
         let ran = (10..20).flat_map(|us| [us, 0]).collect::<Vec<u8>>();
         assert_eq!(postcard::to_stdvec(&wire.stages).unwrap(), ran);
         let limited = postcard::to_stdvec(&wire.network.limited_us).unwrap();
         assert_eq!(limited, [30, 31, 32, 33, 34]);
-        assert_eq!(scheduling::Measured::from(wire), own);
+        assert_eq!(scheduling::Metrics::from(wire), own);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the two ends of a copy tell each other beside the data: a length (4 bytes, big-endian) and a message (postcard),
-//! again and again.
+//! Control messages between the two endpoints of a copy. Each is a length (4 bytes, big-endian) and a message in
+//! postcard encoding.
 
 use super::entry::{Entry, Metadata};
 use anyhow::{Context as _, Result, ensure};
@@ -11,165 +11,165 @@ use std::{
     ops::Range,
 };
 
-/// The longest message. An entry has a path of at most 4 KiB and extended attributes of at most 1 MiB; a file's missing
-/// blocks go out in pieces.
+/// Maximum length of a message, in bytes. An entry has a path of at most 4 KiB and extended attributes of at most 1 MiB.
+/// The missing blocks of a file are divided over several messages.
 const MESSAGE_LEN_MAX: usize = 4 << 20;
 
-/// From the source to the target.
+/// Message from the source to the target.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Before everything else: the names of sources that are copied under their names, where anchored patterns begin.
+    /// Names of the sources that are copied under their own names. Anchored patterns start at these. Sent before all else.
     Tops(Vec<RelPath>),
-    /// Something that shall be at the target, too. A number never comes again.
+    /// Announcement of an entry to copy. A number is used only once.
     Entry {
         /// Number of the entry.
         number: u64,
         /// The entry.
         entry: Entry,
-        /// The part of it that this conversation brings.
+        /// Part of the file that this session carries.
         share: Share,
     },
-    /// A file that changed while it was read, as it is now: what arrived of it under its old number is worth nothing.
+    /// New announcement of a file that changed while it was read. The target discards the blocks that it received under the
+    /// old number.
     Again {
-        /// Number that it had before.
+        /// Number of the earlier announcement.
         old: u64,
         /// Number of the entry.
         number: u64,
         /// The entry.
         entry: Entry,
-        /// The part of it that this conversation brings.
+        /// Part of the file that this session carries.
         share: Share,
     },
-    /// What is in a source is copied into the target itself, which gets this.
+    /// Metadata for the target itself, if the contents of a source are copied directly into it.
     Top(Metadata),
-    /// Something that is not copied by its nature, and not deleted either.
+    /// Path of an entry that is neither copied nor deleted, because of its type.
     Spared(RelPath),
-    /// Something that the source could not read: the target deletes nothing then.
+    /// The source could not read an entry. The target then deletes nothing.
     Unread,
-    /// There are no more entries.
+    /// End of the announcements.
     ScanEnded,
-    /// All that was missing of a file was sent at least once, and the file did not change meanwhile. The hash of it, if
-    /// all of it was read in this conversation.
+    /// All missing blocks of a file were sent at least once, and the file did not change meanwhile.
     Sealed {
         /// Number of the file.
         file: u64,
-        /// BLAKE3 of the content.
+        /// BLAKE3 hash of the contents, if the whole file was read in this session.
         hash: Option<[u8; 32]>,
     },
-    /// A file that changed or can't be read any more: what arrived of it is worth nothing.
+    /// The file changed or became unreadable. The target discards the blocks that it received.
     Withdrawn {
         /// Number of the file.
         file: u64,
     },
-    /// So many streams from now on: for the target, if it is the one that opens them.
+    /// Number of streams from now on, for a target that opens the streams.
     Streams(u16),
-    /// The hash of a file as it was announced, which the target asked for.
+    /// Hash of a file as announced, in reply to the target's request.
     Hashed {
         /// Number of the file.
         file: u64,
-        /// BLAKE3 of the content.
+        /// BLAKE3 hash of the contents.
         hash: [u8; 32],
     },
-    /// The source has given up a stream; its far end shall say how much of it arrived.
+    /// The source has abandoned a stream. The target replies how many of its blocks arrived.
     Gone {
         /// Number of the stream.
         stream: u64,
     },
 }
 
-/// How much of a file a conversation brings.
+/// Part of a file that a session carries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Share {
-    /// All of it.
+    /// The whole file.
     Whole,
-    /// These blocks, while others bring the rest; they get no name from it.
+    /// These blocks. Other sessions carry the rest, and the file is not renamed to its final name yet.
     Blocks(Range<u64>),
-    /// Others brought all of it in this copy: it gets its name.
+    /// No blocks. Other sessions of this copy carried all of them, and the file is renamed to its final name.
     Assembled,
-    /// These blocks, and they stay a piece of it.
+    /// These blocks, which the target stores permanently as a piece of the file.
     Kept(Vec<Range<u64>>),
-    /// These blocks, of a piece that was kept elsewhere; with the last piece it gets its name.
+    /// These blocks, from a piece that another host stores. After the last piece the file is renamed to its final name.
     Piece(Vec<Range<u64>>),
 }
 
-/// From the target to the source.
+/// Message from the target to the source.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// A file is wanted.
+    /// Request for blocks of a file.
     Need {
         /// Number of the file.
         file: u64,
-        /// The part that is missing.
+        /// Blocks that the target lacks.
         missing: Need,
     },
-    /// A file is there in the same size: what is its hash?
+    /// Request for the hash of a file that the target has with the same size.
     Hash {
         /// Number of the file.
         file: u64,
     },
-    /// An entry is done with.
+    /// Result of an entry, which ends its processing.
     Settled {
         /// Number of the entry.
         number: u64,
-        /// The outcome.
+        /// Result.
         outcome: Outcome,
     },
-    /// So many blocks have arrived on a stream, from its beginning.
+    /// Number of blocks that have arrived on a stream since its start.
     Received {
         /// Number of the stream.
         stream: u64,
         /// Blocks that arrived.
         blocks: u64,
     },
-    /// A stream has ended, and this is all that arrived.
+    /// Final number of blocks that arrived on a stream, after its end.
     Ended {
         /// Number of the stream.
         stream: u64,
         /// Blocks that arrived.
         blocks: u64,
     },
-    /// So many bytes more survive a power loss.
+    /// Number of further bytes that are durable: they survive a power loss.
     Durable {
         /// Bytes.
         bytes: u64,
     },
-    /// Everything is done: so many things were removed that the source does not have, and so many failed that belong
-    /// to no single entry's settlement.
+    /// The target has finished.
     Over {
-        /// Entries removed.
+        /// Entries removed that the source does not have.
         removed: u64,
-        /// Failures.
+        /// Failures that no entry's result reports.
         failed: u64,
     },
 }
 
-/// What is missing of a file.
+/// Blocks of a file that the target lacks.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Need {
-    /// All of a file of at most one block: so many bytes.
+    /// The whole file of at most one block, with its size in bytes.
     Whole(u64),
-    /// These blocks.
+    /// Ranges of blocks.
     Blocks(Vec<Range<u64>>),
 }
 
-/// What became of an entry.
+/// Result of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It was there already.
+    /// The target has the entry already.
     Same,
-    /// It is there now.
+    /// The entry was created or changed.
     Made,
-    /// The target's is newer, and `--update` says to leave it.
+    /// The target's file is newer, and `--update` leaves it alone.
     Newer,
-    /// The target does not take its kind.
+    /// The options exclude entries of this kind.
     NotTaken,
-    /// It is there, but for what its file system or the user's rights did not allow.
+    /// The entry was created or changed, but without the listed metadata: the file system or the user's rights did not
+    /// allow it.
     MadeWithout(Vec<String>),
-    /// It could not be made: why, with its name.
+    /// The entry could not be copied. The text gives its name and the reason.
     Failed(String),
 }
 
-/// Writes a message; the caller flushes.
+/// Writes a message. The caller flushes.
 pub fn write(to: &mut (impl Write + ?Sized), message: &impl Serialize) -> Result<()> {
     let bytes = postcard::to_stdvec(message).context("cannot write a message")?;
     ensure!(
@@ -181,12 +181,12 @@ pub fn write(to: &mut (impl Write + ?Sized), message: &impl Serialize) -> Result
     Ok(to.write_all(&bytes)?)
 }
 
-/// Reads a message; `None` at the end of the conversation.
+/// Reads a message; `None` at the end of the stream.
 pub fn read<M: DeserializeOwned>(from: &mut impl Read) -> Result<Option<M>> {
     read_bytes(from)?.map(|bytes| parse(&bytes)).transpose()
 }
 
-/// What a message is made of; `None` at the end of the conversation.
+/// Reads the bytes of a message; `None` at the end of the stream.
 pub(super) fn read_bytes(from: &mut impl Read) -> Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
@@ -203,10 +203,10 @@ pub(super) fn read_bytes(from: &mut impl Read) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// What is in them, which is all.
+/// Decodes a message, which must fill all the bytes.
 pub(super) fn parse<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
     let (message, rest) = postcard::take_from_bytes(bytes).context("not a message")?;
-    ensure!(rest.is_empty(), "{} bytes behind a message", rest.len());
+    ensure!(rest.is_empty(), "{} bytes after a message", rest.len());
     Ok(message)
 }
 
@@ -214,20 +214,20 @@ pub(super) fn parse<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
 mod tests {
     use super::*;
 
-    fn written(message: &Answer) -> Vec<u8> {
+    fn encoded(message: &Answer) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut bytes, message).unwrap();
         bytes
     }
 
     #[test]
-    fn a_message_is_read_as_it_was_written() {
+    fn messages_round_trip() {
         let need = Answer::Need {
             file: 7,
             missing: Need::Blocks(vec![0..3, 9..10]),
         };
-        let mut bytes = written(&need);
-        bytes.extend(written(&Answer::Over {
+        let mut bytes = encoded(&need);
+        bytes.extend(encoded(&Answer::Over {
             removed: 2,
             failed: 0,
         }));
@@ -240,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_too_long_or_nonsense_is_refused() {
-        let good = written(&Answer::Over {
+    fn rejects_truncated_overlong_and_invalid_messages() {
+        let good = encoded(&Answer::Over {
             removed: 2,
             failed: 0,
         });
@@ -252,6 +252,6 @@ mod tests {
         let mut longer = good.clone();
         longer[3] += 1;
         longer.push(0);
-        assert!(refused(&longer).contains("1 bytes behind"));
+        assert!(refused(&longer).contains("1 bytes after"));
     }
 }

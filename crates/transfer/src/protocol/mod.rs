@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What longhauls on two hosts say to each other, and what both know of it: below `copy` and `site`, which speak it.
+//! The protocol between longhaul processes on different hosts. The modules `copy` and `site` use it.
 //!
-//! A driver tells an end what to do (`order`) and hears from it (`report`); the two ends of a copy exchange messages
-//! ([`message`]) and blocks ([`block`]). Who comes to a site by its `address` shows a `token` before that
-//! (`admission`).
+//! The coordinator sends an endpoint its instructions ([`order`]) and receives its reports ([`report`]). The two
+//! endpoints of a copy exchange messages ([`message`]) and blocks ([`block`]). A client that connects to a site by its
+//! [`address`] authenticates with a [`token`] first ([`admission`]).
 //!
-//! What is said has types of its own here, and becomes those of other crates where an end hears it: a change there does not
-//! change the protocol. Two are the store's: a path, whose bytes are checked whenever one
-//! is read, and the 32 bytes that name where a copy comes from.
+//! Messages have types of their own, which are converted into those of other crates on receipt: a change in another
+//! crate does not change the protocol. Two types are the store's: a path, whose bytes are checked whenever one is read,
+//! and the 32 bytes that identify the origin of a copy.
 
-/// Converts two structs into each other, which have these fields. Does not compile once one of them has another field:
-/// what that is to be on the wire, the protocol decides. It stands above the modules that use it.
+/// Implements the conversions between two structs with the same fields. Does not compile if one of them has a further
+/// field: whether that field goes on the wire is a decision about the protocol. The macro precedes the modules that use
+/// it.
 macro_rules! same_fields {
     ($wire:path, $own:path { $($field:ident),+ }) => {
         impl From<$own> for $wire {

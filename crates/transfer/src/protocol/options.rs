@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a copy is to be made, as its driver tells both ends.
+//! Options of a copy, as the coordinator sends them to both endpoints.
 
 use super::preserve::Preserve;
 use anyhow::Result;
@@ -11,59 +11,60 @@ use longhaul_store::tree::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How a copy is done; both ends get the same.
+/// Options of a copy. Both endpoints receive the same.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Options {
-    /// How many connections carry data.
+    /// Number of data connections.
     pub streams: Streams,
-    /// How their packets are spaced.
+    /// Pacing of their packets.
     pub pace: Pace,
-    /// The congestion control of their sockets; none leaves the choice to the copy.
+    /// Congestion control of their sockets; `None` leaves the choice to the copy.
     pub congestion_control: Option<String>,
-    /// What they go over.
+    /// Transport protocol of the data connections.
     pub transport: Transport,
-    /// Whether data is encrypted. Orders always are.
+    /// Whether data is encrypted. Control messages always are.
     pub encrypt: Switch,
-    /// Whether the data is verified by its hash.
+    /// Whether data is verified by its hash.
     pub hash: Switch,
-    /// Bits a second.
+    /// Rate limit, in bits per second.
     pub limit: Option<u64>,
-    /// Milliseconds.
+    /// Time without an answer after which a connection is given up, in milliseconds.
     pub silence: u32,
-    /// Only say what would be done.
+    /// Only report the actions, and perform none.
     pub dry_run: bool,
-    /// Compare files by their content, and not by size and time of change.
+    /// Compare files by contents, not by size and modification time.
     pub checksum: bool,
-    /// Remove at the target what no source has.
+    /// Remove entries at the target that no source has.
     pub delete: bool,
-    /// Leave alone files that are newer at the target.
+    /// Leave files that are newer at the target.
     pub update: bool,
     /// Stay on the file system of each source.
     pub one_file_system: bool,
-    /// What is copied and what is left out; the last that matches counts.
+    /// Patterns of entries to copy or leave out. The last match decides.
     pub rules: Vec<Rule>,
-    /// What the target takes over.
+    /// Metadata and special files that the target preserves.
     pub preserve: Preserve,
-    /// Several sources, or one into a directory that is there: each goes below the target under its name.
+    /// Whether each source goes below the target under its own name: for several sources, or for an existing directory as
+    /// target.
     pub into_directory: bool,
-    /// Tells this command's source from others': what it gave a name once, it finds again.
+    /// Identifier of this command's sources. A later run finds the directory that an earlier run with this identifier named.
     pub origin: Origin,
 }
 
 impl Options {
-    /// What is left out.
+    /// Returns the filter of the patterns and of the file systems.
     pub fn filter(&self) -> Result<Filter> {
         let rules: Vec<_> = self.rules.iter().cloned().map(Into::into).collect();
         let filter = Filter::new(&rules).map_err(Refusal::usage)?;
         Ok(filter.staying(self.one_file_system))
     }
 
-    /// How long the other end may stay silent.
+    /// Returns the time without an answer after which a connection is given up.
     pub fn silence(&self) -> Duration {
         Duration::from_millis(self.silence.into())
     }
 
-    /// How many streams there are from beginning to end; none if that is found out on the way.
+    /// Returns the fixed number of streams; `None` if the copy adapts it.
     pub fn streams_fixed(&self) -> Option<u16> {
         match self.streams {
             Streams::Exactly(count) => Some(count),
@@ -72,12 +73,12 @@ impl Options {
     }
 }
 
-/// A pattern that says what is copied.
+/// Pattern that includes or excludes entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
-    /// Copy what matches.
+    /// Copy entries that match.
     Include(String),
-    /// Leave out what matches.
+    /// Leave out entries that match.
     Exclude(String),
 }
 
@@ -90,27 +91,27 @@ impl From<Rule> for filter::Rule {
     }
 }
 
-/// How many connections carry data.
+/// Number of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Streams {
-    /// The copy finds out on the way.
+    /// The copy adapts the number.
     Auto,
-    /// So many, from beginning to end.
+    /// A fixed number.
     Exactly(u16),
 }
 
-/// How packets of all streams together are spaced.
+/// Pacing of the packets of all streams together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pace {
-    /// TCP spaces each stream's by its window and round trip (net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
+    /// TCP paces each stream by its window and round-trip time (net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
     Auto,
-    /// Packets leave as the window allows.
+    /// No pacing: packets leave as soon as the window allows.
     Off,
-    /// At most so many bits a second, in equal shares.
+    /// Pacing at this total rate in bits per second, divided equally between the streams.
     Rate(u64),
 }
 
-/// What connections that carry data go over.
+/// Transport protocol of the data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
     /// TCP, with TLS if data is encrypted.
@@ -119,20 +120,20 @@ pub enum Transport {
     Udt,
 }
 
-/// On or off.
+/// Setting that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Switch {
-    /// It is done.
+    /// On.
     On,
-    /// It is not done.
+    /// Off.
     Off,
 }
 
-/// Ports, the first and the last.
+/// Range of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// The least.
+    /// Lowest port.
     pub first: u16,
-    /// The greatest.
+    /// Highest port.
     pub last: u16,
 }

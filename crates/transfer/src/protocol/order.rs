@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul copy` and the two ends that it starts tell each other, over pipes or ssh: messages as
-//! [`crate::protocol::message`] frames them, behind a line that tells them from whatever a login prints.
+//! Control protocol between the coordinator, which is the `longhaul copy` process, and the two endpoints that it starts.
+//! The messages go over pipes or ssh, in the frames of [`crate::protocol::message`]. A greeting line precedes them and
+//! separates them from the output of a login.
 
 use super::{
     entry::Version,
@@ -15,114 +16,114 @@ use std::{
     ops::Range,
 };
 
-/// To an end.
+/// First message from the coordinator to an endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// Which end it is.
+    /// Role of the endpoint.
     pub role: Role,
-    /// Sources, or the one target.
+    /// Paths of the sources, or the one path of the target.
     pub paths: Vec<Vec<u8>>,
-    /// How the copy is done.
+    /// Options of the copy.
     pub options: Options,
-    /// DER.
+    /// X.509 certificate of the peer, DER.
     pub peer_certificate: Vec<u8>,
-    /// How it meets the other end.
+    /// Whether and where the endpoint listens or connects.
     pub meeting: Meeting,
-    /// What it does of the copy.
+    /// Part of the copy that the endpoint performs.
     pub task: Task,
-    /// For a target: where the sources are.
+    /// Locations of the sources, for a target.
     pub sources: Sources,
-    /// For a target that keeps shares of trees that were spread: which.
+    /// Shares that the target stores, of trees that are distributed over hosts.
     pub shares: Vec<Share>,
 }
 
-/// What is to be done of a copy.
+/// Part of a copy that an endpoint performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
-    /// All of it.
+    /// The whole copy.
     Whole,
-    /// Only to say where the sources are: for a source, which meets nobody then.
+    /// Reports the locations of the sources, for a source without a peer.
     Locate,
-    /// Only to say what there is, pieces of files included: for a source, which meets nobody then.
+    /// Reports all entries, including pieces of files, for a source without a peer.
     Survey,
-    /// What one of several targets keeps, each on disks of its own: some files, and pieces of large ones.
+    /// Copies the share of one of several targets with separate disks: some files, and pieces of large files.
     Spread(Placement),
-    /// All that one of several such hosts has, pieces included: a file gets its name when the last of them has come.
+    /// Copies everything that one of several such hosts has. A file gets its final name after its last piece has arrived.
     Gather(Pass),
-    /// All that one of them has, pieces as pieces, for one that keeps them.
+    /// Copies everything that one such host has, to a host that stores the pieces as pieces.
     Pieces,
-    /// The data of extents, as the driver assigns them. What belongs to no file's data comes with another conversation.
+    /// Copies the file data of extents, as the coordinator assigns them. A later session copies everything else.
     Extents,
-    /// For targets of several hosts, before anything else: one makes a file of this number in the target's directory, and
-    /// takes it away when its standard input ends; the others say whether they see it.
+    /// Creates a probe file with this number in the target's directory, and removes it when standard input ends. Used
+    /// before a copy to several target hosts, to find out which of them share the directory.
     Mark(u128),
-    /// Says whether the file of this number is there.
+    /// Reports whether the probe file with this number is visible.
     Seek(u128),
 }
 
-/// Gathering from several hosts: what has to be done while others are at it, and what after them.
+/// Pass of a gathering copy from several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pass {
-    /// Files, and all else but the metadata of directories, in which others may still write.
+    /// All entries, without the metadata of directories, because other hosts may still write in these.
     Data,
-    /// That, too, and what changed or failed meanwhile.
+    /// Metadata of directories, and entries that changed or failed in the first pass.
     Last,
 }
 
-/// To a source that copies extents, while it does.
+/// Message from the coordinator to a source that copies extents.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Word {
-    /// Another one. Numbers are the driver's.
+    /// Assignment of an extent. The coordinator chooses the number.
     Assignment {
-        /// By which reports name it.
+        /// Number of the extent in reports.
         number: u64,
-        /// What to copy.
+        /// Data to copy.
         extent: Extent,
     },
-    /// So many milliseconds from now on it may go on; after that others may have what it was assigned.
+    /// Remaining lease time, in milliseconds. After it others may get the extents that this source was assigned.
     Until(u32),
-    /// There are no more.
+    /// End of the assignments.
     Enough,
 }
 
-/// Work for one mover: data of a source, some GiB of it.
+/// Unit of work for one mover: some GiB of a source's data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Which source it is of, from 0.
+    /// Index of the source, from 0.
     pub source: u32,
-    /// What of it.
+    /// Data of the extent.
     pub content: Content,
 }
 
-/// What of a source an extent is.
+/// Data of a source that an extent has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
-    /// Whole files, as they are called in the copy.
+    /// Whole files, by their paths in the copy.
     Files(Vec<RelPath>),
-    /// Blocks of a file.
+    /// Blocks of one file.
     Blocks {
-        /// As the file is called in the copy.
+        /// Path of the file in the copy.
         path: RelPath,
-        /// Which, from 0.
+        /// Block numbers, from 0.
         blocks: Range<u64>,
-        /// Of which state of the file.
+        /// State of the file to which the blocks belong.
         version: Version,
     },
-    /// A file of which others brought the blocks: it gets its name.
+    /// The final name of a file, whose blocks other extents have copied.
     Name(RelPath),
 }
 
-/// The two ends of a copy.
+/// Role of an endpoint in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Reads files, and sends.
+    /// Reads and sends files.
     Source,
-    /// Receives, and writes files.
+    /// Receives and writes files.
     Target,
 }
 
 impl Role {
-    /// For lines and errors.
+    /// Returns the name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -131,19 +132,19 @@ impl Role {
     }
 }
 
-/// How the two find each other.
+/// Instruction by which the two endpoints connect to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Meeting {
-    /// Says another message, once this end is ready.
+    /// Wait for a further instruction, which the coordinator sends once this endpoint is ready.
     Later,
-    /// It listens.
+    /// Listen for the peer.
     Listen {
-        /// Of this machine.
+        /// Local address.
         at: IpAddr,
-        /// One of these; none is any.
+        /// Ports to choose from; `None` allows any.
         ports: Option<Ports>,
     },
-    /// To the first of these that answers.
+    /// Connect to the first of these addresses that answers.
     Connect(Vec<SocketAddr>),
 }
 
@@ -218,30 +219,30 @@ mod tests {
         ]
     }
 
-    fn written(message: &impl Serialize) -> Vec<u8> {
+    fn encoded(message: &impl Serialize) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut bytes, message).unwrap();
         bytes
     }
 
-    /// What is read is written and read again as the same.
-    fn is_heard<M: Serialize + DeserializeOwned + Debug>(mut bytes: &[u8]) {
+    /// Asserts that each message that can be read encodes to a message that reads the same.
+    fn assert_round_trip<M: Serialize + DeserializeOwned + Debug>(mut bytes: &[u8]) {
         while let Ok(Some(message)) = read::<M>(&mut bytes) {
-            let again: M = read(&mut written(&message).as_slice()).unwrap().unwrap();
-            assert_eq!(written(&again), written(&message));
+            let again: M = read(&mut encoded(&message).as_slice()).unwrap().unwrap();
+            assert_eq!(encoded(&again), encoded(&message));
         }
     }
 
-    /// Behind a length that is right.
-    fn are_heard(bytes: &[u8]) {
+    /// Reads the bytes as each kind of message, with and without a correct length prefix.
+    fn read_as_all_messages(bytes: &[u8]) {
         let framed = [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
         for bytes in [bytes, &framed] {
-            let _heard_or_refused = Hello::read(&mut &*bytes, &"a stranger");
-            is_heard::<Hello>(bytes);
-            is_heard::<Begin>(bytes);
-            is_heard::<Meeting>(bytes);
-            is_heard::<Word>(bytes);
-            is_heard::<Report>(bytes);
+            let _accepted_or_rejected = Hello::read(&mut &*bytes, &"a stranger");
+            assert_round_trip::<Hello>(bytes);
+            assert_round_trip::<Begin>(bytes);
+            assert_round_trip::<Meeting>(bytes);
+            assert_round_trip::<Word>(bytes);
+            assert_round_trip::<Report>(bytes);
         }
     }
 
@@ -250,34 +251,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_heard() {
-        let read_back: Begin = read(&mut written(&begin()).as_slice()).unwrap().unwrap();
+    fn control_messages_round_trip() {
+        let read_back: Begin = read(&mut encoded(&begin()).as_slice()).unwrap().unwrap();
         assert_eq!(format!("{read_back:?}"), format!("{:?}", begin()));
-        let read_back = Hello::read(&mut written(&hello()).as_slice(), &"far").unwrap();
+        let read_back = Hello::read(&mut encoded(&hello()).as_slice(), &"far").unwrap();
         assert_eq!(read_back, Some(hello()));
         for report in reports() {
-            let read_back: Report = read(&mut written(&report).as_slice()).unwrap().unwrap();
+            let read_back: Report = read(&mut encoded(&report).as_slice()).unwrap().unwrap();
             assert_eq!(format!("{read_back:?}"), format!("{report:?}"));
         }
     }
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_are_heard_or_refused(bytes in vec(any::<u8>(), 0..200)) {
-            are_heard(&bytes);
+        fn accepts_or_rejects_arbitrary_bytes(bytes in vec(any::<u8>(), 0..200)) {
+            read_as_all_messages(&bytes);
         }
 
         #[test]
-        fn damaged_messages_are_heard_or_refused(mutations in mutations(), cut in 0..20_usize) {
-            let all = reports().iter().map(written).collect::<Vec<_>>();
-            for mut bytes in all.into_iter().chain([written(&hello()), written(&begin())]) {
+        fn accepts_or_rejects_damaged_messages(mutations in mutations(), cut in 0..20_usize) {
+            let all = reports().iter().map(encoded).collect::<Vec<_>>();
+            for mut bytes in all.into_iter().chain([encoded(&hello()), encoded(&begin())]) {
                 for (at, byte) in &mutations {
                     let at = at.index(bytes.len());
                     bytes[at] = *byte;
                 }
-                let kept = bytes.len().saturating_sub(cut);
-                are_heard(&bytes[..kept]);
-                are_heard(&bytes[4.min(kept)..kept]);
+                let length = bytes.len().saturating_sub(cut);
+                read_as_all_messages(&bytes[..length]);
+                read_as_all_messages(&bytes[4.min(length)..length]);
             }
         }
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a target takes over from a source besides data and names, as its driver tells it.
+//! Metadata and special files that a target preserves, as the coordinator sends the choice.
 
 use longhaul_store::tree::{chmod, preserve};
 use serde::{Deserialize, Serialize};
 
-/// What a target takes over.
+/// Metadata and special files that a target preserves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preserve {
     /// Owner and group.
@@ -30,7 +30,7 @@ same_fields!(
     }
 );
 
-/// Changes of permissions, made one after the other.
+/// Changes of permissions, applied in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Chmod(Vec<Change>);
@@ -51,10 +51,10 @@ impl From<Chmod> for chmod::Chmod {
 struct Change {
     what: What,
     action: Action,
-    /// Bits of those that the change is about.
+    /// Bits of the classes (user, group, others) that the change is about.
     who: u32,
     bits: u32,
-    /// Execution as well, for directories and for files that somebody may execute.
+    /// Whether the change includes execution, for directories and for files that any class may execute.
     execute_if_any: bool,
 }
 
@@ -128,13 +128,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_of_permissions_are_read_as_they_were_given() {
+    fn permission_changes_round_trip() {
         let own: chmod::Chmod = "D2755,F644,u+X,o-t,g=rx".parse().unwrap();
         assert_eq!(chmod::Chmod::from(Chmod::from(own.clone())), own);
     }
 
     #[test]
-    fn each_change_of_permissions_has_its_bytes() {
+    fn permission_changes_have_stable_bytes() {
         let own: chmod::Chmod = "Do-x,Fo=w,o+X".parse().unwrap();
         let bytes = postcard::to_stdvec(&Chmod::from(own)).unwrap();
         let changes = [[1, 1, 7, 1, 0], [2, 2, 7, 2, 0], [0, 0, 7, 0, 1]];

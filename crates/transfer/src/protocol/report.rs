@@ -1,133 +1,133 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end of a copy tells its driver.
+//! Reports of an endpoint to the coordinator.
 
 use super::{entry::Kind, measured::Measured, message::Outcome, sources::Sources, spread};
-use longhaul_command::console::escaped;
+use longhaul_command::console::escape;
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// From an end.
+/// Report of an endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// Shares of trees that were spread, which the sources are.
+    /// Shares of distributed trees that the sources are.
     Shares(Vec<spread::Share>),
-    /// Where the sources are, before it is ready or listens.
+    /// Locations of the sources. Sent before `Ready` or `Listening`.
     Sources(Sources),
-    /// Has what it needs, and waits to hear of the meeting.
+    /// The endpoint is ready, and waits for the instruction to listen or connect.
     Ready,
-    /// Listens on this port.
+    /// The endpoint listens on this port.
     Listening(u16),
-    /// Where it shall listen, something else does: for good, or until the end of a conversation that broke is gone.
+    /// All allowed ports are in use: permanently, or until the endpoint of a broken session has exited.
     Occupied(String),
-    /// How far it is, some times a second.
+    /// Progress, a few times per second.
     Progress(Progress),
-    /// Something that could not be copied, or not wholly.
+    /// An entry could not be copied, or not completely.
     Problem(String),
-    /// Whether what was marked is there.
+    /// Whether the probe file is visible.
     Marked(bool),
-    /// Things that a survey found.
+    /// Entries that a scan found.
     Found(Vec<Found>),
-    /// An extent is done with: whether all of it is durable at the target, and if not, why not.
+    /// An extent is finished.
     Done {
-        /// The driver's.
+        /// Number that the coordinator gave the extent.
         number: u64,
-        /// None: all of it is durable.
+        /// Reason of a failure; `None` if the whole extent is durable at the target.
         failed: Option<String>,
     },
-    /// With a dry run, what would be done at the target.
+    /// Action that a copy would perform at the target, in a dry run.
     Planned(Planned),
-    /// What each stream carried, from the source at its end.
+    /// Statistics of each stream, from the source at the end of the session.
     Streams(Vec<StreamFigures>),
-    /// All that could be done is done.
+    /// The endpoint has finished. Everything that could be copied is copied.
     Over(Progress),
-    /// The conversation broke; another one goes on where it was.
+    /// The session broke. The next one resumes the copy.
     Broken(String),
-    /// What no repetition mends.
+    /// The endpoint refuses for a reason that a retry does not change.
     Refused(String),
 }
 
-/// Something that there is to copy.
+/// Entry that a scan found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Found {
-    /// Which source it is of, from 0.
+    /// Index of the source, from 0.
     pub source: u32,
-    /// As it is called in the copy.
+    /// Path in the copy.
     pub path: RelPath,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// The blocks that are there, if it is a piece.
+    /// Blocks that the host has, if the entry is a piece of a file.
     pub held: Option<Vec<Range<u64>>>,
 }
 
-/// Something that would be done.
+/// Action that a copy would perform.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Planned {
-    /// What would be done.
+    /// Kind of action.
     pub action: Action,
-    /// As the file system has it.
+    /// Path in the file system.
     pub path: Vec<u8>,
-    /// Data that would be sent for it.
+    /// Data that would be sent, in bytes.
     pub bytes: u64,
 }
 
-/// What is done to an entry at the target.
+/// Kind of action on an entry at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// It is not there.
+    /// Creates an entry that does not exist.
     Make,
-    /// It is there, and differs.
+    /// Changes an entry that differs.
     Change,
-    /// No source has it.
+    /// Removes an entry that no source has.
     Remove,
 }
 
-/// What a stream has carried, as its sender's TCP sees it.
+/// Statistics of one stream, from the sender's TCP.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StreamFigures {
-    /// Seconds from when it was first seen to when it was last seen.
+    /// Seconds between the first and the last measurement of the stream.
     pub lasted_s: f64,
     /// Bytes that the receiver has acknowledged.
     pub acked_bytes: u64,
-    /// Bytes that TCP sent again.
+    /// Bytes that TCP retransmitted.
     pub sent_again_bytes: u64,
-    /// The smoothed round trip at last.
+    /// Smoothed round-trip time at the last measurement.
     pub rtt_us: u32,
 }
 
-/// How far it is.
+/// Progress of a session, as one endpoint counts it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Entries that the source has found.
     pub entries: u64,
     /// Bytes in the files that the source has found.
     pub bytes: u64,
-    /// Whether these are all.
+    /// Whether the scan is complete.
     pub scanned: bool,
-    /// Entries that were at the target already.
+    /// Entries that the target had already.
     pub same: u64,
-    /// Made or changed.
+    /// Entries created or changed.
     pub made: u64,
-    /// Of a kind that the target does not take.
+    /// Entries of a kind that the options leave out.
     pub left_out: u64,
-    /// Not copied, or not wholly.
+    /// Entries not copied, or not completely.
     pub failed: u64,
-    /// Removed at the target.
+    /// Entries removed at the target.
     pub removed: u64,
-    /// Bytes sent in this conversation.
+    /// Bytes sent in this session.
     pub sent: u64,
     /// Bytes that are durable at the target.
     pub durable: u64,
-    /// Bytes sent a second time, because the stream that had them was slow.
+    /// Bytes sent a second time on another stream, because their first stream was slow.
     pub repeated: u64,
-    /// Bytes that need not be sent, because they are at the target already.
+    /// Bytes that need not be sent, because the target has them already.
     pub there: u64,
-    /// What the end has measured of itself in this conversation.
+    /// Measurements of the endpoint in this session.
     pub measured: Measured,
 }
 
 impl Report {
-    /// The same report, with the texts of another host escaped: they are shown here, often on a terminal.
+    /// Returns the report with escaped texts. The texts come from another host and may be shown on a terminal.
     pub fn escaped(mut self) -> Self {
         match &mut self {
             Self::Occupied(text)
@@ -136,7 +136,7 @@ impl Report {
             | Self::Refused(text)
             | Self::Done {
                 failed: Some(text), ..
-            } => *text = escaped(text),
+            } => *text = escape(text),
             _ => {}
         }
         self
@@ -144,7 +144,7 @@ impl Report {
 }
 
 impl Progress {
-    /// An entry is done with.
+    /// Counts the result of an entry.
     pub fn count(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Same | Outcome::Newer => self.same += 1,

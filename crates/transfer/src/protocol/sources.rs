@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the sources of a copy are, as their end tells a target that may be on the same machine.
+//! Locations of the sources of a copy. A target that may be on the same machine needs them.
 
 use longhaul_store::path::{RelPath, Shown};
 use serde::{Deserialize, Serialize};
 
-/// A place on a machine.
+/// Hash that identifies a location in the file systems of one running machine.
 pub type Spot = [u8; 16];
 
-/// Where all sources of an end are.
+/// Locations of all sources of an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
-    /// Each of them.
+    /// Location of each source.
     pub all: Vec<Located>,
-    /// Directories that any of them is in.
+    /// Directories that contain any of the sources.
     pub around: Vec<Spot>,
 }
 
 impl Sources {
-    /// With those of another host.
+    /// Adds the sources of another host.
     pub fn and(mut self, other: Self) -> Self {
         self.all.extend(other.all);
         self.around.extend(other.around);
         self
     }
 
-    /// Names in the copy of those that are copied under their names.
+    /// Returns the names in the copy of the sources that are copied under their own names.
     pub fn names(&self) -> impl Iterator<Item = &RelPath> {
         self.all.iter().filter_map(|source| source.name.as_ref())
     }
 
-    /// The first source that is another thing than its like on another host, as it was given. Hosts of one file system agree about
-    /// the number of a thing and, where they know it, about when it was made.
+    /// Returns the first source, as the user gave it, that differs from its counterpart on another host. Hosts that share a
+    /// file system agree about the inode number of an entry and, if known, about its birth time.
     pub fn other_than(&self, like: &Self) -> Option<String> {
         let pairs = self.all.iter().zip(&like.all);
         let mut others = pairs.filter(|(one, other)| match (one.made, other.made) {
@@ -41,34 +41,34 @@ impl Sources {
         Some(Shown(&other.shown).to_string())
     }
 
-    /// Those that are no devices, fifos or sockets, by their names in the copy.
+    /// Returns the names in the copy of the sources that are not devices, fifos or sockets.
     pub fn plain(&self) -> impl Iterator<Item = Option<&RelPath>> {
         let plain = self.all.iter().filter(|source| !source.special);
         plain.map(|source| source.name.as_ref())
     }
 }
 
-/// One source.
+/// Location of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
-    /// As it was given.
+    /// Path as the user gave it.
     pub shown: Vec<u8>,
-    /// Its name in the copy; none if only what is in it is copied.
+    /// Name in the copy; `None` if only the contents are copied.
     pub name: Option<RelPath>,
-    /// A device, a fifo or a socket.
+    /// Whether the source is a device, a fifo or a socket.
     pub special: bool,
-    /// Itself, and what is mounted in it, which has a path there.
+    /// Locations of the source itself, and of the file systems mounted in it with their paths in the source.
     pub spots: Vec<(Spot, Option<RelPath>)>,
-    /// None where it can't be looked at.
+    /// Identity of the source; `None` if it cannot be read.
     pub made: Option<Made>,
 }
 
-/// What tells a thing from others on whichever host of its file system.
+/// Identity of an entry, which is the same on all hosts that share its file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// Its number on the file system.
+    /// Inode number.
     pub inode: u64,
-    /// When it was made, seconds and nanoseconds, where the file system keeps that.
+    /// Birth time in seconds and nanoseconds, if the file system records it.
     pub birth: Option<(i64, u32)>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trees that are spread over several hosts, and what of them one host has.
+//! Trees that are distributed over several hosts, and the share of one host.
 
 use longhaul_scheduling::placement;
 use longhaul_store::{
@@ -8,14 +8,14 @@ use longhaul_store::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One of several hosts.
+/// One of the hosts over which a tree is distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// Which, from 0.
+    /// Index of the host, from 0.
     pub host: u16,
-    /// So many there are, 2 or more.
+    /// Number of hosts, 2 or more.
     pub hosts: u16,
-    /// Bytes of a stripe, if not as long as files of that size have them.
+    /// Length of a stripe in bytes; `None` for the default, which depends on the size of the file.
     pub stripe: Option<u64>,
 }
 
@@ -28,16 +28,16 @@ same_fields!(
     }
 );
 
-/// One host's share of one tree.
+/// Share of one tree that one host stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// What the tree is a copy of.
+    /// Identifier of the sources of which the tree is a copy.
     pub origin: Origin,
-    /// Its name in the directory; none if the directory itself is it.
+    /// Name of the tree in the directory; `None` if the directory itself is the tree.
     pub top: Option<RelPath>,
-    /// Which of the hosts this is, from 0.
+    /// Index of this host, from 0.
     pub rank: u16,
-    /// All hosts that it was spread over, by their names then.
+    /// Names, at that time, of all hosts over which the tree was distributed.
     pub hosts: Vec<String>,
 }
 

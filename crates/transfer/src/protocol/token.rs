@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A token: what lets a client in, and by which it knows the site.
+//! Token with which a client authenticates at a site and identifies the site.
 //!
-//! `lhs1.FINGERPRINT.SECRET`: the fingerprint of the site's key, so that the client shows the secret to no other, and
-//! the secret, of which the site keeps a hash. Both 32 bytes, base64url without padding (RFC 4648 §5).
+//! The text form is `lhs1.FINGERPRINT.SECRET`. The fingerprint is that of the site's key, so that the client shows the
+//! secret to no other site. The site stores a hash of the secret. Both are 32 bytes in base64url without padding
+//! (RFC 4648 §5).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use serde::{Deserialize, Serialize};
@@ -11,12 +12,12 @@ use std::{fmt, str::FromStr};
 
 const PREFIX: &str = "lhs1";
 
-/// The SHA-256 hash of a site's public key (SubjectPublicKeyInfo): what `curl --pinnedpubkey` calls sha256, too.
+/// SHA-256 hash of a site's public key (SubjectPublicKeyInfo), as in `curl --pinnedpubkey`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub(crate) [u8; 32]);
 
 impl Fingerprint {
-    /// Of a public key, a DER SubjectPublicKeyInfo.
+    /// Computes the fingerprint of a public key, a DER SubjectPublicKeyInfo.
     #[must_use]
     pub fn of(key: &[u8]) -> Self {
         Self(Sha256::digest(key).into())
@@ -29,16 +30,16 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// What only the client knows. 256 bits of the system's randomness: nobody guesses it, so a plain hash keeps it.
+/// Secret of the client: 256 bits of the system's randomness. It cannot be guessed, so a plain hash protects it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// A new one.
+    /// Creates a new secret.
     ///
     /// # Errors
     ///
-    /// Fails if the system gives no randomness.
+    /// Fails if the system provides no randomness.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 32];
         let mut filled = 0;
@@ -49,7 +50,8 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// What the site keeps. That two of them are compared in no constant time tells nobody anything of a secret.
+    /// Returns the hash that the site stores. Hashes need no comparison in constant time: its duration reveals nothing of a
+    /// secret.
     pub fn hash(&self) -> String {
         BASE64.encode(Sha256::digest(self.0))
     }
@@ -61,17 +63,17 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A site's key and a secret for it.
+/// Fingerprint of a site's key and a secret for that site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Whose token it is.
+    /// Fingerprint of the site's key.
     pub site: Fingerprint,
-    /// Shows that the client may.
+    /// Secret that authenticates the client.
     pub secret: Secret,
 }
 
 impl Token {
-    /// As it is handed on; whoever has this text has the token.
+    /// Returns the text form. Anyone who has this text has the token.
     pub fn text(&self) -> String {
         format!("{PREFIX}.{}.{}", self.site, BASE64.encode(self.secret.0))
     }
@@ -80,7 +82,7 @@ impl Token {
 impl FromStr for Token {
     type Err = &'static str;
 
-    /// Never says what it was: errors are shown.
+    /// Parses the text form. The error never contains the text, because errors are shown.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bytes = |text: &str| BASE64.decode(text).ok()?.try_into().ok();
         let parts: Vec<&str> = text.split('.').collect();
@@ -88,7 +90,8 @@ impl FromStr for Token {
             [PREFIX, site, secret] => bytes(site).zip(bytes(secret)),
             _ => None,
         };
-        let (site, secret) = read.ok_or("no token: want what `longhaul site token new` printed")?;
+        let (site, secret) =
+            read.ok_or("not a token: want the output of `longhaul site token new`")?;
         Ok(Self {
             site: Fingerprint(site),
             secret: Secret(secret),
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_as_it_was_written_and_says_nothing_by_accident() {
+    fn tokens_round_trip_and_debug_output_hides_the_secret() {
         let token = Token {
             site: Fingerprint([7; 32]),
             secret: Secret::random().unwrap(),
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_without_repeating_it() {
+    fn rejects_invalid_tokens_without_repeating_them() {
         let good = Token {
             site: Fingerprint([7; 32]),
             secret: Secret([8; 32]),
@@ -128,8 +131,8 @@ mod tests {
             &text[..text.len() - 1],
             &format!("{text}.x"),
         ] {
-            let said = bad.parse::<Token>().unwrap_err();
-            assert!(bad.len() < 6 || !said.contains(bad));
+            let error = bad.parse::<Token>().unwrap_err();
+            assert!(bad.len() < 6 || !error.contains(bad));
         }
     }
 }
