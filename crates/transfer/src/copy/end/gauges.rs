@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end measures of itself: the time of its threads, and the sockets of its streams.
+//! Metrics of an endpoint: the time of its threads by stage, and the TCP state of its streams' sockets.
 
 use super::stopwatch::{Course, Seen, Stopwatch};
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_scheduling::{Measured, Network, Stage};
-use longhaul_tcpsim::limiter::{Limiter, Look, limiter};
+use longhaul_scheduling::{Metrics, Network, Stage};
+use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
 use longhaul_transport::blocking::Handle;
 use parking_lot::Mutex;
 use rustix::net::sockopt::tcp_congestion;
@@ -14,10 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The kernel's stopwatches tick in jiffies: closer looks say little.
+/// Minimum time between two samples of a socket. The kernel counts limited time in jiffies: closer samples
+/// are too coarse.
 const LOOKS_APART: Duration = Duration::from_millis(100);
 
-/// Shared by all threads of an end.
+/// Metrics shared by all threads of an endpoint.
 #[derive(Debug, Clone)]
 pub(super) struct Gauges(Arc<Mutex<State>>);
 
@@ -26,8 +27,8 @@ struct State {
     began: Instant,
     next: u64,
     threads: BTreeMap<u64, Thread>,
-    /// Of threads that have ended, and of all sockets.
-    past: Measured,
+    /// Times of threads that have ended, and samples of all sockets.
+    past: Metrics,
 }
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ struct Thread {
     socket: Option<Socket>,
 }
 
-/// Of a stream that sends.
+/// Socket of a stream that sends, with its last sample.
 #[derive(Debug)]
 struct Socket {
     handle: Handle,
@@ -44,7 +45,7 @@ struct Socket {
     last: TcpInfo,
 }
 
-/// A thread that is measured. Dropped, it has ended.
+/// Measurement of one thread. Dropping it records the end of the thread.
 #[derive(Debug)]
 pub(super) struct Gauge {
     watch: Stopwatch,
@@ -58,17 +59,17 @@ impl Default for Gauges {
             began: Instant::now(),
             next: 0,
             threads: BTreeMap::new(),
-            past: Measured {
+            past: Metrics {
                 cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
                 machine: machine(),
-                ..Measured::default()
+                ..Metrics::default()
             },
         })))
     }
 }
 
 impl Gauges {
-    /// Measures the calling thread from now on; with the socket that it writes to, if it does.
+    /// Starts to measure the calling thread, and the socket that it writes to, if any.
     pub(super) fn of_thread(&self, stage: Stage, socket: Option<Handle>) -> Gauge {
         let watch = Stopwatch::start(stage);
         let socket = socket.and_then(|handle| {
@@ -93,14 +94,14 @@ impl Gauges {
         }
     }
 
-    /// All so far.
-    pub(super) fn read(&self) -> Measured {
+    /// Returns all measurements so far.
+    pub(super) fn read(&self) -> Metrics {
         self.0.lock().read()
     }
 }
 
 impl Gauge {
-    /// The thread does something else now.
+    /// Switches the thread to another stage.
     pub(super) fn begin(&mut self, stage: Stage) {
         self.watch.begin(stage);
     }
@@ -120,8 +121,8 @@ impl Drop for Gauge {
 }
 
 impl State {
-    fn read(&mut self) -> Measured {
-        let (mut threads, mut rtts) = (Measured::default(), Vec::new());
+    fn read(&mut self) -> Metrics {
+        let (mut threads, mut rtts) = (Metrics::default(), Vec::new());
         for thread in self.threads.values_mut() {
             let Some(course) = thread.seen.upgrade() else {
                 continue;
@@ -142,13 +143,14 @@ impl State {
     }
 }
 
-fn add(to: &mut Measured, course: &Course) {
+fn add(to: &mut Metrics, course: &Course) {
     to.stages.add(&course.stages);
     to.crowded_us += course.crowded_us;
 }
 
-/// RTT and the smallest RTT of each stream. They share a path: the smallest of all is that of the path without a queue. When
-/// all streams are done, what was last known of them stays.
+/// Sets the number of streams and their round-trip times from `(rtt, minimum rtt)` of each stream, in
+/// microseconds. All streams share a path, so the smallest minimum is the RTT of the path without a queue.
+/// After the last stream ends, the last known RTTs remain.
 fn enter(rtts: &[(u32, u32)], network: &mut Network) {
     network.streams = rtts.len() as u32;
     let known: Vec<_> = rtts.iter().filter(|(_, min)| *min < u32::MAX).collect();
@@ -189,9 +191,9 @@ impl Socket {
     }
 }
 
-/// What limits it in the time for which the kernel has no stopwatch.
+/// Returns the limiter of the time for which the kernel keeps no counter.
 fn rest_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
-    let look = Look {
+    let look = Snapshot {
         busy_us: 1,
         notsent_bytes: info.notsent_bytes,
         in_flight_segments: info.in_flight_segments,
@@ -199,17 +201,18 @@ fn rest_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
         mss_bytes: info.mss_bytes,
         send_window_bytes: info.send_window_bytes,
         writer_waits,
-        ..Look::default()
+        ..Snapshot::default()
     };
     let most = info.max_pacing_rate_bytes_per_s;
     let asked_for = most < u64::MAX && info.pacing_rate_bytes_per_s >= most;
-    match limiter(&Look::default(), &look, 1) {
+    match limiter(&Snapshot::default(), &look, 1) {
         Limiter::Pacing if !asked_for => Limiter::CongestionWindow,
         limiter => limiter,
     }
 }
 
-/// The same number for all processes of one machine until it boots, containers included: they share its CPUs.
+/// Returns a number shared by all processes of a machine until it reboots. Containers on it return the same
+/// number, because they share its CPUs.
 fn machine() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end may keep and have open: entries that are not settled, their extended attributes of up to 256 KiB a file, and
+//! Limits of an endpoint: entries in flight, their extended attributes of up to 256 KiB per file, and open
 //! descriptors.
 
 use crate::protocol::order::Role;
@@ -8,21 +8,21 @@ use longhaul_command::exit::Refusal;
 use longhaul_store::{metadata::Metadata, metadata::XATTRS_MAX};
 use std::collections::HashMap;
 
-/// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
-/// each at either end.
+/// Maximum entries announced to the target and not yet completed, hard links not counted. An entry takes some
+/// 300 bytes at either endpoint.
 pub(super) const UNSETTLED_MAX: usize = 65_536;
 
-/// Bytes of all attributes with which a source announces no more.
+/// Bytes of extended attributes in flight from which a source announces no more entries.
 const ENOUGH: u64 = 64 << 20;
 
-/// Bytes that a target takes: what the source allows itself, and what goes on under another number before its first is
-/// withdrawn.
+/// Maximum bytes of extended attributes in flight that a target accepts: the source's own limit, and files
+/// that are reannounced under a new number before the old one is withdrawn.
 const MOST: u64 = ENOUGH + 1024 * XATTRS_MAX as u64;
 
-/// How many there are, by what was announced.
+/// Bytes of extended attributes in flight, by number of the entry.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
-    /// Few entries have any.
+    /// Entries with attributes; most have none.
     each: HashMap<u64, u64>,
     sum: u64,
 }
@@ -40,12 +40,12 @@ impl Attributes {
         self.sum -= self.each.remove(&number).unwrap_or_default();
     }
 
-    /// Whether a source may announce more.
+    /// Returns whether a source may announce more.
     pub(super) fn have_room(&self) -> bool {
         self.sum < ENOUGH
     }
 
-    /// Whether a source has announced more than it may.
+    /// Returns whether a source has announced more than it may.
     pub(super) fn are_too_many(&self) -> bool {
         self.sum > MOST
     }
@@ -59,20 +59,22 @@ pub(super) fn bytes(metadata: &Metadata) -> u64 {
     lengths.sum::<usize>() as u64
 }
 
-/// Descriptors of a stream: its socket, once more to write to it and to end it, and the file that it carries.
+/// Descriptors per stream: its socket, two duplicates to write to it and to shut it down, and the file that
+/// it carries.
 pub(super) const DESCRIPTORS_STREAM: usize = 4;
-/// Of a file of several blocks, and its journal.
+/// Descriptors per file of several blocks, those of its journal included.
 pub(super) const DESCRIPTORS_LARGE: usize = 4;
-/// Of a small file that is written and not yet durable; as many again are written while others become durable.
+/// Descriptors per small file that is written and not yet durable. As many files again are written while a
+/// batch becomes durable.
 pub(super) const DESCRIPTORS_SMALL: usize = 2 * 2;
-/// All else: directories, the manifest, both ends' messages.
+/// Remaining descriptors: directories, the manifest, and connections to the peer and the coordinator.
 pub(super) const DESCRIPTORS_OTHER: usize = 64;
-/// With one of each the slowest copy there is goes on.
+/// Descriptors of the slowest possible copy, which has one stream, one large file and one small file.
 const DESCRIPTORS_MIN: usize =
     DESCRIPTORS_OTHER + DESCRIPTORS_STREAM + DESCRIPTORS_LARGE + DESCRIPTORS_SMALL;
 
-/// Raises the limit as far as it goes. Where even that is too little, nothing is begun with: whatever cannot be opened first
-/// would be what ends the copy, or waits.
+/// Raises the limit of descriptors as far as the system allows. Refuses to start if it is still too low: the
+/// copy would end or block at whichever file cannot be opened first.
 pub(super) fn raise_descriptor_limit(role: Role) -> Result<()> {
     match longhaul_linux::descriptors::raise_limit() {
         Some(all) if all < DESCRIPTORS_MIN as u64 => Err(Refusal::usage(format!(

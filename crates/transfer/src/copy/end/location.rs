@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the source and the target of a copy are, so that two processes find out whether one is in the other, whichever way
-//! their names spell it: by symbolic links, `..`, bind mounts, ssh to the same host, or a site's export.
+//! Locations of the source and the target of a copy, by which two processes find out whether one contains the
+//! other. The names may differ: by symbolic links, `..`, bind mounts, ssh to the same host, or a site's
+//! export.
 //!
-//! A place is told by a digest of this boot's random number and of the file system with the path in it (proc(5), mountinfo), which
-//! is one for all mounts of it; a directory also by its number. Who does not run on the same kernel can't learn a path from it.
+//! A location is identified by a digest of this boot's random number, the file system, and the path in the
+//! file system (proc(5), mountinfo). That path is the same for all mounts of the file system. A directory is
+//! also identified by its inode number. A host that does not run on the same kernel cannot learn a path from
+//! the digest.
 
 use crate::protocol::sources::{Located, Made, Sources, Spot};
 use anyhow::Result;
@@ -40,17 +43,17 @@ fn made(path: &Path) -> Option<Made> {
     })
 }
 
-/// One mount of a file system.
+/// Mount of a file system.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    /// Major and minor number.
+    /// Major and minor number, as `8:1`.
     device: Vec<u8>,
-    /// What of the file system is mounted.
+    /// Directory of the file system that is mounted.
     root: PathBuf,
     at: PathBuf,
 }
 
-/// What tells places of this machine apart.
+/// Data that identifies locations on this machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
     boot: Vec<u8>,
@@ -58,7 +61,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Nothing where there is no /proc: then nothing is found out.
+    /// Reads the machine's boot ID and mounts; `None` without /proc, and then no overlap is detected.
     pub(crate) fn read() -> Option<Self> {
         Some(Self {
             boot: fs::read("/proc/sys/kernel/random/boot_id").ok()?,
@@ -66,7 +69,8 @@ impl Machine {
         })
     }
 
-    /// Sources, each as it was given, under its name, and at its path without symbolic links.
+    /// Returns the locations of sources. Each is given as the user named it, with its name in the copy and
+    /// its path without symbolic links.
     pub(crate) fn sources(
         &self,
         given: impl Iterator<Item = (Vec<u8>, Option<RelPath>, PathBuf)>,
@@ -74,7 +78,8 @@ impl Machine {
     ) -> Sources {
         let (mut around, mut seen) = (BTreeMap::new(), BTreeSet::new());
         let all = given.map(|(shown, name, path)| {
-            // Thousands of sources in one directory are one question.
+            // Sources in one directory share its ancestors: compute them once, however many sources there
+            // are.
             let is_mount = self.mounts.iter().any(|mount| mount.at == path);
             if seen.insert(path.parent().map(Path::to_owned)) || is_mount {
                 around.extend(self.around(&path, false));
@@ -113,7 +118,8 @@ impl Machine {
         self.spot("path", device, path.as_os_str().as_bytes())
     }
 
-    /// All by which a path is known. Names of one file are different places, names of one directory are not.
+    /// Returns all identifiers of a path. Names of one file are different locations; names of one directory
+    /// are not.
     fn spots(&self, path: &Path) -> Vec<Spot> {
         let number = fs::symlink_metadata(path).ok();
         let number = number.filter(fs::Metadata::is_dir).map(|found| {
@@ -125,10 +131,10 @@ impl Machine {
         number.into_iter().chain(place).collect()
     }
 
-    /// The file system that a path is on, and where in it.
+    /// Returns the file system that a path is on, and the path in it.
     fn place(&self, path: &Path) -> Option<(&[u8], PathBuf)> {
         let mounts = self.mounts.iter();
-        // Of several at one place the last one is seen.
+        // Of several mounts at one path, the last one is visible.
         let mount = mounts
             .filter(|mount| path.starts_with(&mount.at))
             .max_by_key(|mount| mount.at.as_os_str().len())?;
@@ -136,8 +142,9 @@ impl Machine {
         Some((&mount.device, plain_join(&mount.root, below)))
     }
 
-    /// Directories that a path is in, each with what leads from there to it: those of its name, and those that are around what is
-    /// mounted there. With `one_file_system` only those on the path's own.
+    /// Returns the directories that contain a path, each with the relative path from it. They are the
+    /// ancestors by name, and in the file system the ancestors of each mount's root. With `one_file_system`
+    /// only those in the path's own file system.
     fn around(&self, path: &Path, one_file_system: bool) -> BTreeMap<Spot, PathBuf> {
         let mut around = BTreeMap::new();
         for (from, above) in path.ancestors().enumerate() {
@@ -163,7 +170,7 @@ impl Machine {
         around
     }
 
-    /// What is mounted below a directory, each with its path there.
+    /// Returns the file systems mounted below a directory, each with its relative path there.
     fn mounted_in(&self, path: &Path) -> Vec<(Spot, Option<RelPath>)> {
         let below = self.mounts.iter().filter_map(|mount| {
             let at = mount.at.strip_prefix(path).ok()?.as_os_str();
@@ -174,7 +181,7 @@ impl Machine {
     }
 }
 
-/// Where a target is, of which one part is there and the rest perhaps not.
+/// Location of a target. The last components of its path may not exist yet.
 #[derive(Debug)]
 pub(crate) struct Target {
     machine: Machine,
@@ -192,7 +199,8 @@ impl Target {
         }
     }
 
-    /// Refuses what would be copied into itself, before anything is made. What `filter` excludes is not copied.
+    /// Refuses to copy a source into itself, before anything is created. Directories that `filter` excludes
+    /// are not copied, so a target in them is allowed.
     pub(crate) fn refuse_within(
         &self,
         sources: &Sources,
@@ -225,8 +233,8 @@ impl Target {
         Ok(())
     }
 
-    /// Refuses what would be copied onto itself in this directory, or, with `--delete`, removed as too much there. `renamed`: this is
-    /// the one copied thing itself.
+    /// Refuses to copy a source onto itself in this directory. With `delete`, also refuses to remove a source
+    /// as an extra entry. `renamed`: the target's path is the copied entry itself.
     pub(crate) fn refuse_onto(&self, sources: &Sources, renamed: bool, delete: bool) -> Result<()> {
         for source in &sources.all {
             let path = match &source.name {
@@ -257,7 +265,7 @@ impl Target {
 }
 
 impl Located {
-    /// What a directory below it is called in the copy; none where that is no path.
+    /// Returns the path in the copy of a directory below the source; `None` if that is not a valid path.
     fn inside(&self, mounted: Option<&RelPath>, below: &Path) -> Option<RelPath> {
         let parts = [self.name.as_ref(), mounted];
         let parts = parts.into_iter().flatten().map(RelPath::as_path);
@@ -266,7 +274,7 @@ impl Located {
     }
 }
 
-/// Without a slash at the end if `below` is empty.
+/// Joins two paths; adds no slash at the end if `below` is empty.
 fn plain_join(path: &Path, below: &Path) -> PathBuf {
     match (path.as_os_str().is_empty(), below.as_os_str().is_empty()) {
         (_, true) => path.to_owned(),
@@ -275,7 +283,8 @@ fn plain_join(path: &Path, below: &Path) -> PathBuf {
     }
 }
 
-/// Lines of proc(5)'s mountinfo: ID, parent's ID, MAJOR:MINOR, root, mount point, and what does not matter here.
+/// Parses lines of proc(5)'s mountinfo: ID, parent's ID, MAJOR:MINOR, root, mount point, and fields that are
+/// not needed here.
 fn mounts(text: &[u8]) -> Vec<Mount> {
     let lines = text.split(|byte| *byte == b'\n');
     lines.filter_map(mount).collect()
@@ -290,7 +299,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Spaces, tabs, newlines and backslashes stand as `\ooo`.
+/// Replaces `\ooo` by the byte of that octal value: spaces, tabs, newlines and backslashes are written so.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = field;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the targets on several hosts see the same directory: one makes a file there, and the others look for it.
+//! Probe for a shared file system: one target creates a file in its directory, and targets on other hosts
+//! look for it.
 
 use super::{reach::Reach, reports::Reporter};
 use crate::protocol::{
@@ -13,7 +14,7 @@ use longhaul_store::{part::OWN_PREFIX, path::RelPath, root::Root};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 
-/// Makes the mark, and takes it away when whoever wanted it is gone.
+/// Creates the probe file, and removes it when the coordinator sends anything or ends.
 pub(super) fn make(
     number: u128,
     begin: &Begin,
@@ -25,7 +26,7 @@ pub(super) fn make(
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)?;
     reporter.say(&Report::Marked(true));
-    // Whatever is said, or nothing: then nobody needs it any more.
+    // Any message or the end of the input: nobody needs the file any more.
     let _enough: Result<Option<Meeting>> = message::read(&mut io::stdin().lock());
     root.remove(&name)?;
     Ok(Progress::default())
@@ -37,7 +38,7 @@ pub(super) fn seek(
     reach: &Reach,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    // Nothing is made here: where there is no such directory, the mark is not.
+    // Nothing is created here: without the directory, the file is not found.
     let options = Options {
         into_directory: false,
         dry_run: true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two ends meet: one listens, the other connects, and both have the same connections then. Streams that break are
-//! opened anew, under a new number.
+//! Connections of the two endpoints: one listens, the other connects. Streams that break are opened again,
+//! under a new number.
 
 use super::reports::Reporter;
 use crate::{
@@ -38,63 +38,65 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The connections that every conversation has.
+/// Connections for messages, which every session has.
 pub(super) struct Lines {
     pub(super) orders: Connection,
     pub(super) answers: Connection,
 }
 
-/// What an end does with a stream until it ends.
+/// Handler of streams at an endpoint.
 pub(super) trait Streams: Send + Sync + 'static {
-    /// Returns when the stream has ended, for whatever reason.
+    /// Uses a stream; returns when it has ended, for whatever reason.
     fn carry(&self, number: u64, stream: Connection);
 
-    /// Whether there is nothing more to carry.
+    /// Returns whether there is nothing more to carry.
     fn is_over(&self) -> bool;
 
-    /// Who opens them, if this end does.
+    /// Returns the opener of streams, used if this endpoint connects.
     fn opener(&self) -> &Opener;
 }
 
-/// Opens streams, as many as are wanted, where this end is the one that connects.
+/// Opener of streams: keeps as many open as wanted, at the endpoint that connects.
 #[derive(Debug, Default)]
 pub(super) struct Opener(Monitor<Openings>);
 
 #[derive(Debug, Default)]
 struct Openings {
     wanted: usize,
-    /// Those that are there, or on their way.
+    /// Streams that are open or being opened.
     open: usize,
-    /// Those that are there.
+    /// Streams that are open.
     carried: usize,
-    /// When the first failed after the last that was there.
+    /// Time of the first failure since a stream was last open.
     none_since: Option<Instant>,
     over: bool,
-    /// The conversation's own connections, which stay open as long as they are here.
+    /// Handles of the control connections. A connection stays open as long as its handle is here.
     lines: Vec<Handle>,
-    /// Why no stream came through.
+    /// Reason why no stream could be opened.
     given_up: Option<anyhow::Error>,
 }
 
 impl Opener {
-    /// So many from now on. Those too many end by themselves: the source closes them.
+    /// Sets the number of wanted streams. Excess streams end by themselves: the source closes them.
     pub(super) fn want(&self, streams: usize) {
         self.0
-            .change(|openings| openings.wanted = streams.min(STREAMS_MAX));
+            .update(|openings| openings.wanted = streams.min(STREAMS_MAX));
     }
 
-    /// No more.
+    /// Opens no more streams.
     pub(super) fn end(&self) {
-        self.0.change(|openings| {
+        self.0.update(|openings| {
             openings.over = true;
             openings.lines.clear();
         });
     }
 
-    /// How a conversation ended, and with it all opening: if no stream came through, that is why.
+    /// Ends the opening of streams. Returns the session's outcome, or the reason why no stream could be
+    /// opened.
     pub(super) fn conclude<T>(&self, outcome: Result<T>) -> Result<T> {
-        match self.0.note(|openings| openings.given_up.take()) {
-            // Its connections stay: the other end would say first that they ended, and nobody would hear why.
+        match self.0.update_silent(|openings| openings.given_up.take()) {
+            // The control connections stay open: the peer would report their end first, and the reason would
+            // be lost.
             Some(why) => Err(why),
             None => {
                 self.end();
@@ -103,26 +105,26 @@ impl Opener {
         }
     }
 
-    /// What a conversation has besides streams.
+    /// Keeps handles of the control connections, to shut them down if opening is given up.
     fn accompany(&self, lines: &Lines) -> Result<()> {
         let handles = [lines.orders.handle()?, lines.answers.handle()?];
-        self.0.note(|openings| {
+        self.0.update_silent(|openings| {
             openings.lines.extend(handles);
             openings.deafen_if_given_up();
         });
         Ok(())
     }
 
-    /// Whoever waits for orders or answers does so in vain.
+    /// Gives up, because no stream can be opened. Readers of the control connections then see their end.
     fn give_up(&self, why: anyhow::Error) {
-        self.0.change(|openings| {
+        self.0.update(|openings| {
             openings.over = true;
             openings.given_up.get_or_insert(why);
             openings.deafen_if_given_up();
         });
     }
 
-    /// Waits until one is missing; `false` at the end.
+    /// Waits until a stream is missing, and counts it as open; `false` at the end.
     fn one_is_missing(&self) -> bool {
         let missing = self.0.next(|openings| {
             let missing = openings.open < openings.wanted;
@@ -133,21 +135,22 @@ impl Opener {
     }
 
     fn one_has_ended(&self) {
-        self.0.change(|openings| openings.open -= 1);
+        self.0.update(|openings| openings.open -= 1);
     }
 
     fn carry(&self, carry: impl FnOnce()) {
-        self.0.note(|openings| {
+        self.0.update_silent(|openings| {
             openings.carried += 1;
             openings.none_since = None;
         });
         carry();
-        self.0.note(|openings| openings.carried -= 1);
+        self.0.update_silent(|openings| openings.carried -= 1);
     }
 
-    /// One could not be opened: how long that has gone so for all of them.
+    /// Records a failed attempt. Returns how long attempts have failed since a stream was last open; zero
+    /// while one is open.
     fn one_has_failed(&self) -> Duration {
-        self.0.note(|openings| match openings.carried {
+        self.0.update_silent(|openings| match openings.carried {
             0 => openings
                 .none_since
                 .get_or_insert_with(Instant::now)
@@ -171,21 +174,21 @@ impl Openings {
     }
 }
 
-/// Whatever the other end says.
+/// Maximum streams, whatever number the peer asks for.
 const STREAMS_MAX: usize = 256;
 
-/// Handshakes at the same time, a thread each: all streams that there can be, and some strangers.
+/// Maximum concurrent handshakes, a thread each: all possible streams, and some strangers.
 const HANDSHAKES_MAX: usize = 300;
-/// Addresses of one host that are tried.
+/// Maximum addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// How long a stream over UDT is asked for, whatever the silence.
+/// Minimum time for a UDT handshake, if `--silence` is shorter.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
-/// Ports that are tried where any will do.
+/// Ports that are tried if any port is allowed.
 const TRIES: usize = 16;
-/// Before a stream is opened anew.
+/// Delay before a stream is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Meets the other end. Streams are given to `streams` as they come, in threads of their own.
+/// Connects the two endpoints. Passes streams to `streams` as they arrive, in threads of their own.
 pub(super) fn meet<S: Streams>(
     begin: &Begin,
     identity: &Identity,
@@ -229,16 +232,16 @@ pub(super) fn meet<S: Streams>(
             });
             if let Some(socket) = udt {
                 let acceptor = acceptor.clone();
-                threads::begin(move || acceptor.accept_streams(&socket))?;
+                threads::spawn(move || acceptor.accept_streams(&socket))?;
             }
-            threads::begin(move || acceptor.accept_all(&listener, silence))?;
+            threads::spawn(move || acceptor.accept_all(&listener, silence))?;
             reporter.say(&Report::Listening(port));
             lines(&from)
         }
     }
 }
 
-/// None is free, for now: the far end of a conversation that broke keeps its port until it notices.
+/// Error: no port is free. It may pass, because the peer of a broken session keeps its port until it notices.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: no port from {} to {} is free (--ports)", .ports.first, .ports.last)]
 pub(super) struct Occupied {
@@ -246,14 +249,14 @@ pub(super) struct Occupied {
     ports: Ports,
 }
 
-/// Takes a port, and of UDP the same.
+/// Binds a TCP port; `beside` binds the same port of UDP.
 fn listen<T>(
     at: IpAddr,
     ports: Option<Ports>,
     beside: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> Result<(TcpListener, T)> {
     let any = Ports { first: 0, last: 0 };
-    // Where any will do, one that UDP has not may be the next.
+    // If any port is allowed, the next one that TCP gets may be free for UDP too.
     let tries = if ports.is_none() { TRIES } else { 1 };
     let ports = ports.unwrap_or(any);
     for port in (ports.first..=ports.last).flat_map(|port| repeat_n(port, tries)) {
@@ -286,18 +289,19 @@ fn take_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
     port::bind(at, config, chosen.unwrap_or_default())
 }
 
-/// How the other end is reached.
+/// Address and credentials of the peer.
 #[derive(Debug, Clone)]
 struct Way {
     address: SocketAddr,
-    /// By which streams leave, if not by TCP.
+    /// UDP socket of the streams if they use UDT; `None` for TCP.
     udt: Option<Arc<Socket>>,
     trust: Initiator,
     encrypt: Switch,
     silence: Duration,
 }
 
-/// One connection tells how far it is; all others are opened at once, each of which takes two round trips.
+/// Opens all connections. The first one measures the RTT, from which the number of streams is guessed. The
+/// others are opened at once, and each takes two round trips.
 fn connect<S: Streams>(
     way: &Way,
     first: TcpStream,
@@ -310,9 +314,9 @@ fn connect<S: Streams>(
         .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().want(wanted);
     let (opening, opened) = (way.clone(), streams.clone());
-    threads::begin(move || keep_open(&opening, &opened))?;
+    threads::spawn(move || keep_open(&opening, &opened))?;
     let lines = thread::scope(|scope| -> Result<Lines> {
-        let answers = threads::begin_within(scope, || way.open(Purpose::Answers))?;
+        let answers = threads::spawn_scoped(scope, || way.open(Purpose::Answers))?;
         let orders = way.shake_hands(first, Purpose::Orders);
         let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
         Ok(Lines {
@@ -324,8 +328,8 @@ fn connect<S: Streams>(
     Ok(lines)
 }
 
-/// The largest window of a connection, in bytes, by this host's limits, which the other's are likely to be like: about half
-/// of a buffer is data, the rest is bookkeeping (tcp(7), `tcp_adv_win_scale`).
+/// Returns the largest window of a connection, in bytes, by this host's limits; the peer's limits are likely
+/// similar. About half of a buffer is data, the rest is bookkeeping (tcp(7), `tcp_adv_win_scale`).
 fn window() -> u64 {
     let largest = |name| -> Option<u64> {
         let text = longhaul_linux::sysctl::read_here(name).ok()?;
@@ -339,7 +343,7 @@ fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
     let mut number = 0;
     while streams.opener().one_is_missing() {
         let (way, opening) = (way.clone(), streams.clone());
-        let begun = threads::begin(move || {
+        let begun = threads::spawn(move || {
             let streams = opening;
             match way.open(Purpose::Data(number)) {
                 Ok(stream) => streams.opener().carry(|| streams.carry(number, stream)),
@@ -351,7 +355,7 @@ fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
             streams.opener().one_has_ended();
         });
         if begun.is_err() {
-            // Those that are there have to do, until there can be more.
+            // No thread could be started: the open streams must do until there can be more.
             thread::sleep(PAUSE);
             streams.opener().one_has_ended();
         }
@@ -359,7 +363,8 @@ fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
     }
 }
 
-/// Orders and answers pass, and no stream does: what is between the ends lets no more connections through than those.
+/// Gives up if no stream has opened for the silence timeout. Then a middlebox passes the control connections
+/// and no further ones.
 fn give_up_if_none_opens<S: Streams>(way: &Way, streams: &S, error: anyhow::Error) {
     let opener = streams.opener();
     if opener.one_has_failed() >= way.silence && !streams.is_over() {
@@ -367,8 +372,8 @@ fn give_up_if_none_opens<S: Streams>(way: &Way, streams: &S, error: anyhow::Erro
     }
 }
 
-/// The first of a host's addresses that answers: it is not seen from everywhere under the same (network address
-/// translation).
+/// Connects to the first of a host's addresses that answers. A host may have different addresses from
+/// different networks (network address translation).
 fn reach_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
     if let [address] = *addresses {
         return reach(address);
@@ -376,8 +381,8 @@ fn reach_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
     let (to, from) = channel();
     for address in addresses.iter().take(ADDRESSES_MAX).copied() {
         let to = to.clone();
-        // Who comes later is not needed.
-        threads::begin(move || drop(to.send(reach(address))))?;
+        // Later connections are not needed.
+        threads::spawn(move || drop(to.send(reach(address))))?;
     }
     drop(to);
     let mut failed = Vec::new();
@@ -393,7 +398,7 @@ fn reach_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
 fn reach(address: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect_timeout(&address, HANDSHAKE).map_err(|error| {
         let way_out = match error.kind() {
-            // In a network namespace that has just been made.
+            // In a new network namespace.
             io::ErrorKind::NetworkUnreachable if address.ip().is_loopback() => {
                 "loopback is down: ip link set lo up"
             }
@@ -428,12 +433,12 @@ impl Way {
     }
 }
 
-/// Where the other end comes in.
+/// Acceptor of the peer's connections.
 struct Acceptor<S> {
     trust: Responder,
     encrypt: Switch,
     streams: Arc<S>,
-    /// How many handshakes go on.
+    /// Handshakes in progress.
     shaking: AtomicUsize,
     to: Sender<Met>,
 }
@@ -445,15 +450,15 @@ impl<S: Streams> Acceptor<S> {
                 Ok(socket) if end_when_silent(&socket, silence).is_ok() => {
                     self.let_in(blocking::Connection::Tcp(socket));
                 }
-                // It broke already.
+                // The connection is already broken.
                 Ok(_) => {}
-                // No descriptor is left, maybe, for as long as all streams stay.
+                // No descriptor may be free as long as all streams stay open.
                 Err(_) => thread::sleep(PAUSE),
             }
         }
     }
 
-    /// Those over UDT.
+    /// Accepts streams over UDT.
     fn accept_streams(self: &Arc<Self>, socket: &Socket) {
         socket.listen();
         while let Ok(carrier) = blocking::Connection::udt_from(socket) {
@@ -461,17 +466,18 @@ impl<S: Streams> Acceptor<S> {
         }
     }
 
-    /// Whoever is not the other end fails in the handshake and takes nothing but a thread for [`HANDSHAKE`]; beyond
-    /// [`HANDSHAKES_MAX`] of them connections are closed at once, and a stream tries again.
+    /// Starts the handshake of a connection in its own thread. A stranger fails in the handshake and costs
+    /// only a thread for [`HANDSHAKE`]. Beyond [`HANDSHAKES_MAX`] handshakes, connections are closed at once,
+    /// and the peer retries.
     fn let_in(self: &Arc<Self>, carrier: blocking::Connection) {
         if self.shaking.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
             self.shaking.fetch_sub(1, Relaxed);
             return;
         }
         let acceptor = self.clone();
-        let begun = threads::begin(move || acceptor.shake_hands(carrier));
+        let begun = threads::spawn(move || acceptor.shake_hands(carrier));
         if begun.is_err() {
-            // It was closed, and tries again.
+            // The connection was closed; the peer retries.
             self.shaking.fetch_sub(1, Relaxed);
         }
     }
@@ -481,9 +487,9 @@ impl<S: Streams> Acceptor<S> {
         self.shaking.fetch_sub(1, Relaxed);
         match accepted {
             Ok((connection, Purpose::Data(number))) => self.streams.carry(number, connection),
-            // Without a receiver the conversation is over.
+            // Without a receiver the session is over.
             Ok((connection, purpose)) => drop(self.to.send((purpose, connection))),
-            // A stranger, or a connection that broke already.
+            // A stranger, or a connection that is already broken.
             Err(_) => {}
         }
     }

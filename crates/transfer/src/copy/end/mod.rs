@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One end of a copy: a process that hears from the driver who it is, meets the other end and does its part.
+//! Endpoint of a copy: a process that gets its task from the coordinator, connects to the other endpoint and
+//! does its part.
 
 mod gauges;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One end of a copy: a process that hears from the driver who it is, meets the other end and does its part. It can be
-//! killed at any moment; it ends by itself when the driver is gone.
+//! Process of an endpoint. It gets its task from the coordinator, connects to the other endpoint and does its
+//! part. It may be killed at any moment, and ends by itself when the coordinator is gone.
 
 use super::{
     limits::raise_descriptor_limit, mark, meeting::Occupied, reach::Reach, receiver,
@@ -22,7 +22,8 @@ use std::{
     sync::Arc,
 };
 
-/// `confined`: a site has started this end, and says before all else what it may touch.
+/// Runs an endpoint on standard input and output. `confined`: a site has started it, and sends first of all
+/// what it may access.
 pub(crate) fn run(confined: bool) -> Result<()> {
     let reach = match confined {
         true => Reach::told()?,
@@ -45,7 +46,7 @@ pub(crate) fn run(confined: bool) -> Result<()> {
         },
     };
     reporter.say(&report);
-    // Threads may still wait for connections that nobody needs.
+    // Threads may still wait for connections that are not needed.
     std::process::exit(0)
 }
 
@@ -56,7 +57,7 @@ fn perform(
     reporter: &Reporter,
 ) -> Result<Progress> {
     reach.admit(&begin)?;
-    // With more, more is read, sent and written at once.
+    // More descriptors let it read, send and write more files at once.
     raise_descriptor_limit(begin.role)?;
     match begin.role {
         Role::Source if begin.task == Task::Locate => {
@@ -73,7 +74,8 @@ fn perform(
     }
 }
 
-/// `SSH_CONNECTION`: the client's address and port, then the server's (sshd(8)).
+/// Returns the client's and the server's address from `SSH_CONNECTION`: the client's address and port, then
+/// the server's (sshd(8)).
 fn ssh() -> Option<(IpAddr, IpAddr)> {
     let text = std::env::var("SSH_CONNECTION").ok()?;
     let words: Vec<&str> = text.split(' ').collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end may touch: all that its user may, or, if a site started it for a client, one exported directory and
-//! nothing beyond it, whatever the client says.
+//! Files that an endpoint may access. By default these are all that its user may access. An endpoint that a
+//! site started for a client gets one exported directory and nothing outside it, whatever the client sends.
 
 use super::location::{self, Machine};
 use crate::protocol::{
@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// What an end may touch.
+/// Files that an endpoint may access.
 #[derive(Debug)]
 pub(super) enum Reach {
     Everything,
@@ -33,13 +33,13 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// As the site says that started this end.
+    /// Reads the scope from the site that started this endpoint.
     pub(super) fn told() -> Result<Self> {
         let told = message::read(&mut io::stdin().lock())?;
         Ok(Self::Export(told.context("the site went away")?))
     }
 
-    /// Refuses what the export does not allow.
+    /// Refuses a task that the export does not allow.
     pub(super) fn admit(&self, begin: &Begin) -> Result<()> {
         let Self::Export(export) = self else {
             return Ok(());
@@ -59,14 +59,14 @@ impl Reach {
         Ok(())
     }
 
-    /// Where a site listens is its own affair.
+    /// Replaces the address and ports to listen on by the site's own.
     pub(super) fn confine(&self, meeting: &mut Meeting) {
         if let (Self::Export(export), Meeting::Listen { at, ports }) = (self, meeting) {
             (*at, *ports) = (export.at, export.ports);
         }
     }
 
-    /// What is to be copied.
+    /// Opens the sources of a copy.
     pub(super) fn sources(&self, paths: &[Vec<u8>]) -> Result<Vec<Source>> {
         let paths = paths.iter().map(|path| Path::new(OsStr::from_bytes(path)));
         let Self::Export(export) = self else {
@@ -81,7 +81,7 @@ impl Reach {
             .collect()
     }
 
-    /// A path without symbolic links, as far as it is there.
+    /// Returns a path without symbolic links, as far as it exists.
     pub(super) fn real(&self, path: &[u8]) -> Option<PathBuf> {
         match self {
             Self::Everything => longhaul_store::path::real(Path::new(OsStr::from_bytes(path))),
@@ -89,7 +89,7 @@ impl Reach {
         }
     }
 
-    /// The directory beyond which nothing is touched.
+    /// Returns the directory outside of which nothing is accessed.
     pub(super) fn top(&self) -> Option<PathBuf> {
         match self {
             Self::Everything => Some(PathBuf::from("/")),
@@ -97,7 +97,7 @@ impl Reach {
         }
     }
 
-    /// A path as it is given, on this machine.
+    /// Returns a path on this machine, symbolic links included.
     pub(super) fn place(&self, path: &[u8]) -> Option<PathBuf> {
         let path = Path::new(OsStr::from_bytes(path));
         let Self::Export(export) = self else {
@@ -108,8 +108,9 @@ impl Reach {
         Some(inside.map_or_else(|| top.clone(), |inside| top.join(inside.as_path())))
     }
 
-    /// The directory in which all happens, and what the copied thing is called there. As with cp: into a directory
-    /// that is there, or under the given name in the one around it.
+    /// Opens the directory of the copy; also returns the name of the copied entry there. As with cp, an
+    /// existing directory gets the entry inside; otherwise the entry gets the given name in the parent
+    /// directory.
     pub(super) fn target(&self, path: &[u8], options: &Options) -> Result<(Root, Option<RelPath>)> {
         let path = Path::new(OsStr::from_bytes(path));
         match self {
@@ -118,7 +119,8 @@ impl Reach {
         }
     }
 
-    /// Refuses a target in what is copied, before anything is made; where it is, if that is known.
+    /// Refuses a target inside a source, before anything is created. Returns the target's location, if it is
+    /// known.
     pub(super) fn refuse_within(
         &self,
         path: &[u8],
@@ -150,7 +152,8 @@ fn anywhere(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
     Ok((root, Some(name)))
 }
 
-/// The directory around a path, and the path's name in it. With a dry run it is not made, and the nearest one that is there is as good.
+/// Opens the parent directory of a path; also returns the path's name in it. A dry run does not create the
+/// parent: it opens the nearest existing ancestor.
 fn named(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
     let name = path
         .file_name()
@@ -173,7 +176,7 @@ fn named(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
     }
 }
 
-/// Whether a directory is what an earlier run of the same command made and called so.
+/// Returns whether an earlier run of the same command created and named this directory.
 fn is_its_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
     let known = || origin::is_copy(root, path, &options.origin);
     !options.into_directory && root.is_dir(path) && known().is_ok_and(|known| known)
@@ -199,7 +202,7 @@ impl Confinement {
         Ok(opened.keeping(self.others.iter().filter_map(identity)))
     }
 
-    /// The path below the export; none is the export itself.
+    /// Returns the path below the export; `None` for the export itself.
     fn inside(&self, path: &Path) -> Result<Option<RelPath>> {
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
@@ -252,7 +255,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
     use tempfile::TempDir;
 
-    /// `in` is exported, `outside` is beside it, and links lead there.
+    /// Creates an export `in` beside a directory `outside`, with links to it.
     fn export() -> (TempDir, Confinement) {
         let temp = TempDir::new().unwrap();
         let at = |name: &str| temp.path().join(name);
@@ -329,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Who may write what the export is in may have put a link in its place.
+    /// A user who may write the export's parent directory can replace the export by a link.
     #[test]
     fn an_export_is_not_where_a_link_leads() {
         let (temp, export) = export();
@@ -365,7 +368,7 @@ mod tests {
                 assert!(target.is_err(), "{path:?}");
             }
         }
-        // A link is no directory: what is copied would take its place, not go where it leads.
+        // A link is not a directory: the copied entry replaces it, and does not follow it.
         let into = reach.target(b"/data/link", &options(true));
         assert!(into.is_err());
         let (_, name) = reach.target(b"/data/link", &options(false)).unwrap();
@@ -387,7 +390,7 @@ mod tests {
         assert_eq!(name("/data/new", false).as_deref(), Some("new"));
         assert_eq!(name("/data/made", true), None);
         assert!(temp.path().join("in/made").is_dir());
-        // Directories around a target are made.
+        // Parent directories of a target are created.
         assert_eq!(name("/data/no/such", false).as_deref(), Some("such"));
         assert!(temp.path().join("in/no").is_dir());
     }

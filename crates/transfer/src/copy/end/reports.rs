@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end tells its driver, how far it is twice a second, and what it waits for from it.
+//! Reports to the coordinator: progress twice a second, problems and results.
 
 use super::{gauges::Gauges, reach::Reach};
 use crate::protocol::{
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// Where reports go; any thread may.
+/// Sender of reports, for any thread.
 #[derive(Clone)]
 pub(super) struct Reporter(pub(super) Arc<Mutex<dyn Write + Send>>);
 
@@ -26,17 +26,17 @@ impl Reporter {
         self.write(report);
     }
 
-    /// Something that could not be copied, or not wholly.
+    /// Reports an entry that could not be copied, or not wholly.
     pub(super) fn problem(&self, said: String) {
         self.say(&Report::Problem(said));
     }
 
-    /// A report, or the greeting before all of them.
+    /// Writes a report, or the greeting before all reports.
     pub(super) fn write(&self, what: &impl Serialize) {
         let mut to = self.0.lock();
         let said = message::write(&mut *to, what).and_then(|()| Ok(to.flush()?));
         if said.is_err() {
-            // Nobody is left to hear it.
+            // The coordinator is gone.
             std::process::exit(1);
         }
     }
@@ -44,7 +44,7 @@ impl Reporter {
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The numbers, which any thread may add to.
+/// Progress counters and metrics, shared by all threads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     numbers: Arc<Mutex<Progress>>,
@@ -63,11 +63,11 @@ impl Tally {
         }
     }
 
-    /// Tells the driver from time to time, until nobody else has the numbers.
+    /// Starts a thread that reports progress, until all other owners of the counters are gone.
     pub(super) fn tell(&self, reporter: Reporter) -> Result<()> {
         let numbers = Arc::downgrade(&self.numbers);
         let gauges = self.gauges.clone();
-        threads::begin(move || {
+        threads::spawn(move || {
             while let Some(numbers) = numbers.upgrade() {
                 let told = Self {
                     numbers,
@@ -82,7 +82,7 @@ impl Tally {
     }
 }
 
-/// Says that this end has what it needs, if that is asked, and hears where the other one is.
+/// Reports that this endpoint is ready, if the coordinator asked for it, and reads how to reach the peer.
 pub(super) fn get_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -> Result<()> {
     if begin.meeting == Meeting::Later {
         reporter.say(&Report::Ready);
@@ -93,7 +93,7 @@ pub(super) fn get_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -
     Ok(())
 }
 
-/// Whoever started this process says nothing more; its end is.
+/// Waits for the end of standard input, and exits: the process that started this one is gone.
 pub(crate) fn end_with_standard_input() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     std::process::exit(1);

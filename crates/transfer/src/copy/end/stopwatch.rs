@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a thread's time goes. Two clocks are read when it begins something else, some 0.5 µs: once or twice a block.
+//! Timer of a thread's time by stage. A stage change reads two clocks, which takes some 0.5 µs: once or twice
+//! a block.
 
-use longhaul_scheduling::{Stage, Stages};
+use longhaul_scheduling::{Stage, StageTimes};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -11,20 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a thread looks how long it waited for a CPU: a system call.
+/// Interval between readings of a thread's run-queue wait, a system call each.
 const CROWDED_EVERY: Duration = Duration::from_millis(100);
 
-/// What one thread has done so far.
+/// Times of one thread so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Course {
-    pub(super) stages: Stages,
+    pub(super) stages: StageTimes,
     pub(super) crowded_us: u64,
     stage: Stage,
     since: Instant,
 }
 
 impl Course {
-    /// With what is under way, as if it only waited: only the thread itself can tell.
+    /// Returns the times with the current stage counted as waiting: only the thread itself can read its CPU
+    /// clock.
     pub(super) fn now(&self) -> Self {
         let mut now = *self;
         now.stages[self.stage].waited_us += micros(self.since.elapsed());
@@ -36,23 +38,23 @@ impl Course {
     }
 }
 
-/// Held by the thread that it is about.
+/// Timer owned by the measured thread.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     course: Arc<Mutex<Course>>,
-    /// The thread's own clock, when the stage began.
+    /// CPU time of the thread at the start of the stage.
     ran: Duration,
     crowded: Crowded,
 }
 
-/// How others see it.
+/// Times of a thread as other threads see them.
 pub(super) type Seen = Weak<Mutex<Course>>;
 
 impl Stopwatch {
-    /// The calling thread begins with this.
+    /// Starts a timer for the calling thread.
     pub(super) fn start(stage: Stage) -> Self {
         let course = Course {
-            stages: Stages::default(),
+            stages: StageTimes::default(),
             crowded_us: 0,
             stage,
             since: Instant::now(),
@@ -64,7 +66,7 @@ impl Stopwatch {
         }
     }
 
-    /// The thread does something else now.
+    /// Switches to another stage.
     pub(super) fn begin(&mut self, stage: Stage) {
         let (now, ran) = (Instant::now(), thread_time());
         let crowded = self.crowded.look(now);
@@ -83,15 +85,15 @@ impl Stopwatch {
         Arc::downgrade(&self.course)
     }
 
-    /// All of it, when the thread is done.
+    /// Ends the measurement; returns all times.
     pub(super) fn stop(&mut self) -> Course {
-        self.begin(Stage::Resting);
+        self.begin(Stage::Waiting);
         *self.course.lock()
     }
 }
 
-/// `/proc/thread-self/schedstat`: time on a CPU, time waited for one, both in nanoseconds (Linux
-/// Documentation/scheduler/sched-stats.rst). A kernel may lack it: then nobody has waited.
+/// Run-queue wait, from `/proc/thread-self/schedstat`: time on a CPU and time waiting for one, both in
+/// nanoseconds (Linux Documentation/scheduler/sched-stats.rst). Zero if the kernel lacks the file.
 #[derive(Debug)]
 struct Crowded {
     file: Option<File>,
@@ -109,7 +111,7 @@ impl Crowded {
         }
     }
 
-    /// What came since the last look, in microseconds; 0 if that was just before.
+    /// Returns the wait since the last reading, in microseconds; 0 if that was a moment ago.
     fn look(&mut self, now: Instant) -> u64 {
         if now.duration_since(self.looked) < CROWDED_EVERY {
             return 0;
@@ -145,7 +147,7 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A thread that sleeps waits; one that counts until its own clock moves runs.
+    /// A sleeping thread waits; a thread that loops until its CPU clock moves runs.
     #[test]
     fn running_and_waiting_are_told_apart_by_stage() {
         let mut watch = Stopwatch::start(Stage::Reading);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A source that only says what there is, for a driver that divides it among movers, or compares it with what others have.
+//! Source that only lists its entries, for a coordinator that divides them among workers or compares several
+//! hosts.
 
 use super::{
     reach::Reach,
@@ -15,16 +16,17 @@ use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_store::tree::scan::Item;
 
-/// Things in one report, and bytes of their names and ranges, at most one thing more: far less than a message may have.
+/// Maximum entries in one report; and bytes of their names and ranges, exceeded by one entry at most. Both
+/// are far below the limit of a message.
 const FOUND_MAX: usize = 4096;
 const BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of a range of blocks, at most.
+/// Maximum bytes of a range of blocks.
 const RANGE: usize = 20;
 
 pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<Progress> {
     let scan = scan::open(begin, reach)?;
-    threads::begin(end_with_standard_input)?;
+    threads::spawn(end_with_standard_input)?;
     reporter.say(&Report::Shares(shares(begin, reach)?));
     let (mut found, mut bytes) = (Vec::new(), 0);
     let mut all = Progress::default();
@@ -41,7 +43,7 @@ pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<P
     Ok(all)
 }
 
-/// Bytes of all that may be long.
+/// Returns the bytes of all fields of variable length.
 fn len(thing: &Found) -> usize {
     let pointed_to = match &thing.kind {
         Kind::Symlink { target } => target.len(),
@@ -52,7 +54,7 @@ fn len(thing: &Found) -> usize {
     thing.path.as_bytes().len() + pointed_to + RANGE * held
 }
 
-/// What can't be read is said by the conversation that copies the rest.
+/// Returns the report of an item. Unreadable items are reported by the session that copies the rest.
 fn thing(item: Item) -> Option<Found> {
     let (source, entry, held) = match item {
         Item::Entry { source, entry, .. } => (source, entry, None),
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
     use longhaul_store::path::RelPath;
 
-    /// All else of a thing are some numbers.
+    /// Further fields are numbers.
     #[test]
     fn what_may_be_long_is_counted() {
         let long = RelPath::parse(&[b'a'; 200]).unwrap();

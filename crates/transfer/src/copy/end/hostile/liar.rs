@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A far end that says what it likes.
+//! Hostile peer: a scripted far end that can send any message.
 
 use crate::{
     copy::{
@@ -8,7 +8,7 @@ use crate::{
     },
     protocol::{
         block::{Content, Header},
-        message::{self, Answer, Order, Outcome, Share},
+        message::{self, Outcome, Portion, SourceMsg, TargetMsg},
         options::{Options, Pace, Streams, Switch, Transport},
         order::{Begin, Meeting, Role, Task},
         report::Progress,
@@ -37,7 +37,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The far end: it has accepted what an end opens, and says what it likes.
+/// Hostile peer of one endpoint. It accepts the endpoint's connections and sends what a test asks for.
 pub(super) struct Liar {
     pub(super) listener: TcpListener,
     pub(super) trust: Responder,
@@ -70,7 +70,8 @@ pub(super) fn options() -> Options {
 }
 
 impl Liar {
-    /// Lies to a target in the directory `to`, or to a source of what is in the directory `from`.
+    /// Starts an endpoint and its hostile peer. A target writes to the directory `to`; a source reads the
+    /// directory `from`.
     pub(super) fn to(role: Role) -> Self {
         Self::over_streams(1, role)
     }
@@ -125,7 +126,7 @@ impl Liar {
         }
     }
 
-    /// What comes next, if that is a stream; all else is kept.
+    /// Accepts the next connection. Returns it if it is a stream; keeps a control connection.
     pub(super) fn accept(&mut self) -> Option<(u64, Connection)> {
         let (socket, _) = self.listener.accept().unwrap();
         match Connection::accept(blocking::Connection::Tcp(socket), &self.trust, Switch::On)
@@ -138,7 +139,7 @@ impl Liar {
         None
     }
 
-    /// The next stream.
+    /// Accepts connections up to the next stream.
     pub(super) fn stream(&mut self) -> (u64, Connection) {
         loop {
             if let Some(stream) = self.accept() {
@@ -147,13 +148,13 @@ impl Liar {
         }
     }
 
-    /// The first stream, once both others are there, too.
+    /// Accepts the first stream and both control connections.
     pub(super) fn meet(&mut self) -> Connection {
         let [(_, first)] = self.meet_all();
         first
     }
 
-    /// The first streams, once both others are there, too.
+    /// Accepts the first streams and both control connections.
     pub(super) fn meet_all<const STREAMS: usize>(&mut self) -> [(u64, Connection); STREAMS] {
         let mut streams = Vec::new();
         while streams.len() < STREAMS || self.orders.is_none() || self.answers.is_none() {
@@ -162,21 +163,21 @@ impl Liar {
         streams.try_into().ok().unwrap()
     }
 
-    pub(super) fn order(&mut self, order: &Order) {
-        // Whoever has heard enough hangs up.
+    pub(super) fn order(&mut self, order: &SourceMsg) {
+        // An endpoint that has read enough closes the connection.
         let to = self.orders.as_mut().unwrap();
         drop(message::write(to, order).and_then(|()| Ok(to.flush()?)));
     }
 
     pub(super) fn announce(&mut self, number: u64, path: &str, kind: Kind) {
-        self.order(&Order::Entry {
+        self.order(&SourceMsg::Entry {
             number,
             entry: entry(path, kind).into(),
-            share: Share::Whole,
+            share: Portion::Whole,
         });
     }
 
-    pub(super) fn answer(&mut self, answer: &Answer) {
+    pub(super) fn answer(&mut self, answer: &TargetMsg) {
         let to = self.answers.as_mut().unwrap();
         message::write(to, answer).unwrap();
         to.flush().unwrap();
@@ -186,10 +187,10 @@ impl Liar {
         message::read(from.as_mut().unwrap()).unwrap().unwrap()
     }
 
-    /// How an entry is settled.
+    /// Waits for the outcome of an entry.
     pub(super) fn outcome(&mut self, of: u64) -> Outcome {
         loop {
-            if let Answer::Settled { number, outcome } = Self::hear(&mut self.answers)
+            if let TargetMsg::Settled { number, outcome } = Self::hear(&mut self.answers)
                 && number == of
             {
                 return outcome;
@@ -197,10 +198,10 @@ impl Liar {
         }
     }
 
-    /// Waits until a file is asked for.
+    /// Waits until the data of a file is requested.
     pub(super) fn need(&mut self, of: u64) {
         loop {
-            if let Answer::Need { file, .. } = Self::hear(&mut self.answers)
+            if let TargetMsg::Need { file, .. } = Self::hear(&mut self.answers)
                 && file == of
             {
                 return;
@@ -212,14 +213,14 @@ impl Liar {
         self.folder.path().join(name)
     }
 
-    /// The end's own end, without a word from here.
+    /// Closes all connections without a message; returns the result of the endpoint.
     pub(super) fn hang_up(self) -> (Result<Progress>, tempfile::TempDir) {
         drop((self.orders, self.answers, self.listener));
         (self.end.join().unwrap(), self.folder)
     }
 }
 
-/// A block as it should come.
+/// Returns a valid block of a file.
 pub(super) fn block(file: u64, size: u64, index: u64) -> (Header, Vec<u8>) {
     let range = Blocks::of(size).range(index).unwrap();
     let bytes = vec![index as u8 + 1; (range.end - range.start) as usize];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends against a far end that lies: a script speaks the protocol over real connections, and nothing outside is touched,
-//! nothing false is believed, and what is sound beside it arrives.
+//! Endpoints against a hostile peer. A script speaks the protocol over real connections. The endpoint must
+//! write nothing outside its target, believe nothing false, and still take valid data that arrives beside it.
 
 mod liar;
 mod source;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A source before a target that lies, or that a stream does not reach.
+//! Sources against a target that lies, or that a stream does not reach.
 #![allow(
     clippy::single_range_in_vec_init,
     clippy::reversed_empty_ranges,
@@ -10,18 +10,18 @@ use super::liar::Liar;
 use crate::{
     protocol::{
         block::{Content, HEADER_LEN, Header},
-        message::{Answer, Need, Order},
+        message::{MissingBlocks, SourceMsg, TargetMsg},
         order::Role,
     },
     transport::connection::Connection,
 };
 use std::{collections::BTreeSet, io::Read};
 
-/// A source that has announced its one file, and what it says to an answer.
-fn told(answers: &[Answer]) -> String {
+/// Lets a source announce its one file, sends it messages, and returns the error that ends it.
+fn told(answers: &[TargetMsg]) -> String {
     let mut liar = Liar::to(Role::Source);
     let _stream = liar.meet();
-    while !matches!(Liar::hear(&mut liar.orders), Order::ScanEnded) {}
+    while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
     for answer in answers {
         liar.answer(answer);
     }
@@ -30,14 +30,14 @@ fn told(answers: &[Answer]) -> String {
 
 #[test]
 fn a_source_believes_no_count_and_is_asked_once() {
-    let received = Answer::Received {
+    let received = TargetMsg::Received {
         stream: 0,
         blocks: 1000,
     };
     assert!(told(&[received]).contains("1000 parcels confirmed"));
-    let need = || Answer::Need {
+    let need = || TargetMsg::Need {
         file: 0,
-        missing: Need::Blocks(vec![0..1]),
+        missing: MissingBlocks::Blocks(vec![0..1]),
     };
     assert!(told(&[need(), need()]).contains("asks again"));
 }
@@ -46,19 +46,19 @@ fn a_source_believes_no_count_and_is_asked_once() {
 fn a_source_that_is_asked_for_what_it_has_not_withdraws() {
     let mut liar = Liar::to(Role::Source);
     let _stream = liar.meet();
-    while !matches!(Liar::hear(&mut liar.orders), Order::ScanEnded) {}
-    let unknown = Answer::Need {
+    while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
+    let unknown = TargetMsg::Need {
         file: 4711,
-        missing: Need::Whole(u64::MAX),
+        missing: MissingBlocks::Whole(u64::MAX),
     };
     liar.answer(&unknown);
-    let beyond = Need::Blocks(vec![u64::MAX - 1..u64::MAX, 5..u64::MAX, 9..3]);
-    liar.answer(&Answer::Need {
+    let beyond = MissingBlocks::Blocks(vec![u64::MAX - 1..u64::MAX, 5..u64::MAX, 9..3]);
+    liar.answer(&TargetMsg::Need {
         file: 0,
         missing: beyond,
     });
     let said = Liar::hear(&mut liar.orders);
-    assert!(matches!(said, Order::Withdrawn { file: 0 }), "{said:?}");
+    assert!(matches!(said, SourceMsg::Withdrawn { file: 0 }), "{said:?}");
     drop(liar.hang_up());
 }
 
@@ -72,26 +72,26 @@ fn receive(from: &mut Connection) -> Header {
     header
 }
 
-/// A stream that has stalled keeps a copy waiting no longer than another takes for what it had.
+/// A stalled stream delays a copy no longer than another stream takes to carry its blocks.
 #[test]
 fn what_a_stream_does_not_get_through_goes_on_another() {
     let mut liar = Liar::over_streams(2, Role::Source);
     let [(_, stalled), (number, mut good)] = liar.meet_all();
-    while !matches!(Liar::hear(&mut liar.orders), Order::ScanEnded) {}
-    liar.answer(&Answer::Need {
+    while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
+    liar.answer(&TargetMsg::Need {
         file: 0,
-        missing: Need::Blocks(vec![0..2]),
+        missing: MissingBlocks::Blocks(vec![0..2]),
     });
     let mut blocks = BTreeSet::new();
     for received in 1..=2 {
         blocks.insert(receive(&mut good).block);
-        liar.answer(&Answer::Received {
+        liar.answer(&TargetMsg::Received {
             stream: number,
             blocks: received,
         });
     }
     assert_eq!(blocks, BTreeSet::from([0, 1]));
-    liar.answer(&Answer::Over {
+    liar.answer(&TargetMsg::Over {
         removed: 0,
         failed: 0,
     });
@@ -99,20 +99,21 @@ fn what_a_stream_does_not_get_through_goes_on_another() {
     drop(stalled);
 }
 
-/// A source hears nothing of a stream to which it has given all that it has, and the far end may never have begun with it.
+/// A source learns nothing from a stream on which it has sent all its data, and the peer may never have
+/// started to read it.
 #[test]
 fn a_stream_that_the_far_end_left_without_a_word_is_given_up() {
     let mut liar = Liar::to(Role::Source);
     let mut stream = liar.meet();
-    while !matches!(Liar::hear(&mut liar.orders), Order::ScanEnded) {}
-    liar.answer(&Answer::Need {
+    while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
+    liar.answer(&TargetMsg::Need {
         file: 0,
-        missing: Need::Blocks(vec![0..1]),
+        missing: MissingBlocks::Blocks(vec![0..1]),
     });
     assert_eq!(receive(&mut stream).block, 0);
     drop(stream);
-    while !matches!(Liar::hear(&mut liar.orders), Order::Gone { stream: 0 }) {}
-    liar.answer(&Answer::Ended {
+    while !matches!(Liar::hear(&mut liar.orders), SourceMsg::Gone { stream: 0 }) {}
+    liar.answer(&TargetMsg::Ended {
         stream: 0,
         blocks: 0,
     });

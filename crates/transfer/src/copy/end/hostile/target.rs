@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A target before a source that lies.
+//! Targets against a source that lies.
 #![allow(
     clippy::single_range_in_vec_init,
     clippy::reversed_empty_ranges,
@@ -11,7 +11,7 @@ use crate::{
     copy::samples::{entry, file},
     protocol::{
         block::Content,
-        message::{self, Answer, Order, Outcome, Share},
+        message::{self, Outcome, Portion, SourceMsg, TargetMsg},
         options::Options,
         order::Role,
     },
@@ -28,7 +28,7 @@ use std::{
     thread::{self},
 };
 
-/// What is between the ends lets orders and answers pass, and no stream.
+/// Control connections work, but streams do not, as behind a middlebox.
 #[test]
 fn an_end_that_gets_no_stream_through_says_so() {
     let options = Options {
@@ -57,12 +57,12 @@ fn paths_that_lead_out_end_the_conversation() {
     ] {
         let mut liar = Liar::to(Role::Target);
         let _stream = liar.meet();
-        liar.order(&Order::Tops(Vec::new()));
+        liar.order(&SourceMsg::Tops(Vec::new()));
         let mut bytes = Vec::new();
-        let order = Order::Entry {
+        let order = SourceMsg::Entry {
             number: 0,
             entry: entry("abcdefgh", Kind::Directory).into(),
-            share: Share::Whole,
+            share: Portion::Whole,
         };
         message::write(&mut bytes, &order).unwrap();
         let at = bytes.windows(8).position(|at| at == b"abcdefgh").unwrap();
@@ -77,14 +77,14 @@ fn paths_that_lead_out_end_the_conversation() {
     }
 }
 
-/// What is around it is nobody's to change, nor, with `--delete`, to empty.
+/// The directory around a single named target must not change, nor lose entries by `--delete`.
 #[test]
 fn contents_are_refused_where_one_thing_gets_a_name() {
-    let top = || Order::Top(entry("a", Kind::Directory).metadata.into());
+    let top = || SourceMsg::Top(entry("a", Kind::Directory).metadata.into());
     let one = entry("a", Kind::Directory).path;
     for lie in [
-        vec![Order::Tops(vec![]), top()],
-        vec![Order::Tops(vec![one]), top()],
+        vec![SourceMsg::Tops(vec![]), top()],
+        vec![SourceMsg::Tops(vec![one]), top()],
     ] {
         let options = Options {
             into_directory: false,
@@ -94,7 +94,7 @@ fn contents_are_refused_where_one_thing_gets_a_name() {
         let mut liar = Liar::with(options, Role::Target);
         let _stream = liar.meet();
         lie.iter().for_each(|order| liar.order(order));
-        liar.order(&Order::ScanEnded);
+        liar.order(&SourceMsg::ScanEnded);
         let (end, folder) = liar.hang_up();
         let why = format!("{:#}", end.unwrap_err());
         assert!(why.contains("one thing was to get a name"), "{why}");
@@ -111,7 +111,7 @@ fn contents_are_refused_where_one_thing_gets_a_name() {
 fn pieces_that_a_file_can_not_have_are_refused() {
     let mut liar = Liar::to(Role::Target);
     let _stream = liar.meet();
-    liar.order(&Order::Tops(Vec::new()));
+    liar.order(&SourceMsg::Tops(Vec::new()));
     let nonsense = [
         vec![],
         vec![0..3],
@@ -120,12 +120,12 @@ fn pieces_that_a_file_can_not_have_are_refused() {
         vec![2..1],
         vec![0..1, u64::MAX - 1..u64::MAX],
     ];
-    let shares = [Share::Kept, Share::Piece];
+    let shares = [Portion::Kept, Portion::Piece];
     let all = shares
         .iter()
         .flat_map(|share| nonsense.iter().cloned().map(share));
     for (number, share) in (0..).zip(all) {
-        liar.order(&Order::Entry {
+        liar.order(&SourceMsg::Entry {
             number,
             entry: entry(&format!("large{number}"), file(BLOCK + 1)).into(),
             share: share.clone(),
@@ -152,7 +152,7 @@ fn no_link_leads_out_not_even_one_that_comes_later() {
     let mut stream = liar.meet();
     let outside = liar.path("from");
     let before = names(&outside);
-    liar.order(&Order::Tops(Vec::new()));
+    liar.order(&SourceMsg::Tops(Vec::new()));
     let target = outside.as_os_str().as_bytes().into();
     liar.announce(0, "way", Kind::Symlink { target });
     liar.announce(1, "way/small", file(3));
@@ -165,14 +165,14 @@ fn no_link_leads_out_not_even_one_that_comes_later() {
             "{number}"
         );
     }
-    // And what was a directory when the file was begun.
+    // Also a path that was a directory when the file was begun.
     liar.announce(4, "dir", Kind::Directory);
     liar.announce(5, "dir/small", file(3));
     liar.need(5);
     fs::rename(liar.path("to/dir"), liar.path("to/moved")).unwrap();
     symlink(&outside, liar.path("to/dir")).unwrap();
     send(&mut stream, &block(5, 3, 0));
-    // It may go where the directory went, whose descriptor is at hand.
+    // The file may go to the moved directory, because its descriptor is open.
     let outcome = liar.outcome(5);
     let moved = names(&liar.path("to/moved"));
     assert_eq!(
@@ -190,7 +190,7 @@ fn blocks_are_believed_where_they_belong_only() {
     let mut liar = Liar::to(Role::Target);
     let mut stream = liar.meet();
     let size = 2 * BLOCK + 5;
-    liar.order(&Order::Tops(Vec::new()));
+    liar.order(&SourceMsg::Tops(Vec::new()));
     for (number, name) in ["good", "beyond", "damaged", "short", "moved"]
         .iter()
         .enumerate()
@@ -212,11 +212,11 @@ fn blocks_are_believed_where_they_belong_only() {
     let (mut moved, bytes) = block(4, size, 0);
     moved.block = 1;
     send(&mut stream, &(moved, bytes));
-    // In no order, and twice.
+    // Out of order, with duplicates.
     for index in [2, 0, 2, 1, 0] {
         send(&mut stream, &block(0, size, index));
     }
-    liar.order(&Order::Sealed {
+    liar.order(&SourceMsg::Sealed {
         file: 0,
         hash: None,
     });
@@ -239,7 +239,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
     let mut liar = Liar::to(Role::Target);
     let mut stream = liar.meet();
     let size = 2 * BLOCK;
-    liar.order(&Order::Tops(Vec::new()));
+    liar.order(&SourceMsg::Tops(Vec::new()));
     liar.announce(0, "file", file(size));
     liar.need(0);
     send(&mut stream, &block(0, size, 0));
@@ -249,7 +249,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
     stream.flush().unwrap();
     drop(stream);
     let ended = |liar: &mut Liar, of: u64| loop {
-        if let Answer::Ended { stream, blocks } = Liar::hear(&mut liar.answers)
+        if let TargetMsg::Ended { stream, blocks } = Liar::hear(&mut liar.answers)
             && stream == of
         {
             return blocks;
@@ -262,7 +262,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
     assert_eq!(ended(&mut liar, number), 0);
     let (_, mut stream) = liar.stream();
     send(&mut stream, &block(0, size, 1));
-    liar.order(&Order::Sealed {
+    liar.order(&SourceMsg::Sealed {
         file: 0,
         hash: None,
     });
@@ -274,7 +274,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
 fn absurd_sizes_and_numbers_are_refused() {
     let mut liar = Liar::to(Role::Target);
     let _stream = liar.meet();
-    liar.order(&Order::Tops(Vec::new()));
+    liar.order(&SourceMsg::Tops(Vec::new()));
     liar.announce(0, "absurd", file(u64::MAX));
     assert!(matches!(liar.outcome(0), Outcome::Failed(_)));
     for number in 1..100_000 {
@@ -285,7 +285,7 @@ fn absurd_sizes_and_numbers_are_refused() {
 
     let mut liar = Liar::to(Role::Target);
     let _stream = liar.meet();
-    liar.order(&Order::Tops(Vec::new()));
+    liar.order(&SourceMsg::Tops(Vec::new()));
     let xattr = |number: u8| Xattr {
         name: format!("user.{number}").into_bytes().into(),
         value: vec![number; XATTR_VALUE_MAX - 1024].into(),
@@ -293,10 +293,10 @@ fn absurd_sizes_and_numbers_are_refused() {
     let mut heavy = entry("heavy", file(1));
     heavy.metadata.xattrs = (0..4).map(xattr).collect();
     for number in 0..1500 {
-        liar.order(&Order::Entry {
+        liar.order(&SourceMsg::Entry {
             number,
             entry: heavy.clone().into(),
-            share: Share::Whole,
+            share: Portion::Whole,
         });
     }
     let end = liar.end.join().unwrap().unwrap_err().to_string();

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks of a file that a share of it has.
+//! Sets of a file's blocks.
 
-use crate::protocol::message::Share;
+use crate::protocol::message::Portion;
 use longhaul_store::{
     blocks::Blocks,
     entry::{Kind, Version},
 };
 use std::ops::Range;
 
-/// Blocks of a file: in order, apart, and some.
+/// Blocks of a file: ordered ranges that do not overlap, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BlockSet(Vec<Range<u64>>);
 
 impl BlockSet {
-    /// What a share says, if a file can have it.
-    pub(super) fn of(share: &Share, blocks: Blocks) -> Option<Self> {
+    /// Returns the blocks of a portion of a file; `None` if the file cannot have them.
+    pub(super) fn of(share: &Portion, blocks: Blocks) -> Option<Self> {
         let count = blocks.count();
         let ranges = match share {
-            Share::Whole | Share::Assembled => std::iter::once(0..count).collect(),
-            Share::Blocks(within) => {
+            Portion::Whole | Portion::Assembled => std::iter::once(0..count).collect(),
+            Portion::Blocks(within) => {
                 let start = within.start.min(count);
                 std::iter::once(start..within.end.clamp(start, count)).collect()
             }
-            Share::Kept(ranges) | Share::Piece(ranges) => {
+            Portion::Kept(ranges) | Portion::Piece(ranges) => {
                 let mut end = 0;
                 let sound = ranges.iter().all(|range| {
                     let sound = end <= range.start && range.start < range.end && range.end <= count;
@@ -48,7 +48,7 @@ impl BlockSet {
         self.0.get(behind).is_some_and(|range| range.start <= block)
     }
 
-    /// Those of some runs of blocks that are wanted.
+    /// Returns the parts of `runs` that are in this set.
     pub(super) fn among(&self, runs: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut among = Vec::new();
         let (mut own, mut others) = (self.0.iter().peekable(), runs.iter().peekable());
@@ -66,11 +66,12 @@ impl BlockSet {
     }
 }
 
-/// A file in pieces is the same if its size and time are, as a whole one is: what the system knows of it beside that is another
-/// thing each time that its mode changes, and at each host that has a copy.
-pub(super) fn of_pieces(kind: Kind, share: &Share) -> Kind {
+/// Reduces a file's version to size and modification time for pieces. A whole file counts as unchanged by
+/// these as well. The rest of the version changes with each change of mode, and differs between hosts that
+/// have a copy.
+pub(super) fn of_pieces(kind: Kind, share: &Portion) -> Kind {
     match (kind, share) {
-        (Kind::File { version, sparse }, Share::Kept(_) | Share::Piece(_)) => Kind::File {
+        (Kind::File { version, sparse }, Portion::Kept(_) | Portion::Piece(_)) => Kind::File {
             version: Version {
                 changed: version.modified,
                 inode: 0,
@@ -94,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn wanted(ranges: &[Range<u64>], count: u64) -> Option<BlockSet> {
-        BlockSet::of(&Share::Kept(ranges.to_vec()), Blocks::of(count * BLOCK))
+        BlockSet::of(&Portion::Kept(ranges.to_vec()), Blocks::of(count * BLOCK))
     }
 
     #[test]
@@ -112,11 +113,11 @@ mod tests {
         for ranges in nonsense {
             assert_eq!(wanted(ranges, 10), None, "{ranges:?}");
         }
-        let far = BlockSet::of(&Share::Blocks(7..u64::MAX), Blocks::of(10 * BLOCK));
+        let far = BlockSet::of(&Portion::Blocks(7..u64::MAX), Blocks::of(10 * BLOCK));
         assert_eq!(far.unwrap().ranges(), [7..10]);
     }
 
-    /// Runs of blocks below 60.
+    /// Ranges of blocks below 60.
     fn runs() -> impl Strategy<Value = Vec<Range<u64>>> {
         prop::collection::vec(any::<bool>(), 60).prop_map(|blocks| {
             let numbered = (0..).zip(blocks).filter(|(_, there)| *there);

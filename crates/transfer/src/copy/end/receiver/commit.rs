@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that makes durable what was written, in batches, and gives files their names.
+//! Commit thread: makes written data durable in batches, and renames files to their final names.
 
 use super::{
     large::{Large, in_its_place, made, size},
@@ -7,7 +7,7 @@ use super::{
     target::Target,
 };
 use crate::protocol::{
-    message::{Answer, Outcome},
+    message::{Outcome, TargetMsg},
     options::Switch,
 };
 use longhaul_scheduling::Stage;
@@ -21,23 +21,23 @@ use longhaul_store::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long written blocks may wait to become durable: a kill costs what a path carries in this time and while the
-/// disk syncs, at most [`crate::copy::end::receiver::state::AT_RISK_MAX`], and what is under way.
+/// Maximum time for which written blocks wait for a commit. A kill loses the data received in this time and
+/// during a sync, at most [`AT_RISK_MAX`](super::state::AT_RISK_MAX), and the data in flight.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the manifest is told of a file.
+/// Entry and hash of a file for the manifest.
 type Noted = (Arc<Entry>, FileHash);
 
 impl Target {
     pub(super) fn commit_all(&self) {
         let mut manifest = self.manifest();
-        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
         while !self.shared.is_over() {
             self.shared
-                .wait_some_time(INTERVAL, |state| state.over || state.wants_a_commit());
+                .wait_timeout(INTERVAL, |state| state.over || state.wants_a_commit());
             gauge.begin(Stage::Syncing);
-            for (stream, blocks) in self.shared.change(State::untold) {
-                self.answers.put(Answer::Received { stream, blocks });
+            for (stream, blocks) in self.shared.update(State::untold) {
+                self.answers.put(TargetMsg::Received { stream, blocks });
             }
             let done = self.commit(manifest.as_mut());
             if !done.is_empty() {
@@ -47,20 +47,21 @@ impl Target {
                 done.into_iter().for_each(|file| self.forget_journal(file));
                 self.open_waiting();
             }
-            if self.shared.change(State::look_again) {
+            if self.shared.update(State::look_again) {
                 self.open_waiting();
             }
-            gauge.begin(Stage::Resting);
+            gauge.begin(Stage::Waiting);
         }
     }
 
-    /// First data, then the manifest, then names: no kill leaves a file under its name that the manifest does not know.
+    /// Commits data first, then the manifest, then names: no kill leaves a file under its final name that the
+    /// manifest lacks.
     fn commit(&self, manifest: Option<&mut Manifest>) -> Vec<Done> {
-        let written = self.shared.look(State::begin_commit);
+        let written = self.shared.read(State::begin_commit);
         let complete = self.commit_large();
         let mut done = self
             .shared
-            .change(|state| std::mem::take(&mut state.renamed));
+            .update(|state| std::mem::take(&mut state.renamed));
         let large = complete
             .iter()
             .filter_map(|(_, large)| Some((large.entry.clone(), large.agreed_hash()?)));
@@ -69,7 +70,7 @@ impl Target {
             .filter_map(|done| Some((done.entry.clone(), done.finished.as_ref()?.hash?)));
         let noted: Vec<Noted> = large.chain(renamed).collect();
         done.extend(self.commit_small(manifest, noted));
-        self.shared.change(|state| state.end_commit(written));
+        self.shared.update(|state| state.end_commit(written));
         done.extend(
             complete
                 .into_iter()
@@ -78,7 +79,8 @@ impl Target {
         done
     }
 
-    /// Without one, files are copied all the same; they can't be verified later without the source.
+    /// Loads the manifest. Without one, files are still copied, but cannot be verified later without the
+    /// source.
     pub(super) fn manifest(&self) -> Option<Manifest> {
         let top = self.root.open_dir(None).map_err(|error| error.to_string());
         let dir = top.and_then(|top| {
@@ -91,9 +93,9 @@ impl Target {
             .ok()
     }
 
-    /// Gives small files their names, once they and what else is to be noted are in the manifest.
+    /// Renames small files, once they and the other new hashes are in the manifest.
     fn commit_small(&self, manifest: Option<&mut Manifest>, mut noted: Vec<Noted>) -> Vec<Done> {
-        let batch = self.shared.change(|state| std::mem::take(&mut state.batch));
+        let batch = self.shared.update(|state| std::mem::take(&mut state.batch));
         let (mut about, mut files) = (Vec::new(), Vec::new());
         for Written {
             number,
@@ -131,9 +133,9 @@ impl Target {
         done
     }
 
-    /// Makes durable what was written of large files; those of which that is all.
+    /// Makes the written data of large files durable; returns the files that are complete.
     fn commit_large(&self) -> Vec<(u64, Arc<Large>)> {
-        let open: Vec<(u64, Arc<Large>)> = self.shared.look(|state| {
+        let open: Vec<(u64, Arc<Large>)> = self.shared.read(|state| {
             let all = state.large.iter();
             all.map(|(number, large)| (*number, large.clone()))
                 .collect()
@@ -167,7 +169,7 @@ impl Target {
         });
         match finished {
             Ok(named) => {
-                self.shared.change(|state| state.large.remove(&number));
+                self.shared.update(|state| state.large.remove(&number));
                 let Some(named) = named else {
                     self.settle(number, &large.entry.path, Outcome::Made);
                     self.open_waiting();
@@ -182,11 +184,11 @@ impl Target {
         }
     }
 
-    /// Unless somebody has already.
+    /// Fails a file, unless that was done before.
     pub(super) fn give_up(&self, number: u64, large: &Large, why: String) {
         let known = self
             .shared
-            .change(|state| state.large.remove(&number).is_some());
+            .update(|state| state.large.remove(&number).is_some());
         if known {
             self.settle(number, &large.entry.path, Outcome::Failed(why));
             self.open_waiting();
@@ -196,11 +198,11 @@ impl Target {
     fn durable(&self, bytes: u64) {
         if bytes > 0 {
             self.tally.add(|now| now.durable += bytes);
-            self.answers.put(Answer::Durable { bytes });
+            self.answers.put(TargetMsg::Durable { bytes });
         }
     }
 
-    /// Keeps the hashes.
+    /// Appends hashes to the manifest.
     fn note(&self, manifest: Option<&mut Manifest>, noted: &[Noted]) {
         let records: Vec<(&[u8], Record)> = noted.iter().map(record).collect();
         if let Some(manifest) = manifest
@@ -211,7 +213,7 @@ impl Target {
         }
     }
 
-    /// What was known of files that nobody hashed this time is not known any more.
+    /// Removes old hashes of files that were written without hashing.
     fn forget_hashes(&self, manifest: Option<&mut Manifest>, done: &[Done]) {
         let Some(manifest) = manifest else { return };
         let paths = done.iter().map(|done| done.entry.path.as_bytes());

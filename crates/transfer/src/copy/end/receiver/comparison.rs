@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--checksum`: files that are there in the same size are the same if their hashes are. The source reads its file as
-//! soon as it was asked for the hash; this end, when that has come.
+//! `--checksum`: files of equal size are the same if their hashes are. The source reads its file as soon as
+//! the hash is requested; this endpoint reads its own when the hash has arrived.
 
 use super::{
     large::{made, said, size, tidy},
     state::{Comparison, State},
     target::Target,
 };
-use crate::protocol::message::{Answer, Outcome, Share};
+use crate::protocol::message::{Outcome, Portion, TargetMsg};
 use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_scheduling::Stage;
@@ -19,24 +19,24 @@ use longhaul_store::{
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 impl Target {
-    /// The threads that read files here, one a CPU; they end when all is over.
+    /// Starts the threads that read files here, one per CPU; they end with the session.
     pub(super) fn begin_comparing(self: &Arc<Self>) -> Result<()> {
-        threads::begin_on_each_cpu(|| {
+        threads::spawn_per_cpu(|| {
             let target = self.clone();
             move || target.compare_files()
         })
     }
 
-    /// Asks for the hash of a file.
+    /// Requests the hash of a file from the source.
     pub(super) fn compare(&self, number: u64, entry: Entry) {
         self.shared
-            .change(|state| state.comparing.insert(number, entry));
-        self.answers.put(Answer::Hash { file: number });
+            .update(|state| state.comparing.insert(number, entry));
+        self.answers.put(TargetMsg::Hash { file: number });
     }
 
     pub(super) fn hear_hash(&self, number: u64, hash: [u8; 32]) {
         let hash = FileHash(hash);
-        self.shared.change(|state| {
+        self.shared.update(|state| {
             if let Some(entry) = state.comparing.remove(&number) {
                 state.to_compare.push_back(Comparison {
                     number,
@@ -48,11 +48,11 @@ impl Target {
     }
 
     fn compare_files(&self) {
-        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
         while let Some(next) = self.shared.next(|state| state.to_compare.pop_front()) {
-            gauge.begin(Stage::Looking);
+            gauge.begin(Stage::Scanning);
             self.compare_one(next);
-            gauge.begin(Stage::Resting);
+            gauge.begin(Stage::Waiting);
         }
     }
 
@@ -62,7 +62,7 @@ impl Target {
             entry,
             hash,
         } = comparison;
-        // What can't be read here is replaced.
+        // A file that cannot be read here is replaced.
         if let Some((file, _)) = self.hash_here(&entry).filter(|(_, own)| *own == hash) {
             let outcome = self.is_same(&entry, &file);
             return self.settle(number, &entry.path, outcome);
@@ -72,7 +72,7 @@ impl Target {
                 let outcome = self.plan(&entry, &Placed::Wanted);
                 self.settle(number, &entry.path, outcome);
             }
-            false => self.want(number, entry, Share::Whole),
+            false => self.want(number, entry, Portion::Whole),
         }
     }
 
@@ -95,7 +95,7 @@ impl Target {
         blocks.file_hash(&hashes).map(|hash| (file, hash))
     }
 
-    /// Its metadata may still be another.
+    /// Compares the metadata of a file with equal content.
     fn is_same(&self, entry: &Entry, file: &File) -> Outcome {
         let options = Options {
             dry_run: self.options.dry_run,
@@ -110,7 +110,7 @@ impl Target {
         }
     }
 
-    /// Nothing is to be done for it, but for what a kill may have left beside it.
+    /// Returns the outcome of an entry that is present. Leftovers of a killed copy beside it are removed.
     pub(super) fn is_there(&self, entry: &Entry) -> Outcome {
         match (size(entry) > BLOCK).then(|| tidy(&self.root, entry)) {
             Some(Err(why)) => Outcome::Failed(why),
@@ -120,7 +120,7 @@ impl Target {
 }
 
 impl State {
-    /// A file that is compared, or will be, is withdrawn; whether there was one.
+    /// Removes a withdrawn file from the comparisons; returns whether it was among them.
     pub(super) fn forget_comparison(&mut self, file: u64) -> bool {
         let before = self.to_compare.len();
         self.to_compare.retain(|other| other.number != file);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end that writes: it says what it lacks of what the source announces, puts blocks where they belong as they come,
-//! makes them durable in batches, and only then counts them.
+//! Session of the target. It requests what it lacks of what the source announces, writes blocks to their
+//! places as they arrive, makes them durable in batches, and only then counts them.
 //!
-//! A thread hears orders, one a stream receives, checks and writes, one makes durable what was written and gives files
-//! their names, one reads again what an earlier run brought. The source's thread that hears answers always does, so nothing waits in a circle.
+//! One thread handles messages of the source. One thread per stream receives, checks and writes. One makes
+//! written data durable and renames files. One verifies data that an earlier run wrote. The source always
+//! reads the target's messages, so no deadlock is possible.
 
 use super::{place, state::Room, target::Target};
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
         reach::Reach,
         reports::{Reporter, Tally, end_with_standard_input, get_ready},
     },
-    protocol::{message::Answer, order::Begin, report::Progress},
+    protocol::{message::TargetMsg, order::Begin, report::Progress},
     transport::{
         connection::Connection,
         outbox::{Sender, outbox},
@@ -31,18 +32,18 @@ pub(crate) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     get_ready(&mut begin, reach, reporter)?;
-    threads::begin(end_with_standard_input)?;
+    threads::spawn(end_with_standard_input)?;
     serve(&begin, reach, identity, reporter)
 }
 
-/// Once it is known where the other end is.
+/// Runs the session, once the address of the peer is known.
 pub(crate) fn serve(
     begin: &Begin,
     reach: &Reach,
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    // Without more, fewer files are open at once.
+    // With few descriptors, fewer files are open at once.
     let streams = begin.options.streams_fixed().map(usize::from);
     let (descriptors, _) = longhaul_linux::descriptors::limits();
     let room = Room::within(descriptors, streams.unwrap_or(STREAMS_MAX));
@@ -62,34 +63,34 @@ pub(crate) fn serve(
         reporter: reporter.clone(),
         opener: Arc::default(),
     });
-    target.shared.note(|state| state.room = room);
+    target.shared.update_silent(|state| state.room = room);
     let shares = begin.shares.iter().cloned().map(Into::into);
     target.note_shares(&shares.collect::<Vec<_>>())?;
     let outcome = target.converse(begin, identity, sender);
-    target.shared.change(|state| state.over = true);
+    target.shared.update(|state| state.over = true);
     target.opener.conclude(outcome)?;
     Ok(target.tally.now())
 }
 
 impl Target {
-    /// Until all is done.
+    /// Runs the session until all is done.
     fn converse(
         self: &Arc<Self>,
         begin: &Begin,
         identity: &Identity,
-        sender: Sender<Answer>,
+        sender: Sender<TargetMsg>,
     ) -> Result<()> {
         let Lines { orders, answers } = meet(begin, identity, &self.reporter, self.clone())?;
-        threads::begin(move || sender.run(answers))?;
+        threads::spawn(move || sender.run(answers))?;
         self.tally.tell(self.reporter.clone())?;
         if begin.options.checksum {
             self.begin_comparing()?;
         }
         if !begin.options.dry_run {
             let committing = self.clone();
-            threads::begin(move || committing.commit_all())?;
+            threads::spawn(move || committing.commit_all())?;
             let checking = self.clone();
-            threads::begin(move || checking.check_all())?;
+            threads::spawn(move || checking.check_all())?;
         }
         self.obey(orders)
     }
@@ -100,7 +101,7 @@ impl Streams for Target {
         let Ok(handle) = stream.handle() else { return };
         if !self
             .shared
-            .change(|state| state.begin_stream(number, handle))
+            .update(|state| state.begin_stream(number, handle))
         {
             return;
         }
@@ -109,8 +110,8 @@ impl Streams for Target {
         {
             tracing::debug!("stream {number}: {error:#}");
         }
-        if let Some(blocks) = self.shared.change(|state| state.end_stream(number)) {
-            self.answers.put(Answer::Ended {
+        if let Some(blocks) = self.shared.update(|state| state.end_stream(number)) {
+            self.answers.put(TargetMsg::Ended {
                 stream: number,
                 blocks,
             });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A dry run: what would be done is said, and nothing is.
+//! Dry run: reports what a copy would do, and changes nothing.
 
 use super::{large::size, target::Target};
 use crate::protocol::{
@@ -17,7 +17,7 @@ use longhaul_store::{
 };
 
 impl Target {
-    /// What becomes of an entry that is not the same: it would be made, or changed.
+    /// Reports that a differing entry would be made or changed; returns its outcome.
     pub(super) fn plan(&self, entry: &Entry, placed: &Placed) -> Outcome {
         let action = match look(&self.root, &entry.path) {
             Ok(There::Nothing) | Err(_) => Action::Make,
@@ -31,7 +31,7 @@ impl Target {
         Outcome::Made
     }
 
-    /// What the source does not have would be removed; how much.
+    /// Reports that an extra entry would be removed; returns the number of entries.
     pub(super) fn plan_removal(&self, filter: &Filter, path: &RelPath) -> u64 {
         let mut count = 0;
         let failures = list_all(&self.root, filter, path, |path| {

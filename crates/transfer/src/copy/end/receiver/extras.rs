@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the source does not have: `--delete` removes it, and then it has no hash any more.
+//! Entries that the source does not have: `--delete` removes them, and their hashes from the manifest.
 
 use super::target::Target;
 use longhaul_store::tree::{
@@ -15,7 +15,7 @@ use longhaul_store::{
 use std::collections::HashSet;
 
 impl Target {
-    /// Removes what the source does not have; how many things.
+    /// Removes entries that the source does not have; returns their number.
     pub(super) fn remove_extras(&self, extras: Extras<'_>, filter: &Filter, unread: u64) -> u64 {
         let ended = match unread {
             0 => Ended::Whole,
@@ -46,7 +46,7 @@ impl Target {
         removed
     }
 
-    /// Of what was in or beneath `removed` and is not there any more.
+    /// Removes hashes of paths at or below `removed` that no longer exist.
     fn forget_removed(&self, removed: &[RelPath]) {
         let Some(mut manifest) = self.manifest() else {
             return;

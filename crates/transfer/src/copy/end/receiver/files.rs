@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files whose data is wanted: opened, as many as may be, asked for, and what is there of them read again.
+//! Files whose data is wanted. They are opened, as many as allowed, and their missing blocks are requested.
+//! Data of an earlier run is verified.
 
 use super::{
     large::{Begun, Large, finish_renamed},
     state::{Done, State, Waiting},
     target::Target,
 };
-use crate::protocol::message::{Answer, Need, Outcome, Share};
+use crate::protocol::message::{MissingBlocks, Outcome, Portion, TargetMsg};
 use longhaul_linux::clock;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
@@ -16,44 +17,44 @@ use longhaul_store::{
 };
 use std::{ops::Range, sync::Arc};
 
-/// Ranges of missing blocks in one answer; 20 bytes each at most.
+/// Maximum ranges of missing blocks in one message, at most 20 bytes each.
 const RANGES_MAX: usize = 65_536;
 
 impl Target {
-    /// Asks for a file's data.
-    pub(super) fn want(&self, number: u64, entry: Entry, share: Share) {
+    /// Requests the data of a file.
+    pub(super) fn want(&self, number: u64, entry: Entry, share: Portion) {
         let Kind::File { version, .. } = entry.kind else {
             let why = format!("{}: not a regular file", entry.path);
             return self.settle(number, &entry.path, Outcome::Failed(why));
         };
         if version.size > BLOCK {
             self.shared
-                .note(|state| state.waiting.push_back(Waiting::new(number, entry, share)));
+                .update_silent(|state| state.waiting.push_back(Waiting::new(number, entry, share)));
             return self.open_waiting();
         }
         let entry = Arc::new(entry);
         self.shared
-            .note(|state| state.small.insert(number, entry.clone()));
+            .update_silent(|state| state.small.insert(number, entry.clone()));
         if version.size == 0 {
-            // There is nothing to send.
+            // Nothing is to be sent.
             return self.write_empty(number);
         }
-        self.answers.put(Answer::Need {
+        self.answers.put(TargetMsg::Need {
             file: number,
-            missing: Need::Whole(version.size),
+            missing: MissingBlocks::Whole(version.size),
         });
     }
 
-    /// Opens files of several blocks, as many as may be open, and asks for what they lack.
+    /// Opens waiting files of several blocks, as many as allowed, and requests their missing blocks.
     pub(super) fn open_waiting(&self) {
-        while let Some(next) = self.shared.change(State::next_to_open) {
+        while let Some(next) = self.shared.update(State::next_to_open) {
             let number = next.number;
             let (large, busy) = match self.open(next) {
                 Ok(large) => (large, None),
                 Err(busy) => (None, Some(busy)),
             };
             let missing = large.as_ref().map(|large| large.missing());
-            self.shared.change(|state| state.opened(number, large));
+            self.shared.update(|state| state.opened(number, large));
             self.ask(number, missing.unwrap_or_default());
             if let Some(busy) = busy {
                 self.wait_for_another(*busy);
@@ -61,7 +62,7 @@ impl Target {
         }
     }
 
-    /// Opens a file, unless it is done with by that, or given back because another copy is at it.
+    /// Opens a file. Returns `None` if that completes it, and the file as an error if another copy writes it.
     fn open(&self, waiting: Waiting) -> Result<Option<Arc<Large>>, Box<Waiting>> {
         let number = waiting.number;
         let (path, share) = (&waiting.entry.path, &waiting.share);
@@ -78,9 +79,10 @@ impl Target {
             }
         };
         if large.missing().is_empty() {
-            // Killed when only the name was missing, or others brought it: nothing is to be sent, so nobody would say so.
+            // An earlier run was killed before the rename, or others sent all blocks. Nothing is sent, so the
+            // source will not seal the file.
             large.seal(None);
-            if *share == Share::Assembled {
+            if *share == Portion::Assembled {
                 large.trust();
             }
         }
@@ -91,19 +93,19 @@ impl Target {
         let now = clock::now();
         let given_up = self
             .shared
-            .change(|state| state.wait_for_another(waiting, now));
+            .update(|state| state.wait_for_another(waiting, now));
         if let Some(file) = given_up {
             let why = format!("{}: another copy is writing it", file.entry.path);
             self.settle(file.number, &file.entry.path, Outcome::Failed(why));
         }
     }
 
-    /// The committing thread keeps its hash.
+    /// Renames a file that is complete; the commit thread records its hash.
     fn finish_renamed(&self, number: u64, entry: Entry, renamed: Renamed) {
         match finish_renamed(&entry, renamed) {
             Ok(named) => {
                 let done = Done::of(number, entry.into(), named);
-                self.shared.change(|state| state.renamed.push(done));
+                self.shared.update(|state| state.renamed.push(done));
             }
             Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
         }
@@ -113,19 +115,19 @@ impl Target {
         if missing.is_empty() {
             return;
         }
-        // All at once: the source counts what is missing to know when it has sent it.
+        // In one message: the source counts the missing blocks, to know when it has sent all of them.
         let missing = match missing.len() {
             0..=RANGES_MAX => missing,
             _ => merged(&missing),
         };
-        self.answers.put(Answer::Need {
+        self.answers.put(TargetMsg::Need {
             file,
-            missing: Need::Blocks(missing),
+            missing: MissingBlocks::Blocks(missing),
         });
     }
 
     pub(super) fn withdraw(&self, file: u64) {
-        let gone = self.shared.change(|state| {
+        let gone = self.shared.update(|state| {
             let small = state.small.remove(&file).is_some();
             let large = state.large.remove(&file);
             let waiting = state.forget_waiting(file);
@@ -142,18 +144,18 @@ impl Target {
         self.open_waiting();
     }
 
-    /// The thread that reads again what an earlier run brought, while the rest of it comes.
+    /// Thread that verifies data of an earlier run, while the rest arrives.
     pub(super) fn check_all(&self) {
-        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
         while let Some(large) = self.shared.next(|state| state.to_check.pop_front()) {
-            gauge.begin(Stage::Looking);
+            gauge.begin(Stage::Scanning);
             while large.check_next() && !self.shared.is_over() {}
-            gauge.begin(Stage::Resting);
+            gauge.begin(Stage::Waiting);
         }
     }
 }
 
-/// A file so full of holes in its journal that they are not told apart: some blocks come twice.
+/// Merges all ranges into one, if a file has too many gaps: some blocks are sent twice.
 fn merged(missing: &[Range<u64>]) -> Vec<Range<u64>> {
     let (first, last) = (missing.first(), missing.last());
     let whole = first.zip(last).map(|(first, last)| first.start..last.end);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file of several blocks on its way.
+//! File of several blocks that is being received.
 
 use super::block_set::BlockSet;
 use crate::protocol::{
     block::Content,
-    message::{Outcome, Share},
+    message::{Outcome, Portion},
 };
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
@@ -18,35 +18,35 @@ use longhaul_store::{
 use parking_lot::{Mutex, RwLock};
 use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
 
-/// Threads write it at the same time; one finishes it.
+/// File of several blocks. Threads write it concurrently; one finishes it.
 #[derive(Debug)]
 pub(super) struct Large {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
-    /// What of it this conversation brings.
+    /// Blocks that this session sends.
     wanted: BlockSet,
-    share: Share,
+    share: Portion,
     dir: Dir,
     origin: Origin,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
 }
 
-/// The source has sent all and read nothing but this version; the hash, if it has it.
+/// Mark of a file that the source has sent whole and unchanged, with the hash, if the source has it.
 #[derive(Debug, Clone, Copy)]
 struct Sealed(Option<FileHash>);
 
-/// What there was of a file.
+/// Outcome of opening a file.
 pub(super) enum Begun {
-    /// Maybe something, not all.
+    /// Open; blocks may be missing.
     Lacking(Box<Large>),
-    /// All, under its name: the last copy came no further.
+    /// Complete under its final name: the last run was killed right after the rename.
     Renamed(Renamed),
-    /// Another copy is at it.
+    /// Held by another copy.
     Busy,
 }
 
-/// The last things that a file under its name lacks.
+/// Completes a file that an earlier run renamed.
 pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<Named, String> {
     let mut left_out = Vec::new();
     let finished = renamed.finish(|file| {
@@ -57,14 +57,14 @@ pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<Named, S
     Ok(Named { finished, left_out })
 }
 
-/// A file that has its name.
+/// File under its final name, with the metadata that could not be set.
 pub(super) struct Named {
     pub(super) finished: Finished,
     pub(super) left_out: Vec<String>,
 }
 
 impl Large {
-    pub(super) fn open(root: &Root, entry: &Entry, share: &Share) -> Result<Begun, String> {
+    pub(super) fn open(root: &Root, entry: &Entry, share: &Portion) -> Result<Begun, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: not a regular file", entry.path));
         };
@@ -74,8 +74,8 @@ impl Large {
         let origin = Origin {
             version: (&version).into(),
             length: version.size,
-            // The rest of a piece is elsewhere, and needs no space here.
-            sparse: sparse || matches!(share, Share::Kept(_)),
+            // The rest of a piece is on other hosts, and needs no space here.
+            sparse: sparse || matches!(share, Portion::Kept(_)),
         };
         let opened = open(&dir, entry.path.name(), &origin, share, &wanted);
         let part = match opened.map_err(|error| in_its_place(entry, &error))? {
@@ -83,8 +83,8 @@ impl Large {
             Opened::Fresh(part) | Opened::Resumed(part) => part,
             Opened::Renamed(renamed) => return Ok(Begun::Renamed(renamed)),
         };
-        if matches!(share, Share::Kept(_)) {
-            // Whoever gathers the pieces looks at each block.
+        if matches!(share, Portion::Kept(_)) {
+            // The host that gathers the pieces verifies each block.
             part.trust();
         }
         Ok(Begun::Lacking(Box::new(Self {
@@ -99,13 +99,13 @@ impl Large {
         })))
     }
 
-    /// What it lacks.
+    /// Returns the blocks still missing.
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
         let missing = self.with(|part| Ok(part.missing()));
         self.wanted.among(&missing.unwrap_or_default())
     }
 
-    /// Takes a block, unless the file is done with: a copy of it that came on another stream was sooner.
+    /// Writes a block. A block of a finished file is ignored: its copy on another stream came first.
     pub(super) fn write(
         &self,
         index: u64,
@@ -126,7 +126,7 @@ impl Large {
             .map_err(|error| in_its_place(&self.entry, &error))
     }
 
-    /// Makes durable what was written; how many bytes that are.
+    /// Makes written data durable; returns the number of bytes.
     pub(super) fn commit(&self) -> Result<u64, String> {
         let blocks = self.with(Part::commit)?;
         let length = |index: &u64| self.blocks.range(*index).map_or(0, |r| r.end - r.start);
@@ -138,7 +138,7 @@ impl Large {
         *self.sealed.lock() = Some(sealed);
     }
 
-    /// Whether all of it is durable, and the source has said that it did not change.
+    /// Returns whether all wanted blocks are durable and the source has sealed the file.
     pub(super) fn is_complete(&self) -> bool {
         let is_sealed = self.sealed.lock().is_some();
         let durable = self.with(|part| Ok(part.durable()));
@@ -149,7 +149,7 @@ impl Large {
         is_sealed && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
     }
 
-    /// The hash of it, once it is complete, unless the source has another.
+    /// Returns the hash of a complete file, unless the source's hash differs.
     pub(super) fn agreed_hash(&self) -> Option<FileHash> {
         let hash = self.with(Part::hash).ok()??;
         let expected = self.expected();
@@ -162,12 +162,13 @@ impl Large {
         self.sealed.lock().and_then(|Sealed(hash)| hash)
     }
 
-    /// Reads a block again that was there already; whether there are more. What goes wrong with it comes up at the end.
+    /// Verifies the next block of an earlier run; returns whether there are more. A mismatch is reported when
+    /// the file is finished.
     pub(super) fn check_next(&self) -> bool {
         self.with(Part::check_next).unwrap_or(false)
     }
 
-    /// What was there already is not read again.
+    /// Skips the verification of blocks that were there already.
     pub(super) fn trust(&self) {
         let _done_with = self.with(|part| {
             part.trust();
@@ -175,39 +176,39 @@ impl Large {
         });
     }
 
-    /// A piece has come, maybe the last one: from now on the file is all that there is of it.
+    /// Releases a finished piece. After the last piece, this object takes over the whole file.
     pub(super) fn assemble(&self) -> Result<(), String> {
-        if !matches!(self.share, Share::Piece(_)) {
+        if !matches!(self.share, Portion::Piece(_)) {
             return Ok(());
         }
-        // Others that come to here find it busy as long as this one holds its piece.
+        // Other sessions with a piece find the file busy as long as this one holds its piece.
         drop(self.take()?);
         let opened = Part::open(&self.dir, self.entry.path.name(), &self.origin);
         let whole = match opened.map_err(|error| in_its_place(&self.entry, &error))? {
             Opened::Resumed(part) => part.missing().is_empty().then_some(part),
-            // Another has given it its name meanwhile.
+            // Another session has renamed the file meanwhile.
             Opened::Fresh(part) => {
                 let discarded = part.discard();
                 discarded.map_err(|error| in_its_place(&self.entry, &error))?;
                 None
             }
-            // Who is at it does that, or did.
+            // The session that holds the file assembles it, or has done so.
             Opened::Busy | Opened::Renamed(_) => None,
         };
         if let Some(whole) = &whole {
-            // Each block was looked at by who brought it.
+            // The session that received a block has verified it.
             whole.trust();
         }
         *self.part.write() = whole;
         Ok(())
     }
 
-    /// Gives it its name and metadata, if it gets them here and now.
+    /// Gives the file its name and metadata; `None` if this session does not name it.
     pub(super) fn finish(&self) -> Result<Option<Named>, String> {
         let mut part = self.part.write();
         let part = match (&self.share, part.take()) {
-            (Share::Blocks(_), Some(_)) | (Share::Piece(_), None) => return Ok(None),
-            (Share::Kept(_), Some(part)) => {
+            (Portion::Blocks(_), Some(_)) | (Portion::Piece(_), None) => return Ok(None),
+            (Portion::Kept(_), Some(part)) => {
                 let kept = part.keep(&self.entry);
                 return kept
                     .map(|()| None)
@@ -220,7 +221,7 @@ impl Large {
     }
 
     fn name(&self, part: Part) -> Result<Named, String> {
-        // Of a file that was in pieces nobody knows the hash of the whole.
+        // The hash of the whole is unknown for a file that was in pieces.
         let expected = self.expected();
         let mut left_out = Vec::new();
         let finished = part.finish(expected, |file| {
@@ -231,15 +232,15 @@ impl Large {
         Ok(Named { finished, left_out })
     }
 
-    /// Whether it stays a piece.
+    /// Returns whether the file remains a piece here.
     pub(super) fn is_kept(&self) -> bool {
-        matches!(self.share, Share::Kept(_))
+        matches!(self.share, Portion::Kept(_))
     }
 
-    /// What arrived of it is worth nothing.
+    /// Discards what arrived of the file.
     pub(super) fn discard(&self) {
         if let Ok(part) = self.take() {
-            // What stays is found and not believed next time.
+            // A remainder is found next time, and not trusted.
             let _ = part.discard();
         }
     }
@@ -264,20 +265,22 @@ fn open(
     dir: &Dir,
     name: &[u8],
     origin: &Origin,
-    share: &Share,
+    share: &Portion,
     wanted: &BlockSet,
 ) -> Result<Opened, PartError> {
     match share {
-        Share::Blocks(_) | Share::Piece(_) => Part::open_slice(dir, name, origin, wanted.ranges()),
-        Share::Whole | Share::Assembled | Share::Kept(_) => Part::open(dir, name, origin),
+        Portion::Blocks(_) | Portion::Piece(_) => {
+            Part::open_slice(dir, name, origin, wanted.ranges())
+        }
+        Portion::Whole | Portion::Assembled | Portion::Kept(_) => Part::open(dir, name, origin),
     }
 }
 
-/// Whoever holds a part may have been killed a moment ago: so many looks, with this between them.
+/// Attempts to open a busy part, [`BETWEEN_LOOKS`] apart: its holder may have been killed a moment ago.
 const LOOKS: u32 = 30;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Does something again while it finds that another copy is at it, but not for long.
+/// Repeats `act` while another copy is busy with the file, up to three seconds.
 pub(super) fn unless_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
     for _ in 1..LOOKS {
         let done = act();
@@ -289,7 +292,8 @@ pub(super) fn unless_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) ->
     act()
 }
 
-/// What a kill left beside a file that is there. Another copy that is still at it removes that itself.
+/// Removes what a killed copy left beside an existing file. Another copy that still runs removes its files
+/// itself.
 pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
     let dir = directory(root, &entry.path)?;
     match remove_leftovers(&dir, entry.path.name()) {
@@ -298,7 +302,7 @@ pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// The directory that a file is written in.
+/// Opens the directory that a file is written in.
 pub(super) fn directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
     let parent = path.parent();
     let opened = root.open_dir(parent.as_ref());
@@ -306,19 +310,19 @@ pub(super) fn directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
     Dir::new(opened.as_fd()).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Metadata of an open file, and what of it could not be had.
+/// Sets metadata of an open file; describes what could not be set.
 pub(super) fn apply(metadata: &Metadata, file: &File) -> io::Result<Vec<String>> {
     let applied = metadata.apply_to_file(file)?;
     Ok(said(&applied.left_out))
 }
 
-/// What of a file's metadata could not be had, in words.
+/// Describes metadata that could not be set.
 pub(super) fn said(left_out: &[LeftOut]) -> Vec<String> {
     let said = |what: &LeftOut| format!("its {} ({})", what.what, what.errno);
     left_out.iter().map(said).collect()
 }
 
-/// What becomes of what is there, but for this.
+/// Returns the outcome of a made entry, with the metadata that it lacks.
 pub(super) fn made(left_out: Vec<String>) -> Outcome {
     match left_out.is_empty() {
         true => Outcome::Made,
@@ -326,7 +330,7 @@ pub(super) fn made(left_out: Vec<String>) -> Outcome {
     }
 }
 
-/// Bytes of a file; nothing else has any.
+/// Returns the bytes of a file; 0 for other entries.
 pub(super) fn size(entry: &Entry) -> u64 {
     match entry.kind {
         Kind::File { version, .. } => version.size,
@@ -334,7 +338,7 @@ pub(super) fn size(entry: &Entry) -> u64 {
     }
 }
 
-/// Errors of parts name the file without its directory.
+/// Adds the directory to an error of the part file, which has only the file's name.
 pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> String {
     match entry.path.parent() {
         Some(parent) => format!("{parent}/{error}"),
@@ -348,13 +352,13 @@ mod tests {
     use crate::copy::samples::{entry, file};
     use longhaul_store::blocks::BLOCK;
 
-    /// A slow stream's copy of a block comes after all is done, while the file gets its name even.
+    /// A slow stream's copy of a block arrives after the file is complete and renamed.
     #[test]
     fn a_block_of_a_file_that_has_its_name_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let entry = entry("file", file(2 * BLOCK));
-        let Ok(Begun::Lacking(large)) = Large::open(&root, &entry, &Share::Whole) else {
+        let Ok(Begun::Lacking(large)) = Large::open(&root, &entry, &Portion::Whole) else {
             panic!("it lacks all");
         };
         let hole = |index| large.write(index, Content::Hole, &[], None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end that writes: it says what it lacks of what the source announces, puts blocks where they belong as they come,
-//! makes them durable in batches, and only then counts them.
+//! Target endpoint. It requests what it lacks of what the source announces, writes blocks to their places as
+//! they arrive, makes them durable in batches, and only then counts them.
 
 mod block_set;
 mod commit;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that hears what the source has, makes what needs no data, and asks for the rest.
+//! Thread that handles the source's messages: it makes entries without data, and requests data of the others.
 
 use super::{
     block_set::of_pieces,
@@ -10,7 +10,7 @@ use super::{
 use crate::{
     copy::end::limits as attributes,
     protocol::{
-        message::{self, Answer, Order, Outcome, Share},
+        message::{self, Outcome, Portion, SourceMsg, TargetMsg},
         order::{Pass, Task},
     },
     transport::connection::Connection,
@@ -31,32 +31,34 @@ use longhaul_store::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// Bytes of all directories' attributes, at most: 256 of each of four million.
+/// Maximum bytes of all directories' attributes: 256 for each of four million.
 const OF_DIRECTORIES_MAX: u64 = 1 << 30;
 
 const CONTENTS_FOR_ONE: &str =
     "the source copies what is in a directory, where one thing was to get a name";
 
-/// Devices and fifos that are not taken and whose further names are known: 32 MB. Those of others are said to fail.
+/// Maximum refused devices and fifos whose further names are recognised: 32 MB of digests. Further names of
+/// others fail as hard links.
 const UNTAKEN_MAX: usize = 1 << 20;
 
-/// What this thread keeps for the end.
+/// State of the message thread until the end of the session.
 struct Site<'a> {
     placer: Placer<'a>,
     extras: Extras<'a>,
     filter: &'a Filter,
-    /// Hard links: the file must be there first.
+    /// Hard links, made last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unread: u64,
-    /// Devices and fifos that are not wanted, with their further names; and digests of their first names.
+    /// Number of devices and fifos that were not made, further names included. `untaken`: digests of their
+    /// first names.
     not_taken: u64,
     untaken: HashSet<[u8; 16]>,
-    /// Bytes of the attributes that directories get at the end.
+    /// Bytes of directories' attributes, which are set at the end.
     of_directories: u64,
-    /// Whether there is anything that is no file's data: directories, links, metadata. What is as it should be was
-    /// made a moment ago perhaps, by another copy or one that was killed.
+    /// Whether directories, links or metadata must be synced. Unchanged entries count too: another copy, or
+    /// one that was killed, may have made them a moment ago.
     to_sync: bool,
-    /// What was said of metadata that this user may not set.
+    /// Messages already reported about metadata that this user may not set.
     denied: BTreeSet<&'static str>,
 }
 
@@ -81,35 +83,35 @@ impl Target {
             to_sync: false,
             denied: BTreeSet::new(),
         };
-        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
         loop {
-            gauge.begin(Stage::Resting);
-            let order = message::read::<Order>(&mut from)?;
-            gauge.begin(Stage::Looking);
+            gauge.begin(Stage::Waiting);
+            let order = message::read::<SourceMsg>(&mut from)?;
+            gauge.begin(Stage::Scanning);
             let order = order.context("the source went away")?;
             match self.hear_of_data(order) {
                 None => {}
-                Some(Order::Entry {
+                Some(SourceMsg::Entry {
                     number,
                     entry,
                     share,
                 }) => self.hear_of(&mut site, number, entry.into(), share)?,
-                // What is around the place of a thing that gets a name here is none of a source's affairs.
-                Some(Order::Top(_)) if self.renamed.is_some() => {
+                // A source must not change the directory around a single named entry.
+                Some(SourceMsg::Top(_)) if self.renamed.is_some() => {
                     return Err(Refusal::usage(CONTENTS_FOR_ONE));
                 }
-                Some(Order::Top(metadata)) => {
+                Some(SourceMsg::Top(metadata)) => {
                     let mut metadata = metadata.into();
                     self.preserve.reduce_metadata(&mut metadata, true);
                     site.placer.top(metadata);
-                    // In a directory that is not there, nothing is too much.
+                    // A directory that does not exist yet has no extra entries.
                     if self.imagined.is_none() {
                         site.extras.top();
                     }
                 }
-                Some(Order::Spared(path)) => site.extras.spare(&self.here(path)?),
-                Some(Order::Unread) => site.unread += 1,
-                Some(Order::ScanEnded) => break,
+                Some(SourceMsg::Spared(path)) => site.extras.spare(&self.here(path)?),
+                Some(SourceMsg::Unread) => site.unread += 1,
+                Some(SourceMsg::ScanEnded) => break,
                 Some(_) => bail!("an order out of order"),
             }
         }
@@ -117,9 +119,9 @@ impl Target {
         self.complete(site, from)
     }
 
-    /// What `--exclude` spares here, too.
+    /// Reads the names of the sources; returns the filter of `--exclude`, which also protects entries here.
     fn filter(&self, from: &mut Connection) -> Result<Filter> {
-        let Some(Order::Tops(tops)) = message::read(from)? else {
+        let Some(SourceMsg::Tops(tops)) = message::read(from)? else {
             bail!("the source does not say what it copies");
         };
         if self.renamed.is_some() && tops.len() != 1 {
@@ -130,52 +132,53 @@ impl Target {
         Ok(self.options.filter()?.with_tops(tops.iter()))
     }
 
-    /// What is said of data under way; anything else comes back.
-    fn hear_of_data(&self, order: Order) -> Option<Order> {
+    /// Handles messages about data in flight; returns any other message.
+    fn hear_of_data(&self, order: SourceMsg) -> Option<SourceMsg> {
         match order {
-            Order::Sealed { file, hash } => self.shared.change(|state| {
+            SourceMsg::Sealed { file, hash } => self.shared.update(|state| {
                 if let Some(large) = state.large.get(&file) {
                     large.seal(hash);
                 }
             }),
-            Order::Hashed { file, hash } => self.hear_hash(file, hash),
-            Order::Again {
+            SourceMsg::Hashed { file, hash } => self.hear_hash(file, hash),
+            SourceMsg::Again {
                 old,
                 number,
                 entry,
                 share,
             } => self.hear_again(old, number, entry.into(), share),
-            Order::Withdrawn { file } => self.withdraw(file),
-            Order::Gone { stream } => self.give_up_stream(stream),
-            Order::Streams(count) => self.opener.want(count.into()),
+            SourceMsg::Withdrawn { file } => self.withdraw(file),
+            SourceMsg::Gone { stream } => self.give_up_stream(stream),
+            SourceMsg::Streams(count) => self.opener.want(count.into()),
             other => return Some(other),
         }
         None
     }
 
-    /// All was announced; what is still to come are blocks and what is said of them.
+    /// Waits for the data of all announced entries. Then makes hard links, removes extra entries, and sets
+    /// the metadata of directories.
     fn complete(&self, mut site: Site<'_>, mut from: Connection) -> Result<()> {
         let listening = self.clone();
-        threads::begin(move || {
-            while let Ok(Some(order)) = message::read::<Order>(&mut from)
+        threads::spawn(move || {
+            while let Ok(Some(order)) = message::read::<SourceMsg>(&mut from)
                 && listening.hear_of_data(order).is_none()
             {}
-            listening.shared.change(|state| state.source_gone = true);
+            listening.shared.update(|state| state.source_gone = true);
         })?;
         self.shared
             .wait_until(|state| state.only_links_are_left() || state.source_gone);
-        if !self.shared.look(State::only_links_are_left) {
+        if !self.shared.read(State::only_links_are_left) {
             bail!("the source went away");
         }
         for (number, entry) in std::mem::take(&mut site.links) {
-            self.place(&mut site, number, entry, Share::Whole);
+            self.place(&mut site, number, entry, Portion::Whole);
         }
         let failed = self.tally.now().failed;
         let removed = match self.options.delete {
             true => self.remove_extras(site.extras, site.filter, site.unread),
             false => 0,
         };
-        // Others put things into them, too; the conversation after all extents puts them right.
+        // Other workers still write in these directories; the session after all extents sets their metadata.
         let directories = match self.task {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
             _ => site.placer.finish(),
@@ -201,16 +204,16 @@ impl Target {
             ));
         }
         let failed = self.tally.now().failed - failed;
-        // Streams that end after that are not to be opened again.
+        // Streams that end from now on are not opened again.
         self.opener.end();
-        self.answers.put(Answer::Over { removed, failed });
-        // It has heard that, and went.
+        self.answers.put(TargetMsg::Over { removed, failed });
+        // The source closes its connection after that message.
         self.shared.wait_until(|state| state.source_gone);
         Ok(())
     }
 
-    /// The names of directories, links and removals, too, survive a power loss. What others left to be written there is
-    /// waited for, too: files alone, which are durable already, don't need it.
+    /// Makes names of directories, links and removals durable. This waits for data that others have written
+    /// there too; files alone are durable already and do not need it.
     fn sync(&self) {
         if let Ok(top) = self.root.open_dir(None)
             && let Err(error) = rustix::fs::syncfs(&top)
@@ -224,7 +227,7 @@ impl Target {
         site: &mut Site<'_>,
         number: u64,
         mut entry: Entry,
-        share: Share,
+        share: Portion,
     ) -> Result<()> {
         entry.path = self.here(entry.path)?;
         entry.kind = of_pieces(entry.kind, &share);
@@ -239,7 +242,7 @@ impl Target {
         self.tally.add(|now| now.entries += 1);
         let taken = self.takes(site, &entry);
         let link = taken && matches!(entry.kind, Kind::HardLink { .. });
-        let too_much = self.shared.note(|state| {
+        let too_much = self.shared.update_silent(|state| {
             state.unsettled += 1;
             state.links += u64::from(link);
             state.attributes.add(number, &entry.metadata);
@@ -261,7 +264,7 @@ impl Target {
         Ok(())
     }
 
-    /// Whether this is of a kind that is made here, and no further name of something that is not.
+    /// Returns whether the entry is of a kind made here, and not a further name of a refused entry.
     fn takes(&self, site: &mut Site<'_>, entry: &Entry) -> bool {
         if let Kind::HardLink { to } = &entry.kind {
             return site.untaken.is_empty() || !site.untaken.contains(&digest(to));
@@ -273,10 +276,10 @@ impl Target {
         takes
     }
 
-    /// A file that was wanted already; it goes on under another number.
-    fn hear_again(&self, old: u64, number: u64, mut entry: Entry, share: Share) {
-        // First: nothing must look finished between the two.
-        self.shared.change(|state| {
+    /// Replaces a requested file that changed at the source by its new number and version.
+    fn hear_again(&self, old: u64, number: u64, mut entry: Entry, share: Portion) {
+        // First, so that the copy does not look finished between the two steps.
+        self.shared.update(|state| {
             state.unsettled += 1;
             state.attributes.add(number, &entry.metadata);
         });
@@ -295,7 +298,7 @@ impl Target {
         }
     }
 
-    /// A path as it is called here.
+    /// Returns the path of an entry at the target.
     fn here(&self, path: RelPath) -> Result<RelPath> {
         if let Some(dir) = &self.imagined {
             return Ok(dir.join_path(&path)?);
@@ -310,10 +313,10 @@ impl Target {
         }
     }
 
-    fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry, share: Share) {
+    fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry, share: Portion) {
         let named = self.is_named(&entry);
         if named && self.root.stat(&entry.path).is_err() {
-            // If this fails, it is made below without a note, and noted then.
+            // On failure the directory is made below without the record, which is then added.
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
         let placed = site.placer.place(&entry);
@@ -340,7 +343,7 @@ impl Target {
             }
             Ok((Placed::Compare, _)) => match site.placer.make_room(&entry.path) {
                 Ok(()) => {
-                    // Maybe: its metadata may be put right.
+                    // Its metadata may be changed later.
                     site.to_sync = true;
                     return self.compare(number, entry);
                 }
@@ -355,7 +358,7 @@ impl Target {
         self.settle(number, &entry.path, outcome);
     }
 
-    /// What this user may not set is the same for thousands of files.
+    /// Reports metadata that this user may not set: once for each kind, not for each of thousands of files.
     fn say_denied(&self, said: &mut BTreeSet<&'static str>, entry: &Entry) {
         for what in entry.metadata.denied() {
             let why = match what {
@@ -372,7 +375,7 @@ impl Target {
         }
     }
 
-    /// What belongs to another is the same for thousands of files, too.
+    /// Reports metadata of entries that belong to another user: also once.
     fn say_barred(
         &self,
         said: &mut BTreeSet<&'static str>,
@@ -388,13 +391,13 @@ impl Target {
         (placed, left_out)
     }
 
-    /// Whether it is a directory that the copy as a whole is called by.
+    /// Returns whether an entry is the directory that gets the name of the whole copy.
     fn is_named(&self, entry: &Entry) -> bool {
         let whole = self.renamed.as_ref() == Some(&entry.path);
         whole && entry.kind == Kind::Directory && !self.options.dry_run
     }
 
-    /// So that the same command means the same directory again.
+    /// Records the command that made a directory, so that the same command finds it again.
     fn note_origin(&self, path: &RelPath) {
         if let Err(error) = origin::note(&self.root, path, &self.options.origin) {
             self.reporter.problem(format!(
@@ -404,8 +407,8 @@ impl Target {
     }
 
     fn give_up_stream(&self, stream: u64) {
-        if let Some(blocks) = self.shared.change(|state| state.give_up_stream(stream)) {
-            self.answers.put(Answer::Ended { stream, blocks });
+        if let Some(blocks) = self.shared.update(|state| state.give_up_stream(stream)) {
+            self.answers.put(TargetMsg::Ended { stream, blocks });
         }
     }
 }

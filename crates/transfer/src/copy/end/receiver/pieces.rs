@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of which several hosts have a piece each: pieces that stay here, and those that come together here.
+//! Files of which several hosts have a piece each: pieces that stay here, and pieces that are gathered here.
 
 use super::{
     block_set::BlockSet,
     large::{directory, in_its_place},
     target::Target,
 };
-use crate::protocol::message::{Outcome, Share};
+use crate::protocol::message::{Outcome, Portion};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
@@ -20,10 +20,12 @@ use longhaul_store::{
 use std::os::fd::AsFd;
 
 impl Target {
-    /// So that who gathers the tree hears of shares that are missing.
+    /// Records the shares of spread trees, so that a gather can report missing shares.
     ///
     /// # Errors
-    /// It can't be noted: then nothing of it comes here, of which nobody would hear that there is more elsewhere.
+    ///
+    /// The record cannot be written. Then nothing is copied, because nobody would learn that the rest is on
+    /// other hosts.
     pub(super) fn note_shares(&self, shares: &[spread::Share]) -> Result<()> {
         if shares.is_empty() {
             return Ok(());
@@ -32,16 +34,16 @@ impl Target {
         spread::note(&dir, shares).map_err(unnoted)
     }
 
-    /// A piece that shall stay here and is here already.
-    pub(super) fn is_kept(&self, entry: &Entry, share: &Share) -> Option<Outcome> {
-        let (Share::Kept(_), Kind::File { version, .. }) = (share, &entry.kind) else {
+    /// Returns the outcome of a piece that is to stay here, if it is already here.
+    pub(super) fn is_kept(&self, entry: &Entry, share: &Portion) -> Option<Outcome> {
+        let (Portion::Kept(_), Kind::File { version, .. }) = (share, &entry.kind) else {
             return None;
         };
         let wanted = BlockSet::of(share, Blocks::of(version.size))?;
         let dir = directory(&self.root, &entry.path).ok()?;
         let held = piece::held(&dir, entry).ok()??;
         let label = piece::label(&dir, entry.path.name()).ok()??;
-        // When it was read last says nothing of it.
+        // The access time does not matter.
         let metadata = Metadata {
             accessed: label.metadata.accessed,
             ..entry.metadata.clone()
@@ -53,7 +55,7 @@ impl Target {
         })
     }
 
-    /// Where a piece is kept, the file as it was before is not: it would pass for the new one.
+    /// Removes the whole file of this name where a piece is kept: the old file would pass for the new one.
     pub(super) fn leave_no_name(&self, entry: &Entry) -> Result<(), String> {
         match self.root.remove(&entry.path) {
             Err(failure) if !failure.is_not_found() => Err(failure.to_string()),
@@ -68,7 +70,8 @@ impl Target {
     }
 }
 
-/// A note that is in the way is its user's matter; a full disk is not.
+/// Returns a refusal for a record that is damaged or in the way, which its user must solve. A full disk is
+/// not one.
 fn unnoted(error: SpreadError) -> anyhow::Error {
     match error {
         SpreadError::Damaged | SpreadError::TooLong | SpreadError::Open(OpenError::Refused(_)) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a target is. Devices, fifos and sockets are none: a copy gives its name to a new file, so they would be gone: as root, `copy FILE /dev/null`
-//! would leave a machine without it. Such a target is refused, but for a source that is one, too.
+//! Path of a target. Devices, fifos and sockets are refused as targets, unless the source is one too: a copy
+//! renames a new file over the target. As root, `copy FILE /dev/null` would leave a machine without it.
 
 use crate::{
     copy::end::reach::Reach,
@@ -19,11 +19,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Links that are followed one after the other, as the kernel does (path_resolution(7)).
+/// Maximum symbolic links followed one after another, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Where all happens, what the copied thing is called there, and, with a dry run, the directory there that would have been
-/// made for it.
+/// Opens the directory of the copy; also returns the name of the copied entry there, and with a dry run the
+/// directory that would have been made for it.
 pub(super) fn find(
     reach: &Reach,
     path: &[u8],
@@ -34,7 +34,7 @@ pub(super) fn find(
     let found = open(reach, path, &begin.options)?;
     if let Some(target) = &target {
         let (_, renamed, imagined) = &found;
-        // What would be made there is not there yet.
+        // A directory that would be made does not exist yet.
         if imagined.is_none() {
             target.refuse_onto(&begin.sources, renamed.is_some(), begin.options.delete)?;
         }
@@ -51,7 +51,7 @@ fn open(
         let (root, renamed) = reach.target(path, options)?;
         return Ok((root, renamed, None));
     }
-    // Nothing is made for a thing that gets a name.
+    // An entry with a name of its own needs no new directory.
     let looking = Options {
         into_directory: false,
         ..options.clone()
@@ -60,7 +60,7 @@ fn open(
     Ok((root, None, imagined))
 }
 
-/// Refuses the target, or what a source would be called in it, before anything is touched.
+/// Refuses a special file at the target's path, or at a source's path in it, before anything is changed.
 fn refuse_special(reach: &Reach, path: &[u8], begin: &Begin) -> Result<()> {
     let Some(place) = reach.place(path) else {
         return Ok(());
@@ -85,7 +85,8 @@ fn refuse_special(reach: &Reach, path: &[u8], begin: &Begin) -> Result<()> {
     Ok(())
 }
 
-/// What is there, if it is no file and no directory. With `follow`, where symbolic links lead.
+/// Describes a special file; `None` for files, directories and free paths. With `follow`, symbolic links are
+/// followed.
 fn what(path: &Path, follow: bool) -> Option<&'static str> {
     let found = match follow {
         true => fs::metadata(path),
@@ -105,7 +106,7 @@ fn is_device(kind: FileType) -> bool {
     kind.is_block_device() || kind.is_char_device()
 }
 
-/// Whether it is as /dev/stderr, which proc(5) has lead to what a process has open.
+/// Returns whether a path leads through proc(5) to an open descriptor of a process, as /dev/stderr does.
 fn leads_to_descriptor(mut path: PathBuf) -> bool {
     for _ in 0..LINKS_MAX {
         let Ok(link) = fs::read_link(&path) else {

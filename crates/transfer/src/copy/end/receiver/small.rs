@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of one block, or of none: written whole, and given their names in batches.
+//! Files of at most one block: written whole, and renamed in batches.
 
 use super::{
     large::{apply, directory, in_its_place, size, unless_busy},
@@ -21,14 +21,17 @@ impl Target {
         self.write_small(number, Some(&[]), Some(hash));
     }
 
-    /// Writes a file of one block, which may be a hole; the committing thread gives it its name.
+    /// Writes a file of one block, or a hole (`None`); the commit thread renames it.
     pub(super) fn write_small(&self, number: u64, bytes: Option<&[u8]>, hash: Option<FileHash>) {
         self.shared
             .wait_until(|state| state.batch.len() < state.room.batch);
-        let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
+        let Some(entry) = self
+            .shared
+            .update_silent(|state| state.small.remove(&number))
+        else {
             return;
         };
-        // What was announced of a small file is at most a block.
+        // A small file is announced with at most one block.
         let length = size(&entry).min(BLOCK) as usize;
         let zeros = vec![0; bytes.map_or(length, |_| 0)];
         match self.written(&entry, bytes.unwrap_or(&zeros), hash) {
@@ -40,7 +43,7 @@ impl Target {
                     left_out,
                 };
                 self.shared
-                    .change_if(|state| state.batch.push(written), State::wants_a_commit);
+                    .update_if(|state| state.batch.push(written), State::wants_a_commit);
             }
             Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads of a target share.
+//! State shared by all threads of a target.
 
 use super::large::{Large, Named, size};
 use crate::{
     copy::end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
-    protocol::message::Share,
+    protocol::message::Portion,
 };
 use longhaul_command::threads::{Ends, Monitor};
 use longhaul_store::{
@@ -20,30 +20,32 @@ use std::{
     sync::Arc,
 };
 
-/// Files of several blocks that are open at once, at most.
+/// Maximum open files of several blocks.
 const OPEN_MAX: usize = 64;
-/// Blocks of all of them, unless one alone has more: 16 TiB, of which the target keeps 140 MB.
+/// Maximum blocks of all open files, unless one alone has more: 16 TiB, for which the target needs 140 MB.
 const OPEN_BLOCKS_MAX: u64 = 4 << 20;
-/// Small files that are written and not yet durable, at most; as many again are written while these become durable.
+/// Maximum small files that are written and not yet durable. As many again are written while these become
+/// durable.
 const BATCH_MAX: usize = 256;
-/// Bytes that were written and are not yet durable, at most, and a block a stream: a kill costs no more, and what is
-/// under way. At 1 Gbit/s a disk may take a second for a sync before streams wait for it.
+/// Maximum bytes written and not yet durable, plus a block per stream. A kill loses these and the data in
+/// flight. At 1 Gbit/s a sync may take a second before streams wait for it.
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
-/// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
+/// Maximum entries in flight that a target accepts: the source's own limit, and entries that its streams are
+/// withdrawing.
 const UNSETTLED_MAX: u64 = crate::copy::end::limits::UNSETTLED_MAX as u64 + 1024;
 
-/// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
+/// Maximum wait for another copy that writes a file. Its process may have been killed a moment ago.
 const BUSY_MAX: Time = Time::from_secs(3);
 
 pub(super) type Shared = Monitor<State>;
 
-/// How many files may be open at once.
+/// Maximum numbers of open files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// Of several blocks.
+    /// Files of several blocks.
     pub(super) open: usize,
-    /// Small ones in a batch.
+    /// Small files in a batch.
     pub(super) batch: usize,
 }
 
@@ -57,12 +59,13 @@ impl Default for Room {
 }
 
 impl Room {
-    /// What so many descriptors are enough for beside streams; `None` is no limit. At least one of each.
+    /// Returns the limits for a number of descriptors, next to those of `streams` streams. Without a number
+    /// there is no limit. At least one file of each kind may be open.
     pub(super) fn within(descriptors: Option<u64>, streams: usize) -> Self {
         let taken = DESCRIPTORS_OTHER + DESCRIPTORS_STREAM * streams;
         let all = descriptors.and_then(|all| usize::try_from(all).ok());
         let left = all.unwrap_or(usize::MAX).saturating_sub(taken);
-        // Four fifths are for the small ones.
+        // A fifth of the descriptors is for large files, four fifths for small ones.
         Self {
             open: (left / 20).clamp(1, OPEN_MAX),
             batch: (left / 5).clamp(1, BATCH_MAX),
@@ -73,53 +76,54 @@ impl Room {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) room: Room,
-    /// Entries that were announced and are neither settled nor withdrawn.
+    /// Entries that were announced and are neither completed nor withdrawn.
     pub(super) unsettled: u64,
-    /// What those have that are no data.
+    /// Extended attributes of these entries.
     pub(super) attributes: Attributes,
-    /// Hard links among them: the files have to be there first.
+    /// Hard links among these entries: the files must exist first.
     pub(super) links: u64,
-    /// Small files that are wanted.
+    /// Small files whose data is wanted.
     pub(super) small: HashMap<u64, Arc<Entry>>,
-    /// Files of which the source was asked for the hash, and those whose hash has come.
+    /// Files whose hash was requested from the source. When it arrives, a file moves to `to_compare`.
     pub(super) comparing: HashMap<u64, Entry>,
     pub(super) to_compare: VecDeque<Comparison>,
     /// Files that are being written block by block.
     pub(super) large: BTreeMap<u64, Arc<Large>>,
-    /// Those of them of which an earlier run brought something, which nobody has read again.
+    /// Large files with data of an earlier run that is not yet verified.
     pub(super) to_check: VecDeque<Arc<Large>>,
-    /// Those that wait until one of these is done.
+    /// Files that wait for one of the open files to finish.
     pub(super) waiting: VecDeque<Waiting>,
-    /// Those that another copy is at: they are looked at again now and then.
+    /// Files that another copy is writing: retried now and then.
     busy: Vec<Waiting>,
-    /// Files that are being opened, and how many blocks each has.
+    /// Blocks of each file that is being opened.
     opening: HashMap<u64, u64>,
-    /// Under their names already, without a record of it.
+    /// Files under their final names that are not yet recorded in the manifest.
     pub(super) renamed: Vec<Done>,
-    /// Written, without a name yet.
+    /// Small files written and not yet renamed.
     pub(super) batch: Vec<Written>,
     streams: HashMap<u64, Stream>,
-    /// Bytes of blocks that were written, and of those that were before the last commit began that has ended.
+    /// Bytes of blocks written. `committed`: of these, the bytes written before the start of the last
+    /// finished commit.
     written: u64,
     committed: u64,
-    /// Streams of which the source was told the end.
+    /// Streams whose end was reported to the source.
     ended: HashSet<u64>,
     pub(super) over: bool,
     pub(super) source_gone: bool,
 }
 
-/// A file of several blocks that is not open yet.
+/// File of several blocks that is not open yet.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) number: u64,
     pub(super) entry: Entry,
-    pub(super) share: Share,
-    /// Another copy was at it: how long this one waits for that.
+    pub(super) share: Portion,
+    /// Time until which it waits for another copy that writes it.
     until: Option<Time>,
 }
 
 impl Waiting {
-    pub(super) fn new(number: u64, entry: Entry, share: Share) -> Self {
+    pub(super) fn new(number: u64, entry: Entry, share: Portion) -> Self {
         Self {
             number,
             entry,
@@ -136,7 +140,7 @@ struct Stream {
     told: u64,
 }
 
-/// A file, and the hash of the source's.
+/// File to compare, with the hash of the source's file.
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) number: u64,
@@ -144,12 +148,12 @@ pub(super) struct Comparison {
     pub(super) hash: FileHash,
 }
 
-/// A file that has its name.
+/// File under its final name.
 pub(super) struct Done {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
     pub(super) left_out: Vec<String>,
-    /// None of a small one, which has no journal.
+    /// `None` for a small file, which has no journal.
     pub(super) finished: Option<Finished>,
 }
 
@@ -165,7 +169,7 @@ impl Done {
     }
 }
 
-/// A small file that waits for its name.
+/// Small file that waits for its rename.
 pub(super) struct Written {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
@@ -180,22 +184,22 @@ impl Ends for State {
 }
 
 impl State {
-    /// Whether the source is no honest one.
+    /// Returns whether the source announced more than an honest one may.
     pub(super) fn announced_too_much(&self) -> bool {
         self.unsettled - self.links > UNSETTLED_MAX || self.attributes.are_too_many()
     }
 
-    /// Bytes that a kill would cost.
+    /// Returns the bytes that a kill would lose.
     fn at_risk(&self) -> u64 {
         self.written - self.committed
     }
 
-    /// Whether more may be written before some of it is durable.
+    /// Returns whether more may be written before some of it is durable.
     pub(super) fn has_room(&self) -> bool {
         self.at_risk() < AT_RISK_MAX
     }
 
-    /// A file that waited, if it may be opened now. Whoever gets it says afterwards that it [is open, or is not](Self::opened).
+    /// Takes the next waiting file, if it may be opened now. The caller must then call [`Self::opened`].
     pub(super) fn next_to_open(&mut self) -> Option<Waiting> {
         let next = self.waiting.front()?;
         let (number, next) = (next.number, Blocks::of(size(&next.entry)).count());
@@ -210,7 +214,7 @@ impl State {
         self.waiting.pop_front()
     }
 
-    /// What was to be opened is open, or can't be.
+    /// Records that a file is open, or cannot be opened.
     pub(super) fn opened(&mut self, number: u64, large: Option<Arc<Large>>) {
         self.opening.remove(&number);
         if let Some(large) = large {
@@ -219,7 +223,7 @@ impl State {
         }
     }
 
-    /// Another copy is at a file that was to be opened: it waits apart, so that others don't wait for it. Given back if it has
+    /// Sets aside a file that another copy writes, so that others do not wait for it. Returns it if it has
     /// waited long enough.
     pub(super) fn wait_for_another(&mut self, mut file: Waiting, now: Time) -> Option<Waiting> {
         let until = *file.until.get_or_insert(now + BUSY_MAX);
@@ -230,7 +234,7 @@ impl State {
         None
     }
 
-    /// Those that another copy was at are to be opened next.
+    /// Queues the busy files to be opened next; returns whether there were any.
     pub(super) fn look_again(&mut self) -> bool {
         let any = !self.busy.is_empty();
         self.busy
@@ -239,7 +243,7 @@ impl State {
         any
     }
 
-    /// A file is not to be opened any more; whether it was to be.
+    /// Removes a file from those to be opened; returns whether it was among them.
     pub(super) fn forget_waiting(&mut self, number: u64) -> bool {
         let all = self.waiting.len() + self.busy.len();
         self.waiting.retain(|file| file.number != number);
@@ -247,33 +251,33 @@ impl State {
         self.waiting.len() + self.busy.len() < all
     }
 
-    /// Whether so much was written that its commit shall not wait.
+    /// Returns whether so much was written that a commit should start at once.
     pub(super) fn is_worth_a_commit(&self) -> bool {
         self.at_risk() >= AT_RISK_MAX / 2 || self.batch.len() >= self.room.batch.div_ceil(2)
     }
 
-    /// Whether the committing thread has something to do that can't wait: much, or the last that is to come.
+    /// Returns whether the commit thread must not wait: it has much to do, or has the last entries in flight.
     pub(super) fn wants_a_commit(&self) -> bool {
         let waiting = self.batch.len() as u64;
         self.is_worth_a_commit() || (waiting > 0 && waiting >= self.unsettled)
     }
 
-    /// Whether all that was announced is done with, but for hard links, which come last.
+    /// Returns whether all announced entries are completed, except hard links, which come last.
     pub(super) fn only_links_are_left(&self) -> bool {
         self.unsettled == self.links
     }
 
-    /// What a commit that begins now makes durable, for [`Self::end_commit`].
+    /// Returns the bytes that a commit starting now makes durable, for [`Self::end_commit`].
     pub(super) fn begin_commit(&self) -> u64 {
         self.written
     }
 
-    /// What was written before it began is durable, or known to be lost.
+    /// Records the end of a commit: bytes written before its start are durable, or known to be lost.
     pub(super) fn end_commit(&mut self, written: u64) {
         self.committed = written;
     }
 
-    /// A stream has come; `false` if it is not wanted any more.
+    /// Adds a stream; `false` if it is not wanted any more.
     pub(super) fn begin_stream(&mut self, number: u64, handle: Handle) -> bool {
         if self.over || self.ended.contains(&number) {
             return false;
@@ -287,7 +291,7 @@ impl State {
         true
     }
 
-    /// A block of `length` bytes has come by a stream and was written, or passed over.
+    /// Counts a block of `length` bytes that arrived on a stream and was written or ignored.
     pub(super) fn count_block(&mut self, number: u64, length: usize) {
         self.written += length as u64;
         if let Some(stream) = self.streams.get_mut(&number) {
@@ -295,16 +299,16 @@ impl State {
         }
     }
 
-    /// A stream has ended; how many blocks came by it, if that was not told yet.
+    /// Removes a stream that has ended. Returns the blocks that arrived on it, unless they were reported.
     pub(super) fn end_stream(&mut self, number: u64) -> Option<u64> {
         let stream = self.streams.remove(&number)?;
         self.ended.insert(number).then_some(stream.blocks)
     }
 
-    /// The source has given a stream up. One that never came has brought nothing.
+    /// Shuts down a stream that the source has given up. Returns 0 blocks for a stream that never arrived.
     pub(super) fn give_up_stream(&mut self, number: u64) -> Option<u64> {
         match self.streams.get(&number) {
-            // Its thread tells.
+            // The stream's thread reports its blocks.
             Some(stream) => {
                 stream.handle.cut();
                 None
@@ -313,7 +317,7 @@ impl State {
         }
     }
 
-    /// How many blocks came by each stream, where that has not been told.
+    /// Returns the streams with blocks not yet reported, and marks these as reported.
     pub(super) fn untold(&mut self) -> Vec<(u64, u64)> {
         let changed = self.streams.iter_mut().filter(|(_, s)| s.told < s.blocks);
         let told = changed.map(|(number, stream)| {
@@ -332,7 +336,7 @@ mod tests {
     use longhaul_store::blocks::BLOCK;
 
     fn waiting(number: u64, size: u64) -> Waiting {
-        Waiting::new(number, entry("file", file(size)), Share::Whole)
+        Waiting::new(number, entry("file", file(size)), Portion::Whole)
     }
 
     /// A source may announce any number of sparse files of 64 TiB.

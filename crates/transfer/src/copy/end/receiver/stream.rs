@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread of one stream: it receives blocks, checks them and puts them where they belong.
+//! Thread of a stream: receives blocks, checks them and writes them to their places.
 
 use super::{state::State, target::Target};
 use crate::{
@@ -18,7 +18,8 @@ use longhaul_store::{
 use std::io::Read;
 
 impl Target {
-    /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.
+    /// Receives blocks until the stream ends. An error is the stream's; an error of a file only fails that
+    /// file.
     pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
         let mut gauge = self.tally.gauges.of_thread(Stage::Receiving, None);
@@ -37,7 +38,7 @@ impl Target {
             gauge.begin(Stage::Writing);
             self.shared.wait_until(State::has_room);
             self.take(&header, bytes);
-            self.shared.change_if(
+            self.shared.update_if(
                 |state| state.count_block(number, length),
                 State::wants_a_commit,
             );
@@ -45,10 +46,10 @@ impl Target {
         }
     }
 
-    /// Blocks of files that are done with are passed over.
+    /// Writes a block to its file. Blocks of finished files are ignored.
     fn take(&self, header: &Header, bytes: &[u8]) {
         let hash = (self.options.hash == Switch::On).then_some(header.hash);
-        let (large, small) = self.shared.look(|state| {
+        let (large, small) = self.shared.read(|state| {
             let large = state.large.get(&header.file).cloned();
             (large, state.small.contains_key(&header.file))
         });
@@ -63,7 +64,7 @@ impl Target {
     }
 }
 
-/// Reads a header; `false` where the stream ends in good order, before one.
+/// Reads a header; `false` if the stream ends properly before one.
 fn begins(from: &mut Connection, header: &mut [u8; HEADER_LEN]) -> Result<bool> {
     let first = from.read(header)?;
     if first == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads of a target have, and how an entry is done with.
+//! State of a target, and completion of its entries.
 
 use super::state::Shared;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
         reports::{Reporter, Tally},
     },
     protocol::{
-        message::{Answer, Outcome},
+        message::{Outcome, TargetMsg},
         options::Options,
         order::Task,
     },
@@ -17,27 +17,27 @@ use crate::{
 use longhaul_store::{path::RelPath, root::Root, tree::preserve::Preserve};
 use std::sync::Arc;
 
-/// What all threads of a target have.
+/// State of a target, shared by all its threads.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) root: Arc<Root>,
-    /// What the first component of every path is called here, if not as at the source.
+    /// Name of the first path component here, if it differs from the source's.
     pub(super) renamed: Option<RelPath>,
-    /// With a dry run: a directory that would have been made, and everything in it.
+    /// Directory that a dry run would have made, and that contains all entries.
     pub(super) imagined: Option<RelPath>,
     pub(super) options: Arc<Options>,
-    /// What it takes over, by the options.
+    /// Metadata that is copied, by the options.
     pub(super) preserve: Arc<Preserve>,
     pub(super) task: Task,
     pub(super) shared: Arc<Shared>,
-    pub(super) answers: Outbox<Answer>,
+    pub(super) answers: Outbox<TargetMsg>,
     pub(super) tally: Tally,
     pub(super) reporter: Reporter,
     pub(super) opener: Arc<Opener>,
 }
 
 impl Target {
-    /// An entry is done with.
+    /// Completes an entry: counts and reports its outcome.
     pub(super) fn settle(&self, number: u64, path: &RelPath, outcome: Outcome) {
         self.tally.add(|now| now.count(&outcome));
         match &outcome {
@@ -49,9 +49,9 @@ impl Target {
             Outcome::Failed(why) => self.reporter.problem(why.clone()),
             _ => {}
         }
-        // Before the last one counts as settled: what ends the conversation comes behind it.
-        self.answers.put(Answer::Settled { number, outcome });
-        self.shared.change_if(
+        // Before the entry counts as completed: the message that ends the session must come after it.
+        self.answers.put(TargetMsg::Settled { number, outcome });
+        self.shared.update_if(
             |state| {
                 state.unsettled -= 1;
                 state.attributes.remove(number);
@@ -60,7 +60,7 @@ impl Target {
         );
     }
 
-    /// Something that belongs to no file.
+    /// Counts and reports an error that belongs to no file.
     pub(super) fn fail(&self, why: String) {
         self.tally.add(|now| now.failed += 1);
         self.reporter.problem(why);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end that reads: it announces what it finds, and sends what the target says it lacks.
+//! Session of the source. It announces what it finds, and sends what the target lacks.
 //!
-//! A thread scans, one hears the answers, one a stream reads, hashes and sends; the sockets' buffers keep the path busy
-//! while it reads. The thread that hears answers never waits for room in the outbox, so nothing can wait in a circle.
+//! One thread scans, one reads the target's messages, and one per stream reads, hashes and sends. The
+//! sockets' buffers keep the path busy while a thread reads. The thread that reads messages never waits for
+//! room in the send queue, so no deadlock is possible.
 
 use super::{
     extents::{self, Assignment},
@@ -19,7 +20,7 @@ use crate::{
         reports::{Reporter, Tally, end_with_standard_input, get_ready},
     },
     protocol::{
-        message::{self, Answer, Need, Order, Outcome},
+        message::{self, MissingBlocks, Outcome, SourceMsg, TargetMsg},
         order::{Begin, Task},
         report::{Progress, Report},
     },
@@ -58,17 +59,17 @@ pub(crate) fn run(
             ..ready
         },
         _ => {
-            threads::begin(end_with_standard_input)?;
+            threads::spawn(end_with_standard_input)?;
             ready
         }
     };
     serve(begin, ready, identity, reporter)
 }
 
-/// What a source needs before it is worth that a target begins.
+/// Prepared source. Preparation comes first, so that no target starts for a source that cannot be read.
 pub(crate) struct Ready {
     scan: Scan,
-    /// What the driver assigns, if that is what is copied.
+    /// Assignments of the coordinator, if extents are copied.
     assigned: Option<Receiver<Assignment>>,
     tuning: Tuning,
     limit: Option<Limit>,
@@ -85,7 +86,7 @@ pub(crate) fn prepare(begin: &Begin, reach: &Reach) -> Result<Ready> {
     })
 }
 
-/// Once it is known where the other end is.
+/// Runs the session, once the address of the peer is known.
 pub(crate) fn serve(
     begin: Begin,
     ready: Ready,
@@ -106,29 +107,29 @@ pub(crate) fn serve(
         incomplete: ready.incomplete,
     });
     let outcome = source.converse(begin, ready.scan, ready.assigned, identity, sender);
-    // First: streams that end now are not to be opened again.
+    // First, so that streams that end now are not opened again.
     let outcome = source.opener.conclude(outcome);
-    source.shared.change(|state| state.over = true);
-    // It has something to tell at the end.
+    source.shared.update(|state| state.over = true);
+    // That thread sends a report at the end.
     let _ = outcome?.join();
-    // Only the target's word that all is done is an end; this is the source's share of it.
+    // Only the target's report ends the copy; these counters are the source's part.
     Ok(source.tally.now())
 }
 
 impl Source {
-    /// Until all is done; what has watched the streams.
+    /// Runs the session until all is done; returns the thread that monitors the streams.
     fn converse(
         self: &Arc<Self>,
         begin: Begin,
         scan: Scan,
         assigned: Option<Receiver<Assignment>>,
         identity: &Identity,
-        sender: Sender<Order>,
+        sender: Sender<SourceMsg>,
     ) -> Result<JoinHandle<()>> {
         let Lines { orders, answers } = meet(&begin, identity, &self.reporter, self.clone())?;
-        threads::begin(move || sender.run(orders))?;
+        threads::spawn(move || sender.run(orders))?;
         let announcing = self.clone();
-        threads::begin(move || match assigned {
+        threads::spawn(move || match assigned {
             None => announcing.announce(scan),
             Some(assigned) => announcing.announce_assigned(scan.sources(), &assigned),
         })?;
@@ -136,31 +137,31 @@ impl Source {
             self.begin_hashing()?;
         }
         let trying = self.clone();
-        threads::begin(move || trying.try_again())?;
+        threads::spawn(move || trying.try_again())?;
         self.tally.tell(self.reporter.clone())?;
         let watching = self.clone();
-        let watcher = threads::begin(move || watching.watch_streams(&begin))?;
+        let watcher = threads::spawn(move || watching.watch_streams(&begin))?;
         self.hear(answers)?;
         Ok(watcher)
     }
 
-    /// Hears answers until all is done.
+    /// Handles the target's messages until all is done.
     fn hear(&self, mut from: Connection) -> Result<()> {
-        while let Some(answer) = message::read::<Answer>(&mut from)? {
+        while let Some(answer) = message::read::<TargetMsg>(&mut from)? {
             match answer {
-                Answer::Need { file, missing } => self.need(file, missing)?,
-                Answer::Hash { file } => self.shared.change(|state| state.hash(file)),
-                Answer::Settled { number, outcome } => self.settled(number, &outcome),
-                Answer::Received { stream, blocks } => self
+                TargetMsg::Need { file, missing } => self.need(file, missing)?,
+                TargetMsg::Hash { file } => self.shared.update(|state| state.hash(file)),
+                TargetMsg::Settled { number, outcome } => self.settled(number, &outcome),
+                TargetMsg::Received { stream, blocks } => self
                     .shared
-                    .change(|state| state.ledger.received(stream, blocks, clock::now()))?,
-                Answer::Ended { stream, blocks } => self.shared.change(|state| {
-                    let lost = state.ledger.ended(stream, blocks, clock::now())?;
+                    .update(|state| state.ledger.confirm(stream, blocks, clock::now()))?,
+                TargetMsg::Ended { stream, blocks } => self.shared.update(|state| {
+                    let lost = state.ledger.close(stream, blocks, clock::now())?;
                     state.again(lost);
                     anyhow::Ok(())
                 })?,
-                Answer::Durable { bytes } => self.tally.add(|now| now.durable += bytes),
-                Answer::Over { removed, failed } => {
+                TargetMsg::Durable { bytes } => self.tally.add(|now| now.durable += bytes),
+                TargetMsg::Over { removed, failed } => {
                     self.tally.add(|now| {
                         now.removed = removed;
                         now.failed += failed;
@@ -172,30 +173,30 @@ impl Source {
         bail!("the target went away")
     }
 
-    /// Each file is asked for once: a second time would only cost memory.
-    fn need(&self, file: u64, need: Need) -> Result<()> {
+    /// Handles a request for a file. A second request is an error: it would only cost memory.
+    fn need(&self, file: u64, need: MissingBlocks) -> Result<()> {
         let (missing, count) = match need {
-            Need::Whole(len) => (Missing::Whole(len), 1),
-            Need::Blocks(ranges) => {
+            MissingBlocks::Whole(len) => (Missing::Whole(len), 1),
+            MissingBlocks::Blocks(ranges) => {
                 let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
                 let count = ranges.iter().map(length).fold(0, u64::saturating_add);
                 self.is_there(file, &ranges);
                 (Missing::Blocks(ranges), count)
             }
         };
-        let new = self.shared.change(|state| state.need(file, missing, count));
+        let new = self.shared.update(|state| state.need(file, missing, count));
         ensure!(new, "the target asks again for what it has asked for");
         Ok(())
     }
 
-    /// An earlier copy brought all but these blocks.
+    /// Counts the bytes that an earlier copy sent: all but the missing blocks.
     fn is_there(&self, file: u64, missing: &[Range<u64>]) {
         let file = self
             .shared
-            .look(|state| state.announced.get(&file).cloned().flatten());
+            .read(|state| state.announced.get(&file).cloned().flatten());
         let Some(file) = file else { return };
         let blocks = file.blocks();
-        // Only a file's last block is shorter than the others.
+        // Only the last block of a file is shorter than the others.
         let end = |index: u64| {
             blocks
                 .file_len()
@@ -207,9 +208,10 @@ impl Source {
             .add(|now| now.there += file.bytes().saturating_sub(lacking));
     }
 
-    /// The target reports what becomes of an entry to the driver; here it only is out of the way.
+    /// Removes a completed entry and counts its outcome. The target reports the outcome to the coordinator
+    /// itself.
     fn settled(&self, number: u64, outcome: &Outcome) {
-        let Some(file) = self.shared.change(|state| state.settle(number)) else {
+        let Some(file) = self.shared.update(|state| state.settle(number)) else {
             return;
         };
         let bytes = file.as_ref().map_or(0, |file| file.bytes());
@@ -232,12 +234,12 @@ impl Streams for Source {
         let Ok(handle) = stream.handle() else { return };
         self.tuning.apply(&handle);
         self.shared
-            .change(|state| state.streams.insert(number, handle));
-        // The far end says how much arrived, however it ended.
+            .update(|state| state.streams.insert(number, handle));
+        // The peer reports how many blocks arrived, however the stream ended.
         if self.send(number, stream).is_err() {
-            self.orders.put(Order::Gone { stream: number });
+            self.orders.put(SourceMsg::Gone { stream: number });
         }
-        self.shared.change(|state| state.streams.remove(&number));
+        self.shared.update(|state| state.streams.remove(&number));
     }
 
     fn is_over(&self) -> bool {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source of a copy that several movers share: what it announces the driver assigns, an extent after the other, and
-//! hears when all of one is durable.
+//! Source of a copy that several workers share. The coordinator assigns one extent after another; the source
+//! announces it, and reports when all of it is durable.
 
 use super::{
     file::{SourceFile, file_of},
     state::{Source, Unsettled},
 };
 use crate::protocol::{
-    message::{self, Order, Share},
+    message::{self, Portion, SourceMsg},
     order::{Content, Extent, Word},
     report::Report,
 };
@@ -32,27 +32,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Directories that are known to have been announced: with more, some are announced again.
+/// Maximum directories remembered as announced; beyond it, some are announced again.
 const DIRECTORIES_MAX: usize = 65_536;
 
-/// How often it is looked whether this end may still go on.
+/// Interval between checks of the lease's deadline.
 const GUARD: Duration = Duration::from_millis(200);
 
-/// An extent under the driver's number.
+/// Extent with the coordinator's number.
 #[derive(Debug)]
 pub(super) struct Assignment {
     number: u64,
     extent: Extent,
 }
 
-/// What the driver says from now on. When it has not said in time that this end may go on, or is gone, this process ends:
-/// others may have what it was assigned.
+/// Starts to read the coordinator's messages; returns the assignments. The process exits when the lease
+/// expires or the coordinator is gone: others may have its extents by then.
 pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
     let (to, from) = channel();
     let until = Arc::new(Mutex::new(None));
     let guarded = until.clone();
-    threads::begin(move || guard(&guarded))?;
-    threads::begin(move || {
+    threads::spawn(move || guard(&guarded))?;
+    threads::spawn(move || {
         let mut to = Some(to);
         while let Ok(Some(word)) = message::read(&mut io::stdin().lock()) {
             match word {
@@ -88,7 +88,7 @@ impl Source {
         assigned: &Receiver<Assignment>,
     ) {
         let tops = sources.iter().filter_map(Place::name).cloned();
-        self.orders.put(Order::Tops(tops.collect()));
+        self.orders.put(SourceMsg::Tops(tops.collect()));
         let mut known = HashSet::new();
         for Assignment { number, extent } in assigned {
             let whole = Unsettled {
@@ -96,13 +96,13 @@ impl Source {
                 ..Unsettled::default()
             };
             self.shared
-                .change(|state| state.extents.insert(number, whole));
+                .update(|state| state.extents.insert(number, whole));
             self.announce_extent(sources, &mut known, number, extent);
             self.change_extent(number, |extent| extent.more = false);
             self.tell_if_done(number);
         }
         self.tally.add(|now| now.scanned = true);
-        self.orders.put(Order::ScanEnded);
+        self.orders.put(SourceMsg::ScanEnded);
     }
 
     fn announce_extent(
@@ -114,16 +114,19 @@ impl Source {
     ) {
         let mut planned = None;
         let shares = match extent.content {
-            Content::Files(paths) => paths.into_iter().map(|path| (path, Share::Whole)).collect(),
+            Content::Files(paths) => paths
+                .into_iter()
+                .map(|path| (path, Portion::Whole))
+                .collect(),
             Content::Blocks {
                 path,
                 blocks,
                 version,
             } => {
                 planned = Some(version.into());
-                vec![(path, Share::Blocks(blocks))]
+                vec![(path, Portion::Blocks(blocks))]
             }
-            Content::Name(path) => vec![(path, Share::Assembled)],
+            Content::Name(path) => vec![(path, Portion::Assembled)],
         };
         let source = extent.source as usize;
         for (path, share) in shares {
@@ -144,7 +147,7 @@ impl Source {
         }
     }
 
-    /// A file as it is now, after the directories that it is in.
+    /// Returns the current entry of a file, after announcing its parent directories.
     fn look_at(
         &self,
         place: &Place,
@@ -173,16 +176,16 @@ impl Source {
         source: usize,
         number: u64,
         entry: Entry,
-        share: Share,
+        share: Portion,
     ) {
         let Some(file) = file_of(&entry, sources, source) else {
             return self.note_failure(number, format!("{}: it is no file any more", entry.path));
         };
         let share = match share {
-            Share::Blocks(blocks) => match clipped(&blocks, file.blocks().count()) {
-                // It has become shorter.
+            Portion::Blocks(blocks) => match clipped(&blocks, file.blocks().count()) {
+                // The file has become shorter.
                 None => return,
-                Some(within) => Share::Blocks(within),
+                Some(within) => Portion::Blocks(within),
             },
             share => share,
         };
@@ -203,12 +206,12 @@ impl Source {
     }
 
     fn change_extent(&self, number: u64, change: impl FnOnce(&mut Unsettled)) {
-        self.shared.change(|state| {
+        self.shared.update(|state| {
             state.extents.get_mut(&number).map(change);
         });
     }
 
-    /// A file is settled.
+    /// Counts a completed file of an extent, and reports the extent if it was the last.
     pub(super) fn count_down(&self, file: Option<&SourceFile>, failed: Option<String>) {
         let Some(number) = file.and_then(|file| file.assignment) else {
             return;
@@ -221,7 +224,7 @@ impl Source {
     }
 
     fn tell_if_done(&self, number: u64) {
-        let done = self.shared.change(|state| {
+        let done = self.shared.update(|state| {
             let extent = state.extents.get(&number)?;
             let over = extent.files == 0 && !extent.more;
             over.then(|| state.extents.remove(&number))?
@@ -232,7 +235,7 @@ impl Source {
     }
 }
 
-/// Whether a file is another than the one that was planned. Its device is another on each host.
+/// Returns whether a file differs from the planned one. The device is not compared: it differs between hosts.
 fn is_another(entry: &Entry, planned: Option<Version>) -> bool {
     let of = |version: &Version| journal::Version::from(version);
     match (&entry.kind, planned) {
@@ -241,7 +244,7 @@ fn is_another(entry: &Entry, planned: Option<Version>) -> bool {
     }
 }
 
-/// Those blocks that a file has.
+/// Returns the blocks that exist in a file of `count` blocks.
 fn clipped(blocks: &Range<u64>, count: u64) -> Option<Range<u64>> {
     let end = blocks.end.min(count);
     (blocks.start < end).then_some(blocks.start..end)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the source knows of a file that the target wants.
+//! File at the source, and its reads.
 
-use crate::{copy::open_file::OpenFile, protocol::message::Share};
+use crate::{copy::open_file::OpenFile, protocol::message::Portion};
 use longhaul_store::entry::{Entry, Kind};
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
@@ -18,27 +18,27 @@ use std::{
     sync::Arc,
 };
 
-/// A file where it lies.
+/// File at the source.
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) sources: Arc<[Source]>,
-    /// Which of them it is in.
+    /// Index of its source.
     pub(super) source: usize,
-    /// Its name in the copy.
+    /// Path in the copy.
     pub(super) path: RelPath,
     pub(super) version: Version,
     pub(super) sparse: bool,
-    /// How often it was announced; it changed each time but this.
+    /// Times that it was announced; it changed after each but the last.
     pub(super) tries: u32,
-    /// How much of it is copied here.
-    pub(super) share: Share,
-    /// It lies there as a piece, which an earlier copy brought.
+    /// Part of it that is copied here.
+    pub(super) share: Portion,
+    /// Whether it is a piece, which an earlier copy wrote.
     pub(super) in_piece: bool,
-    /// The extent that it is of, if the driver assigned it.
+    /// Number of its extent, if the coordinator assigned it.
     pub(super) assignment: Option<u64>,
 }
 
-/// Why bytes of a file can't be had.
+/// Error of reading a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
     #[error("it changed each time that it was read")]
@@ -56,18 +56,18 @@ impl SourceFile {
         Blocks::of(self.version.size)
     }
 
-    /// So many are copied here, at most.
+    /// Returns the maximum bytes that are copied here.
     pub(super) fn bytes(&self) -> u64 {
         let blocks = self.blocks();
         let end = |index: u64| blocks.file_len().min(index * blocks.block_len());
         match &self.share {
-            Share::Whole => blocks.file_len(),
-            Share::Blocks(within) => end(within.end) - end(within.start),
-            Share::Kept(ranges) | Share::Piece(ranges) => ranges
+            Portion::Whole => blocks.file_len(),
+            Portion::Blocks(within) => end(within.end) - end(within.start),
+            Portion::Kept(ranges) | Portion::Piece(ranges) => ranges
                 .iter()
                 .map(|range| end(range.end) - end(range.start))
                 .sum(),
-            Share::Assembled => 0,
+            Portion::Assembled => 0,
         }
     }
 
@@ -79,7 +79,7 @@ impl SourceFile {
         }
     }
 
-    /// Block `index` will be read soon: the disk may begin with it. None that the file has not is asked for.
+    /// Tells the kernel to read block `index` ahead; ignores a block that the file does not have.
     pub(super) fn expect(&self, from: &OpenFile, index: u64) {
         let Ok(range) = self.blocks().range(index) else {
             return;
@@ -88,7 +88,8 @@ impl SourceFile {
         let _only_slower = fadvise(from.file(), range.start, length, Advice::WillNeed);
     }
 
-    /// The bytes of block `index`, if the file is still the one that was announced; whether they are a hole.
+    /// Reads block `index` into a buffer, if the file is unchanged since it was announced. Returns whether
+    /// the block is a hole.
     pub(super) fn read(
         &self,
         from: &OpenFile,
@@ -106,7 +107,7 @@ impl SourceFile {
         match file.read_exact_at(into, range.start) {
             Ok(()) => self.check(from).map(|()| false),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Lost::Changed),
-            // What is no file any more can't be read as one.
+            // A changed file explains the error better.
             Err(error) => Err(self
                 .check(from)
                 .err()
@@ -114,7 +115,7 @@ impl SourceFile {
         }
     }
 
-    /// Of a piece each block is known by its hash.
+    /// Checks that the file is unchanged. Blocks of a piece are checked by their hashes instead.
     fn check(&self, from: &OpenFile) -> Result<(), Lost> {
         let OpenFile::Whole(file) = from else {
             return Ok(());
@@ -127,22 +128,22 @@ impl SourceFile {
     }
 }
 
-/// Whether nothing of a range is on the disk. What can't be told is data.
+/// Returns whether a range has no data on the disk; `false` if that is unknown.
 fn is_hole(file: &File, range: &Range<u64>) -> bool {
     match seek(file, SeekFrom::Data(range.start)) {
         Ok(data) => data >= range.end,
-        // Nothing behind it either.
+        // No data follows.
         Err(error) => error == Errno::NXIO,
     }
 }
 
-/// A file on its way. Memory: some 50 bytes a block, 12 MiB for a terabyte.
+/// File being sent. Memory: some 50 bytes per block, 12 MiB for a terabyte.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) file: Arc<SourceFile>,
-    /// Blocks that the target lacks.
+    /// Number of blocks that the target lacks.
     missing: u64,
-    /// Those that were read once.
+    /// Hashes of the blocks read so far.
     read: HashMap<u64, BlockHash>,
 }
 
@@ -155,12 +156,13 @@ impl Sending {
         }
     }
 
-    /// A block was read, maybe again; whether all that is missing was read now for the first time.
+    /// Records that a block was read. Returns whether this was the last missing block; `false` when a block
+    /// is read again.
     pub(super) fn was_read(&mut self, index: u64, hash: BlockHash) -> bool {
         self.read.insert(index, hash).is_none() && self.read.len() as u64 == self.missing
     }
 
-    /// The file's hash, if all of it was read.
+    /// Returns the file's hash, if all of it was read.
     pub(super) fn hash(&self) -> Option<FileHash> {
         let blocks = self.file.blocks();
         let known = |index| self.read.get(&index).copied();
@@ -170,7 +172,7 @@ impl Sending {
     }
 }
 
-/// All of a file, if it is one.
+/// Returns the whole file of an entry; `None` for other entries.
 pub(super) fn file_of(entry: &Entry, sources: &Arc<[Source]>, source: usize) -> Option<SourceFile> {
     let Kind::File { version, sparse } = entry.kind else {
         return None;
@@ -182,7 +184,7 @@ pub(super) fn file_of(entry: &Entry, sources: &Arc<[Source]>, source: usize) -> 
         version,
         sparse,
         tries: 1,
-        share: Share::Whole,
+        share: Portion::Whole,
         in_piece: false,
         assignment: None,
     })

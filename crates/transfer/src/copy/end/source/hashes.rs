@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--checksum`: files are read for nothing but their hash, which the target compares with that of its own.
+//! `--checksum`: files are read only for their hash, which the target compares with its own.
 
 use super::{
     file::{Lost, SourceFile},
     state::{Source, State},
 };
-use crate::protocol::message::Order;
+use crate::protocol::message::SourceMsg;
 use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::blocks::FileHash;
 use std::sync::Arc;
 
 impl Source {
-    /// The threads that hash, one a CPU; they end when all is over.
+    /// Starts the threads that hash, one per CPU; they end with the session.
     pub(super) fn begin_hashing(self: &Arc<Self>) -> anyhow::Result<()> {
-        threads::begin_on_each_cpu(|| {
+        threads::spawn_per_cpu(|| {
             let source = self.clone();
             move || source.hash_files()
         })
     }
 
     fn hash_files(&self) {
-        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
         while let Some((number, file)) = self.shared.next(State::next_to_hash) {
-            gauge.begin(Stage::Looking);
+            gauge.begin(Stage::Scanning);
             match hash_of(&file) {
                 Ok(hash) => self.tell_hash(number, hash),
                 Err(lost) => self.lose(number, &file, &lost),
             }
-            gauge.begin(Stage::Resting);
+            gauge.begin(Stage::Waiting);
         }
     }
 
     fn tell_hash(&self, file: u64, FileHash(hash): FileHash) {
-        self.shared.change(|state| state.hashing.remove(&file));
-        self.orders.put(Order::Hashed { file, hash });
+        self.shared.update(|state| state.hashing.remove(&file));
+        self.orders.put(SourceMsg::Hashed { file, hash });
     }
 }
 
@@ -50,7 +50,7 @@ fn hash_of(file: &SourceFile) -> Result<FileHash, Lost> {
 }
 
 impl State {
-    /// The target wants the hash of a file.
+    /// Queues a file whose hash the target requested.
     pub(super) fn hash(&mut self, file: u64) {
         if let Some(Some(_)) = self.announced.get(&file)
             && self.hashing.insert(file)
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// A file that the target wants the hash of.
+    /// Takes the next file to hash.
     fn next_to_hash(&mut self) -> Option<(u64, Arc<SourceFile>)> {
         while let Some(number) = self.to_hash.pop_front() {
             if let Some(Some(file)) = self.announced.get(&number) {

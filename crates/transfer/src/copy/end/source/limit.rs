@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--limit`: what all copies of a user from this host send together. They share a file of eight bytes, which says when the
-//! line is free again; whoever wants to send takes it under a lock. A process that is killed leaves nothing that hurts.
+//! `--limit`: rate limit shared by all copies of a user on this host. They share a file of eight bytes with
+//! the time at which the line is free again. A process that wants to send locks the file and reserves its
+//! time. A killed process leaves no harm.
 
 use anyhow::{Result, ensure};
 use longhaul_command::exit::Refusal;
@@ -17,10 +18,10 @@ use std::{
     thread::sleep,
 };
 
-/// In memory, on every Linux, and gone with the clock that it is about.
+/// In memory on every Linux, and lost at a reboot together with the clock that it refers to.
 const DIRECTORY: &str = "/dev/shm";
 
-/// A share of the line.
+/// Rate limit of this user on this host.
 #[derive(Debug)]
 pub(super) struct Limit {
     file: Mutex<File>,
@@ -28,7 +29,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// At most so many bits a second.
+    /// Opens the limit, in bits per second.
     pub(super) fn open(bits_per_s: u64) -> Result<Self> {
         let name = format!("longhaul-limit-{}", longhaul_linux::process::user());
         Self::open_in(Path::new(DIRECTORY), &name, bits_per_s)
@@ -44,14 +45,15 @@ impl Limit {
         })
     }
 
-    /// Returns when so many bytes may be sent.
+    /// Waits until `bytes` may be sent.
     pub(super) fn wait_for(&self, bytes: u64) -> io::Result<()> {
         let now = clock::now();
         sleep(self.take(now, bytes)?.since(now).into());
         Ok(())
     }
 
-    /// When so many bytes may be sent. The lock of the file keeps other processes out, the mutex other threads.
+    /// Reserves time for `bytes`; returns when they may be sent. The file lock excludes other processes, the
+    /// mutex other threads.
     fn take(&self, now: Time, bytes: u64) -> io::Result<Time> {
         let file = self.file.lock();
         flock(&*file, FlockOperation::LockExclusive)?;
@@ -63,7 +65,7 @@ impl Limit {
 
 fn take(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<Time> {
     let mut free = [0; 8];
-    // One that is new holds nothing: free since ever.
+    // A new file is empty: the line has always been free.
     let _ = file.read_exact_at(&mut free, 0);
     let free = Time::from_nanos(u64::from_le_bytes(free));
     let (begins, free) = limit::take(now, free, rate, bytes);
@@ -71,7 +73,7 @@ fn take(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<Time> {
     Ok(begins)
 }
 
-/// A file that nobody else has put there.
+/// Opens or creates a file; refuses one of another user.
 fn own(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end that reads: it announces what it finds, and sends what the target says it lacks.
+//! Source endpoint. It announces what it finds, and sends what the target lacks.
 
 pub(super) mod conversation;
 mod extents;

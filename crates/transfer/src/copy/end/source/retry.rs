@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that changed while it was read is announced anew after a pause: whoever writes it may be done by then.
+//! Retries of files that changed while they were read. They are announced again after a pause, because the
+//! program that writes them may be done by then.
 
 use super::{
     file::{Lost, SourceFile},
     state::{Source, State},
 };
-use crate::protocol::message::Order;
+use crate::protocol::message::SourceMsg;
 use longhaul_store::entry::{Entry, Kind};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-/// How often a file is read before it is given up.
+/// Maximum attempts to read a file.
 const TRIES: u32 = 3;
 
-/// From when a change is seen to the next try.
+/// Pause between detecting a change and the next attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Source {
-    /// A file can't be read, or not as it was announced.
+    /// Handles a file that could not be read, or not as it was announced.
     pub(super) fn lose(&self, file: u64, source: &SourceFile, lost: &Lost) {
         match lost {
-            // What is left of an extent comes with the conversation after them.
+            // The session after all extents copies the rest of an extent.
             Lost::Changed if source.tries < TRIES && source.assignment.is_none() => {
-                self.shared.change(|state| state.put_off(file));
+                self.shared.update(|state| state.put_off(file));
             }
             _ => self.withdraw(file, source, lost),
         }
     }
 
-    /// The thread that tries again, until all is over.
+    /// Thread that announces changed files again, until the session ends.
     pub(super) fn try_again(&self) {
         while let Some((changed, file)) = self.shared.next(|state| state.changed.pop_front()) {
             let pause = PAUSE.saturating_sub(changed.elapsed());
-            self.shared.pause(pause);
+            self.shared.sleep(pause);
             self.announce_again(file);
         }
     }
 
     fn announce_again(&self, old: u64) {
         let known = |state: &State| state.announced.get(&old).cloned().flatten();
-        // The target may have given it up meanwhile.
-        let Some(file) = self.shared.look(known) else {
+        // The target may have failed the file meanwhile.
+        let Some(file) = self.shared.read(known) else {
             return;
         };
         match self.again(&file) {
@@ -51,11 +52,11 @@ impl Source {
                 self.tally.add(|now| {
                     now.bytes = (now.bytes + new.bytes()).saturating_sub(file.bytes());
                 });
-                let number = self.shared.change(|state| {
+                let number = self.shared.update(|state| {
                     state.forget(old);
                     state.announce(&entry, Some(Arc::new(new)))
                 });
-                self.orders.put(Order::Again {
+                self.orders.put(SourceMsg::Again {
                     old,
                     number,
                     entry: entry.into(),
@@ -66,7 +67,7 @@ impl Source {
         }
     }
 
-    /// A file as it is now.
+    /// Returns the current state of a file.
     fn again(&self, file: &SourceFile) -> Result<(Entry, SourceFile), Lost> {
         let place = &file.sources[file.source];
         let entry = place.look_again(&file.path);
@@ -74,7 +75,7 @@ impl Source {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(Lost::Changed);
         };
-        // Where it would go elsewhere now, the next copy brings it.
+        // If the file now belongs to another host, the next copy sends it.
         let share = self.share_of(place, &entry);
         let new = SourceFile {
             sources: file.sources.clone(),
@@ -91,7 +92,7 @@ impl Source {
 }
 
 impl State {
-    /// A thread found that a file has changed; only the first one that does.
+    /// Queues a changed file to be announced again, if no other thread has done so.
     fn put_off(&mut self, file: u64) {
         if self.sending.remove(&file).is_some() || self.hashing.remove(&file) {
             self.changed.push_back((Instant::now(), file));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that finds what there is to copy and announces it.
+//! Thread that scans the source and announces entries.
 
 use super::{
     file::{SourceFile, file_of},
@@ -9,7 +9,7 @@ use super::{
 use crate::{
     copy::end::reach::Reach,
     protocol::{
-        message::{Order, Share},
+        message::{Portion, SourceMsg},
         order::Begin,
     },
 };
@@ -27,7 +27,7 @@ use longhaul_store::{
 };
 use std::{fmt::Display, sync::Arc};
 
-/// A scan that may begin.
+/// Opens a scan of the sources.
 pub(crate) fn open(begin: &Begin, reach: &Reach) -> Result<Scan> {
     let places = reach.sources(&begin.paths)?;
     let filter = begin.options.filter()?;
@@ -43,13 +43,13 @@ impl Source {
     pub(super) fn announce(&self, mut scan: Scan) {
         let sources = scan.sources().clone();
         let tops = sources.iter().filter_map(Place::name).cloned();
-        self.orders.put(Order::Tops(tops.collect()));
+        self.orders.put(SourceMsg::Tops(tops.collect()));
         for why in &self.incomplete {
             self.unread(why);
         }
-        let mut gauge = self.tally.gauges.of_thread(Stage::Looking, None);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Scanning, None);
         for item in &mut scan {
-            gauge.begin(Stage::Resting);
+            gauge.begin(Stage::Waiting);
             match item {
                 Item::Entry {
                     source,
@@ -83,25 +83,25 @@ impl Source {
                 }
                 Item::Top { metadata, left_out } => {
                     self.leave_out(".", &left_out);
-                    self.orders.put(Order::Top(metadata.into()));
+                    self.orders.put(SourceMsg::Top(metadata.into()));
                 }
                 Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
                     self.reporter.problem(format!("{path}: {why}"));
-                    self.orders.put(Order::Spared(path));
+                    self.orders.put(SourceMsg::Spared(path));
                 }
                 Item::Failed(failure) => self.unread(&failure),
                 Item::SourceFailed { source, failure } => {
                     self.unread(&format!("{}: {failure}", source.display()));
                 }
             }
-            gauge.begin(Stage::Looking);
+            gauge.begin(Stage::Scanning);
         }
         self.tally.add(|now| now.scanned = true);
-        self.orders.put(Order::ScanEnded);
+        self.orders.put(SourceMsg::ScanEnded);
     }
 
-    /// Trees below the source that others have shares of, too.
+    /// Reports trees below the source of which other hosts have shares.
     fn lack(&self, dir: &RelPath, shares: Result<Vec<Spread>, SpreadError>) {
         if !tells_what_lacks(self.task) {
             return;
@@ -120,7 +120,7 @@ impl Source {
     }
 
     fn unread(&self, why: &dyn Display) {
-        self.orders.put(Order::Unread);
+        self.orders.put(SourceMsg::Unread);
         self.fail(why.to_string());
     }
 
@@ -131,10 +131,10 @@ impl Source {
         }
     }
 
-    /// Waits while the target has much to settle.
+    /// Announces an entry. Waits while too many entries are in flight.
     pub(super) fn announce_one(&self, mut entry: Entry, file: Option<Arc<SourceFile>>) {
         if matches!(entry.kind, Kind::HardLink { .. }) {
-            // They came with the file.
+            // The attributes came with the file.
             entry.metadata.xattrs.clear();
         }
         self.shared.wait_until(State::has_room);
@@ -144,9 +144,9 @@ impl Source {
         });
         let number = self
             .shared
-            .change(|state| state.announce(&entry, file.clone()));
-        let share = file.map_or(Share::Whole, |file| file.share.clone());
-        self.orders.put(Order::Entry {
+            .update(|state| state.announce(&entry, file.clone()));
+        let share = file.map_or(Portion::Whole, |file| file.share.clone());
+        self.orders.put(SourceMsg::Entry {
             number,
             entry: entry.into(),
             share,

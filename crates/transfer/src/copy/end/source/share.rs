@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a tree goes to one of several hosts that each keep a share of it.
+//! Part of a tree for one of several hosts that keep a share each.
 
 use super::{
     file::{SourceFile, file_of},
@@ -8,7 +8,7 @@ use super::{
 use crate::{
     copy::end::{location::Machine, reach::Reach},
     protocol::{
-        message::Share,
+        message::Portion,
         order::{Begin, Task},
         sources::Sources,
         spread::Share as SpreadShare,
@@ -16,7 +16,7 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_scheduling::placement::{Kept, Placement};
+use longhaul_scheduling::placement::{HostShare, Placement};
 use longhaul_store::{
     blocks::BLOCK,
     entry::{Entry, Kind},
@@ -32,35 +32,37 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use std::{ops::Range, sync::Arc};
 
 impl Source {
-    /// How much of something is copied here; `None`: nothing, another host has it. All have all directories.
-    pub(super) fn share_of(&self, place: &Place, entry: &Entry) -> Option<Share> {
+    /// Returns the part of an entry that is copied here; `None` if it is for another host. All hosts get all
+    /// directories.
+    pub(super) fn share_of(&self, place: &Place, entry: &Entry) -> Option<Portion> {
         let Task::Spread(placement) = self.task else {
-            return Some(Share::Whole);
+            return Some(Portion::Whole);
         };
         let placement = Placement::from(placement);
-        let whole = |path| placement.has(number(path)).then_some(Share::Whole);
+        let whole = |path| placement.has(number(path)).then_some(Portion::Whole);
         match &entry.kind {
-            Kind::Directory => Some(Share::Whole),
+            Kind::Directory => Some(Portion::Whole),
             Kind::HardLink { to } => whole(to),
             Kind::File { version, .. } => {
-                // What has several names has all of them at one host. Who can't be asked is not divided.
+                // A file with several names goes to one host, with all of them. If the link count is unknown,
+                // the file is not divided.
                 let divisible = || place.links(&entry.path).is_ok_and(|links| links == 1);
                 match placement.of_file(number(&entry.path), version.size, BLOCK, divisible) {
-                    Kept::Nothing => None,
-                    Kept::Whole => Some(Share::Whole),
-                    Kept::Blocks(blocks) => Some(Share::Kept(blocks)),
+                    HostShare::Nothing => None,
+                    HostShare::Whole => Some(Portion::Whole),
+                    HostShare::Blocks(blocks) => Some(Portion::Kept(blocks)),
                 }
             }
             _ => whole(&entry.path),
         }
     }
 
-    /// Whether pieces are what is copied: to who does not expect them they would pass for whole files.
+    /// Returns whether pieces are copied. Otherwise the receiver would take them for whole files.
     pub(super) fn takes_pieces(&self) -> bool {
         matches!(self.task, Task::Gather(_) | Task::Pieces)
     }
 
-    /// A piece of a file, which was brought by an earlier copy.
+    /// Returns a piece of a file, which an earlier copy wrote.
     pub(super) fn piece(
         &self,
         entry: &Entry,
@@ -70,8 +72,8 @@ impl Source {
     ) -> Option<SourceFile> {
         let file = file_of(entry, sources, source)?;
         let share = match self.task {
-            Task::Gather(_) => Share::Piece(held),
-            _ => Share::Kept(held),
+            Task::Gather(_) => Portion::Piece(held),
+            _ => Portion::Kept(held),
         };
         Some(SourceFile {
             share,
@@ -81,14 +83,14 @@ impl Source {
     }
 }
 
-/// The same for the same name, always and everywhere.
+/// Hashes a path; the result is the same on every host and in every run.
 fn number(path: &RelPath) -> u64 {
     let hash = Sha256::digest(path.as_bytes());
     let first = hash.first_chunk().copied().unwrap_or_default();
     u64::from_be_bytes(first)
 }
 
-/// Where the sources are, for a target that may be on this machine, too.
+/// Returns the locations of the sources, for a target that may be on the same machine.
 pub(crate) fn located(begin: &Begin, reach: &Reach) -> Sources {
     let given = begin.paths.iter().filter_map(|path| {
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
@@ -100,7 +102,7 @@ pub(crate) fn located(begin: &Begin, reach: &Reach) -> Sources {
     })
 }
 
-/// What is known of the shares that the sources are, each by its name in the copy.
+/// Returns the recorded shares of the sources, each with its name in the copy.
 pub(crate) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<SpreadShare>> {
     let mut all = Vec::new();
     for path in &begin.paths {
@@ -121,9 +123,9 @@ pub(crate) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<SpreadShare>> {
     Ok(all)
 }
 
-/// Sources that are one share of what was spread over several hosts, each in words: a copy of one is not whole.
+/// Describes the sources that are only one host's share of a spread tree: a copy of one is incomplete.
 pub(super) fn incomplete(begin: &Begin, reach: &Reach) -> Vec<String> {
-    // Gathered, the shares of what is named itself are counted.
+    // A gather counts the shares of the named source elsewhere.
     if matches!(begin.task, Task::Gather(_)) || !tells_what_lacks(begin.task) {
         return Vec::new();
     }
@@ -140,7 +142,8 @@ pub(super) fn incomplete(begin: &Begin, reach: &Reach) -> Vec<String> {
     said.collect()
 }
 
-/// Whether this conversation says that a tree is not whole: of several hosts' one does, and not where shares stay shares.
+/// Returns whether this session reports missing shares. With several target hosts only the first does;
+/// sessions that copy shares as shares do not.
 pub(super) fn tells_what_lacks(task: Task) -> bool {
     match task {
         Task::Whole | Task::Gather(_) => true,
@@ -149,11 +152,11 @@ pub(super) fn tells_what_lacks(task: Task) -> bool {
     }
 }
 
-/// What is not here of a tree that was spread over several hosts.
+/// Describes what is missing here of a tree that was spread over several hosts.
 pub(super) fn lacking(share: &Spread, task: Task) -> Option<String> {
     let hosts = share.hosts.join(", ");
     (share.hosts.len() > 1).then(|| match task {
-        // Only of what is named itself are the shares counted.
+        // Shares are counted only for the source itself, not for trees below it.
         Task::Gather(_) => format!(
             "it was spread over {hosts}; longhaul copy --apart source of it alone finds out whether all of it is there"
         ),

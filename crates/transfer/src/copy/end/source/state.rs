@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads of a source share: what is to be sent, what is under way, what is not yet done with.
+//! State shared by all threads of a source: data to send, data in flight, and entries not yet completed.
 
 use super::{
     file::{Sending, SourceFile},
@@ -12,11 +12,11 @@ use crate::{
         meeting::Opener,
         reports::{Reporter, Tally},
     },
-    protocol::{message::Order, options::Switch, order::Task},
+    protocol::{message::SourceMsg, options::Switch, order::Task},
     transport::outbox::Outbox,
 };
 use longhaul_command::threads::{Ends, Monitor};
-use longhaul_scheduling::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
+use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamRate, Work};
 use longhaul_store::entry::{Entry, Kind};
 use longhaul_transport::blocking::Handle;
 use longhaul_units::Time;
@@ -26,11 +26,11 @@ use std::{
     time::Instant,
 };
 
-/// What all threads of a source have.
+/// State of a source, shared by all its threads.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) shared: Arc<Shared>,
-    pub(super) orders: Outbox<Order>,
+    pub(super) orders: Outbox<SourceMsg>,
     pub(super) tally: Tally,
     pub(super) reporter: Reporter,
     pub(super) opener: Arc<Opener>,
@@ -38,19 +38,19 @@ pub(super) struct Source {
     pub(super) limit: Option<Arc<Limit>>,
     pub(super) hash: Switch,
     pub(super) task: Task,
-    /// Why what is here is not all of what it is called.
+    /// Reasons why the sources are incomplete.
     pub(super) incomplete: Vec<String>,
 }
 
 impl Source {
-    /// Something that could not be copied.
+    /// Counts and reports an entry that could not be copied.
     pub(super) fn fail(&self, why: String) {
         self.tally.add(|now| now.failed += 1);
         self.reporter.problem(why);
     }
 }
 
-/// What of an extent is not settled.
+/// Part of an extent that is not completed.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     pub(super) files: u64,
@@ -66,26 +66,26 @@ pub(super) struct State {
     pub(super) work: Work,
     pub(super) ledger: Ledger,
     pub(super) stragglers: Stragglers,
-    /// What goes a second time, on a stream that has nothing else under way.
+    /// Parcels to send a second time, on streams with nothing else in flight.
     late: VecDeque<Parcel>,
-    /// Announced, and neither settled nor withdrawn. Only files have more to say.
+    /// Entries announced and neither completed nor withdrawn. Only files have further messages.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
-    /// What those have that are no data.
+    /// Extended attributes of these entries.
     attributes: Attributes,
     pub(super) sending: HashMap<u64, Sending>,
-    /// Hard links among what was announced: the target makes them when it has heard of all else.
+    /// Hard links among the announced entries: the target makes them after all other entries.
     links: usize,
-    /// Files of which the target wants the hash: those that nobody has begun with, and all.
+    /// Files whose hash the target requested: those not started yet, and (`hashing`) all of them.
     pub(super) to_hash: VecDeque<u64>,
     pub(super) hashing: HashSet<u64>,
-    /// Extents of which something is not settled.
+    /// Extents that are not completed.
     pub(super) extents: BTreeMap<u64, Unsettled>,
-    /// Files that changed while they were read, and when that was seen: to be announced again.
+    /// Files that changed while they were read, with the time of detection: to be announced again.
     pub(super) changed: VecDeque<(Instant, u64)>,
     next_number: u64,
-    /// Streams that carry, by number.
+    /// Open streams, by number.
     pub(super) streams: BTreeMap<u64, Handle>,
-    /// More than that end when they have nothing under way; none is any number.
+    /// Maximum streams: those beyond it end when they have nothing in flight; `None` is no limit.
     pub(super) streams_max: Option<usize>,
     pub(super) over: bool,
 }
@@ -96,7 +96,8 @@ impl Ends for State {
     }
 }
 
-/// What a stream carries next; waits for it. `None`: nothing more comes, the stream has ended, or there are too many.
+/// Waits for the next parcel of a stream. `None`: no more data, the stream has ended, or there are too many
+/// streams.
 pub(super) fn next_parcel(shared: &Shared, stream: u64) -> Option<Parcel> {
     shared.wait_for(|state| match state.is_done_with(stream) {
         true => Some(None),
@@ -105,19 +106,19 @@ pub(super) fn next_parcel(shared: &Shared, stream: u64) -> Option<Parcel> {
 }
 
 impl State {
-    /// Those that carry.
+    /// Returns the open streams.
     pub(super) fn streams(&self) -> Vec<(u64, Handle)> {
         let all = self.streams.iter();
         all.map(|(number, handle)| (*number, handle.clone()))
             .collect()
     }
 
-    /// Whether another entry may be announced. No link waits for that, nor does anything for a link.
+    /// Returns whether another entry may be announced. Hard links take no room: they complete last.
     pub(super) fn has_room(&self) -> bool {
         self.announced.len() < UNSETTLED_MAX + self.links && self.attributes.have_room()
     }
 
-    /// The number under which the target is told of something.
+    /// Adds an entry to those announced; returns its number.
     pub(super) fn announce(&mut self, entry: &Entry, file: Option<Arc<SourceFile>>) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -127,61 +128,62 @@ impl State {
         number
     }
 
-    /// Whether a stream carries nothing more.
+    /// Returns whether a stream carries nothing more.
     fn is_done_with(&mut self, stream: u64) -> bool {
         self.over || self.ledger.has_ended(stream) || self.retires(stream)
     }
 
-    /// Whether a stream is one too many; it is not counted any more then.
+    /// Removes a stream that is one too many; returns whether it was.
     fn retires(&mut self, stream: u64) -> bool {
         let most = self.streams_max;
         most.is_some_and(|most| is_too_many(&self.streams, most, stream))
             && self.streams.remove(&stream).is_some()
     }
 
-    /// The target wants a file; `false` if it has said so before.
+    /// Queues the missing data of a file; `false` if the target requested it before.
     pub(super) fn need(&mut self, file: u64, missing: Missing, count: u64) -> bool {
         if self.sending.contains_key(&file) {
             return false;
         }
-        // It may have been withdrawn meanwhile.
+        // The file may have been withdrawn meanwhile.
         if let Some(Some(source)) = self.announced.get(&file) {
             self.sending
                 .insert(file, Sending::new(source.clone(), count));
-            self.work.need(file, missing);
+            self.work.add(file, missing);
         }
         true
     }
 
-    /// An entry is done with; its file, if it is one, unless it was done with before. What is still to be sent of it is passed over.
+    /// Completes an entry; returns its file, if it is one, and `None` if it was completed before. Data still
+    /// queued for it is skipped.
     pub(super) fn settle(&mut self, number: u64) -> Option<Option<Arc<SourceFile>>> {
         self.sending.remove(&number);
         self.forget(number)
     }
 
-    /// What was announced is known under that number no more.
+    /// Removes an entry from those announced.
     pub(super) fn forget(&mut self, number: u64) -> Option<Option<Arc<SourceFile>>> {
         self.attributes.remove(number);
         self.announced.remove(&number)
     }
 
-    /// What slow streams have under way goes on others, too, if those have nothing else to carry.
-    pub(super) fn repeat(&mut self, paces: &BTreeMap<u64, Pace>, now: Time) {
+    /// Queues data in flight on slow streams for other streams, if these have nothing else to carry.
+    pub(super) fn repeat(&mut self, paces: &BTreeMap<u64, StreamRate>, now: Time) {
         if self.work.is_empty() && self.late.is_empty() {
             self.late = self.stragglers.repeat(&self.ledger, paces, now).into();
         }
     }
 
-    /// What a stream carries next. A slow one must not get its own again.
+    /// Takes the next parcel for a stream. A slow stream must not get its own parcel again.
     fn next(&mut self, stream: u64) -> Option<Parcel> {
-        let next = self.work.take();
+        let next = self.work.next_parcel();
         next.or_else(|| match self.ledger.is_idle(stream) {
             true => self.late.pop_front(),
             false => None,
         })
     }
 
-    /// What a broken stream did not deliver goes again, but for files that are done with.
+    /// Queues again what a broken stream did not deliver, except parcels of completed files.
     pub(super) fn again(&mut self, parcels: VecDeque<Parcel>) {
         for parcel in parcels.into_iter().rev() {
             let file = match &parcel {
@@ -189,13 +191,14 @@ impl State {
                 Parcel::Files(files) => files.first().copied(),
             };
             if file.is_some_and(|file| self.sending.contains_key(&file)) {
-                self.work.again(parcel);
+                self.work.requeue(parcel);
             }
         }
     }
 }
 
-/// Whether a stream is beyond the first `most`: those that came last go, for the others have their windows.
+/// Returns whether a stream is beyond the first `most`. The newest streams end, because the windows of the
+/// others have grown.
 fn is_too_many<T>(streams: &BTreeMap<u64, T>, most: usize, stream: u64) -> bool {
     let first_too_many = streams.keys().nth(most);
     first_too_many.is_some_and(|first| stream >= *first)
@@ -207,7 +210,7 @@ mod tests {
     use crate::copy::samples::entry;
     use longhaul_store::path::RelPath;
 
-    /// The target makes links at the end: who waited for them would wait for ever.
+    /// The target makes links at the end: waiting for them would never end.
     #[test]
     fn any_number_of_hard_links_may_be_announced() {
         let shared = Shared::default();
@@ -216,18 +219,18 @@ mod tests {
         let max = UNSETTLED_MAX as u64;
         let announce = |kind: &Kind| {
             let entry = entry("b", kind.clone());
-            shared.change(|state| state.announce(&entry, None))
+            shared.update(|state| state.announce(&entry, None))
         };
         for _ in 0..max {
             announce(&link);
         }
-        assert!(shared.look(State::has_room));
+        assert!(shared.read(State::has_room));
         for _ in 0..max {
             announce(&Kind::Fifo);
         }
-        assert!(!shared.look(State::has_room));
-        shared.change(|state| state.settle(max));
-        assert!(shared.look(State::has_room));
+        assert!(!shared.read(State::has_room));
+        shared.update(|state| state.settle(max));
+        assert!(shared.read(State::has_room));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread of one stream: it takes what is next, reads and hashes it, and sends it.
+//! Thread of a stream: takes the next parcel, reads and hashes it, and sends it.
 
 use super::{
     file::{Lost, Sending, SourceFile},
@@ -9,14 +9,14 @@ use crate::{
     copy::{end::gauges::Gauge, open_file::OpenFile},
     protocol::{
         block::{BLOCK_LEN, Content, Header},
-        message::Order,
+        message::SourceMsg,
         options::Switch,
     },
     transport::connection::Connection,
 };
 use anyhow::{Result, bail};
 use longhaul_linux::clock;
-use longhaul_scheduling::{HasEnded, Parcel, Stage};
+use longhaul_scheduling::{Parcel, Stage, StreamEnded};
 use longhaul_store::{
     blocks::{BlockHash, FileHash},
     piece,
@@ -27,31 +27,31 @@ use std::{
     sync::Arc,
 };
 
-/// Headers and small files are gathered up to this before they are encrypted.
+/// Bytes of headers and small files collected before they are encrypted.
 const GATHERED: usize = 256 << 10;
 
-/// What a `--limit` lets pass in one go: at 1 Mbit/s half a second.
+/// Bytes sent in one step under a `--limit`: half a second at 1 Mbit/s.
 const LIMITED: usize = 64 << 10;
 
-/// So many blocks ahead the disk is told to read at most, however many streams there are: 64 MiB of page cache.
+/// Maximum blocks of read-ahead, however many streams there are: 64 MiB of page cache.
 const AHEAD_MAX: usize = 16;
 
-/// A stream and what its thread has at hand.
+/// Stream with the state of its thread.
 struct Stream {
     number: u64,
     to: BufWriter<Connection>,
-    /// One block.
+    /// Buffer of one block.
     buffer: Vec<u8>,
-    /// The file that was read last: the next block is likely another of it.
+    /// File that was read last: the next block is likely from it.
     open: Option<(u64, OpenFile)>,
     gauge: Gauge,
 }
 
-/// What a stream begins to send.
+/// Properties of a block that is about to be sent.
 struct Begun {
-    /// Another has it under way, but is slow.
+    /// Whether another stream has the block in flight, but is slow.
     repeated: bool,
-    /// With it all of its file was read, which has this hash, if it has one.
+    /// Set if the block completes the reading of its file: the file's hash, if it is known.
     sealed: Option<Option<FileHash>>,
 }
 
@@ -81,29 +81,29 @@ impl Source {
         Ok(to.close()?)
     }
 
-    /// Sends small files. Should the stream break, those behind are for another.
+    /// Sends small files. If the stream breaks, the remaining files go to another one.
     fn send_files(&self, stream: &mut Stream, files: Vec<u64>) -> Result<()> {
         let mut files = files.into_iter();
         while let Some(file) = files.next() {
             if let Err(broken) = self.send_block(stream, file, 0) {
                 let behind = Parcel::Files(files.collect());
-                self.shared.change(|state| state.work.again(behind));
+                self.shared.update(|state| state.work.requeue(behind));
                 return Err(broken);
             }
         }
         Ok(())
     }
 
-    /// Reads a block and sends it, or gives its file up, at least for now.
+    /// Reads a block and sends it, or handles the error of its file.
     fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
         let sending = |sending: &Sending| sending.file.clone();
-        let (source, streams) = self.shared.look(|state| {
+        let (source, streams) = self.shared.read(|state| {
             let source = state.sending.get(&file).map(sending);
             (source, state.streams.len())
         });
-        // Withdrawn, or given up by the target.
+        // Withdrawn, or failed by the target.
         let Some(source) = source else { return Ok(()) };
-        // Streams take blocks in turn: by then each will have had another one.
+        // Streams take blocks in turn: the next block of this stream is likely that many further on.
         let next = block + streams.min(AHEAD_MAX) as u64;
         match stream.read(file, &source, block..next, self.hash) {
             Ok(header) => self.send_read(stream, &header),
@@ -120,7 +120,7 @@ impl Source {
             Content::Data(length) => length.into(),
             Content::Hole => 0,
         };
-        let begun = self.shared.change(|state| {
+        let begun = self.shared.update(|state| {
             let Some(sending) = state.sending.get_mut(&file) else {
                 return Ok(None);
             };
@@ -129,12 +129,12 @@ impl Source {
                 _ => Parcel::Block { file, block },
             };
             let repeated = state.stragglers.has_repeated(&parcel);
-            // Before it leaves: the answer may be quick.
+            // Before the block is sent: the answer may be quick.
             let begun = state
                 .ledger
-                .sent(stream.number, parcel, length, clock::now());
-            if let Err(HasEnded(parcel)) = begun {
-                state.work.again(parcel);
+                .record_sent(stream.number, parcel, length, clock::now());
+            if let Err(StreamEnded(parcel)) = begun {
+                state.work.requeue(parcel);
                 bail!("the far end has ended it");
             }
             let last = sending.was_read(block, BlockHash(header.hash));
@@ -144,10 +144,11 @@ impl Source {
         let Some(Begun { repeated, sealed }) = begun? else {
             return Ok(());
         };
-        // Even if this stream breaks now: the file was read as it was announced, and what is lost goes again.
+        // Valid even if this stream breaks now: the file was read as announced, and lost blocks are
+        // retransmitted.
         if let Some(hash) = sealed {
             let hash = hash.map(|hash| hash.0);
-            self.orders.put(Order::Sealed { file, hash });
+            self.orders.put(SourceMsg::Sealed { file, hash });
         }
         stream.to.write_all(&header.encode())?;
         if length > 0 {
@@ -160,7 +161,7 @@ impl Source {
         Ok(())
     }
 
-    /// The block that was read.
+    /// Sends the block in the buffer.
     fn send_bytes(&self, stream: &mut Stream) -> io::Result<()> {
         let Some(limit) = &self.limit else {
             return stream.to.write_all(&stream.buffer);
@@ -175,8 +176,8 @@ impl Source {
     }
 
     pub(super) fn withdraw(&self, file: u64, source: &SourceFile, lost: &Lost) {
-        if self.shared.change(|state| state.settle(file)).is_some() {
-            self.orders.put(Order::Withdrawn { file });
+        if self.shared.update(|state| state.settle(file)).is_some() {
+            self.orders.put(SourceMsg::Withdrawn { file });
             let why = format!("{}: {lost}", source.path);
             self.count_down(Some(source), Some(why.clone()));
             self.fail(why);
@@ -185,7 +186,8 @@ impl Source {
 }
 
 impl Stream {
-    /// Reads the first of these blocks into the buffer; its header. The one behind them will be the next.
+    /// Reads the first block of a range into the buffer, and returns its header. Starts read-ahead of the
+    /// block after the range.
     fn read(
         &mut self,
         file: u64,

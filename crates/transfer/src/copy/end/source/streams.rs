@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that looks at all streams: how many there shall be, what each may send, and what each has carried.
+//! Thread that monitors all streams: their number, their rates, and their statistics.
 
 use super::state::{Source, State};
 use crate::protocol::{
-    message::Order,
+    message::SourceMsg,
     order::Begin,
     report::{Report, StreamFigures},
 };
 use longhaul_linux::{clock, tcp_info::TcpInfo};
 use longhaul_scheduling::{
-    Pace,
-    streams::{Look, STREAMS_MAX, Streams, sees_queue},
+    StreamRate,
+    streams::{STREAMS_MAX, StreamCount, StreamSample, sees_queue},
 };
 use longhaul_transport::blocking::Handle;
 use longhaul_units::Time;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Between two looks.
+/// Interval between samples.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What was seen of streams.
+/// State of the stream monitor.
 #[derive(Debug, Default)]
 struct Seen {
     watched: BTreeMap<u64, Watched>,
-    /// How many there were at the last look.
+    /// Streams at the last sample.
     there: usize,
-    deciding: Option<Streams>,
+    deciding: Option<StreamCount>,
 }
 
 impl Source {
-    /// Until all is over; tells the driver what each stream carried. `fixed`: their number stays as it is.
+    /// Monitors the streams until the session ends, and then reports what each carried. If the user set their
+    /// number, it does not change.
     pub(super) fn watch_streams(self: Arc<Self>, begin: &Begin) {
         let mut seen = Seen::default();
         let fixed = begin.options.streams_fixed().is_some();
         while !self.shared.is_over() {
-            self.shared.pause(INTERVAL);
-            let streams: Vec<(u64, Handle)> = self.shared.look(State::streams);
+            self.shared.sleep(INTERVAL);
+            let streams: Vec<(u64, Handle)> = self.shared.read(State::streams);
             self.give_up_ended(&streams);
             let infos = self.look(&mut seen, &streams);
             if !fixed {
@@ -47,21 +48,23 @@ impl Source {
         self.reporter.say(&Report::Streams(figures.collect()));
     }
 
-    /// Those that the far end closed, or that broke, while nothing was written to them. The target tells what arrived by
-    /// them, even if it never began with them; then their threads end.
+    /// Removes streams that the peer closed, or that broke, while nothing was written to them. The target
+    /// reports what arrived on them, even if it never started to read one. Then their threads end.
     fn give_up_ended(&self, streams: &[(u64, Handle)]) {
         for (number, _) in streams
             .iter()
             .filter(|(_, one)| one.connection().has_ended())
         {
-            let carried = self.shared.note(|state| state.streams.remove(number));
+            let carried = self
+                .shared
+                .update_silent(|state| state.streams.remove(number));
             if carried.is_some() {
-                self.orders.put(Order::Gone { stream: *number });
+                self.orders.put(SourceMsg::Gone { stream: *number });
             }
         }
     }
 
-    /// What each stream has done so far; each gets its share if their number has changed.
+    /// Samples each stream. If their number has changed, divides the pacing rate among them again.
     fn look(&self, seen: &mut Seen, streams: &[(u64, Handle)]) -> BTreeMap<u64, TcpInfo> {
         if seen.there != streams.len() {
             seen.there = streams.len();
@@ -82,7 +85,7 @@ impl Source {
         infos
     }
 
-    /// What is still to be sent at most, once all is known that there is.
+    /// Returns the maximum bytes still to send, once the scan is complete.
     fn left(&self) -> Option<u64> {
         let now = self.tally.now();
         now.scanned.then(|| now.bytes.saturating_sub(now.sent))
@@ -97,7 +100,7 @@ impl Source {
         let share = |which: fn(&TcpInfo) -> bool| {
             infos.iter().filter(|info| which(info)).count() as f64 / infos.len() as f64
         };
-        let look = Look {
+        let look = StreamSample {
             acked_bytes: seen
                 .watched
                 .values()
@@ -110,17 +113,18 @@ impl Source {
         };
         let streams = seen
             .deciding
-            .get_or_insert_with(|| Streams::new(infos.len(), STREAMS_MAX));
+            .get_or_insert_with(|| StreamCount::new(infos.len(), STREAMS_MAX));
         let before = streams.count();
-        let count = streams.look(clock::now(), &look);
+        let count = streams.update(clock::now(), &look);
         if count != before {
-            self.shared.change(|state| state.streams_max = Some(count));
+            self.shared.update(|state| state.streams_max = Some(count));
             self.opener.want(count);
-            self.orders.put(Order::Streams(count as u16));
+            self.orders.put(SourceMsg::Streams(count as u16));
         }
     }
 
-    /// Has idle streams carry what slow ones have under way. Under a `--limit` none is slow by itself.
+    /// Lets idle streams carry data in flight on slow ones. Not under a `--limit`, where no stream is slow by
+    /// itself.
     fn repeat(&self, infos: &BTreeMap<u64, TcpInfo>) {
         if self.limit.is_some() {
             return;
@@ -128,12 +132,12 @@ impl Source {
         let pace = |(number, info): (&u64, &TcpInfo)| (*number, pace_of(info));
         let paces = infos.iter().map(pace).collect();
         self.shared
-            .change(|state| state.repeat(&paces, clock::now()));
+            .update(|state| state.repeat(&paces, clock::now()));
     }
 }
 
-fn pace_of(info: &TcpInfo) -> Pace {
-    Pace {
+fn pace_of(info: &TcpInfo) -> StreamRate {
+    StreamRate {
         window_bytes: u64::from(info.cwnd_segments) * u64::from(info.mss_bytes),
         rtt: micros(info.rtt_us),
         most_bytes_per_s: info.max_pacing_rate_bytes_per_s,
@@ -144,7 +148,7 @@ fn micros(count: u32) -> Time {
     Time::from_micros(count.into())
 }
 
-/// A stream since it was first seen.
+/// Statistics of a stream since its first sample.
 #[derive(Debug)]
 struct Watched {
     began: Time,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the connections that carry data are set up where the data is sent: congestion control and pacing.
+//! Settings of data connections at the sender: congestion control and pacing.
 
 use crate::protocol::options::{Options, Pace, Transport};
 use anyhow::Result;
@@ -12,27 +12,28 @@ use longhaul_congestion::{
 use longhaul_linux::socket;
 use longhaul_transport::blocking::Handle;
 
-/// No limit in effect, but a limit: TCP spaces the packets of a socket that has one by its window and round trip
-/// (net/core/sock.c, SO_MAX_PACING_RATE).
+/// Pacing rate that limits nothing. TCP spaces the packets of a socket with a pacing rate by its window and
+/// RTT (net/core/sock.c, SO_MAX_PACING_RATE).
 const PACED: u64 = u64::MAX - 1;
 
-/// What may wait unsent in a socket: what it sends in 50 ms, in which a thread reads, hashes and encrypts a block many times
-/// over; on a stream of 160 Mbit/s and less 1 MiB, and of 2.7 Gbit/s and more 16 MiB.
+/// Maximum unsent data in a socket, as a fraction of its rate per second: 50 ms, in which a thread reads,
+/// hashes and encrypts a block many times over. The result is 1 MiB on streams of up to 160 Mbit/s, and 16
+/// MiB from 2.7 Gbit/s.
 const UNSENT_PER_SECOND: u64 = 20;
 const UNSENT_MIN: u64 = 1 << 20;
 const UNSENT_MAX: u64 = 16 << 20;
 
-/// What every stream gets.
+/// Settings of every stream.
 #[derive(Debug)]
 pub(super) struct Tuning {
     congestion_control: Option<String>,
     pace: Pace,
-    /// A congestion control of ours is loaded as long as somebody holds it.
+    /// Keeps a congestion control of ours loaded.
     _hold: Option<Hold>,
 }
 
 impl Tuning {
-    /// Refuses what this host does not have. Must be called while this process has one thread.
+    /// Refuses a congestion control that this host lacks. Must be called while the process has one thread.
     pub(super) fn prepare(options: &Options) -> Result<Self> {
         let choice = options
             .congestion_control
@@ -54,14 +55,14 @@ impl Tuning {
         })
     }
 
-    /// Sets a stream up that has just come. UDT paces by itself.
+    /// Applies the settings to a new stream. UDT paces by itself.
     pub(super) fn apply(&self, stream: &Handle) {
         self.keep_short(stream, 0);
         let Some(stream) = stream.connection().tcp() else {
             return;
         };
         if let Some(name) = &self.congestion_control {
-            // It was there a moment ago; without it the data goes all the same.
+            // The congestion control was there a moment ago; without it the data is still sent.
             let _ = rustix::net::sockopt::set_tcp_congestion(stream, name);
         }
         if self.pace == Pace::Auto {
@@ -69,14 +70,14 @@ impl Tuning {
         }
     }
 
-    /// Lets no more wait in a socket than it sends while its thread gets the next block: what waits there no other stream
-    /// can take, and at the end everybody waits for it.
+    /// Limits unsent data in a socket to what it sends while its thread gets the next block. No other stream
+    /// can take that data, and at the end all wait for it.
     pub(super) fn keep_short(&self, stream: &Handle, rate: u64) {
         let bytes = (rate / UNSENT_PER_SECOND).clamp(UNSENT_MIN, UNSENT_MAX);
         stream.connection().limit_unsent(bytes as u32);
     }
 
-    /// Every stream has an equal share of the rate that was asked for.
+    /// Divides the requested rate equally among the streams.
     pub(super) fn share<'a>(&self, streams: impl ExactSizeIterator<Item = &'a Handle>) {
         let Pace::Rate(bits) = self.pace else { return };
         let share = bits / 8 / streams.len().max(1) as u64;
