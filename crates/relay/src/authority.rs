@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--make-certificates`: an authority for the relays of one operator, and a certificate for each.
+//! `--make-certificates`: a certificate authority for the relays of one operator, and a certificate
+//! for each relay.
 
 use crate::config::certificates::identity::KEY_LEN_MAX;
 use anyhow::Context as _;
@@ -17,11 +18,11 @@ use std::{
     path::Path,
 };
 
-/// How long certificates hold. Whoever has the key of the authority makes new ones.
+/// Validity of a certificate in years. The owner of the authority's key issues new ones.
 const YEARS: i16 = 10;
 
-/// Makes `ca.pem` and `ca-key.pem` in `directory`, if they are not there, and for each name
-/// `NAME.pem` and `NAME-key.pem`. Nothing is overwritten.
+/// Writes `ca.pem` and `ca-key.pem` into `directory` if they are missing, and `NAME.pem` and
+/// `NAME-key.pem` for each name. No file is overwritten.
 pub(crate) fn make(directory: &Path, names: &[String]) -> anyhow::Result<()> {
     check(directory, names)?;
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -40,20 +41,20 @@ fn check(directory: &Path, names: &[String]) -> anyhow::Result<()> {
         let flag = "--make-certificates";
         if ServerName::try_from(name.as_str()).is_err() || name == "ca" {
             return Err(Refusal::usage(format!(
-                "{flag}: {name:?} is no host name and no IP address"
+                "{flag}: {name:?} is neither a host name nor an IP address"
             )));
         }
         let path = directory.join(format!("{name}.pem"));
         if path.exists() {
             let path = path.display();
-            return Err(Refusal::usage(format!("{flag}: {path} is there already")));
+            return Err(Refusal::usage(format!("{flag}: {path} exists already")));
         }
     }
     Ok(())
 }
 
-/// The one of this directory, or a new one. Its name is always the same, so that its key is all
-/// that is needed to go on with it.
+/// Returns the authority of this directory, or makes a new one. Its subject name is always the
+/// same, so that its key alone is enough to issue further certificates.
 fn authority(directory: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let params = authority_params()?;
     let path = directory.join("ca-key.pem");
@@ -78,7 +79,7 @@ fn authority_params() -> anyhow::Result<CertificateParams> {
     Ok(params)
 }
 
-/// A certificate for both sides of a connection.
+/// Returns the parameters of a certificate that serves as client and as server certificate.
 fn relay(name: &str) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -91,7 +92,8 @@ fn relay(name: &str) -> anyhow::Result<CertificateParams> {
     Ok(params)
 }
 
-/// Valid from the day before, since clocks differ.
+/// Sets the subject name and the period of validity. The certificate is valid from the day before,
+/// since clocks differ.
 fn named(params: &mut CertificateParams, name: &str) {
     let today = jiff::Timestamp::now()
         .to_zoned(jiff::tz::TimeZone::UTC)
@@ -105,7 +107,7 @@ fn named(params: &mut CertificateParams, name: &str) {
     params.distinguished_name.push(DnType::CommonName, name);
 }
 
-/// Private keys are for their owner only.
+/// Writes a new file. Private keys are readable by their owner only.
 fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let path = directory.join(name);
     let mode = if name.ends_with("-key.pem") {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul relay`: TCP connections in legs.
+//! `longhaul relay`: splits TCP connections into legs.
 //!
-//! A listener turns a client into a request (`route::request`); the route opens the outgoing leg; the
-//! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
-//! records. Workers are threads that share nothing but counters. `process::run` starts and ends them.
+//! A leg is one transport connection: the near leg leads to the client, the far leg to the
+//! destination or to the next relay. A listener turns a client into a request (`route::request`).
+//! The route opens the far leg. The transfer moves bytes between the two legs and passes every kind
+//! of end on. The session writes the record. Workers are threads that share nothing but counters.
+//! `process::run` starts and stops them.
 //!
 //! ```
 //! use clap::Parser;
@@ -44,27 +46,29 @@ pub use process::run::run;
 use crate::config::settings::Transport;
 use std::net::SocketAddr;
 
-/// The names of all options, as typed behind `--`.
+/// Returns the names of all options, as typed behind `--`.
 pub fn options() -> Vec<String> {
     Args::options()
 }
 
-/// An authority in `directory`, unless it is there, and a certificate for each name.
+/// Makes a certificate authority in `directory`, unless one exists, and a certificate for each
+/// name.
 pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyhow::Result<()> {
     authority::make(directory, names)
 }
 
-/// Whether this machine and this user have what the profiles of a relay of these flags ask of sockets.
+/// Checks that this machine and this user support the socket options of a relay with these flags.
 ///
 /// # Errors
 ///
-/// Names the profile, and what is lacking.
+/// Names the profile and the missing feature.
 pub fn try_out(flags: &[String]) -> anyhow::Result<()> {
     process::run::configuration(&Args::read_flags(flags)?).map(drop)
 }
 
-/// Where a relay of these flags would listen for TCP, without making it: for those who write such flags for others,
-/// as `lab` does. What this machine and this user lack for it is no matter of theirs.
+/// Returns the TCP addresses that a relay with these flags would listen on, without starting it.
+/// For programs that write such flags for another machine, as `lab` does: features that this
+/// machine or this user lacks are not reported.
 pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
     let (config, ..) = Args::read_flags(flags)?.read()?;
     let listeners = config.listeners.iter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all workers share: what is counted and kept, how far the relay is on its way to its end, and whether a thread
-//! that serves is gone.
+//! State that all workers share: configuration, counters, the phase of the shutdown, and the signal
+//! that a serving thread has exited.
 
 use crate::{
     config::Config,
@@ -24,20 +24,21 @@ use std::{
 };
 use tokio::sync::{Semaphore, watch};
 
-/// Time in which workers accept what is in the accept queues when the relay begins to drain.
+/// Time in which workers accept the connections in the accept queues when the relay begins to
+/// drain.
 pub(crate) const ACCEPT_TIME: Duration = Duration::from_millis(50);
 
-/// Connections that a client may have for each one that is left for others.
+/// Connections that a client may have for each connection that is left for others.
 const CLIENT_PARTS: usize = 3;
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) current: Current,
     pub(crate) doors: Doors,
     pub(crate) drain: Drain,
     pub(crate) journal: Journal,
-    /// Connections that other relays carry by several legs.
+    /// Client connections that other relays send over several legs.
     pub(crate) groups: Arc<Groups>,
     pub(crate) accounts: Accounts,
     pub(crate) lookups: Lookups,
@@ -46,29 +47,30 @@ pub(crate) struct Relay {
     pub(crate) history: History,
     pub(crate) started: tokio::time::Instant,
     pub(crate) reloads: ReloadState,
-    /// A permit for each connection that may be open.
+    /// One permit for each connection that may be open.
     pub(crate) places: Arc<Semaphore>,
-    /// All of them, taken or not; a reload may change it.
+    /// Number of permits, used or not. A reload may change it.
     pub(crate) places_all: AtomicU32,
-    /// How the descriptors were shared out at the start.
+    /// Division of the file descriptors at the start.
     pub(crate) budget: DescriptorBudget,
-    /// Raised when a thread that serves is gone.
+    /// Set when a serving thread has exited.
     pub(crate) alarm: Alarm,
-    /// Of all threads that serve.
+    /// Heartbeats of all serving threads.
     pub(crate) heartbeats: Arc<Heartbeats>,
-    /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
+    /// Unique name of this relay in Via fields (RFC 9110 §7.6.3).
     pub(crate) pseudonym: String,
 }
 
 impl Relay {
-    /// The configuration for whatever begins now.
+    /// Returns the configuration for connections that begin now.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.setup().config
     }
 
-    /// Connections that `holder` may have at a time, while nobody has `left` places. By default it is so many times as many as
-    /// are left for others: a client alone gets three quarters of all, and however many are greedy, some are left. This
-    /// machine's own programs and other relays speak for many.
+    /// Returns the number of connections that `holder` may have at a time while `left` permits are
+    /// free. The default is a multiple of what is left for others. A single client gets three
+    /// quarters of all permits, and some permits are left however many clients are greedy. Programs
+    /// of this machine and other relays act for many clients and have no limit by default.
     pub(crate) fn connections_max(config: &Config, holder: Holder, left: usize) -> usize {
         match config.limits.connections_per_client {
             _ if holder.is_relay => usize::MAX,
@@ -78,12 +80,12 @@ impl Relay {
         }
     }
 
-    /// The same with its peers.
+    /// Returns the current configuration with its peers.
     pub(crate) fn setup(&self) -> Setup {
         self.current.get()
     }
 
-    /// All counters now.
+    /// Returns the present values of all counters.
     pub(crate) fn counters(&self) -> RelayRecord {
         let (listeners, total) = self.doors.counts();
         let (memory_bytes, memory_budget_bytes) = self.memory.read();
@@ -99,20 +101,20 @@ impl Relay {
     }
 }
 
-/// Where the relay is on its way from start to exit; it only moves forward.
+/// Phase of the relay from start to exit. Phases only advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Serving.
     Run,
-    /// No new connections; the open ones go on.
+    /// No new connections; the open ones continue.
     Drain,
     /// Open connections are reset.
     Cut,
-    /// Workers leave.
+    /// Workers exit.
     Stop,
 }
 
-/// The phase, told to everyone: the relay stops accepting, waits, cuts, stops.
+/// Publishes the phase to all tasks: the relay stops accepting, waits, cuts, stops.
 #[derive(Debug)]
 pub(crate) struct Drain(watch::Sender<Phase>);
 
@@ -121,7 +123,7 @@ impl Drain {
         Self(watch::Sender::new(Phase::Run))
     }
 
-    /// Moves on to `phase`.
+    /// Advances to `phase`.
     pub(crate) fn enter(&self, phase: Phase) {
         self.0.send_if_modified(|now| {
             let later = phase > *now;
@@ -130,20 +132,20 @@ impl Drain {
         });
     }
 
-    /// Where the relay is now.
+    /// Returns the present phase.
     pub(crate) fn phase(&self) -> Phase {
         *self.0.borrow()
     }
 
-    /// Returns as soon as `phase` or a later one is reached.
+    /// Waits until `phase` or a later one is reached.
     pub(crate) async fn reached(&self, phase: Phase) {
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = self.0.subscribe().wait_for(|now| *now >= phase).await;
     }
 }
 
-/// Raised as soon as a thread that serves has ended, by an error, a panic or in its time: a relay that has lost one must
-/// not go on as if nothing had happened.
+/// Signal that a serving thread has exited, by an error, a panic or a normal return. A relay that
+/// has lost a thread must shut down.
 #[derive(Debug)]
 pub(crate) struct Alarm(watch::Sender<bool>);
 
@@ -152,7 +154,7 @@ impl Alarm {
         Self(watch::Sender::new(false))
     }
 
-    /// Does `work`, after which the alarm is raised, however it ends.
+    /// Runs `work` and sets the signal when it ends, also by a panic.
     pub(crate) fn over<T>(&self, work: impl FnOnce() -> T) -> T {
         let _raised = Raise(&self.0);
         work()
@@ -162,7 +164,7 @@ impl Alarm {
         *self.0.borrow()
     }
 
-    /// Returns once it is raised.
+    /// Waits until the signal is set.
     pub(crate) async fn raised(&self) {
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = self.0.subscribe().wait_for(|raised| *raised).await;
@@ -183,7 +185,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn an_end_is_heard_of_whatever_it_was() {
+    fn signals_thread_exit_after_error_and_panic() {
         let failed = Alarm::new();
         assert!(!failed.is_raised());
         assert_eq!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--verify-connect`: a client's SYN is held while the far leg is opened, and answered as the
-//! destination answered.
+//! `--verify-connect`: holds a client's SYN while the far leg is opened, then answers the client as
+//! the destination answered.
 
 use crate::{
     config::listener::Kind,
@@ -39,30 +39,37 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-/// Packets that the kernel keeps for one listener: those that are held, and as many that are yet to be decided on.
+/// Length of a listener's kernel queue in packets: the held SYNs, and as many that wait for a
+/// decision.
 const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
 
-/// SYNs that are decided on before connects that have ended are heard of: under a flood the queue is never empty.
+/// SYNs that are handled before finished connects are processed: during a flood the queue is never
+/// empty.
 const TAKEN_AT_ONCE: usize = 64;
 
-/// How often far legs that nobody came for are looked for.
+/// Interval of the search for far legs that no client has claimed.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// After a pause as long as this, the lease may have run out and clients may have gone straight on:
-/// a SYN from before it must not be answered, or two ends would answer one client.
+/// Pause of this thread after which held SYNs are stale. The interception lease may have expired,
+/// and clients may have connected directly: an answer to an older SYN would give one client two
+/// endpoints.
 const STALE_AFTER: Duration = Duration::from_millis(800);
 
-/// Queue numbers that are tried, from the listener's port on.
+/// Queue numbers that are tried, upwards from the listener's port.
 const NUMBERS: u16 = 16;
 
-/// The holder of one listener's SYNs, before it runs.
+/// Verifier of one listener's SYNs, before its thread starts.
 pub(crate) struct Verifier {
     door: Arc<Door>,
     queue: Queue,
 }
 
 impl Verifier {
-    /// Takes a queue of the kernel's.
+    /// Binds a kernel queue.
+    ///
+    /// # Errors
+    ///
+    /// No queue number is free, CAP_NET_ADMIN is missing, or nfnetlink_queue is missing.
     pub(crate) fn open(door: Arc<Door>) -> anyhow::Result<Self> {
         let port = door.address.port();
         let mut outcome = Err(io::Error::other("no number tried"));
@@ -80,19 +87,19 @@ impl Verifier {
         Ok(Self { door, queue })
     }
 
-    /// The listener's.
+    /// Returns the listener.
     pub(crate) fn door(&self) -> &Door {
         &self.door
     }
 
-    /// The number of its queue.
+    /// Returns the number of the kernel queue.
     pub(crate) fn queue(&self) -> u16 {
         self.queue.number()
     }
 
-    /// Runs on a thread of its own until the relay stops; beats as `thread`.
+    /// Runs on its own thread until the relay stops. Sends heartbeats as thread number `thread`.
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
-        let runtime = longhaul_command::event_loop::of_this_thread()?;
+        let runtime = longhaul_command::event_loop::current_thread()?;
         runtime.block_on(async {
             tokio::spawn(relay.heartbeats.clone().send(thread));
             self.serve(relay).await?;
@@ -136,29 +143,30 @@ impl Verifier {
             is_empty = holder.take_in(queue.queue())?;
         }
         holder.forget_all(queue.queue());
-        // Their near legs may be in the accept queue.
+        // Near legs of accepted SYNs may be in the accept queue.
         sleep(ACCEPT_TIME).await;
         holder.door.ready.clear();
         Ok(())
     }
 }
 
-/// How a connect ended.
+/// Result of opening a far leg.
 type Outcome = Result<Far, Fault>;
 
 struct SynHolder {
     relay: Arc<Relay>,
     door: Arc<Door>,
     marks: Marks,
-    /// Those whose far legs are being opened.
+    /// SYNs whose far legs are being opened.
     held: HeldSyns,
-    /// As many of the next SYNs may be from before a pause.
+    /// Number of the next SYNs that may be from before a pause.
     stale: u32,
     tell: Sender<(Flow, Outcome)>,
 }
 
 impl SynHolder {
-    /// Takes what the queue has, but not more than a flood leaves time for; whether it is empty then.
+    /// Handles the packets in the queue, [`TAKEN_AT_ONCE`] at most. Returns whether the queue is
+    /// empty.
     fn take_in(&mut self, queue: &Queue) -> io::Result<bool> {
         for _ in 0..TAKEN_AT_ONCE {
             match queue.receive() {
@@ -173,8 +181,8 @@ impl SynHolder {
                     self.stale = 0;
                     return Ok(true);
                 }
-                // The socket's buffer overflowed: the kernel has let pass what did not fit, or dropped it without
-                // `direct_fallback`.
+                // The socket's buffer overflowed. The kernel has accepted the packets that did not
+                // fit, or dropped them without `direct_fallback`.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {}
                 Err(error) => return Err(error),
@@ -183,7 +191,7 @@ impl SynHolder {
         Ok(false)
     }
 
-    /// One SYN. TCP sends it again when it is not answered: only the first counts.
+    /// Handles one SYN. TCP retransmits an unanswered SYN: only the first one counts.
     fn consider(&mut self, queue: &Queue, held: &Held) {
         let drop = || release(queue, held.id, Verdict::Drop);
         let Some(flow) = Flow::of_packet(&held.packet) else {
@@ -220,7 +228,7 @@ impl SynHolder {
 
     fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
         let (waiting, waiting_of_client) = self.door.ready.count(flow.client().ip());
-        // Each will be a connection, and has its place in the budget of descriptors.
+        // Each SYN becomes a connection and has its share in the budget of descriptors.
         let places = self.relay.places.available_permits();
         let left = places.saturating_sub(1 + waiting + self.held.count());
         let client = Holder::new(flow.client().ip(), false);
@@ -238,12 +246,13 @@ impl SynHolder {
         self.held.admit(arrival, held.id, Instant::now())
     }
 
-    /// A SYN goes on as if nobody had held it.
+    /// Accepts a packet unchanged: the client connects directly.
     fn pass(&self, queue: &Queue, held: &Held) {
         release(queue, held.id, Verdict::Accept);
     }
 
-    /// Counts a connection that goes straight, and says so once in a while: of `client`, or of all.
+    /// Counts a direct connection, and logs at intervals that `client` connects directly, or all
+    /// clients do (`None`).
     fn count_passed(&self, client: Option<IpAddr>) {
         self.door.counters.pass_by();
         self.door.warnings.pass_by(&self.door.name(), client);
@@ -258,7 +267,7 @@ impl SynHolder {
     fn settle(&mut self, queue: &Queue, flow: Flow, outcome: Outcome) {
         let id = self.held.remove(flow);
         let verdict = match outcome {
-            // The SYN was given up meanwhile.
+            // The SYN was dropped in the meantime.
             Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
             Ok(far) => {
                 self.door.ready.put(flow, far);
@@ -278,11 +287,12 @@ impl SynHolder {
         Verdict::Mark(self.marks.approved())
     }
 
-    /// Silence is answered with silence.
+    /// Returns the verdict for a failed connect. A timeout gives the client a timeout: the SYN is
+    /// dropped.
     fn answer(&self, fault: &Fault) -> Verdict {
         let mark = match fault.failure {
             Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
-            // A relay that can't be gone on to is part of the network.
+            // An unreachable relay is part of the network.
             Failure::Refused | Failure::Reset if fault.is_at_relay() => self.marks.no_network(),
             Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
             Failure::NetworkUnreachable => self.marks.no_network(),
@@ -300,10 +310,10 @@ impl SynHolder {
     }
 }
 
-/// The index of `lo`, in every network namespace.
+/// Interface index of `lo` in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// A packet that can't be released is no longer held.
+/// Gives the verdict on a packet. An error means that the kernel no longer holds the packet.
 fn release(queue: &Queue, id: u32, verdict: Verdict) {
     let _ = queue.release(id, verdict);
 }
@@ -315,7 +325,7 @@ async fn open(
     tell: Sender<(Flow, Outcome)>,
 ) {
     let outcome = far(&relay, &door, flow, dscp).await;
-    // The receiver leaves when the relay drains.
+    // The receiver is closed when the relay drains.
     if let Err(SendError((_, Ok(far)))) = tell.send((flow, outcome)).await {
         far.stream.carrier().reset_on_close();
     }
@@ -331,11 +341,11 @@ async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
     let route = Route {
         config: &config,
         peers: &peers,
-        // Those that stand ready belong to the workers.
+        // Pooled connections belong to the workers.
         ready: &Ready::default(),
         listener: &listener.name,
         client: client.ip(),
-        // These go by address.
+        // The destination is an address: no name is looked up.
         lookup_quota: None,
         direct_fallback: listener.direct_fallback,
         local: LocalAccess::new(origin, config.allow_local, relay.doors.addresses()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether peers would serve this relay: asked when something went wrong, and when they may be back.
+//! Checks whether peers serve this relay: after a failure, and when a peer may be up again.
 
 use crate::{
     faults::{disagreement::Obstacle, fault::Fault},
@@ -20,7 +20,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 impl Peer {
-    /// Asks whether it would serve this relay, and remembers the answer.
+    /// Asks the peer whether it would serve this relay, and stores the answer.
     pub(crate) async fn check(&self, limit: Duration) {
         match self.would_serve(limit).await {
             Ok(()) => self.is_back(),
@@ -30,7 +30,7 @@ impl Peer {
         }
     }
 
-    /// Has the relays that lead to it ask, the first of them from here.
+    /// Checks the peer through the relays of `way`, the first of which is asked from here.
     async fn check_over(&self, way: &[Arc<Self>], limit: Duration) {
         let [first, others @ ..] = way else {
             return self.check(limit).await;
@@ -62,14 +62,14 @@ impl Peer {
         let fault = Fault::of_answer((code, detail), cause, &first.config.name);
         match fault.hop() {
             hop if hop == hops.last().copied() => self.is_missed_beyond(&fault),
-            // It was not asked.
+            // The chain failed at an earlier hop: the last one was not asked.
             Some(hop) if hops.contains(&hop) => {}
             _ => self.is_back(),
         }
     }
 
-    /// Checks it after a connection that ended at `since` without the peer's answer, unless that is
-    /// known to be past. Returns whether it is down.
+    /// Checks the peer after a connection that ended at `since` without an answer, unless a later
+    /// check exists. Returns whether the peer is down.
     pub(crate) async fn doubt(&self, since: Instant, limit: Duration) -> bool {
         if !self.is_configured {
             return false;
@@ -85,7 +85,7 @@ impl Peer {
 
     async fn would_serve(&self, limit: Duration) -> Result<(), Obstacle> {
         let leg = self.attempt(limit).await?;
-        // A peer that refuses closes, and its last word says more than the error.
+        // A peer that refuses closes the connection, and its answer says more than the write error.
         let _ = timeout(limit, write_all(&leg, &Request::check().encode())).await;
         let answer = timeout(limit, answer(&leg)).await;
         match answer.unwrap_or(Err(Obstacle::Silent(limit)))?.0 {
@@ -95,20 +95,18 @@ impl Peer {
     }
 }
 
-/// After a check that a doubt caused, the next one of that kind waits so long: clients don't choose
-/// how often a peer is asked.
+/// Minimum interval between two such checks: clients don't control how often a peer is asked.
 const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time between two looks for peers whose check is due.
+/// Interval of the search for peers whose check is due.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Time between two looks at the addresses of peers' names, which requests of other relays may name
-/// as hops.
+/// Interval of the name lookups for peers. Requests of other relays may name a peer by its address.
 const NAMES_PERIOD: Duration = Duration::from_secs(30);
 
-/// Asks peers that are down when their pauses are over, for ever: whoever is back is used again, and
-/// nobody's connection has to find out. Where the admin endpoint tells of their health, peers that
-/// nothing was heard of are asked, too.
+/// Checks peers that are down whenever their backoff is over, without end. A peer that is up again
+/// is used again, and no client's connection has to find out. If the admin endpoint reports peer
+/// health, idle peers are checked too.
 pub(crate) async fn watch(current: &Current) {
     let mut names_due = Instant::now();
     loop {

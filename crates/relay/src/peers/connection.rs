@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connecting to a peer, and reading what it answers.
+//! Connects to a peer, and reads its answers.
 
 use crate::{
     config::{certificates::identity::Initiator, settings::Transport},
@@ -13,7 +13,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use longhaul_admission::exhaustion::with_timeout;
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_protocol::{
     convert::{Answer, Cause, ConvertError, ErrorCode},
     destination::Destination,
@@ -27,32 +27,33 @@ use std::{
 };
 
 impl Peer {
-    /// Opens a leg to it, handshakes included, within `limit`. If it can't, the peer is down.
+    /// Opens a leg to the peer within `limit`, handshakes included. A failure marks the peer as
+    /// down.
     pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
         let outcome = self.attempt(limit).await;
         outcome.map_err(|obstacle| self.is_missed(&obstacle))
     }
 
-    /// Opens a leg beside one that stands: if it fails, that says nothing of the peer's health.
+    /// Opens a further leg beside an open one. A failure says nothing about the peer's health.
     pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
         let outcome = self.attempt(limit).await;
         outcome.map_err(|obstacle| obstacle.failure())
     }
 
-    /// A relay before it in a chain says that it can't go on to it.
+    /// Marks the peer as down because an earlier relay in the chain can't reach it.
     pub(crate) fn is_missed_beyond(&self, fault: &Fault) {
         self.is_missed(&Obstacle::Beyond(fault.clone()));
     }
 
-    /// It does not serve this relay, for this reason.
+    /// Marks the peer as down for this reason.
     pub(super) fn is_missed(&self, obstacle: &Obstacle) -> Failure {
         let failure = obstacle.failure();
-        // This relay's own shortage says nothing of the peer.
+        // A lack of resources on this relay says nothing about the peer.
         if failure != Failure::Exhausted
             && self.state.health.missed(Instant::now(), jitter())
             && self.is_configured
         {
-            note!(
+            errln!(
                 "longhaul relay: peer {} is down: {obstacle}",
                 self.config.name
             );
@@ -64,7 +65,7 @@ impl Peer {
         let mut obstacle = None;
         let attempt = async {
             let (carrier, address) = self.connect(limit).await?;
-            // Until something is asked over it, a close leaves nothing unsaid.
+            // No request has been sent yet, so a FIN loses nothing.
             carrier.fin_on_close();
             self.place.was_reached(address);
             let Some(initiator) = &self.config.tls else {
@@ -148,8 +149,8 @@ fn misread(error: &ConvertError, bytes: &[u8]) -> Obstacle {
     }
 }
 
-/// Whether a refusal says that the peer can't read what longhaul sends. Others are about the
-/// destination.
+/// Returns whether a refusal means that the peer can't read the messages of this relay. Other
+/// refusals are about the destination.
 pub(crate) fn is_strange(code: ErrorCode) -> bool {
     use ErrorCode as E;
     matches!(
@@ -159,7 +160,7 @@ pub(crate) fn is_strange(code: ErrorCode) -> bool {
 }
 
 impl Place {
-    /// Looks its name up again, if it has one.
+    /// Looks up the peer's name again, if it has one, and returns the preferred address.
     pub(crate) async fn resolve(&self) -> Result<SocketAddr, Failure> {
         if let Destination::Address(address) = self.destination() {
             return Ok(*address);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration of the moment, and its peers.
+//! The current configuration and its peers.
 
 use crate::{
     config::{Config, peer::PeerConfig, policy::WayOut},
@@ -8,12 +8,12 @@ use crate::{
 use parking_lot::RwLock;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-/// The peers of a configuration, by name.
+/// Peers of a configuration, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Peers(BTreeMap<String, Arc<Peer>>);
 
 impl Peers {
-    /// Those of `config`; what is known of one that `before` has, too, stays known.
+    /// Returns the peers of `config`. A peer that is unchanged from `before` keeps its state.
     pub(crate) fn new(config: &Config, before: &Self) -> Self {
         let peer = |(name, config): (&String, &Arc<PeerConfig>)| {
             let kept = before.kept(config).cloned();
@@ -23,7 +23,8 @@ impl Peers {
         Self(config.peers.iter().map(peer).collect())
     }
 
-    /// The one that stays the same. Certificates may have been renewed: peers with TLS begin anew.
+    /// Returns the existing peer if its configuration is unchanged. Certificates may have been
+    /// renewed: peers with TLS start with fresh state.
     fn kept(&self, config: &PeerConfig) -> Option<&Arc<Peer>> {
         let old = self.0.get(&config.name)?;
         (*old.config == *config && config.tls.is_none()).then_some(old)
@@ -33,15 +34,16 @@ impl Peers {
         self.0.values()
     }
 
-    /// The peer that listens on `address`.
+    /// Returns the peer that listens on `address`.
     pub(crate) fn known_at(&self, address: SocketAddr) -> Option<&Arc<Peer>> {
         self.all().find(|peer| peer.place.is_at(address))
     }
 
-    /// Those of a chain of the same configuration.
+    /// Returns the peers of a chain of the same configuration.
     ///
     /// # Panics
-    /// A chain of another configuration, which has other peers.
+    ///
+    /// The chain is from another configuration, which has other peers.
     pub(crate) fn of(&self, chain: &[Arc<PeerConfig>]) -> Chain {
         chain
             .iter()
@@ -49,13 +51,13 @@ impl Peers {
             .collect()
     }
 
-    /// Whether a chain is left whose peers, if it has any, are up.
+    /// Returns whether a chain is left whose peers, if it has any, are up.
     pub(crate) fn have_hope(&self, way: &WayOut) -> bool {
         way.chains.iter().any(|chain| has_hope(&self.of(chain)))
     }
 }
 
-/// A configuration and its peers.
+/// Configuration with its peers.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) config: Arc<Config>,
@@ -71,7 +73,7 @@ impl Setup {
     }
 }
 
-/// The setup of the moment; a reload puts another in its place.
+/// The current setup. A reload replaces it.
 #[derive(Debug)]
 pub(crate) struct Current(RwLock<Setup>);
 
@@ -80,12 +82,12 @@ impl Current {
         Self(Setup::new(config, &Peers::default()).into())
     }
 
-    /// For whatever begins now.
+    /// Returns the setup for connections that begin now.
     pub(crate) fn get(&self) -> Setup {
         self.0.read().clone()
     }
 
-    /// Peers that stay the same keep all that is known of them.
+    /// Replaces the configuration. Unchanged peers keep their state.
     pub(crate) fn set(&self, config: Config) {
         let mut current = self.0.write();
         *current = Setup::new(config, &current.peers);
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_peer_outlives_a_reload_that_leaves_it_as_it_is() {
+    fn keeps_state_of_unchanged_peer_after_reload() {
         let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
         let current = Current::new(config(peers));
         let before = current.get();
@@ -118,9 +120,12 @@ mod tests {
         }
         current.set(config(&format!("{peers}streams = 2\n")));
         let after = current.get();
-        assert!(!is_up(&after, "x"), "the same");
-        assert!(is_up(&after, "y"), "another");
-        assert!(!is_up(&before, "y"), "a session keeps what it came under");
+        assert!(!is_up(&after, "x"), "unchanged");
+        assert!(is_up(&after, "y"), "changed");
+        assert!(
+            !is_up(&before, "y"),
+            "a session keeps the setup of its start"
+        );
         let way = after.config.policy.rules[0].way.as_ref().unwrap();
         assert!(!after.peers.have_hope(way), "x is in its chain");
     }

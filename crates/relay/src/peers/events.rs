@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What befalls a peer, remembered and, where it is news, said.
+//! Events of a peer: stored, and logged when the state changes.
 
 use crate::peers::{health::Report, peer::Peer};
 use longhaul_admin::relay_record::PeerCounts;
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_protocol::{
     convert::{GroupId, Stripes},
     failure::Failure,
@@ -11,32 +11,34 @@ use longhaul_protocol::{
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 impl Peer {
-    /// A new group, if one is wanted and the peer, for all that is known, would take it.
+    /// Returns a new stripe group if the configuration wants one and the peer is not known to
+    /// refuse groups.
     pub(crate) fn new_stripes(&self) -> Option<Stripes> {
         (self.config.streams > 1 && self.state.striping.may_be_asked())
             .then(|| new_stripes(self.config.streams))
             .flatten()
     }
 
-    /// The peer has said that it knows no groups.
+    /// Records that the peer does not support groups.
     pub(crate) fn refuse_stripes(&self) {
         if self.state.striping.refuse() {
-            note!(
+            errln!(
                 "longhaul relay: peer {} takes one stream only",
                 self.config.name
             );
         }
     }
 
-    /// Counts the legs that could not join their group, and says so once until all could again.
+    /// Counts the legs that could not join their group. Logs this once, and once more when all
+    /// could join again.
     pub(crate) fn note_missing_streams(&self, missing: &[Failure]) {
         if !self.state.striping.note_missing(missing.len()) {
             return;
         }
         let (name, streams) = (&self.config.name, self.config.streams);
         match missing {
-            [] => note!("longhaul relay: peer {name}: all {streams} streams join again"),
-            [why, ..] => note!(
+            [] => errln!("longhaul relay: peer {name}: all {streams} streams join again"),
+            [why, ..] => errln!(
                 "longhaul relay: peer {name}: {} of {streams} streams could not join: {why}; the \
                  others carry on",
                 missing.len()
@@ -44,26 +46,26 @@ impl Peer {
         }
     }
 
-    /// Says once that a listener's clients go straight to their destinations without it.
+    /// Logs once that a listener's clients connect directly while this peer is down.
     pub(crate) fn is_passed_by(&self, listener: &str) {
         if !self.state.passed_by.swap(true, Relaxed) {
             let name = &self.config.name;
-            note!(
+            errln!(
                 "longhaul relay: {listener}: clients go straight to their destinations while peer \
                  {name} is down"
             );
         }
     }
 
-    /// It has served this relay.
+    /// Marks the peer as up: it has served this relay.
     pub(crate) fn is_back(&self) {
         self.state.passed_by.store(false, Relaxed);
         if self.state.health.reached(Instant::now()) && self.is_configured {
-            note!("longhaul relay: peer {} is back", self.config.name);
+            errln!("longhaul relay: peer {} is back", self.config.name);
         }
     }
 
-    /// Its health and its ready connections.
+    /// Returns the counters of health and pooled connections.
     pub(crate) fn read(&self) -> PeerCounts {
         let Report {
             down_since,
@@ -81,7 +83,7 @@ impl Peer {
         }
     }
 
-    /// Counts a request that came for a ready connection.
+    /// Counts a request for a pooled connection.
     pub(crate) fn count_taken(&self, found: bool) {
         let counter = match found {
             true => &self.state.stock.hits,
@@ -91,7 +93,8 @@ impl Peer {
     }
 }
 
-/// A group of this size that nobody can guess; `None` if the kernel has no random bytes.
+/// Returns a group of this size with an unguessable identifier; `None` if the kernel has no random
+/// bytes.
 fn new_stripes(count: u8) -> Option<Stripes> {
     let mut id = [0; 16];
     // getrandom(2): up to 256 bytes are never cut short.

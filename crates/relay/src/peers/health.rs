@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a peer can be used, judged by connections to it and by checks. A peer that failed is left
-//! alone until a check, made after a pause that doubles each time, finds that it serves this relay.
+//! Health of a peer, judged by connections to it and by checks. A peer that failed is not used
+//! until a check succeeds. Checks are made after a backoff that doubles each time.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -8,18 +8,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The first pause; each further one is twice as long.
+/// First backoff; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The longest pause, before jitter.
+/// Longest backoff, before jitter.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A peer that fails again within this time after its return waits on from its last pause.
+/// Uptime after which the backoff starts again at its minimum. A peer that fails earlier continues
+/// from its last backoff.
 const CALM: Duration = Duration::from_secs(60);
 
-/// A peer that nothing was heard of for so long is looked after, where its health is shown. Costs a
+/// Time without news after which a peer that is up is checked, if its health is shown. Costs one
 /// connection.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// What is known of a peer. Any thread tells, any asks.
+/// Health of a peer, updated and read by any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Health(Mutex<State>);
 
@@ -27,9 +28,9 @@ pub(crate) struct Health(Mutex<State>);
 struct State {
     failures: u64,
     down: Option<Down>,
-    /// When it was last asked for anything, or would have been.
+    /// Time of the last connection, failure or claimed check.
     asked: Option<Instant>,
-    /// The last return, and the pause before it.
+    /// Time of the last recovery, and the backoff before it.
     back: Option<(Instant, Duration)>,
 }
 
@@ -40,12 +41,12 @@ struct Down {
     check_at: Instant,
 }
 
-/// A peer's health at one moment.
+/// Snapshot of a peer's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Since when it has been down; `None` is up.
+    /// Start of the outage; `None` is up.
     pub(crate) down_since: Option<Instant>,
-    /// Connections to it that failed, checks included, since the start.
+    /// Failed connections to the peer since the start, checks included.
     pub(crate) failures: u64,
 }
 
@@ -62,7 +63,7 @@ impl Health {
         self.state().down.is_none()
     }
 
-    /// It served this relay. Returns whether that is news.
+    /// Records that the peer served this relay. Returns whether it was down.
     pub(crate) fn reached(&self, now: Instant) -> bool {
         let mut state = self.state();
         state.asked = Some(now);
@@ -71,7 +72,7 @@ impl Health {
         down.is_some()
     }
 
-    /// A connection failed. Returns whether that is news. `jitter` is between 0 and 1.
+    /// Records a failed connection. Returns whether the peer was up. `jitter` is between 0 and 1.
     pub(crate) fn missed(&self, now: Instant, jitter: f64) -> bool {
         let mut state = self.state();
         state.failures += 1;
@@ -83,7 +84,8 @@ impl Health {
         news
     }
 
-    /// Whether it is time for a check; then nobody else is told so before the next pause is over.
+    /// Returns whether a check is due. If so, no other caller gets `true` before the next backoff
+    /// is over.
     pub(crate) fn claim_check(&self, now: Instant, jitter: f64) -> bool {
         match &mut self.state().down {
             Some(down) if down.check_at <= now => {
@@ -94,8 +96,8 @@ impl Health {
         }
     }
 
-    /// Whether it is time to look after one that is up and that nothing was heard of for a while; then
-    /// nobody else is told so.
+    /// Returns whether a peer that is up has been quiet for long enough to be checked. If so, no
+    /// other caller gets `true` for the same period.
     pub(crate) fn claim_look(&self, now: Instant) -> bool {
         let mut state = self.state();
         let quiet = |at: Instant| now.duration_since(at) >= QUIET;
@@ -135,18 +137,19 @@ impl Down {
     }
 }
 
-/// The pause after `pause`.
+/// Returns the backoff after `pause`.
 pub(crate) fn doubled(pause: Duration) -> Duration {
     (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
-/// A quarter less to a quarter more, so that relays that lost a peer together don't ask for it
-/// together.
+/// Changes the backoff by up to a quarter in both directions, so that relays that lost a peer
+/// together don't check it together.
 pub(crate) fn jittered(pause: Duration, jitter: f64) -> Duration {
     pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
 }
 
-/// Between 0 and 1. Where chance decides about waiting only, the seeds of hash tables are enough.
+/// Returns a random number between 0 and 1. It only spreads waiting times, so the seeds of hash
+/// tables are random enough.
 pub(crate) fn jitter() -> f64 {
     RandomState::new().hash_one(0) as f64 / u64::MAX as f64
 }
@@ -158,7 +161,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_failure_is_news_once() {
+    fn reports_state_change_once() {
         let (health, now) = (Health::default(), Instant::now());
         assert!(health.is_up());
         assert!(health.missed(now, 0.5));
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fails_again_soon_waits_longer() {
+    fn backoff_continues_after_early_failure() {
         let (health, mut now) = (Health::default(), Instant::now());
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
             let pause = Duration::from_secs(seconds);
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_due_after_the_pause_and_belongs_to_one() {
+    fn one_caller_claims_check_after_backoff() {
         let (health, now) = (Health::default(), Instant::now());
         assert!(!health.claim_check(now, 0.5), "up");
         health.missed(now, 0.5);
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_nothing_was_heard_of_is_looked_after() {
+    fn claims_check_of_quiet_peer() {
         let (health, now) = (Health::default(), Instant::now());
         assert!(health.claim_look(now));
         assert!(!health.claim_look(now + QUIET - MS));
@@ -210,12 +213,12 @@ mod tests {
         health.missed(now + QUIET * 3, 0.5);
         assert!(
             !health.claim_look(now + QUIET * 5),
-            "checks are for those that are down"
+            "a peer that is down has its own checks"
         );
     }
 
     #[test]
-    fn pauses_double_to_their_bound() {
+    fn backoff_doubles_up_to_maximum() {
         let (health, mut now) = (Health::default(), Instant::now());
         health.missed(now, 0.5);
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_a_quarter_each_way() {
+    fn jitter_is_at_most_one_quarter() {
         let second = Duration::from_secs(1);
         assert_eq!(jittered(second, 0.0), 750 * MS);
         assert_eq!(jittered(second, 1.0), 1250 * MS);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other relays: what is known of them at this moment, how they are reached and checked, and connections to them that
-//! stand ready.
+//! Other relays: their state, connections to them, checks of them, and pools of idle connections.
 
 pub(crate) mod check;
 pub(crate) mod connection;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A peer of a running relay: what it is told to be, and what is known of it.
+//! A peer of a running relay: its configuration and its state.
 
 use crate::{
     config::{peer::PeerConfig, profile::Profile},
@@ -9,20 +9,20 @@ use longhaul_protocol::destination::Destination;
 use longhaul_transport::port::Departure;
 use std::{net::SocketAddr, sync::Arc};
 
-/// A peer as configured, and what is known of it.
+/// Configuration and state of a peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) config: Arc<PeerConfig>,
-    /// It is in the configuration. Another one, which only a request names, is not watched, and
-    /// nothing is said of it: whoever may ask would choose what.
+    /// Whether the peer is in the configuration. A peer that only a request names is not watched
+    /// and not logged: otherwise clients would choose the contents of the log.
     pub(crate) is_configured: bool,
     pub(crate) place: Place,
-    /// The ports that legs over UDT leave by.
+    /// Local ports of legs over UDT.
     pub(crate) departure: Departure,
     pub(crate) state: State,
 }
 
-/// The same relay by the same means; what is known of it does not count.
+/// Compares the configuration only, not the state.
 impl PartialEq for Peer {
     fn eq(&self, other: &Self) -> bool {
         self.config == other.config
@@ -30,7 +30,7 @@ impl PartialEq for Peer {
 }
 
 impl Peer {
-    /// A peer of the configuration, of which nothing is known yet.
+    /// Returns a peer of the configuration with fresh state.
     pub(crate) fn configured(config: Arc<PeerConfig>) -> Self {
         Self {
             place: Place::new(config.destination.clone()),
@@ -41,7 +41,7 @@ impl Peer {
         }
     }
 
-    /// A peer that only a request names: without TLS and without ready connections.
+    /// Returns a peer that only a request names, without TLS and without pooled connections.
     pub(crate) fn named_by_request(address: SocketAddr, profile: Arc<Profile>) -> Self {
         let destination = Destination::Address(address);
         let config = PeerConfig::new(&address.to_string(), destination, profile);
@@ -52,11 +52,12 @@ impl Peer {
     }
 }
 
-/// Relays to pass, nearest first; none is straight to the destination.
+/// Relays to pass, nearest first; an empty chain leads directly to the destination.
 pub(crate) type Chain = Vec<Arc<Peer>>;
 
-/// Whether its peers are up, as far as this relay knows: a further one that another chain begins with
-/// is known by connections from here, which say nothing of those from the relay before it.
+/// Returns whether the peers of the chain are up, as far as this relay knows. If another chain
+/// begins with a later peer of this chain, its state comes from connections from here, and says
+/// nothing about connections from the relay before it. Such a peer does not count.
 pub(crate) fn has_hope(chain: &Chain) -> bool {
     let mut counted = chain
         .iter()

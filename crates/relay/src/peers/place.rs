@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a peer is, for all that is known.
+//! Address of a peer.
 
 use longhaul_protocol::destination::Destination;
 use parking_lot::{Mutex, MutexGuard};
 use std::net::SocketAddr;
 
-/// A peer's place, and the addresses that its name had last.
+/// Configured address of a peer, and the last known addresses of its name.
 #[derive(Debug)]
 pub(crate) struct Place {
     destination: Destination,
@@ -24,17 +24,18 @@ impl Place {
         }
     }
 
-    /// As it is configured.
+    /// Returns the configured address.
     pub(crate) fn destination(&self) -> &Destination {
         &self.destination
     }
 
-    /// Whether it is at `address`, for all that is known.
+    /// Returns whether `address` is one of the peer's known addresses.
     pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
         self.addresses().contains(&address)
     }
 
-    /// Its name has these addresses now. The order stays, with the address first that was reached last.
+    /// Stores the addresses of the peer's name. The order is kept, but the address of the last
+    /// connection comes first. Returns the first address.
     pub(crate) fn has(&self, found: Vec<SocketAddr>) -> Option<SocketAddr> {
         let mut addresses = self.addresses();
         let reached = addresses.first().copied();
@@ -43,13 +44,13 @@ impl Place {
         addresses.first().copied()
     }
 
-    /// Where it was last, for all that is known: 0.0.0.0 if nothing is.
+    /// Returns the preferred known address, or 0.0.0.0 if none is known.
     pub(crate) fn last(&self) -> SocketAddr {
         let unknown = SocketAddr::from(([0; 4], self.destination.port()));
         self.addresses().first().copied().unwrap_or(unknown)
     }
 
-    /// A connection to it stands, at `address`.
+    /// Records a successful connection to `address`, which becomes the preferred one.
     pub(crate) fn was_reached(&self, address: SocketAddr) {
         let mut addresses = self.addresses();
         if !addresses.contains(&address) {
@@ -64,5 +65,5 @@ impl Place {
     }
 }
 
-/// Addresses of a name that are remembered.
+/// Maximum number of stored addresses.
 const ADDRESSES_MAX: usize = 8;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Legs to peers that stand before a client needs them: connected, TLS handshake done, nothing
-//! asked yet. A request leaves over one of them without waiting for a round trip.
+//! Pools of idle legs to peers, opened before a client needs them: connected, TLS handshake done,
+//! no request sent yet. A request over such a leg saves a round trip.
 //!
-//! Each worker keeps its own. One costs a descriptor and about 4 KiB of kernel memory at each end
-//! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
+//! Each worker has its own pools. An idle leg costs one descriptor, about 4 KiB of kernel memory at
+//! each end (20 KiB more with TLS), and one of the connections of the peer's `--max-connections`.
 
 use crate::peers::{
     current::{Current, Setup},
     health::{doubled, jitter, jittered},
     peer::Peer,
 };
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_transport::leg::Leg;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -27,11 +27,11 @@ use tokio::{
     time::sleep,
 };
 
-/// One worker's ready legs, by peer.
+/// Pools of one worker, by peer name.
 #[derive(Debug, Default)]
 pub(crate) struct Ready(Mutex<HashMap<String, Tended>>);
 
-/// A stock, and the task that looks after it.
+/// Pool of one peer, and the task that maintains it.
 #[derive(Debug)]
 struct Tended {
     stock: Arc<Stock>,
@@ -44,15 +44,15 @@ impl Drop for Tended {
     }
 }
 
-/// How often the stocks are looked at without a reason: for their age, a changed configuration,
-/// and a peer that is back.
+/// Interval of the maintenance without an event: for the age of legs, a changed configuration, and
+/// a peer that is up again.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The time in a row that legs end young at which it is said: restarts of the peer are none.
+/// Number of early closes in a row at which a line is logged. Restarts of the peer cause fewer.
 const EXPLAINED_AT: u32 = 3;
 
 impl Ready {
-    /// A leg that nothing has come over yet. `None`: connect.
+    /// Returns an idle leg over which nothing has been received. `None`: the caller must connect.
     pub(crate) fn take(&self, peer: &Arc<Peer>) -> Option<Leg> {
         if peer.config.pool == 0 {
             return None;
@@ -65,7 +65,7 @@ impl Ready {
         leg
     }
 
-    /// Keeps what the configuration of the moment asks for, until the relay stops accepting.
+    /// Maintains the pools of the current configuration until the relay stops accepting.
     pub(crate) async fn keep(&self, current: &Current) {
         loop {
             let Setup { config, peers } = current.get();
@@ -76,7 +76,7 @@ impl Ready {
         }
     }
 
-    /// Closes all of them.
+    /// Closes all idle legs.
     pub(crate) fn clear(&self) {
         self.stocks().clear();
     }
@@ -109,11 +109,11 @@ impl Tended {
     }
 }
 
-/// Ready legs to one peer; at most `peer.pool`.
+/// Idle legs to one peer, `peer.pool` at most.
 #[derive(Debug)]
 struct Stock {
     peer: Arc<Peer>,
-    /// For connecting.
+    /// Timeout for connecting.
     limit: Duration,
     idle: Mutex<Vec<Idle>>,
     taken: Notify,
@@ -126,7 +126,7 @@ struct Idle {
     _counted: Counted,
 }
 
-/// One of the peer's ready legs, for as long as this lives.
+/// Counts one idle leg of the peer until it is dropped.
 #[derive(Debug)]
 struct Counted(Arc<Peer>);
 
@@ -144,7 +144,7 @@ impl Drop for Counted {
 }
 
 impl Stock {
-    /// The youngest that is still quiet: the peer's patience with it lasts longest.
+    /// Takes the youngest leg that is still quiet: the peer's idle timeout is the furthest away.
     fn take(&self) -> Option<Leg> {
         let mut idle = self.idle();
         let leg = std::iter::from_fn(|| idle.pop()).find(|idle| idle.leg.is_quiet());
@@ -161,8 +161,8 @@ impl Stock {
         });
     }
 
-    /// Drops what has ended, and what the peer may lose patience with. Returns the age of the oldest
-    /// that has ended before its time.
+    /// Drops legs that have ended, and legs that the peer may soon close as idle. Returns the age
+    /// of the oldest leg that ended too early.
     fn sort_out(&self, now: Instant) -> Option<Duration> {
         let mut ended = None;
         self.idle().retain(|idle| {
@@ -176,14 +176,14 @@ impl Stock {
         ended
     }
 
-    /// Has the peer checked, which is down if it does not serve this relay. If it does, its listener
-    /// has less patience than this side believes: that is said once.
+    /// Has the peer checked. A peer that does not serve this relay is marked as down. If it does
+    /// serve, its listener's idle timeout is shorter than configured here, which is logged once.
     async fn explain(&self, pauses: &Pauses) {
         let down = self.peer.doubt(Instant::now(), self.limit).await;
         if !down && pauses.vain == EXPLAINED_AT {
             let name = &self.peer.config.name;
             let age = longhaul_units::Time::from(pauses.age);
-            note!(
+            errln!(
                 "longhaul relay: peer {name} ends ready connections after {age}: make pool_age \
                  shorter than idle_timeout of its listener, or pool smaller than its limit on \
                  connections; fewer are tried until they stay"
@@ -191,12 +191,12 @@ impl Stock {
         }
     }
 
-    /// Waits until one of them is no longer quiet.
+    /// Waits until one of the legs is no longer quiet.
     async fn disturbed(&self) {
         poll_fn(|cx| {
             let idle = self.idle();
             let ready = idle.iter().map(|idle| idle.leg.poll_read_ready(cx));
-            // Every one must be asked, or it would not wake this task.
+            // Every leg must be polled, or it would not wake this task.
             match ready.fold(false, |any, poll| any | poll.is_ready()) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
@@ -214,9 +214,9 @@ impl Stock {
     }
 }
 
-/// Fills the stock and keeps it full. What is missing is opened at once, since one after the other
-/// would take a round trip each, but not while legs have just ended; a peer that is down is left to
-/// [`super::check::watch`].
+/// Fills the pool and keeps it full. Missing legs are opened in parallel, since one after the other
+/// would take a round trip each. No leg is opened shortly after an early close. A peer that is down
+/// is left to [`super::check::watch`].
 async fn tend(stock: Arc<Stock>) {
     let mut opening = JoinSet::new();
     let mut pauses = Pauses::default();
@@ -240,19 +240,19 @@ async fn tend(stock: Arc<Stock>) {
     }
 }
 
-/// How long no leg is opened after one has ended: longer each time, while legs don't get old.
+/// Backoff for opening legs after one has ended. It grows while legs end early.
 #[derive(Debug, Default)]
 struct Pauses {
-    /// Times in a row that legs ended young.
+    /// Number of early closes in a row.
     vain: u32,
-    /// The age of the last one.
+    /// Age of the last leg that ended.
     age: Duration,
     until: Option<Instant>,
 }
 
 impl Pauses {
-    /// Notes the age at which a leg has ended; those that end in one pause count once. Returns
-    /// whether that must be looked into.
+    /// Records the age of a leg that has ended. Legs that end during one backoff count once.
+    /// Returns whether the peer must be checked.
     fn note(&mut self, age: Duration, age_max: Duration, now: Instant) -> bool {
         if !self.are_over(now) {
             return false;
@@ -281,7 +281,7 @@ mod tests {
     const AGE_MAX: Duration = Duration::from_secs(60);
 
     #[test]
-    fn legs_that_end_young_are_replaced_more_and_more_rarely() {
+    fn early_closes_increase_backoff() {
         let (mut pauses, mut now) = (Pauses::default(), Instant::now());
         for (round, seconds) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
             assert_eq!(pauses.note(MS, AGE_MAX, now), round > 0, "{round}");
@@ -295,7 +295,7 @@ mod tests {
         }
         assert!(
             !pauses.note(AGE_MAX - MS, AGE_MAX, now),
-            "it stood long enough"
+            "it was open for long enough"
         );
         assert!(pauses.are_over(now + PERIOD.mul_f64(1.26)));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All that is known of a peer beside its place.
+//! State of a peer beside its address.
 
 use crate::peers::health::Health;
 use parking_lot::{Mutex, MutexGuard};
@@ -9,53 +9,53 @@ use std::{
 };
 use tokio::sync::Mutex as AsyncMutex;
 
-/// What is known of a peer. Any thread tells, any asks.
+/// State of a peer, updated and read by any thread.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) health: Health,
-    /// The end of the last check that a doubt caused; held by whoever checks.
+    /// End of the last check after a failed connection; locked during such a check.
     pub(crate) doubted: AsyncMutex<Option<Instant>>,
-    /// It was said that clients go straight while it is down.
+    /// Whether it was logged that clients connect directly while the peer is down.
     pub(crate) passed_by: AtomicBool,
     pub(crate) stock: StockCounters,
     pub(crate) striping: Striping,
 }
 
-/// How the ready connections of all workers do.
+/// Counters of the idle connections of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct StockCounters {
-    /// Standing ready now.
+    /// Idle connections now.
     pub(crate) ready: AtomicU64,
-    /// Requests that found one.
+    /// Requests that found an idle connection.
     pub(crate) hits: AtomicU64,
-    /// Requests that found none although some are kept.
+    /// Requests that found no idle connection although the pool is enabled.
     pub(crate) misses: AtomicU64,
 }
 
-/// What is known of striping to a peer.
+/// State of striping to a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Striping {
-    /// When the peer said that it knows no groups.
+    /// Time at which the peer refused a group as unsupported.
     refused: Mutex<Option<Instant>>,
-    /// Legs that could not join.
+    /// Number of legs that could not join.
     pub(crate) missing: AtomicU64,
-    /// Not all legs of the last group could.
+    /// Whether some leg of the last group could not join.
     short: AtomicBool,
 }
 
 impl Striping {
-    /// The peer knows no groups. Returns whether that is news.
+    /// Records that the peer does not support groups. Returns whether this is new.
     pub(crate) fn refuse(&self) -> bool {
         self.refused().replace(Instant::now()).is_none()
     }
 
-    /// Whether the peer, for all that is known, would take a group.
+    /// Returns whether the peer may support groups.
     pub(crate) fn may_be_asked(&self) -> bool {
         self.refused()
             .is_none_or(|at| at.elapsed() >= STRIPING_PAUSE)
     }
 
-    /// Counts the legs that could not join a group. Returns whether that is news.
+    /// Counts the legs that could not join a group. Returns whether the state has changed.
     pub(crate) fn note_missing(&self, legs: usize) -> bool {
         self.missing.fetch_add(legs as u64, Relaxed);
         let short = legs > 0;
@@ -67,7 +67,7 @@ impl Striping {
     }
 }
 
-/// After which time a peer that knew no groups is asked again: it may have been replaced.
+/// Time after which a peer without support for groups is asked again: it may have been upgraded.
 const STRIPING_PAUSE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_streams_are_news_once_and_so_is_their_return() {
+    fn reports_missing_streams_and_their_return_once() {
         let striping = Striping::default();
         let told = [0, 3, 1, 0, 0, 2].map(|legs| striping.note_missing(legs));
         assert_eq!(told, [false, true, false, true, false, true]);

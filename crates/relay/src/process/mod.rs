@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relay as a process: how it starts and ends, the threads that serve, and the one that looks after them.
+//! The relay as a process: start and shutdown, the serving threads, and the supervisor.
 
 pub(crate) mod run;
 pub(crate) mod supervisor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starting, supervising and ending a relay.
+//! Starts, supervises and stops a relay.
 
 use crate::{
     args::Args,
@@ -38,7 +38,7 @@ use longhaul_admission::{
     lookups::Lookups,
     memory::{self, Memory},
 };
-use longhaul_command::{exit::Refusal, note, say};
+use longhaul_command::{errln, exit::Refusal, outln};
 use longhaul_interception::{heartbeat::Heartbeats, rule_set::RuleSet, thread::Interception};
 use longhaul_linux::{mtu_probing::MtuProbing, sock_diag::SockDiag};
 use std::{
@@ -61,7 +61,7 @@ use tokio::{
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
         authority::make(directory.as_ref(), names)?;
-        say!("{}", authority::explanation(directory.as_ref(), names));
+        outln!("{}", authority::explanation(directory.as_ref(), names));
         return Ok(());
     }
     if args.print_default_config {
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut passed = PassedSockets::take()?;
     let mut config = configuration(args)?;
-    // Before there are threads. It is taken back when the relay has ended.
+    // Set before there are threads, and reset when the relay has ended.
     let _probing = config.mtu_probing.then(probe_mtus).transpose()?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         crew: crew.into(),
     };
     serve(&relay, opened, args)?;
-    // The writer ends when the last user of the journal is gone.
+    // The writer ends when the last owner of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
         writer
@@ -126,19 +126,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration that the file, if one is named, and the flags come to: read, checked, and tried out on this system.
+/// Reads the configuration from the file, if one is named, and the flags. Checks it, and tries its
+/// socket options on this system.
 pub(crate) fn configuration(args: &Args) -> anyhow::Result<Config> {
     read(args).map(|(config, ..)| config)
 }
 
-/// The same, with what it was made of.
+/// Reads the configuration, together with the settings and the file it comes from.
 fn read(args: &Args) -> anyhow::Result<(Config, Settings, Option<File>)> {
     let (config, settings, file) = args.read()?;
     profile::try_out(&config.profiles).map_err(|error| file::locate(error, file.as_ref()))?;
     Ok((config, settings, file))
 }
 
-/// Says what the configuration comes to, or what is wrong with it.
+/// Prints a summary of the configuration and its problems.
 fn check_config(args: &Args) -> anyhow::Result<()> {
     let (config, settings, file) = read(args)?;
     let mut summary = Summary::new(&config);
@@ -152,7 +153,7 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-/// Raises the limit on descriptors as far as it goes, and shares it out.
+/// Raises the limit on file descriptors to its maximum, and divides them.
 fn budget(config: &Config) -> anyhow::Result<DescriptorBudget> {
     let limit = longhaul_linux::descriptors::raise_limit();
     DescriptorBudget::new(limit, &config.descriptor_demand())
@@ -168,7 +169,7 @@ fn probe_mtus() -> anyhow::Result<MtuProbing> {
 
 fn warn_of_few(places: usize, wanted: u32) {
     if places < wanted as usize {
-        note!(
+        errln!(
             "longhaul relay: RLIMIT_NOFILE has room for {places} connections at once, not \
              {wanted}: others wait"
         );
@@ -180,18 +181,18 @@ fn pseudonym() -> String {
     format!("longhaul-{:016x}", RandomState::new().hash_one(0))
 }
 
-/// What the relay serves on, before it serves.
+/// Sockets and channels that the relay needs for serving.
 struct Opened {
     doors: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
-    /// Of the admin endpoint.
+    /// Listening socket of the admin endpoint.
     endpoint: Option<TcpListener>,
-    /// Each worker's, of connections that others accepted.
+    /// Receivers of the workers, for connections that other workers accepted.
     newcomers: Vec<Receiver<Newcomer>>,
     crew: Arc<Crew>,
 }
 
-/// Starts the workers, waits for the signal, drains, and stops them.
+/// Starts the workers, waits for the signal, drains, and stops the workers.
 fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
     let Opened {
         doors: opened,
@@ -201,11 +202,11 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
         crew,
     } = opened;
     let registry = Arc::<Registry>::default();
-    // First: a lack of descriptors is seen before anything is touched.
-    let runtime = longhaul_command::event_loop::of_this_thread()?;
+    // First of all: a lack of descriptors is found before anything changes.
+    let runtime = longhaul_command::event_loop::current_thread()?;
     let rule_sets = rule_sets(&relay.doors.open(), &verifiers)?;
     let (mut threads, workers) = start_workers((relay, &registry, &crew), opened.len(), newcomers)?;
-    // A worker that is gone takes no listener; joining it tells why.
+    // A worker that has exited takes no listener; joining it returns the cause.
     let handed_out = opened
         .into_iter()
         .try_for_each(|(door, sockets)| reload::hand_out(&door, sockets, &workers));
@@ -229,7 +230,7 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
     outcome
 }
 
-/// Lets people and programs look at the relay, until its runtime ends.
+/// Serves the admin endpoint until the runtime ends.
 fn serve_admin(
     relay: &Arc<Relay>,
     registry: &Arc<Registry>,
@@ -238,7 +239,7 @@ fn serve_admin(
     let Some(endpoint) = endpoint else {
         return Ok(());
     };
-    note!("listening admin {}", endpoint.local_addr()?);
+    errln!("listening admin {}", endpoint.local_addr()?);
     let (looked_at, registry) = (relay.clone(), registry.clone());
     tokio::spawn(async move { rounds::go_round(&looked_at, &registry).await });
     let remembered = relay.clone();
@@ -250,10 +251,10 @@ fn serve_admin(
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
-/// Sockets that may wait for a worker to take them, besides those of the start.
+/// Capacity for sockets that wait for a worker, besides those of the start.
 const OPENINGS_MAX: usize = 1024;
 
-/// The threads, and the ways to give them sockets.
+/// Starts the worker threads. Returns their handles and the channels for their sockets.
 fn start_workers(
     (relay, registry, crew): (&Arc<Relay>, &Arc<Registry>, &Arc<Crew>),
     listeners: usize,
@@ -278,7 +279,7 @@ fn start_workers(
     Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
 }
 
-/// The holders of SYNs, one for each listener that verifies.
+/// Opens a verifier for each listener that verifies.
 fn open_verifiers(opened: &[OpenDoor]) -> anyhow::Result<Vec<Verifier>> {
     let verifies = |door: &&Arc<Door>| {
         let listener = door.listener();
@@ -298,7 +299,7 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
     verifiers.into_iter().enumerate().map(start).collect()
 }
 
-/// What is to be installed for each listener that intercepts.
+/// Returns the rules to install for each listener that intercepts.
 fn rule_sets(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<RuleSet>> {
     let rule_set = |door: &Arc<Door>| {
         let intercept = door.listener().intercept.clone()?;
@@ -309,7 +310,7 @@ fn rule_sets(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<Rule
     doors.iter().filter_map(rule_set).collect()
 }
 
-/// Interception, if there is any. It ends when this is dropped.
+/// Starts interception if there are rules. It ends when the returned value is dropped.
 fn interception(
     relay: &Arc<Relay>,
     rule_sets: Vec<RuleSet>,
@@ -322,8 +323,8 @@ fn interception(
     }
 }
 
-/// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period. Ends at once
-/// when a thread is gone: joining it tells why.
+/// Serves until SIGINT or SIGTERM, then lets connections continue for the grace period. Returns at
+/// once when a serving thread has exited; joining it returns the cause.
 async fn supervise(
     (relay, registry): (&Arc<Relay>, &Arc<Registry>),
     args: &Args,
@@ -335,7 +336,7 @@ async fn supervise(
     let manager = ServiceManager::find(relay.clone(), registry.clone());
     let reloading = reload_at_sighup(relay, args, workers, &manager)?;
     for door in relay.doors.open() {
-        note!("listening {} {}", door.listener().kind, door.address);
+        errln!("listening {} {}", door.listener().kind, door.address);
     }
     manager.ready();
     let mut told_to_end = async || {
@@ -368,7 +369,7 @@ async fn supervise(
     Ok(())
 }
 
-/// Takes the configuration anew whenever SIGHUP comes, for ever.
+/// Reloads the configuration at each SIGHUP, without end.
 fn reload_at_sighup(
     relay: &Relay,
     args: &Args,
@@ -379,15 +380,15 @@ fn reload_at_sighup(
     Ok(async move {
         while hangup.recv().await.is_some() {
             manager.reloading();
-            // Whether the configuration is taken or not: the file may have been moved.
+            // Also if the reload fails: the file may have been moved.
             relay.journal.reopen();
             let problem =
                 configuration(args).and_then(|config| reload::reload(relay, config, workers));
             let problem = problem.err();
             let problem = problem.map(|error| format!("{error:#}"));
             match &problem {
-                None => note!("longhaul relay: configuration reloaded"),
-                Some(problem) => note!("longhaul relay: not reloaded: {problem}"),
+                None => errln!("longhaul relay: configuration reloaded"),
+                Some(problem) => errln!("longhaul relay: not reloaded: {problem}"),
             }
             manager.reloaded(problem.as_deref());
             relay.reloads.ended(problem);
@@ -395,7 +396,7 @@ fn reload_at_sighup(
     })
 }
 
-/// Writes all counters, once an interval, for ever.
+/// Writes all counters once per interval, without end.
 async fn report_counters(relay: &Relay) {
     let mut next = Instant::now();
     loop {
@@ -405,14 +406,16 @@ async fn report_counters(relay: &Relay) {
     }
 }
 
-/// How long connections that were cut may take to write their records.
+/// Time in which connections that were cut write their records.
 const CUT_TIME: Duration = Duration::from_secs(2);
 
-/// Time for clients whose handshakes began before interception ended to end them. Suits clients up to 250 ms away.
+/// Time to complete TCP handshakes that began before interception ended. Enough for clients with a
+/// round trip of 250 ms.
 const HANDSHAKE_TIME: Duration = Duration::from_millis(250);
 const HANDSHAKE_POLL: Duration = Duration::from_millis(10);
 
-/// Waits for handshakes with clients, [`HANDSHAKE_TIME`] at most: a listener that closes resets them.
+/// Waits for handshakes with clients, [`HANDSHAKE_TIME`] at most: closing the listener would reset
+/// them.
 async fn wait_for_handshakes() {
     let ended = async {
         while SockDiag::here().is_ok_and(|mut sockets| sockets.handshakes().is_ok_and(|n| n > 0)) {
@@ -422,7 +425,8 @@ async fn wait_for_handshakes() {
     let _ = timeout(HANDSHAKE_TIME, ended).await;
 }
 
-/// Stops accepting; cuts what is left after the grace period, or at a second signal.
+/// Stops accepting. Cuts the remaining connections after the grace period, or when `impatient`
+/// completes (a second signal).
 async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
     relay.drain.enter(Phase::Drain);
     sleep(ACCEPT_TIME).await;
@@ -439,8 +443,8 @@ async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Ou
     registry.cut();
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
     match cut {
-        0 => note!("longhaul relay: stopped, no connection cut"),
-        n => note!("longhaul relay: stopped, {n} connections cut"),
+        0 => errln!("longhaul relay: stopped, no connection cut"),
+        n => errln!("longhaul relay: stopped, {n} connections cut"),
     }
 }
 
@@ -451,7 +455,7 @@ fn counters_record(relay: &Relay) -> Record {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_this_system_lacks_is_refused() {
+    fn refuses_congestion_control_that_kernel_lacks() {
         let flags = ["--socks5", "127.0.0.1:0", "--cc-far", "no-such"].map(str::to_owned);
         let refusal = crate::try_out(&flags).unwrap_err().to_string();
         assert!(refusal.contains("there are: "), "{refusal}");

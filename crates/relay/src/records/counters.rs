@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the relay counts. Any thread adds, one reads.
+//! Counters of the relay. Any thread adds, one thread reads.
 
 use crate::records::times::Times;
 use longhaul_admin::relay_record::{Counts, ListenerCounts};
@@ -7,7 +7,7 @@ use longhaul_admission::rate_limits::Direction;
 use longhaul_protocol::failure::Failure;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that went through, each way.
+/// Relayed bytes in each direction.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     up: AtomicU64,
@@ -23,14 +23,14 @@ impl Traffic {
         counter.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Bytes up and down.
+    /// Returns the bytes up and down.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.up.load(Relaxed), self.down.load(Relaxed))
     }
 }
 
-/// How often one connection's bytes had to wait because the other side took none: until it does,
-/// nothing is read, so that the sender's window fills (back-pressure).
+/// Pauses of reading in one connection, because the other side takes no bytes. Nothing is read
+/// until it does, so that the sender's window fills (back-pressure).
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     up: AtomicU64,
@@ -39,8 +39,8 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// Reading what goes this way pauses until the guard is dropped, with `bytes` that were read and
-    /// not written.
+    /// Begins a pause of this direction, with `bytes` read and not yet written. The pause ends when
+    /// the guard is dropped.
     pub(crate) fn begin(&self, direction: Direction, bytes: usize) -> Pause<'_> {
         let turns = self.turns(direction);
         turns.fetch_add(1, Relaxed);
@@ -50,18 +50,18 @@ impl Pauses {
         }
     }
 
-    /// Bytes that were read and not written when a pause began that is on.
+    /// Returns the bytes that were read and not written at the beginning of the present pauses.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Relaxed)
     }
 
-    /// Pauses so far, and whether one is on.
+    /// Returns the number of pauses so far, and whether one is active.
     pub(crate) fn read(&self, direction: Direction) -> (u64, bool) {
         let turns = self.turns(direction).load(Relaxed);
         (turns.div_ceil(2), turns % 2 == 1)
     }
 
-    /// Beginnings and ends, one after the other.
+    /// Returns the counter of beginnings and ends, which alternate.
     fn turns(&self, direction: Direction) -> &AtomicU64 {
         match direction {
             Direction::Up => &self.up,
@@ -70,7 +70,7 @@ impl Pauses {
     }
 }
 
-/// A pause that is on.
+/// An active pause.
 #[derive(Debug)]
 pub(crate) struct Pause<'a> {
     turns: &'a AtomicU64,
@@ -83,7 +83,7 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// One listener's counters.
+/// Counters of one listener.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     accepted: AtomicU64,
@@ -92,12 +92,12 @@ pub(crate) struct Counters {
     failed: [AtomicU64; Failure::ALL.len()],
     pub(crate) traffic: Traffic,
     pub(crate) times: Times,
-    /// Bytes taken from one leg and not yet given to the other, kernel socket buffers not counted.
+    /// Bytes taken from one leg and not yet given to the other, without kernel socket buffers.
     buffered: AtomicU64,
 }
 
 impl Counters {
-    /// Counts a connection in, and out when the guard is dropped.
+    /// Counts an active connection until the guard is dropped.
     pub(crate) fn connection(&self) -> Guard<'_> {
         self.accepted.fetch_add(1, Relaxed);
         Guard::new(&self.active, 1)
@@ -112,7 +112,8 @@ impl Counters {
         self.failed[failure as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts a connection that went straight to its destination, for want of room.
+    /// Counts a connection that was made directly to its destination, since the relay had no free
+    /// resources.
     pub(crate) fn pass_by(&self) {
         self.passed_by.fetch_add(1, Relaxed);
     }
@@ -135,7 +136,7 @@ impl Counters {
     }
 }
 
-/// The sum over all listeners, and those that are gone.
+/// Returns the sum over all listeners, closed ones included.
 pub(crate) fn total(past: &Counts, listeners: &[ListenerCounts]) -> Counts {
     let mut total = past.clone();
     for listener in listeners {
@@ -144,7 +145,7 @@ pub(crate) fn total(past: &Counts, listeners: &[ListenerCounts]) -> Counts {
     total
 }
 
-/// A share of a gauge, taken back on drop.
+/// Adds to a gauge, and subtracts the same amount on drop.
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     gauge: &'a AtomicU64,
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_lasts_as_long_as_its_guard() {
+    fn pause_ends_when_guard_is_dropped() {
         let pauses = Pauses::default();
         assert_eq!(pauses.read(Direction::Up), (0, false));
         let pause = pauses.begin(Direction::Up, 7);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What went through in the last five minutes, for those who come to look only now.
+//! Throughput of the last five minutes, kept for readers that connect later.
 
 use jiff::Timestamp;
 use longhaul_admin::record::{Point, Throughput};
@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{collections::VecDeque, time::Duration};
 
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
-/// Five minutes: 5 KiB.
+/// Number of points: five minutes, 5 KiB.
 const POINTS_MAX: usize = 300;
 
 /// The last points, oldest first.
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_point_makes_room() {
+    fn drops_oldest_point() {
         let history = History::default();
         let counts = |bytes_up| Counts {
             bytes_up,

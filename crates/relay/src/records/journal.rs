@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes records to a file from a thread of its own, so that a slow disk never delays a relayed
-//! byte.
+//! Writes records to a file on its own thread, so that a slow disk never delays a relayed byte.
 
 use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
-use longhaul_command::note;
+use longhaul_command::errln;
 use std::{
     fs::{self, File, Metadata},
     io::{self, Write},
@@ -18,10 +17,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Records that may wait for the file; about 1 KB each.
+/// Capacity of the queue in records, about 1 KB each.
 const QUEUE_MAX: usize = 4096;
 
-/// The way to the file; without one, records go nowhere.
+/// Queue to the writer; without a file, records are discarded.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     queue: Option<SyncSender<Message>>,
@@ -31,15 +30,15 @@ pub(crate) struct Journal {
 #[derive(Debug)]
 enum Message {
     Record(Record),
-    /// The file may be another one by now.
+    /// Request to reopen the file, which may have been replaced.
     Reopen,
 }
 
-/// With the writer.
+/// State shared with the writer.
 #[derive(Debug, Default)]
 struct Shared {
     lost: AtomicU64,
-    /// Asked for by a flag as well: the queue may be full.
+    /// Request to reopen the file. A flag beside the message, since the queue may be full.
     reopen: AtomicBool,
 }
 
@@ -55,7 +54,7 @@ impl Journal {
         Ok((Self { queue, shared }, writer))
     }
 
-    /// Whether anybody reads what is put here.
+    /// Returns whether records are written.
     pub(crate) fn is_kept(&self) -> bool {
         self.queue.is_some()
     }
@@ -69,7 +68,7 @@ impl Journal {
         }
     }
 
-    /// Records from now on go to the file that has the name now: the old one may have been moved.
+    /// Reopens the file by its name: the old one may have been moved.
     pub(crate) fn reopen(&self) {
         self.shared.reopen.store(true, Relaxed);
         if let Some(queue) = &self.queue {
@@ -78,21 +77,21 @@ impl Journal {
         }
     }
 
-    /// Records dropped so far.
+    /// Returns the number of lost records.
     pub(crate) fn lost(&self) -> u64 {
         self.shared.lost.load(Relaxed)
     }
 }
 
-/// Where records go.
+/// Output of the writer.
 struct Sink {
     /// `None` is standard output.
     path: Option<PathBuf>,
     /// `None` after an error, until it is reopened.
     out: Option<Box<dyn Write + Send>>,
-    /// The open file's device and number.
+    /// Device and inode number of the open file.
     identity: Option<(u64, u64)>,
-    /// The file with this identity ends in a part of a line.
+    /// Identity of a file whose last line is incomplete.
     torn: Option<(u64, u64)>,
 }
 
@@ -128,7 +127,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Whether it was written. After an error, which is said once, nothing is.
+    /// Writes a line and returns whether this succeeded. The first error is logged, and nothing is
+    /// written after it.
     fn write(&mut self, line: &str) -> bool {
         let Some(out) = &mut self.out else {
             return false;
@@ -139,13 +139,13 @@ impl Sink {
             let partly = rest.len() < line.len();
             self.torn = self.identity.filter(|_| partly);
             self.out = None;
-            note!("longhaul relay: counters: {error}; no more are written until SIGHUP");
+            errln!("longhaul relay: counters: {error}; no more are written until SIGHUP");
         }
         written.is_ok()
     }
 
-    /// Opens the file that has the name now, unless that is the one that is open, or a fifo or a
-    /// device, which it could wait for without end.
+    /// Opens the file of this name, unless it is already open. A fifo or a device is not opened,
+    /// since that could block without end.
     fn reopen(&mut self) {
         let Some(path) = self.path.clone() else {
             return;
@@ -156,7 +156,7 @@ impl Sink {
             return;
         }
         if let Err(error) = self.append_to(&path) {
-            note!(
+            errln!(
                 "longhaul relay: counters: {}: {error}; what was open before stays so",
                 path.display()
             );
@@ -164,7 +164,7 @@ impl Sink {
     }
 }
 
-/// As `Write::write_all`; `rest` is what is not written.
+/// Works as `Write::write_all`, but leaves the unwritten bytes in `rest`.
 fn write_all(out: &mut dyn Write, rest: &mut &[u8]) -> io::Result<()> {
     while !rest.is_empty() {
         match out.write(rest) {
@@ -199,7 +199,7 @@ fn write(mut sink: Sink, messages: &Receiver<Message>, shared: &Shared) {
 mod tests {
     use super::*;
 
-    /// Takes this many bytes, as a disk that is nearly full.
+    /// Writer with room for this many bytes, as a disk that is nearly full.
     struct Full(usize);
 
     impl Write for Full {
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_written_partly_is_ended_before_the_next() {
+    fn ends_incomplete_line_before_next_record() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("records");
         for (room, want) in [(0, "first\nthird\n"), (2, "first\nse\nthird\n")] {
             fs::write(&path, "").unwrap();
             let mut sink = Sink::open(&path).unwrap();
             assert!(sink.write("first\n"));
-            // What the disk took of it.
+            // Part of the line that fits on the disk.
             fs::write(&path, "first\n".to_owned() + &"second\n"[..room]).unwrap();
             sink.out = Some(Box::new(Full(room)));
             assert!(!sink.write("second\n"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_begins_with_a_whole_line() {
+    fn new_file_begins_with_complete_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("records");
         let mut sink = Sink::open(&path).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a relay counts, remembers and writes down.
+//! Counters, histograms, samples and records of a relay.
 
 pub(crate) mod counters;
 pub(crate) mod history;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What became of the last SIGHUP, for those who look at the relay.
+//! Result of the last reload, for the admin endpoint.
 
 use jiff::Timestamp;
 use longhaul_admin::record::Reload;
 use parking_lot::{Mutex, MutexGuard};
 
-/// The last attempt to take a configuration; the first is the start.
+/// Result of the last attempt to apply a configuration; the first is the start.
 #[derive(Debug)]
 pub(crate) struct ReloadState(Mutex<Reload>);
 
 impl ReloadState {
-    /// The relay starts now, with a configuration that stands.
+    /// Records the start of the relay with a valid configuration.
     pub(crate) fn new() -> Self {
         let now = Timestamp::now();
         Self(Mutex::new(Reload {
@@ -21,7 +21,7 @@ impl ReloadState {
         }))
     }
 
-    /// A configuration was taken, or was not because of `problem`.
+    /// Records the end of a reload, with the error if it failed.
     pub(crate) fn ended(&self, problem: Option<String>) {
         let (mut reload, now) = (self.reload(), Timestamp::now());
         reload.time = now;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_leaves_the_last_success() {
+    fn failed_reload_keeps_time_of_last_success() {
         let state = ReloadState::new();
         let start = state.read();
         state.ended(Some("no such file".to_owned()));

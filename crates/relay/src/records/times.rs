@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a listener's connections take. Any thread adds, one reads.
+//! Histograms of the durations of a listener's connections. Any thread adds, one thread reads.
 
 use longhaul_admin::record::{Distribution, ListenerTimes};
 use std::{
@@ -17,14 +17,14 @@ const LONG: &[f64] = &[
     0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0,
 ];
 
-/// The three distributions of one listener: about 400 bytes.
+/// The three histograms of one listener: about 400 bytes.
 #[derive(Debug)]
 pub(crate) struct Times {
-    /// From a request until its outgoing leg stands.
+    /// Time from a request until its far leg is connected.
     pub(crate) connect: Histogram,
-    /// From a request until the first byte of its answer.
+    /// Time from a request until the first byte of its answer.
     pub(crate) first_byte: Histogram,
-    /// From accept to end.
+    /// Time from accept to end.
     pub(crate) duration: Histogram,
 }
 
@@ -39,7 +39,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// The distributions so far, under the listener's name.
+    /// Returns the histograms, labelled with the listener's name.
     pub(crate) fn read(&self, listener: String) -> ListenerTimes {
         ListenerTimes {
             listener,
@@ -50,11 +50,11 @@ impl Times {
     }
 }
 
-/// Durations counted by the smallest bound that they do not exceed.
+/// Histogram of durations: each counts at the smallest bound that it does not exceed.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     bounds_s: &'static [f64],
-    /// One for each bound, and one for what is above all.
+    /// One counter for each bound, and one for longer durations.
     counts: Box<[AtomicU64]>,
     sum_us: AtomicU64,
 }
@@ -88,11 +88,11 @@ impl Histogram {
     }
 }
 
-/// One client's wait for the first byte of an answer.
+/// Timer of one client's wait for the first byte of an answer.
 #[derive(Debug)]
 pub(crate) struct FirstByte {
     begin: Instant,
-    /// Microseconds from `begin` to the request that is waited for, plus one; 0 is none.
+    /// Microseconds from `begin` to the open request, plus one; 0 is no open request.
     asked: AtomicU64,
 }
 
@@ -104,22 +104,22 @@ impl FirstByte {
         }
     }
 
-    /// A request begins.
+    /// Starts the wait for a request's answer.
     pub(crate) fn asked(&self) {
         let now = self.begin.elapsed().as_micros() as u64;
         self.asked.store(now + 1, Relaxed);
     }
 
-    /// A request begins, unless one is waited for: it takes several connections.
+    /// Starts the wait unless one is running: a request may take several connections.
     pub(crate) fn asked_unless_waiting(&self) {
         if self.asked.load(Relaxed) == 0 {
             self.asked();
         }
     }
 
-    /// Something of the answer has come. Counts the wait, once a request.
+    /// Records the first byte of an answer, once per request.
     pub(crate) fn came(&self, times: &Times) {
-        // Each piece of an answer asks this: a load is cheaper than a swap.
+        // This is called for each piece of an answer: a load is cheaper than a swap.
         if self.asked.load(Relaxed) == 0 {
             return;
         }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_counts_below_the_bound_that_it_reaches() {
+    fn duration_equal_to_bound_counts_below_it() {
         let histogram = Histogram::new(&[0.001, 1.0]);
         for us in [0, 1000, 1001, 1_000_000, 1_000_001] {
             histogram.add(Duration::from_micros(us));
@@ -148,11 +148,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_counted_once_a_request() {
+    fn counts_first_byte_once_per_request() {
         let (times, wait) = (Times::default(), FirstByte::new(Instant::now()));
         let counted = || times.first_byte.read().counts.iter().sum::<u64>();
         wait.came(&times);
-        assert_eq!(counted(), 0, "nobody has asked");
+        assert_eq!(counted(), 0, "no open request");
         wait.asked();
         wait.came(&times);
         wait.came(&times);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An outgoing leg, and what a peer at its other end answers.
+//! The far leg of a connection, and the answer of the peer at its other end.
 
 use crate::{
     config::{profile::Profile, settings::Mode},
@@ -25,44 +25,44 @@ use tokio::time::timeout;
 
 pub(super) type Beyond = Box<[(SocketAddr, Arc<Peer>)]>;
 
-/// An outgoing leg.
+/// The far leg of a connection.
 #[derive(Debug)]
 pub(crate) struct Far {
     pub(crate) stream: Leg,
-    /// Where it goes: the destination's address or the peer's.
+    /// Remote address: the destination's or the peer's.
     pub(crate) address: SocketAddr,
-    /// How its bytes move, if its profile says.
+    /// Copy mode, if the profile sets one.
     pub(crate) mode: Option<Mode>,
-    /// The peer that it goes to, if it does not go straight.
+    /// Peer at the other end; `None` for a direct leg.
     pub(crate) peer: Option<Arc<Peer>>,
-    /// The peer's answer has not been read yet.
+    /// Whether the peer's answer has not been read yet.
     answer_due: AtomicBool,
     limit: Duration,
-    /// How long the answer that the client gets may wait for bytes to go along with.
+    /// Time that the answer to the client may wait for bytes of the destination.
     patience: Duration,
-    /// It stood ready, and nothing but the request has been sent over it.
+    /// Whether the leg came from the pool, and only the request has been sent over it.
     replaceable: bool,
-    /// Its end came before any byte of the peer's answer.
+    /// Whether the leg ended before any byte of the peer's answer.
     unanswered: AtomicBool,
-    /// What came instead of an answer makes the peer doubtful.
+    /// Whether a wrong or missing answer has caused a check of the peer.
     doubtful: AtomicBool,
-    /// Relays behind the peer that the request names.
+    /// Relays behind the peer, as named by the request.
     pub(super) beyond: Beyond,
-    /// The answer says that one of these can't be gone on to.
+    /// Whether the answer says that one of these can't be reached.
     cut_off: AtomicBool,
-    /// The address that the request names the peer by, if it does.
+    /// Address by which the request names the peer, if it does.
     pub(super) hop: Option<SocketAddr>,
-    /// Nothing of the client's left with the request.
+    /// Whether no bytes of the client were sent with the request.
     is_bare: bool,
     since: Instant,
-    /// A byte was taken from the client for it.
+    /// Whether a byte was taken from the client for this leg.
     pub(crate) client_heard: AtomicBool,
-    /// It is the first leg of these.
+    /// Stripe group of which this is the first leg.
     pub(crate) group: Option<Arc<Group>>,
 }
 
 impl Far {
-    /// The same leg, driven by the calling thread's event loop from now on.
+    /// Moves the leg to the calling thread's event loop.
     pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
         // A group shares the leg, which only its last owner can move.
         let plan = self.group.take().map(|group| group.plan());
@@ -74,7 +74,7 @@ impl Far {
         })
     }
 
-    /// Sends what the client has said before the transfer begins.
+    /// Sends bytes of the client before the transfer begins.
     pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
         match &self.group {
             Some(group) => group.send_first(bytes).await,
@@ -82,7 +82,7 @@ impl Far {
         }
     }
 
-    /// A leg that stands, straight to the destination.
+    /// Wraps a direct connection to the destination.
     pub(crate) fn standing(
         (stream, address): (tokio::net::TcpStream, SocketAddr),
         profile: &Profile,
@@ -113,7 +113,8 @@ impl Far {
         }
     }
 
-    /// The same leg as the first of a group, over which `ahead` bytes of the client have left.
+    /// Makes the leg the first of a stripe group, over which `ahead` bytes of the client have been
+    /// sent.
     pub(super) fn striped(self, stripes: Stripes, ahead: usize, peer: &Arc<Peer>) -> Self {
         let group = Group::new(stripes, self.stream.clone(), ahead, peer, self.limit);
         Self {
@@ -122,7 +123,7 @@ impl Far {
         }
     }
 
-    /// A leg to a peer that has been asked and will answer.
+    /// Wraps a leg to a peer that has received a request and will answer.
     pub(super) fn asked(
         leg: Leg,
         peer: &Arc<Peer>,
@@ -141,13 +142,14 @@ impl Far {
         }
     }
 
-    /// The same leg for a client that does not wait for an answer.
+    /// Sets the reply delay, for a client that does not wait for an answer.
     pub(super) fn unhurried(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// How long the answer that the client gets may wait for bytes from here; `None`: it leaves by
-    /// itself. A peer has waited already: what it had in time came with its answer.
+    /// Returns the time that the answer to the client may wait for bytes of this leg. `None`: the
+    /// answer is sent alone. A peer has waited already: bytes that it had in time came with its
+    /// answer.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let own = match self.peer {
             Some(_) => Duration::ZERO,
@@ -156,25 +158,25 @@ impl Far {
         (!self.patience.is_zero()).then_some(own)
     }
 
-    /// Whether it stood before it was asked for anything.
+    /// Returns whether the leg came from the pool.
     pub(crate) fn stood_ready(&self) -> bool {
         self.replaceable
     }
 
-    /// Whether it was dead before it was asked, for all that can be known, and the request may be
-    /// made again: not a byte of the client has left.
+    /// Returns whether the leg was probably dead before the request, and the request may be
+    /// repeated: no byte of the client has been sent.
     pub(crate) fn was_stale(&self) -> bool {
         self.replaceable && self.unanswered.load(Relaxed) && !self.client_heard.load(Relaxed)
     }
 
-    /// Whether the peer's answer is still to come.
+    /// Returns whether the peer's answer has not been read yet.
     pub(crate) fn owes_answer(&self) -> bool {
         self.answer_due.load(Relaxed)
     }
 
-    /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
-    /// answer, and not one byte more. Call it before anything else is read; after the first call it
-    /// does nothing.
+    /// Waits for the destination to be reached. A direct leg returns at once. Over a peer, this
+    /// reads the answer, and not one byte more. Must be called before anything else is read; later
+    /// calls do nothing.
     pub(crate) async fn answer(&self) -> Result<(), Fault> {
         if !self.answer_due.swap(false, Relaxed) {
             return Ok(());
@@ -185,7 +187,7 @@ impl Far {
             Err(obstacle) => {
                 let closed = matches!(obstacle, Obstacle::Closed(_));
                 self.unanswered.store(closed, Relaxed);
-                // A leg that stood ready may have died by itself: who keeps it ready sees to that.
+                // A pooled connection may have died by itself; the pool handles that.
                 if !closed || !self.replaceable {
                     self.doubt_peer();
                 }
@@ -217,7 +219,8 @@ impl Far {
         Err(fault)
     }
 
-    /// Takes note of a relay that can't be gone on to. Another one's shortage passes.
+    /// Marks a relay that can't be reached as down. A lack of resources on another relay is
+    /// temporary and ignored.
     fn blame(&self, fault: &Fault) {
         let named = |(hop, _): &&(SocketAddr, _)| fault.hop() == Some(*hop);
         if fault.failure != Failure::Exhausted
@@ -228,7 +231,7 @@ impl Far {
         }
     }
 
-    /// Has the peer checked.
+    /// Starts a check of the peer.
     fn doubt_peer(&self) {
         let Some(peer) = self.peer.clone() else {
             return;
@@ -238,8 +241,8 @@ impl Far {
         tokio::spawn(async move { peer.doubt(now, limit).await });
     }
 
-    /// After a failure: whether a peer of the chain turned out to be down, and the request may be made again by
-    /// another way, because not a byte of the client has left.
+    /// Returns, after a failure, whether a peer of the chain is down and the request may be
+    /// repeated over another chain, because no byte of the client has been sent.
     pub(crate) async fn has_lost_peer(&self) -> bool {
         let nothing_left = self.is_bare && !self.client_heard.load(Relaxed);
         match &self.peer {
@@ -251,13 +254,15 @@ impl Far {
         }
     }
 
-    /// What the client has sent since the request, if the request may be made again over one leg.
+    /// Returns the bytes that the client has sent since the request, if the request may be repeated
+    /// over a single leg.
     pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
         self.group.as_ref().and_then(|group| group.take_back())
     }
 }
 
-/// What other relays and clients know a peer by: the address that a request names it by, or its name.
+/// Returns the name of a peer for other relays and clients: the address in the request, or the
+/// configured name.
 pub(super) fn relay_name(peer: &Peer, hop: Option<&SocketAddr>) -> String {
     hop.map_or_else(|| peer.config.name.clone(), ToString::to_string)
 }

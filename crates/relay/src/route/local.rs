@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Addresses that lead to the host that connects to them, or no further than its link, and who may
-//! have a relay connect to them. Services there often ask nobody who they are: they take everyone who
-//! can reach them for a user of the host.
+//! Addresses of the own host and of its link, and the clients that may connect to them through a
+//! relay. Services there often have no authentication: they treat everyone who can reach them as a
+//! user of the host.
 
 use crate::config::listener::{Kind, Listener};
 use longhaul_linux::socket::is_local_address;
@@ -13,45 +13,46 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// The part of the relay's own host that a client may reach.
+/// Access of a client to the relay's own host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalAccess<'a> {
     origin: Origin<'a>,
-    /// The listeners that a client of another host may not reach, nor any local address; `None` is no such limit.
+    /// Listeners that a client of another host may not reach, nor any local address. `None` is no
+    /// such limit.
     closed: Option<&'a ListenAddresses>,
 }
 
-/// The host that a client is on.
+/// Host of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin<'a> {
-    /// Another one than the relay's, or the client speaks for one.
+    /// Another host than the relay's, or the client acts for another host.
     Elsewhere,
-    /// That of a client's addresses as the listener sees them. To know it costs a socket, so it is found out when it
-    /// matters.
+    /// Host of these addresses, as the listener sees them. The check costs a socket, so it is made
+    /// only when needed.
     Addresses(&'a Listener, [SocketAddr; 2]),
 }
 
-/// Where the listeners of this relay are.
+/// Addresses of this relay's listeners.
 #[derive(Debug, Default)]
 pub(crate) struct ListenAddresses(RwLock<Vec<SocketAddr>>);
 
 impl ListenAddresses {
-    /// These, and no others any more.
+    /// Replaces the addresses.
     pub(crate) fn set(&self, all: impl Iterator<Item = SocketAddr>) {
         *self.0.write() = all.collect();
     }
 
-    /// Whether a connection from this host to `address` reaches one of them.
+    /// Returns whether a connection from this host to `address` reaches a listener.
     fn has(&self, address: SocketAddr) -> bool {
         let all = self.0.read();
-        // In doubt, it does.
+        // After an error, assume that it does.
         all.iter()
             .any(|own| is_reached(*own, address).unwrap_or(true))
     }
 }
 
 impl<'a> LocalAccess<'a> {
-    /// `allowed`: clients of other hosts may reach all of it.
+    /// Returns the access of a client. `allowed`: clients of other hosts have no limit.
     pub(crate) fn new(origin: Origin<'a>, allowed: bool, own: &'a ListenAddresses) -> Self {
         Self {
             origin,
@@ -59,13 +60,13 @@ impl<'a> LocalAccess<'a> {
         }
     }
 
-    /// Whether the client may reach `to`.
+    /// Returns whether the client may reach `to`.
     pub(crate) fn permits(self, to: SocketAddr) -> bool {
         let is_closed = |own: &ListenAddresses| is_local(to.ip()) || own.has(to);
         !(self.closed.is_some_and(is_closed) && self.is_from_elsewhere())
     }
 
-    /// Whether the client may be on another host, or speaks for one.
+    /// Returns whether the client may be on another host, or acts for one.
     pub(crate) fn is_from_elsewhere(self) -> bool {
         match self.origin {
             Origin::Elsewhere => true,
@@ -76,9 +77,9 @@ impl<'a> LocalAccess<'a> {
     }
 }
 
-/// Whether `client`, which came through `listener`, may be on another host. Loopback is this host. So is an address of
-/// its own if the kernel diverted the connection: nobody else can have it there, whereas elsewhere a
-/// translator may give it to strangers.
+/// Returns whether `client` of `listener` may be on another host. Loopback is this host. An address
+/// of this host is this host too if the kernel diverted the connection, since no other host can
+/// have it there. Elsewhere, a NAT may give that address to other hosts.
 fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool {
     let ip = client.ip().to_canonical();
     let diverted = matches!(listener.kind, Kind::Transparent { .. });
@@ -86,7 +87,8 @@ fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool {
     !ip.is_loopback() && !own()
 }
 
-/// Whether the listener's own configuration leads there, and no client's wish: an address, or a name that means this host.
+/// Returns whether the listener's configuration itself names a local destination, and no client
+/// chooses it: an address, or a name for this host.
 pub(crate) fn is_meant(kind: &Kind) -> bool {
     match kind {
         Kind::Forward(Destination::Address(_)) => true,
@@ -95,13 +97,14 @@ pub(crate) fn is_meant(kind: &Kind) -> bool {
     }
 }
 
-/// RFC 6761 §6.3.
+/// Returns whether a name stands for this host (RFC 6761 §6.3).
 pub(crate) fn is_localhost(name: &HostName) -> bool {
     let name = canonical(name.as_str());
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Where a connection to `address` leads: that to the unspecified address leads to this host (ip(7)).
+/// Returns the canonical address that a connection to `address` reaches. The unspecified address
+/// reaches this host (ip(7)).
 pub(crate) fn led_to(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip().to_canonical() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -109,14 +112,15 @@ pub(crate) fn led_to(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     match (ip, address) {
-        // It may have a scope.
+        // Kept as it is, since it may have a scope.
         (IpAddr::V6(_), SocketAddr::V6(_)) if ip == address.ip() => address,
         _ => (ip, address.port()).into(),
     }
 }
 
-/// Loopback, unspecified, and what no router would pass on (RFC 6890, RFC 4291 §2.5.6 and §2.7),
-/// also inside of an IPv6 address.
+/// Returns whether an address is loopback, unspecified or link-local, also as an IPv4 address
+/// inside of an IPv6 address: addresses that no router forwards (RFC 6890, RFC 4291 §2.5.6 and
+/// §2.7).
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => is_local_v4(ip),
@@ -142,10 +146,11 @@ fn is_local_v6(ip: Ipv6Addr) -> bool {
         || ip == METADATA
 }
 
-/// Where a cloud tells an instance its secrets, as 169.254.169.254 does; it is no link-local address.
+/// Metadata address of a cloud, with secrets of the instance, as 169.254.169.254 is. It is not
+/// link-local.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Whether a listener at `listener` is reached by a connection from this host to `to`.
+/// Returns whether a connection from this host to `to` reaches a listener on `listener`.
 pub(crate) fn is_reached(listener: SocketAddr, to: SocketAddr) -> io::Result<bool> {
     let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
     let is_everywhere = at.is_unspecified() && at.is_ipv4() == to_ip.is_ipv4();
@@ -160,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_a_local_address_is_local() {
+    fn recognizes_local_addresses_in_every_form() {
         for ip in [
             "127.0.0.1",
             "127.255.255.254",
@@ -192,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_are_not() {
+    fn other_addresses_are_not_local() {
         for ip in [
             "10.0.0.1",
             "128.0.0.1",
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unspecified_address_leads_to_this_host() {
+    fn unspecified_address_leads_to_loopback() {
         let led_to = |text: &str| led_to(text.parse().unwrap()).to_string();
         assert_eq!(led_to("0.0.0.0:1"), "127.0.0.1:1");
         assert_eq!(led_to("[::]:1"), "[::1]:1");

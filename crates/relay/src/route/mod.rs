@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way out: straight to the destination, or to the next relay of a chain with the rest of the
-//! way in the preamble.
+//! Routing: opens the far leg, directly to the destination or to the next relay of a chain. The
+//! rest of the chain is sent in the preamble.
 
 pub(crate) mod far;
 pub(crate) mod local;
@@ -43,35 +43,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How the connections of one client leave this relay.
+/// Rules and state by which the connections of one client leave this relay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) config: &'a Config,
-    /// Those of this configuration.
+    /// Peers of this configuration.
     pub(crate) peers: &'a Peers,
-    /// Legs to peers that stand ready.
+    /// Pooled connections to peers.
     pub(crate) ready: &'a Ready,
-    /// The name of the listener that it came through.
+    /// Name of the client's listener.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
-    /// Who its lookups count for.
+    /// Account for name lookups; `None` if no name is looked up.
     pub(crate) lookup_quota: Option<LookupQuota<'a>>,
-    /// Without a peer that is up, it goes straight to the destination.
+    /// Connect directly to the destination if no peer is up.
     pub(crate) direct_fallback: bool,
-    /// What of this host it may reach.
+    /// Addresses of this host that the client may reach.
     pub(crate) local: LocalAccess<'a>,
 }
 
-/// Where a request may go on.
+/// Chains that a request may take.
 #[derive(Debug)]
 struct Ways {
-    /// To be tried in order; never empty.
+    /// Chains in the order in which they are tried; never empty.
     chains: Vec<Chain>,
-    /// Of the leg straight to the destination.
+    /// Profile of a direct leg to the destination.
     profile: Arc<Profile>,
 }
 
-/// Where the outgoing leg goes.
+/// Target of the far leg.
 #[derive(Debug, PartialEq)]
 enum NextLeg {
     Destination(Destination),
@@ -79,9 +79,9 @@ enum NextLeg {
 }
 
 impl Route<'_> {
-    /// Opens the outgoing leg and sends the client's early bytes. To a peer, they leave in one
-    /// write with the preamble, and its answer is still to come: see [`Far::answer`]. A peer that
-    /// can't be reached makes room for the next chain.
+    /// Opens the far leg and sends the client's early bytes. To a peer, they are sent in one write
+    /// with the preamble, and its answer is read later, by [`Far::answer`]. If a peer can't be
+    /// reached, the next chain is tried.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
         let ways = self.ways(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
@@ -117,21 +117,21 @@ impl Route<'_> {
         outcome
     }
 
-    /// Whether a way out is left whose peers, if it has any, are up.
+    /// Returns whether a chain is left whose peers, if it has any, are up.
     pub(crate) fn has_hope(&self, request: &Request) -> bool {
         let ways = self.ways(request);
         ways.is_ok_and(|ways| ways.chains.iter().any(has_hope))
     }
 
-    /// The time for each step on the way.
+    /// Returns the timeout of each step.
     fn limit(&self, request: &Request) -> Duration {
         let limit = self.config.limits.connect_timeout;
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         request.deadline.map_or(limit, |at| limit.min(left(at)))
     }
 
-    /// What the rules say; a request that names its own hops goes by those, and both its hop and
-    /// its destination must be allowed.
+    /// Returns the chains by the rules. A request that names its own hops takes those, and both its
+    /// first hop and its destination must be allowed.
     fn ways(&self, request: &Request) -> Result<Ways, Fault> {
         let allowed = self.decide(&request.destination)?;
         let chains = match request.hops.is_empty() {
@@ -147,7 +147,8 @@ impl Route<'_> {
     fn chains(&self, way: &WayOut) -> Vec<Chain> {
         let chains = way.chains.iter().map(|chain| self.peers.of(chain));
         let mut chains: Vec<_> = chains.collect();
-        // A peer whose own legs are intercepted here would get them back.
+        // If the client is a peer whose own legs are intercepted here, that peer would get them
+        // back.
         let is_client = |peer: &Arc<Peer>| peer.place.last().ip() == self.client.to_canonical();
         chains.retain(|chain| !self.direct_fallback || !chain.iter().any(is_client));
         if self.direct_fallback && !chains.iter().any(Vec::is_empty) {
@@ -156,20 +157,21 @@ impl Route<'_> {
         chains
     }
 
-    /// The relays that a request names itself.
+    /// Returns the chain of relays that a request names.
     fn named_chain(&self, hops: &[SocketAddr]) -> Result<Chain, Fault> {
         let denied = |failure| Fault::at(failure, &hops[0].to_string());
         self.decide_hop(hops[0]).map_err(denied)?;
         Ok(hops.iter().map(|hop| self.peer_at(*hop)).collect())
     }
 
-    /// The peer that listens on `address`, or one with default settings.
+    /// Returns the peer that listens on `address`, or a new one with default settings.
     fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
         let known = self.peers.known_at(address).cloned();
         known.unwrap_or_else(|| Peer::named_by_request(address, self.config.far.clone()).into())
     }
 
-    /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
+    /// Returns the profile of a direct leg to `destination`, or `None` if the rules lead through
+    /// peers.
     pub(crate) fn straight(
         &self,
         destination: &Destination,
@@ -179,7 +181,8 @@ impl Route<'_> {
         Ok(straight.then(|| way.profile.clone()))
     }
 
-    /// The same where the destination is not known yet, and whatever it is must be allowed besides.
+    /// Returns the profile of a direct leg to a destination that is not known yet. The destination
+    /// must be checked later.
     pub(crate) fn straight_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
         let anyone = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
         let way = self.ask(&anyone)?;
@@ -187,7 +190,7 @@ impl Route<'_> {
         Ok(straight.then(|| way.profile.clone()))
     }
 
-    /// Where this host's own relays stand, the configuration may have named them as peers.
+    /// Evaluates the rules for a hop. A configured peer may be a relay on this host.
     fn decide_hop(&self, hop: SocketAddr) -> Result<&WayOut, Failure> {
         match self.peers.known_at(hop) {
             Some(_) => self.ask(&Destination::Address(hop)),
@@ -195,7 +198,7 @@ impl Route<'_> {
         }
     }
 
-    /// What the rules say of `destination`; an address is looked at in its plainest form.
+    /// Evaluates the rules for `destination`. Addresses are compared in canonical form.
     fn decide(&self, destination: &Destination) -> Result<&WayOut, Failure> {
         let Destination::Address(address) = destination else {
             return self.ask(destination);
@@ -224,7 +227,7 @@ impl Route<'_> {
         request: &Request,
     ) -> Result<Far, Failure> {
         let limit = self.limit(request);
-        // A name may lead where its rule did not look.
+        // The addresses of a name need a check of their own.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
         let departure = Departure {
             source: request.source,
@@ -240,8 +243,9 @@ impl Route<'_> {
         Ok(far)
     }
 
-    /// A leg that stands ready is asked first. One that does not take the request's first bytes
-    /// has delivered none of them, so another may have them.
+    /// Sends the request to a peer, over a pooled connection if there is one. If a pooled
+    /// connection does not take the request's first bytes, none has been delivered, and another
+    /// connection may be used.
     async fn by_peer(
         &self,
         peer: &Arc<Peer>,
@@ -273,7 +277,7 @@ impl Route<'_> {
             leg.carrier().reset_unless_finished();
             set_dscp(&leg, &peer.config.profile, request.dscp);
             if let Some(taken) = offer(&leg, &first) {
-                // What is wrong with the leg is found again where its answer is read.
+                // An error of the leg shows again where its answer is read.
                 let _ = write_all(&leg, &first[taken..]).await;
                 return Ok(asked(leg, true));
             }
@@ -282,14 +286,15 @@ impl Route<'_> {
         let leg = peer.reach(limit).await.map_err(missed)?;
         leg.carrier().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
-        // A peer that refuses may close before it has read this: its answer says more than the error.
+        // A peer that refuses may close before it has read this: its answer says more than the
+        // write error.
         let _ = write_all(&leg, &first).await;
         Ok(asked(leg, false))
     }
 }
 
-/// Gives a leg that stands its client's DSCP, unless its profile has one. That the kernel refuses it is no reason to refuse the
-/// client.
+/// Sets the client's DSCP on a connected leg, unless its profile has one. An error of the kernel is
+/// ignored, since it is no reason to refuse the client.
 pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
     if dscp != 0
         && profile.options.dscp.is_none()
@@ -299,10 +304,10 @@ pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
     }
 }
 
-/// The part of the time for connecting and for the answer that a relay may hold the answer back.
+/// Divisor of the timeout: a relay may delay its answer by this part of the timeout.
 const PATIENCE_SHARE: u32 = 10;
 
-/// The group that a request is to be carried by, if any.
+/// Returns the stripe group of a request, if it is to be striped.
 fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
     let fits = request.early.len() <= stripe::PIECE_LEN_MAX as usize;
     (request.may_stripe && fits)
@@ -310,7 +315,7 @@ fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
         .flatten()
 }
 
-/// What leaves right behind the preamble.
+/// Returns the bytes that follow the preamble.
 fn early(request: &Request, striped: bool) -> Vec<u8> {
     let early = &request.early;
     if !striped || early.is_empty() {
@@ -320,30 +325,30 @@ fn early(request: &Request, striped: bool) -> Vec<u8> {
     [&stripe::Frame::Data { offset, len }.encode(), &early[..]].concat()
 }
 
-/// The peers of a chain that this relay knows by what the relays before them say, and the addresses
-/// that the request names them by.
+/// Returns the peers of a chain whose state this relay knows only from the answers of earlier
+/// relays, with the addresses in the request.
 fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> Beyond {
     let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
     others.filter(|(_, peer)| peer.config.is_beyond).collect()
 }
 
-/// The peer for which a chain is not used.
+/// Returns the peer because of which a chain is not used.
 fn at_fault(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let down = chain.iter().find(|peer| !peer.state.health.is_up());
     down.or(chain.first())
 }
 
-/// The chains whose peers are up before the others, which are the last resort.
+/// Sorts the chains: those whose peers are up come first, the others are the last resort.
 fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| has_hope(chain));
     [up, down].concat()
 }
 
-/// The most that is offered to a ready leg in one write: with TLS one record, which the peer gets
-/// whole or not at all.
+/// Maximum size of the first write to a pooled connection, in bytes: with TLS one record, which the
+/// peer gets whole or not at all.
 const OFFER_BYTES_MAX: usize = 16 * 1024;
 
-/// How many of the first bytes a ready leg took; `None` if it took none.
+/// Returns the number of bytes that a pooled connection took; `None` if it took none.
 fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
     let most = first.len().min(OFFER_BYTES_MAX);
     let slices = [io::IoSlice::new(&first[..most])];
@@ -352,7 +357,8 @@ fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
         .filter(|taken| *taken > 0)
 }
 
-/// Where the relays behind the first one of a chain are, which that one is told.
+/// Returns the addresses of the relays behind the first one of a chain, for the request to that
+/// one.
 async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, Fault> {
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
@@ -426,13 +432,13 @@ mod tests {
     }
 
     #[test]
-    fn without_peers_it_goes_straight() {
+    fn connects_directly_without_peers() {
         let leg = next_leg(&[], Vec::new(), &request(0)).unwrap();
         assert_eq!(leg, NextLeg::Destination("host.test:80".parse().unwrap()));
     }
 
     #[tokio::test]
-    async fn a_chain_is_stripped_from_the_near_end() {
+    async fn removes_first_relay_from_chain() {
         let chain = chain(&["10.0.0.1:1", "10.0.0.2:2"]);
         let hops = hops(&chain, Duration::from_secs(1)).await.unwrap();
         let NextLeg::Peer(peer, onward) = next_leg(&chain, hops, &request(16)).unwrap() else {
@@ -444,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hop_limit_ends_a_loop() {
+    fn hop_limit_ends_loop() {
         let chain = chain(&["10.0.0.1:1"]);
         assert!(next_leg(&chain, Vec::new(), &request(1)).is_ok());
         let looped = next_leg(&chain, Vec::new(), &request(0));
@@ -452,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_behind_a_dead_peer_are_the_last_resort() {
+    fn tries_chains_of_down_peers_last() {
         let chains = [chain(&["10.0.0.1:1"]), chain(&["10.0.0.2:2"]), chain(&[])];
         let die = |n: usize| chains[n][0].state.health.missed(Instant::now(), 0.5);
         let [first, second, straight] = chains.each_ref();
@@ -466,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_s_hops_come_before_the_relay_s_own() {
+    fn hops_of_request_override_rules() {
         let config = config("[peer.p]\naddress = '10.0.0.1'\n[[route]]\nvia = ['p']");
         let named = ways(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
         assert_eq!(named.chains[0][0].place.last().to_string(), "10.0.0.9:9");
@@ -475,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_denied_as_a_hop_too() {
+    fn applies_deny_rules_to_hops_too() {
         let config = config("[[route]]\nto = ['10.0.0.0/8']\ndeny = true");
         for (hops, destination, allowed) in [
             (&[][..], "10.1.2.3:80", false),

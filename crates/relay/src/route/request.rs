@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client wants.
+//! Request of a client.
 
 use longhaul_protocol::{
     convert::{self, HOPS_MAX},
@@ -10,31 +10,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a client wants, whichever listener it came through.
+/// Request of a client, from any kind of listener.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) destination: Destination,
-    /// Relays that the relay before wants passed, nearest first.
+    /// Relays to pass, as named by the previous relay, nearest first.
     pub(crate) hops: Vec<SocketAddr>,
-    /// Relays that may still be passed, this one included.
+    /// Maximum number of further relays, this one included.
     pub(crate) hop_limit: u8,
-    /// Address and port to leave with, if not the relay's own.
+    /// Source address and port of the far leg, if not the relay's own.
     pub(crate) source: Option<SocketAddr>,
-    /// How long the answer to a relay may wait for bytes that it can go along with; zero for clients
-    /// that wait for it themselves.
+    /// Time that the answer to the client may wait for bytes of the destination, to be sent in one
+    /// segment. Zero for clients that wait for the answer.
     pub(crate) patience: Duration,
-    /// When the relay before waits no longer.
+    /// Time at which the previous relay gives up.
     pub(crate) deadline: Option<Instant>,
-    /// What the client sent behind its request.
+    /// Bytes that the client sent behind its request.
     pub(crate) early: Vec<u8>,
-    /// The leg to a peer may be the first of several.
+    /// Whether the leg to a peer may be the first of a stripe group.
     pub(crate) may_stripe: bool,
     /// The client's DSCP, for legs whose profile has none.
     pub(crate) dscp: u8,
 }
 
 impl Request {
-    /// From a client that knows nothing of relays.
+    /// Returns the request of a client that is not a relay.
     pub(crate) fn to(destination: Destination, early: Vec<u8>) -> Self {
         Self {
             destination,
@@ -49,7 +49,8 @@ impl Request {
         }
     }
 
-    /// From a client that waits for nothing but the destination's bytes.
+    /// Returns the request with the longest reply delay: the client waits for nothing but the
+    /// destination's bytes.
     pub(crate) fn unanswered(self) -> Self {
         Self {
             patience: convert::PATIENCE_MAX,
@@ -74,8 +75,8 @@ impl From<(convert::Request, Vec<u8>)> for Request {
     }
 }
 
-/// The end of the time that the relay before has, less the way back: an eighth of it, enough for a
-/// round trip of 1.25 s at 10 s.
+/// Returns the deadline: seven eighths of the previous relay's time. The rest, an eighth, is for
+/// the answer's way back: enough for a round trip of 1.25 s at 10 s.
 fn deadline(time: Duration) -> Option<Instant> {
     (!time.is_zero()).then(|| Instant::now() + time / 8 * 7)
 }

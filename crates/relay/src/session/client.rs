@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who the client is, and whether it is let in: the PROXY protocol, addresses, TLS, users and passwords.
+//! Access control: the PROXY protocol, addresses, TLS, users and passwords.
 
 use crate::{
     config::{listener::Kind, settings::SendProxy, users::Users},
@@ -22,7 +22,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 impl Session {
-    /// Lets the sender say whom it speaks for.
+    /// Reads the PROXY header, in which the sender names its client.
     pub(crate) async fn hear_announcement(&mut self) -> Result<(), Failure> {
         if !self.is_known(self.sender) {
             return Err(Failure::NotAllowed);
@@ -49,12 +49,12 @@ impl Session {
         Ok(())
     }
 
-    /// Where the client came in: at this relay, or at one that speaks for it.
+    /// Returns the address that the client connected to: at this relay, or at the proxy before it.
     fn entrance(&self) -> Option<SocketAddr> {
         self.announced.or_else(|| self.client.local_addr().ok())
     }
 
-    /// Takes another of the connections that its client may have.
+    /// Acquires a permit of the client's limit on connections.
     pub(crate) fn enter(&self) -> Result<(), Failure> {
         let left = self.relay.places.available_permits();
         let most = Relay::connections_max(&self.config, self.account.holder, left);
@@ -63,8 +63,10 @@ impl Session {
         Ok(())
     }
 
-    /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those
-    /// may be denied as if they had come themselves.
+    /// Returns the reason to refuse the client, if there is one.
+    ///
+    /// Invariant: no relay forwards for unknown senders. A sender that speaks for others must be
+    /// listed. Its clients may be denied as if they had connected themselves.
     pub(crate) fn stranger(&self) -> Option<Stranger> {
         let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
         let denied = |address: SocketAddr| listed(&self.listener.deny_from, address);
@@ -78,7 +80,7 @@ impl Session {
         sender.ip().to_canonical().is_loopback() || listed(&self.listener.allow_from, sender)
     }
 
-    /// Shakes hands with the client within `limit`, if its listener wants TLS.
+    /// Makes the TLS handshake within `limit`, if the listener has TLS.
     pub(crate) async fn protect(&self, limit: Duration) -> Result<(), Failure> {
         let Some(responder) = &self.listener.tls else {
             return Ok(());
@@ -88,7 +90,7 @@ impl Session {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => return Err(self.turn_away(&Stranger::Tls(error))),
             Err(_) => {
-                // Over UDT, whoever gave up is not told from whoever says nothing.
+                // Over UDT, a client that gave up looks the same as a silent one.
                 if self.client.tcp().is_some() {
                     self.turn_away(&Stranger::NoHandshake);
                 }
@@ -99,7 +101,7 @@ impl Session {
         Ok(())
     }
 
-    /// Lets the operator know why the client is not let in.
+    /// Logs why the client is refused.
     pub(crate) fn turn_away(&self, why: &Stranger) -> Failure {
         let listener = format!("{} {}", self.listener.kind, self.door.name());
         self.door
@@ -108,8 +110,8 @@ impl Session {
         Failure::NotAllowed
     }
 
-    /// The request with a header for its destination in front. Peers pass it on like anything that
-    /// the client sends.
+    /// Returns the request with a PROXY header in front of its data. Peers pass it on like any byte
+    /// of the client.
     pub(super) fn introduce(&self, request: &Request) -> Option<Request> {
         let (version, entrance) = (self.listener.send_proxy?, self.entrance()?);
         let header = write_header(version, self.client_address, entrance);
@@ -122,7 +124,7 @@ impl Session {
     }
 }
 
-/// Reads the header that a connection begins with, and not a byte more.
+/// Reads the PROXY header at the start of a connection, and not a byte more.
 pub(crate) async fn read_header(stream: &Carrier) -> Result<Header, Failure> {
     let mut bytes = Vec::new();
     loop {
@@ -140,7 +142,8 @@ pub(crate) async fn read_header(stream: &Carrier) -> Result<Header, Failure> {
     }
 }
 
-/// The header for a destination: who the client is and where it came in.
+/// Encodes the PROXY header for a destination: the client's address and the address that it
+/// connected to.
 pub(crate) fn write_header(
     version: SendProxy,
     client: SocketAddr,
@@ -156,18 +159,19 @@ fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {
     prefixes.iter().any(|prefix| prefix.contains(address.ip()))
 }
 
-/// What came of a user and a password.
+/// Result of a check of user and password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Right,
     Wrong,
-    /// Nobody looked, since too many others of its address wait.
+    /// Not checked: too many clients of the same address wait.
     Unseen,
 }
 
 impl Session {
-    /// Whether the client is this user. An address that gave wrong passwords waits first; one that
-    /// already has others waiting is refused unseen. What was right on this connection stays right.
+    /// Checks user and password. An address that gave wrong passwords waits first. An address with
+    /// too many waiting clients is refused without a check. Credentials that were accepted once on
+    /// this connection stay accepted.
     pub(crate) async fn authenticate(
         &self,
         users: &Users,

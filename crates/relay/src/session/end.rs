@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a connection ends, and its record.
+//! The end of a connection, and its record.
 
 use crate::{
     config::listener::Kind,
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use longhaul_admin::relay_record::{ConnectionRecord, Ended, Record};
 use longhaul_transport::carrier::Carrier;
 
-/// What is to be done when a connection ends, however it ends.
+/// Closes a connection and writes its record when dropped, however the connection ends.
 pub(crate) struct Finale<'a> {
     pub(crate) session: &'a Session,
     pub(crate) end: End,
@@ -36,16 +36,18 @@ impl Drop for Finale<'_> {
 }
 
 impl Session {
-    /// Counts a failure and names it as the end.
+    /// Counts a failure and returns it as the end.
     pub(crate) fn fail(&self, fault: impl Into<Fault>) -> End {
         let fault = fault.into();
         self.door.counters.fail(fault.failure);
         End::Failed(fault)
     }
 
-    /// Invariant: an abnormal end is never turned into a clean FIN. A failed connection was
-    /// answered in words, if its protocol has any; otherwise it ends by RST, as all do whose end was
-    /// not passed on.
+    /// Closes both legs.
+    ///
+    /// Invariant: an abnormal end never becomes a clean FIN. A failed connection got an error
+    /// message if its protocol has one. Otherwise it ends by RST, as all connections do whose end
+    /// was not passed on.
     fn close(&self, end: &End) {
         if matches!(end, End::Finished) {
             return self.close_cleanly();
@@ -65,7 +67,7 @@ impl Session {
         }
     }
 
-    /// Nothing is owed to anybody, on no leg.
+    /// Closes all legs by FIN: all bytes have been delivered.
     fn close_cleanly(&self) {
         let WayOut { far, trunk, .. } = self.last_way_out();
         self.client.fin_on_close();
@@ -77,7 +79,8 @@ impl Session {
         }
     }
 
-    /// A relay's connection that stood ready and was never asked for anything is no event.
+    /// Returns whether this was a pooled connection of a peer without a request; such a connection
+    /// is not recorded.
     fn was_unused(&self, end: &End) -> bool {
         let finished = matches!((&self.listener.kind, end), (Kind::Convert, End::Finished));
         finished && self.way_out().destination.is_none()
@@ -112,7 +115,7 @@ impl Session {
         }))
     }
 
-    /// It is cut for this reason, which its record will tell.
+    /// Stores the reason of a cut for the record.
     pub(crate) fn is_cut_for(&self, why: WhyCut) {
         let _ = self.why_cut.set(why);
     }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What HTTP takes of this process's memory for one client's connection: part of the memory budget.
+//! Memory that HTTP uses for one client's connection: part of the memory budget.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Bytes of a message head; more is 431. The buffer of one is no larger.
+/// Maximum size of a message head in bytes, and of its buffer. A larger head gets status 431.
 pub(crate) const HEAD_LEN_MAX: usize = 64 * 1024;
 
-/// What hyper takes for a connection, to a client or to an origin, besides bytes that wait: its state
-/// and a buffer of 8 KiB (`bench/relay/heads.py` measures it).
+/// Memory of one hyper connection, to a client or to an origin, without queued bytes: its state and
+/// a buffer of 8 KiB (measured by `bench/relay/heads.py`).
 pub(crate) const CONNECTION_BYTES: usize = 32 * 1024;
 
-/// Bytes of one connection.
+/// HTTP memory of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct HttpMemory {
     connections: AtomicUsize,
-    /// The buffer of a head that is not complete, before there is a connection of hyper's.
+    /// Size of the buffer for an incomplete head, before hyper has the connection.
     head: AtomicUsize,
-    /// Read since the last message ended.
+    /// Bytes read since the last message ended.
     read: AtomicUsize,
-    /// Not yet taken by the client.
+    /// Bytes not yet taken by the client.
     queued: AtomicUsize,
 }
 
-/// A connection of hyper's that counts until it is dropped.
+/// Counts one hyper connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<HttpMemory>);
 
@@ -36,33 +36,33 @@ impl HttpMemory {
         (self.connections.load(Relaxed) * CONNECTION_BYTES + waiting) as u64
     }
 
-    /// Counts a connection of hyper's.
+    /// Counts a hyper connection.
     pub(crate) fn connection(self: &Arc<Self>) -> Counted {
         self.connections.fetch_add(1, Relaxed);
         Counted(self.clone())
     }
 
-    /// The buffer of an incomplete head has this size now.
+    /// Sets the buffer size of an incomplete head.
     pub(crate) fn set_head(&self, capacity: usize) {
         self.head.store(capacity, Relaxed);
     }
 
-    /// Another part of a message came.
+    /// Adds bytes of a message.
     pub(crate) fn add_read(&self, bytes: usize) {
         self.read.fetch_add(bytes, Relaxed);
     }
 
-    /// What comes next is a head, for all that is known, and not a body.
+    /// Returns whether the next bytes may be part of a head, and not of a body.
     pub(crate) fn may_be_head(&self) -> bool {
         self.read.load(Relaxed) < HEAD_LEN_MAX
     }
 
-    /// A message has been read.
+    /// Records that a whole message was read.
     pub(crate) fn end_message(&self) {
         self.read.store(0, Relaxed);
     }
 
-    /// The client takes no more, and so many bytes wait for it.
+    /// Sets the number of bytes that wait for the client.
     pub(crate) fn set_queued(&self, bytes: usize) {
         self.queued.store(bytes, Relaxed);
     }

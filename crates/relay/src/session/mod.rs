@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client connection, and what is known of it.
+//! One client connection and its state.
 
 pub(crate) mod client;
 pub(crate) mod end;
@@ -55,37 +55,37 @@ use std::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-/// One client connection.
+/// One client connection and its state.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Among all that this relay has served.
+    /// Number among all connections that this relay has served.
     pub(crate) number: u64,
     pub(crate) relay: Arc<Relay>,
-    /// What held when it came: a reload is for later connections.
+    /// Configuration of the start of the session: a reload applies to later connections.
     pub(crate) config: Arc<Config>,
-    /// Those of this configuration.
+    /// Peers of this configuration.
     pub(crate) peers: Arc<Peers>,
     pub(crate) listener: Arc<Listener>,
     pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
     ready: Arc<Ready>,
     limits: RateLimits,
-    /// Of whom is served.
+    /// Account of the client.
     account: Arc<Account>,
     permit: OnceLock<ConnectionPermit>,
     pub(crate) client: Carrier,
-    /// What protects the leg to the client, once that is settled.
+    /// TLS of the leg to the client, after the handshake.
     tls: OnceLock<Arc<Tls>>,
-    /// The group that the client wants its connection carried by.
+    /// Stripe group that the client has requested.
     founder: OnceLock<Box<Founder>>,
-    /// Who is served: the connection's other end, or whom that announced.
+    /// Client's address: the connection's remote end, or the source in a PROXY header.
     pub(crate) client_address: SocketAddr,
-    /// The connection's other end.
+    /// Remote end of the connection.
     pub(crate) sender: SocketAddr,
-    /// Where the client came in, if that was announced.
+    /// Destination in the PROXY header, if there is one.
     announced: Option<SocketAddr>,
     asks_for_others: AtomicBool,
-    /// The digest of the user and password that were right.
+    /// Digest of a user and password that were accepted.
     pub(crate) credentials: OnceLock<Box<[u8; 32]>>,
     pub(crate) started: Instant,
     pub(crate) traffic: Traffic,
@@ -93,32 +93,32 @@ pub(crate) struct Session {
     pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByte,
     idleness: Idleness,
-    /// Of the client, and of who is at the other end.
+    /// Stall detectors of the client and of the far end.
     standstills: Mutex<[Standstill; 2]>,
-    /// Why it was cut, if it was cut alone.
+    /// Reason for a cut of this connection alone.
     why_cut: OnceLock<WhyCut>,
-    /// The survey has counted its end.
+    /// Whether the final sample was taken.
     pub(crate) seen_last: AtomicBool,
     way_out: Mutex<WayOut>,
 }
 
-/// What became of the client's last request.
+/// State of the client's last request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WayOut {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
     pub(crate) far: Option<Carrier>,
-    /// The legs that `far` is the first of.
+    /// Bundle of which `far` is the first leg.
     pub(crate) trunk: Option<Arc<Trunk>>,
-    /// The peer that the outgoing leg goes to.
+    /// Peer at the other end of the far leg.
     pub(crate) peer: Option<Arc<Peer>>,
-    /// How bytes move, once they do.
+    /// Copy mode, once the transfer has begun.
     pub(crate) mode: Option<Mode>,
-    /// Outgoing legs that there were.
+    /// Number of far legs so far.
     pub(crate) legs: u64,
 }
 
-/// What the connections of one worker share.
+/// Resources that the connections of one worker share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
     pub(crate) pool: Arc<Pool>,
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    /// Founds the group that the client asks for; `ahead` came behind the request.
+    /// Registers the stripe group that the client requests. `ahead` was read behind the request.
     pub(crate) fn found(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
         let legs_max = stripes.count.into();
         let trunk = Trunk::new(self.near(), legs_max, &self.listener.profile);
@@ -179,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    /// A seat in the group that the client wants to join.
+    /// Returns a ticket for the group that the client wants to join.
     pub(crate) fn join(&self, join: Join) -> Result<Seat, Failure> {
         let seat = self.relay.groups.seat(join, &self.entry());
         seat.ok_or(Failure::NotAllowed)
@@ -193,66 +193,67 @@ impl Session {
         }
     }
 
-    /// The leg to the client, which is another session's from now on.
+    /// Returns the leg to the client, for use by another session.
     pub(crate) fn into_near(self) -> Leg {
         Leg::protected(self.client, self.tls.into_inner())
     }
 
-    /// The leg to the client.
+    /// Returns the leg to the client.
     pub(crate) fn near(&self) -> Leg {
         Leg::protected(self.client.clone(), self.tls.get().cloned())
     }
 
-    /// The legs to the client, if it is a relay that wants several.
+    /// Returns the bundle of legs to the client, if the client is a relay that requested one.
     pub(crate) fn near_trunk(&self) -> Option<&Arc<Trunk>> {
         self.founder.get().map(|founder| &founder.trunk)
     }
 
-    /// Another request on the client's connection.
+    /// Starts the timer of a further request on the client's connection.
     pub(crate) fn asks_again(&self) {
         self.first_byte.asked();
     }
 
-    /// The answer to the last request begins.
+    /// Records the first byte of the answer to the last request.
     pub(crate) fn hears_answer(&self) {
         self.first_byte.came(&self.door.counters.times);
     }
 
-    /// The client, a relay, has said that its own client is from elsewhere.
+    /// Stores that the client, a relay, acts for a client on another host.
     pub(crate) fn asks_for_others(&self) {
         self.asks_for_others.store(true, Relaxed);
     }
 
-    /// Whose account it is on.
+    /// Returns the holder of the client's account.
     fn holder(listener: &Listener, client: SocketAddr) -> Holder {
         Holder::new(client.ip(), listener.kind == Kind::Convert)
     }
 
-    /// Places for descriptors beyond the two of every connection, two a place. Whoever waited for
-    /// them while it holds one could wait for ever, so that it is now or never.
+    /// Tries to acquire permits for descriptors beyond the two of every connection; a permit stands
+    /// for two descriptors. It does not wait: a connection that waits while it holds a permit could
+    /// wait without end.
     pub(crate) fn more_places(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
         let places = self.relay.places.clone().try_acquire_many_owned(count);
         places.map_err(|_| Failure::Exhausted)
     }
 
-    /// The rate limits that it is under.
+    /// Returns the rate limits of the connection.
     pub(crate) fn limits(&self) -> &RateLimits {
         &self.limits
     }
 
-    /// Remembers for the record what the client wants.
+    /// Stores the requested destination for the record.
     pub(crate) fn asks_for(&self, what: String) {
         self.way_out().destination = Some(what);
     }
 
-    /// Waits as long as the rate limits ask for these bytes.
+    /// Waits as long as the rate limits require for these bytes.
     pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
         if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
             tokio::time::sleep_until(until.into()).await;
         }
     }
 
-    /// From now on it ends when it has carried nothing for too long.
+    /// Starts the idle timer: from now on the connection is cut when it is idle for too long.
     pub(crate) fn is_tunnel(&self) {
         self.idleness.begin(Instant::now());
     }
@@ -263,7 +264,7 @@ impl Session {
         self.traffic.add(direction, bytes);
     }
 
-    /// The last request, as it is now.
+    /// Returns a copy of the state of the last request.
     pub(crate) fn last_way_out(&self) -> WayOut {
         self.way_out().clone()
     }
@@ -273,16 +274,16 @@ impl Session {
     }
 }
 
-/// Why the relay ended one connection and not all.
+/// Reason why the relay cut one connection and not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WhyCut {
-    /// Its client, or who is at the other end, has taken nothing for too long.
+    /// The client or the far end has taken no bytes for too long.
     #[error("nothing was taken for the time of limits.stall_timeout")]
     TookNothing,
     /// The memory budget was used up.
     #[error("the memory budget was used up")]
     Memory,
-    /// A tunnel has carried nothing for too long.
+    /// A tunnel was idle for too long.
     #[error("nothing has passed for the time of limits.tunnel_idle_timeout")]
     Idle,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a connection holds, how it fares, and who takes nothing. A look costs four system calls, two for each stream of a
-//! striped leg, and no lock is held meanwhile.
+//! Measurements of a connection: memory, samples, and stalls. A measurement costs four system
+//! calls, two for each stream of a striped leg. No lock is held meanwhile.
 
 use crate::{
     records::survey::book::{Glimpse, LegGlimpse},
@@ -17,10 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The label of peers that are not in the configuration: other relays name them in their requests.
+/// Label of peers that are not in the configuration: other relays name them in their requests.
 const NAMED_BY_OTHERS: &str = "(not configured)";
 
-/// What a leg is made of.
+/// Transports of a leg.
 #[derive(Clone, Copy)]
 enum Wires<'a> {
     One(&'a Carrier),
@@ -40,7 +40,7 @@ impl<'a> Wires<'a> {
     }
 }
 
-/// How each of its sockets fares.
+/// Returns the kernel counters of each socket.
 fn tcp_info(wires: Wires<'_>) -> Vec<TcpInfo> {
     match wires {
         Wires::One(carrier) => carrier.tcp_info().into_iter().collect(),
@@ -49,7 +49,7 @@ fn tcp_info(wires: Wires<'_>) -> Vec<TcpInfo> {
 }
 
 impl Session {
-    /// One look at it and its last outgoing leg.
+    /// Takes a sample of the connection and its last far leg.
     pub(crate) fn glimpse(&self, way_out: &WayOut) -> Glimpse {
         let (bytes_up, bytes_down) = self.traffic.read();
         let look = |leg, number, wires: Wires<'_>| {
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// `None` if the socket is no more.
+    /// Takes a sample of a leg. `None` if the socket is closed.
     fn leg_glimpse(&self, group: Group, number: u64, wires: Wires<'_>) -> Option<LegGlimpse> {
         let (read, written) = match group.leg {
             Leg::Near => (Direction::Up, Direction::Down),
@@ -91,7 +91,7 @@ impl Session {
         })
     }
 
-    /// The peer of the last outgoing leg. Labels are bounded by the configuration.
+    /// Returns the label of the far leg's peer. The configuration bounds the number of labels.
     pub(crate) fn peer_label(&self, way_out: &WayOut) -> Option<String> {
         let peer = way_out.peer.as_ref()?;
         Some(match self.config.peers.contains_key(&peer.config.name) {
@@ -104,7 +104,7 @@ impl Session {
         Wires::of(&self.client, self.near_trunk())
     }
 
-    /// What `of` tells of each leg; the outgoing one may not be there.
+    /// Applies `of` to each leg; there may be no far leg.
     fn legs<T>(&self, of: impl Fn(Wires<'_>) -> T) -> (T, Option<T>) {
         let (far, trunk) = {
             let way_out = self.way_out();
@@ -114,13 +114,13 @@ impl Session {
         (of(self.near_wires()), far)
     }
 
-    /// Memory that it holds for data, in bytes: the sockets of both legs, what was read and not
-    /// written, and what HTTP takes.
+    /// Returns the connection's memory in bytes: socket buffers of both legs, bytes that were read
+    /// and not yet written, and HTTP.
     pub(crate) fn memory(&self) -> u64 {
         self.socket_memory() + self.pauses.held() + self.http.bytes()
     }
 
-    /// What it holds, and whether somebody has taken nothing of it for `patience`.
+    /// Returns the connection's memory, and whether a receiver has been stalled for `patience`.
     pub(crate) fn holding(&self, now: Instant, patience: Duration) -> ConnectionMemory {
         ConnectionMemory {
             number: self.number,
@@ -130,13 +130,14 @@ impl Session {
         }
     }
 
-    /// How long the client, or who is at the other end, has taken nothing of what is there for it.
+    /// Returns for how long the client or the far end has taken none of the waiting bytes: the
+    /// longer of both.
     pub(crate) fn stands_still(&self, now: Instant) -> Duration {
         let [near, far] = &*self.standstills();
         near.time(now).max(far.time(now))
     }
 
-    /// Looks at whether both take something.
+    /// Updates the stall detectors of both ends.
     pub(crate) fn look(&self, now: Instant) {
         let (near, far) = self.legs(tcp_info);
         let [near_still, far_still] = &mut *self.standstills();
@@ -148,13 +149,13 @@ impl Session {
         self.standstills.lock()
     }
 
-    /// Kernel memory that both legs hold for data, in bytes.
+    /// Returns the kernel memory for data of both legs, in bytes.
     fn socket_memory(&self) -> u64 {
         let (near, far) = self.legs(|wires| wires.memory().unwrap_or(0));
         near + far.unwrap_or(0)
     }
 
-    /// Whether it has carried nothing for too long.
+    /// Returns whether the connection is a tunnel that has been idle for too long.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         let (up, down) = self.traffic.read();
         let limit = self.config.limits.tunnel_idle_timeout;

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long nothing has moved: neighbours that take nothing of what is there for them, since their receive window is
-//! closed and stays so (a path that loses everything is another matter, which TCP itself gives up on); and tunnels that
-//! have carried nothing, both ends of which may be alive and the tunnel forgotten.
+//! Detectors of stalled receivers and of idle tunnels.
+//!
+//! A receiver is stalled if it takes none of the waiting bytes because its receive window is closed
+//! and stays so. A path that loses everything is a different case, which TCP itself gives up on. A
+//! tunnel is idle if it has carried no bytes; both its ends may be alive and the tunnel forgotten.
 
 use longhaul_linux::tcp_info::TcpInfo;
 use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What is known of the neighbour at one end of a connection.
+/// Stall detector of the receiver at one end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     acked: u64,
-    /// The kernel tells the window that the neighbour announces (Linux 5.4).
+    /// Whether the kernel reports the receive window of the remote end (Linux 5.4).
     windows_are_told: bool,
     since: Option<Instant>,
 }
 
 impl Standstill {
-    /// Takes note of how the legs to the neighbour are at `now`.
+    /// Updates the detector with the counters of the legs at `now`.
     pub(crate) fn look(&mut self, legs: &[TcpInfo], now: Instant) {
         let acked = legs.iter().map(|leg| leg.acked_bytes).sum();
         self.windows_are_told |= legs.iter().any(|leg| leg.send_window_bytes > 0);
         let told = self.windows_are_told;
         let waits = |leg: &TcpInfo| match leg.unacked_segments {
             0 => leg.notsent_bytes > 0,
-            // Short of memory, a receiver drops what was sent into its window, and closes that (`tcp_data_queue`,
-            // net/ipv4/tcp_input.c).
+            // A receiver short of memory drops segments in its window, and closes the window
+            // (`tcp_data_queue`, net/ipv4/tcp_input.c).
             _ => told && leg.send_window_bytes == 0,
         };
         let moved = acked != std::mem::replace(&mut self.acked, acked);
@@ -35,16 +37,16 @@ impl Standstill {
         };
     }
 
-    /// How long it has taken nothing.
+    /// Returns the duration of the stall.
     pub(crate) fn time(&self, now: Instant) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now - since)
     }
 }
 
-/// How long one tunnel has carried nothing.
+/// Idle timer of one tunnel.
 #[derive(Debug, Default)]
 pub(crate) struct Idleness(
-    /// `None` before it is a tunnel.
+    /// `None` before the connection is a tunnel.
     Mutex<Option<Seen>>,
 );
 
@@ -55,7 +57,7 @@ struct Seen {
 }
 
 impl Idleness {
-    /// From now on it is a tunnel.
+    /// Starts the timer: the connection is a tunnel now.
     pub(crate) fn begin(&self, now: Instant) {
         let seen = Seen {
             bytes: 0,
@@ -64,7 +66,7 @@ impl Idleness {
         *self.seen() = Some(seen);
     }
 
-    /// Whether it has carried nothing for `limit`, with `bytes` in all so far.
+    /// Returns whether no byte was carried for `limit`; `bytes` is the total so far.
     pub(crate) fn exceeds(&self, limit: Duration, bytes: u64, now: Instant) -> bool {
         let mut seen = self.seen();
         let Some(seen) = seen.as_mut() else {
@@ -96,7 +98,7 @@ mod tests {
         }
     }
 
-    /// How long it has stood after looks a second apart.
+    /// Returns the stall after samples a second apart.
     fn stood(looks: &[TcpInfo]) -> Duration {
         let (mut standstill, mut now) = (Standstill::default(), Instant::now());
         for look in looks {
@@ -107,40 +109,40 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_window_is_a_standstill() {
+    fn closed_window_is_stall() {
         assert_eq!(stood(&[leg(5, 9, 0); 4]), 2 * S);
     }
 
     #[test]
-    fn a_window_that_was_closed_over_what_is_under_way_is_one_too() {
+    fn window_closed_over_bytes_in_flight_is_stall() {
         let open = TcpInfo {
             send_window_bytes: 100,
             ..leg(5, 9, 3)
         };
         let closed = leg(5, 9, 3);
         assert_eq!(stood(&[open, closed, closed, closed]), 2 * S);
-        assert_eq!(stood(&[open; 4]), Duration::ZERO, "lost under way");
+        assert_eq!(stood(&[open; 4]), Duration::ZERO, "lost in flight");
     }
 
     #[test]
-    fn whoever_takes_something_is_not_still() {
+    fn progress_ends_stall() {
         let taken = [leg(5, 9, 0), leg(5, 9, 0), leg(5, 9, 0), leg(6, 8, 0)];
         assert_eq!(stood(&taken), Duration::ZERO);
     }
 
     #[test]
-    fn silence_and_loss_are_no_standstill() {
+    fn silence_and_loss_are_not_stalls() {
         assert_eq!(stood(&[leg(5, 0, 0); 4]), Duration::ZERO, "nothing to take");
-        assert_eq!(stood(&[leg(5, 9, 3); 4]), Duration::ZERO, "under way");
+        assert_eq!(stood(&[leg(5, 9, 3); 4]), Duration::ZERO, "in flight");
     }
 
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
-    fn time_without_a_byte_counts() {
+    fn tunnel_without_bytes_becomes_idle() {
         let (idleness, start) = (Idleness::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert!(!idleness.exceeds(LIMIT, 0, after(100)), "it is no tunnel");
+        assert!(!idleness.exceeds(LIMIT, 0, after(100)), "not a tunnel yet");
         idleness.begin(after(100));
         assert!(!idleness.exceeds(LIMIT, 0, after(109)));
         assert!(!idleness.exceeds(LIMIT, 1, after(115)), "a byte has passed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way out that a client's requests take, and the bytes on it.
+//! The far leg of a client's requests, and the transfer over it.
 
 use crate::{
     config::{profile::Profile, settings::Mode},
@@ -29,29 +29,29 @@ use std::{
 };
 
 impl Session {
-    /// Opens the way out and remembers it for the record.
+    /// Opens the far leg and stores it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
         self.open_by(request, &self.ready).await
     }
 
-    /// The same, over no connection that stood ready.
+    /// Opens the far leg without a pooled connection.
     pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Fault> {
         self.open_by(request, &Ready::default()).await
     }
 
-    /// The same request over one leg, for a peer that has refused to read it. What the client has
-    /// sent was counted before.
+    /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
+    /// bytes were counted before.
     pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Fault> {
         let introduced = self.introduce(request);
         let wanted = introduced.as_ref().unwrap_or(request);
-        // The peer is known by now to take no group.
+        // By now the peer is known to refuse groups.
         let far = Box::pin(self.route(&Ready::default()).open(wanted)).await?;
         self.leaves_by(&far);
         Ok(far)
     }
 
-    /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
-    /// stood ready and turns out to be dead makes room for a new one.
+    /// Opens the far leg and waits for the peer's answer, if there is a peer. If a pooled
+    /// connection is found dead, a new one is opened.
     pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Fault> {
         let mut far = self.open(request).await?;
         let mut answer = far.answer().await;
@@ -70,8 +70,8 @@ impl Session {
         answer.map(|()| far)
     }
 
-    /// After a failure of `far`: whether the request may be made again by another way. It has one peer
-    /// less each time.
+    /// Returns, after a failure of `far`, whether the request may be repeated over another chain.
+    /// Each time, one more peer is down.
     pub(crate) async fn has_other_way(&self, far: &Far, request: &Request) -> bool {
         far.has_lost_peer().await && self.route(&self.ready).has_hope(request)
     }
@@ -90,7 +90,7 @@ impl Session {
         Ok(far)
     }
 
-    /// Opens the way out, and counts how long that took.
+    /// Opens the far leg and records the time that this took.
     async fn connect(&self, ready: &Ready, wanted: &Request) -> Result<Far, Fault> {
         let begin = Instant::now();
         let far = Box::pin(self.route(ready).open(wanted)).await?;
@@ -98,7 +98,7 @@ impl Session {
         Ok(far)
     }
 
-    /// A leg that was opened before there was anything to say on it.
+    /// Sends the first bytes over a leg that was opened in advance.
     async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
         let written = far.send_first(first).await;
         written.map_err(|error| Failure::from_connect(&error))?;
@@ -134,7 +134,7 @@ impl Session {
         }
     }
 
-    /// The addresses that `destination` has or leads to.
+    /// Resolves `destination` to its addresses.
     pub(crate) async fn resolve(
         &self,
         destination: &Destination,
@@ -143,7 +143,8 @@ impl Session {
         Ok(candidates.known())
     }
 
-    /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
+    /// Returns the profile of a direct leg to `destination`, or `None` if the rules lead through
+    /// peers.
     pub(crate) fn straight_way(
         &self,
         destination: &Destination,
@@ -151,12 +152,12 @@ impl Session {
         self.route(&self.ready).straight(destination)
     }
 
-    /// The same where it is not known yet who the destination is.
+    /// Returns the profile of a direct leg to a destination that is not known yet.
     pub(crate) fn straight_way_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
         self.route(&self.ready).straight_to_anyone()
     }
 
-    /// Remembers the outgoing leg, for the record and for the end.
+    /// Stores the far leg, for the record and for the close.
     pub(crate) fn leaves_by(&self, far: &Far) {
         self.see_last_of_far();
         let mut way_out = self.way_out();
@@ -167,7 +168,7 @@ impl Session {
         way_out.legs += 1;
     }
 
-    /// The far leg, if the client was let in because it stood.
+    /// Returns the far leg that was opened before the client's SYN was answered, if there is one.
     fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
         match destination {
             Destination::Address(to) => self.door.ready.take(Flow::new(self.client_address, *to)),
@@ -175,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Relays between the client and `far` until the end.
+    /// Relays between the client and `far` until the connection ends.
     pub(crate) async fn transfer(&self, far: &Far, on_success: impl AsRef<[u8]>) -> End {
         let near = self.near();
         let mode = match near.needs_copy() || far.stream.needs_copy() {
@@ -206,7 +207,7 @@ impl Session {
         Box::pin(striped::run(&ends, on_success.as_ref(), &means)).await
     }
 
-    /// Lets the survey see the outgoing leg, if there is one, before another takes its place.
+    /// Takes a sample of the present far leg before another one replaces it.
     fn see_last_of_far(&self) {
         let way_out = self.last_way_out();
         if self.relay.survey.is_wanted() && way_out.far.is_some() {

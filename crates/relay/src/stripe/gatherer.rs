@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receiving half of a trunk: reads headers, and moves the piece that is next.
+//! Receiving half of a bundle: reads headers, and moves the piece that is next.
 
 use crate::stripe::trunk::{Strand, Trunk};
 use longhaul_linux::conduit::Conduit;
@@ -12,15 +12,15 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Merges what the legs bring. It reads no byte ahead of its turn but headers.
+/// Merges the bytes of the legs. It reads no byte ahead of its turn, except headers.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
     gather: Gather,
     strands: Vec<Arc<Strand>>,
-    /// Of the first leg, read behind the request and not used yet.
+    /// Bytes of the first leg that were read behind the request and are not used yet.
     ahead: Vec<u8>,
     version: usize,
-    /// Legs, from the first on, that need not be waited for any more at the end.
+    /// Number of legs, from the first on, whose close is complete or not needed.
     closed: usize,
 }
 
@@ -35,12 +35,12 @@ impl Gatherer {
         }
     }
 
-    /// Whether the next bytes are in user space already, where a pipe can't take them.
+    /// Returns whether the next bytes are in user space already, from where a pipe can't take them.
     pub(crate) fn wants_copy(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// As `Leg::fill`, of the merged stream.
+    /// Fills the conduit from the merged stream, as `Leg::fill` does from a leg.
     pub(crate) fn fill(
         &mut self,
         trunk: &Trunk,
@@ -64,12 +64,12 @@ impl Gatherer {
         }
     }
 
-    /// Ready when [`Gatherer::fill`] is worth a try.
+    /// Ready when [`Gatherer::fill`] may make progress.
     pub(crate) fn poll_ready(&self, trunk: &Trunk, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = trunk.poll_changed(self.version, cx).is_ready();
         match self.gather.turn() {
             Some(turn) => ready |= self.has_some(turn.connection, cx),
-            // Every one must be asked, or it would not wake this task.
+            // Every leg must be polled, or it would not wake this task.
             None => {
                 for n in 0..self.strands.len() {
                     ready |= self.gather.missing(n) > 0 && self.has_some(n, cx);
@@ -82,9 +82,9 @@ impl Gatherer {
         }
     }
 
-    /// Ready when every leg that brought an end is closed by the other relay, too. A socket that is closed
-    /// here before that answers close_notify (RFC 8446 §6.1) with RST, and to the other relay this is a broken
-    /// leg as long as it waits for another one's end.
+    /// Ready when the other relay has closed every leg that carried an end marker. If a socket is
+    /// closed here earlier, it answers close_notify (RFC 8446 §6.1) with RST. To the other relay,
+    /// this is a broken leg as long as it waits for the end of another leg.
     pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(strand) = self.strands.get(self.closed) {
             if self.gather.has_ended(self.closed) {
@@ -100,7 +100,7 @@ impl Gatherer {
         ahead || self.strands[n].leg.poll_read_ready(cx).is_ready()
     }
 
-    /// Returns whether more may join.
+    /// Adds new legs. Returns whether more legs may join.
     fn look_for_joins(&mut self, trunk: &Trunk) -> bool {
         let view = trunk.look(self.strands.len());
         for strand in view.new {
@@ -132,7 +132,7 @@ impl Gatherer {
         Ok(taken)
     }
 
-    /// Reads what is there of headers; returns whether that was anything.
+    /// Reads available header bytes. Returns whether there were any.
     fn read_headers(&mut self) -> io::Result<bool> {
         let mut any = false;
         for n in 0..self.strands.len() {
@@ -159,7 +159,7 @@ impl Gatherer {
         Ok(true)
     }
 
-    /// A leg that never carried anything may leave.
+    /// Handles a closed leg. Only a leg that never carried anything may close.
     fn closed(&mut self, n: usize, error: io::Error) -> io::Result<()> {
         self.gather.closed(n).map_err(|_| error)?;
         if !self.strands[n].is_used() {
@@ -179,7 +179,7 @@ impl Gatherer {
     }
 }
 
-/// What the other relay broke is an abnormal end, as RST is.
+/// Converts a protocol violation to an error: an abnormal end, as RST is.
 fn abnormal(broken: Broken) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The asking side: a request over one leg, and the legs that join it.
+//! Requesting side of striping: a request over one leg, and the legs that join it.
 
 use crate::{
     peers::{connection::answer, peer::Peer, pool::Ready},
@@ -28,25 +28,25 @@ use tokio::{
     time::timeout,
 };
 
-/// A request for several legs, and what is known of its fate.
+/// A request for several legs, and its state.
 #[derive(Debug)]
 pub(crate) struct Group {
     stripes: Stripes,
     peer: Arc<Peer>,
-    /// For connecting, and for an answer.
+    /// Timeout for connecting, and for an answer.
     limit: Duration,
     pub(crate) trunk: Arc<Trunk>,
-    /// The receiving half of it.
+    /// Receiving half of the bundle.
     pub(crate) receiving: AsyncMutex<Gatherer>,
-    /// Bytes of the stream that left before the transfer began.
+    /// Bytes of the stream that were sent before the transfer began.
     ahead: AtomicUsize,
     pub(crate) kept: Kept,
-    /// The peer has said that it knows no groups.
+    /// Whether the peer has refused groups as unsupported.
     unsupported: AtomicBool,
 }
 
 impl Group {
-    /// After the request and `ahead` bytes of the stream have left over `first`.
+    /// Makes the group after the request and `ahead` bytes of the stream were sent over `first`.
     pub(crate) fn new(
         stripes: Stripes,
         first: Leg,
@@ -67,7 +67,7 @@ impl Group {
         })
     }
 
-    /// What makes the same group anew, on another thread.
+    /// Returns the values needed to make this group again on another thread.
     pub(crate) fn plan(&self) -> (Stripes, Arc<Peer>) {
         (self.stripes, self.peer.clone())
     }
@@ -87,22 +87,22 @@ impl Group {
         self.ahead.load(Relaxed)
     }
 
-    /// Notes, for later requests too, that the peer knows no groups.
+    /// Records, for later requests too, that the peer does not support groups.
     pub(crate) fn is_unsupported(&self) {
         self.unsupported.store(true, Relaxed);
         self.peer.refuse_stripes();
     }
 
-    /// What the client has sent since the request, if the same request may be made over one leg:
-    /// the peer has refused to read it.
+    /// Returns the client's bytes since the request, if the request may be repeated over a single
+    /// leg because the peer has refused to read it.
     pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
         self.unsupported
             .load(Relaxed)
             .then(|| self.kept.take_back())
     }
 
-    /// Opens the other legs at once, and lets them join as soon as `accepted` says that the peer
-    /// knows the group. Those that can't are done without.
+    /// Opens the other legs at once. They join as soon as `accepted` reports that the peer knows
+    /// the group. Legs that fail are left out.
     pub(crate) async fn gather(&self, ready: &Arc<Ready>, accepted: watch::Receiver<bool>) {
         let mut joining = JoinSet::new();
         for index in 1..self.stripes.count {
@@ -130,7 +130,7 @@ impl Group {
     }
 }
 
-/// One leg that is to join.
+/// Task that joins one leg.
 struct Joiner {
     join: Join,
     peer: Arc<Peer>,
@@ -139,7 +139,7 @@ struct Joiner {
 }
 
 impl Joiner {
-    /// A leg that stood ready may have died unnoticed: then a new one has a try.
+    /// Joins a leg. A pooled connection may be dead: then a new one is opened.
     async fn run(self, mut accepted: watch::Receiver<bool>) -> Result<Leg, Failure> {
         if let Some(leg) = self.ready.take(&self.peer)
             && let Ok(leg) = self.ask(leg, &mut accepted).await
@@ -150,7 +150,7 @@ impl Joiner {
         self.ask(leg, &mut accepted).await
     }
 
-    /// Asks to be let in, once the group is known.
+    /// Sends the join message once the group is accepted.
     async fn ask(&self, leg: Leg, accepted: &mut watch::Receiver<bool>) -> Result<Leg, Failure> {
         let gone = |_| Failure::Other;
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
@@ -165,8 +165,9 @@ impl Joiner {
     }
 }
 
-/// The client's bytes that left before the peer's answer, for the case that it is "I know no
-/// groups". At most [`Kept::MAX`] of them leave before it: more than a new leg's window anyway.
+/// Copy of the client's bytes that were sent before the peer's answer, for the case that the peer
+/// does not support groups. At most [`Kept::MAX`] bytes are sent before the answer: more than the
+/// initial window of a new leg anyway.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Mutex<KeptState>);
 
@@ -180,7 +181,7 @@ struct KeptState {
 impl Kept {
     const MAX: usize = 64 * 1024;
 
-    /// How many bytes may leave now; `None`: as many as there are, and none need be kept.
+    /// Returns the number of bytes that may be sent now. `None`: no limit, and no copy is needed.
     pub(crate) fn room(&self) -> Option<usize> {
         let state = self.state();
         (!state.settled).then(|| Self::MAX - state.bytes.len())
@@ -190,7 +191,7 @@ impl Kept {
         self.state().bytes.extend(bytes);
     }
 
-    /// The peer has accepted.
+    /// Records that the peer has accepted, and drops the copy.
     pub(crate) fn settle(&self) {
         let mut state = self.state();
         state.settled = true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The asked side: which groups there are, and who may join them.
+//! Accepting side of striping: the open groups, and the legs that join them.
 //!
-//! Bounded by the sessions that have one; a group's waiting legs by its size. A leg that names no
-//! group of this moment is refused at once, so that nothing ever waits for a group to be made.
+//! The number of groups is bounded by the sessions that have one, the waiting legs of a group by
+//! its size. A leg that names no open group is refused at once, so that nothing waits for a group
+//! to be made.
 
 use crate::stripe::{gatherer::Gatherer, trunk::Trunk};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
@@ -20,7 +21,7 @@ use tokio::sync::{
     oneshot,
 };
 
-/// The groups of all workers.
+/// Groups of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(Mutex<HashMap<GroupId, Group>>);
 
@@ -28,35 +29,35 @@ pub(crate) struct Groups(Mutex<HashMap<GroupId, Group>>);
 struct Group {
     entry: Entry,
     seats: Sender<Newcomer>,
-    /// Legs that it may still have.
+    /// Number of legs that may still join.
     free: u8,
 }
 
-/// How a leg came in: all of one group come the same way.
+/// Origin of a leg. All legs of a group must have the same origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The listener.
+    /// Address of the listener.
     pub(crate) door: SocketAddr,
     pub(crate) source: IpAddr,
-    /// The other relay's certificate, where there is TLS.
+    /// Certificate of the other relay, with TLS.
     pub(crate) certificate: Option<Vec<u8>>,
 }
 
-/// A leg that was let in, on its way to the session.
+/// An admitted leg, on its way to the session.
 struct Newcomer {
     leg: Leg,
     seat: oneshot::Sender<()>,
 }
 
-/// The permission to join.
+/// Permission to join a group.
 #[derive(Debug)]
 pub(crate) struct Seat(Sender<Newcomer>);
 
 impl Seat {
-    /// Hands the leg over, and returns when it is needed no more.
+    /// Hands the leg over, and returns when it is no longer needed.
     pub(crate) async fn take(self, leg: Leg) {
         let (seat, left) = oneshot::channel();
-        // There is room for all that were given a seat; an error means that the group is gone.
+        // The channel has room for every ticket; an error means that the group has ended.
         if self.0.try_send(Newcomer { leg, seat }).is_ok() {
             drop(self.0);
             let _ = left.await;
@@ -64,12 +65,13 @@ impl Seat {
     }
 }
 
-/// A session's group, listed until this is dropped.
+/// Registration of a session's group, removed on drop.
 pub(crate) struct Founder {
     groups: Arc<Groups>,
     id: GroupId,
     pub(crate) trunk: Arc<Trunk>,
-    /// The receiving half of it; kept here because one client may be served by several ways out in turn.
+    /// Receiving half of the bundle. It lasts for the session, since several far legs may serve one
+    /// client in turn.
     pub(crate) receiving: AsyncMutex<Gatherer>,
     newcomers: AsyncMutex<Receiver<Newcomer>>,
 }
@@ -87,7 +89,8 @@ impl Drop for Founder {
 }
 
 impl Founder {
-    /// Lists a group, of whose first leg `ahead` was read already; `None` if there is one of that name.
+    /// Registers a group. `ahead` was already read from its first leg. `None` if the identifier is
+    /// in use.
     pub(crate) fn new(
         groups: &Arc<Groups>,
         stripes: Stripes,
@@ -116,14 +119,14 @@ impl Founder {
         })
     }
 
-    /// Lets legs into the trunk, for ever.
+    /// Adds joining legs to the bundle, without end.
     pub(crate) async fn welcome(&self) {
         let mut newcomers = self.newcomers.lock().await;
         while let Some(Newcomer { leg, seat }) = newcomers.recv().await {
             let Ok(leg) = leg.at_home_here() else {
                 continue;
             };
-            // The first bytes of a new connection always find room.
+            // The first bytes of a new connection always fit into its send buffer.
             if write_all(&leg, &Answer::Accepted.encode()).await.is_ok() {
                 self.trunk.join(leg, Some(seat));
             }
@@ -133,8 +136,8 @@ impl Founder {
 }
 
 impl Groups {
-    /// A seat for a leg that came in by `entry`, if the group is there, has room, and came in the
-    /// same way.
+    /// Returns a ticket for a leg from `entry`, if the group exists, has room, and has the same
+    /// origin.
     pub(crate) fn seat(&self, join: Join, entry: &Entry) -> Option<Seat> {
         let mut groups = self.lock();
         let group = groups.get_mut(&join.group)?;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's connection over several legs between two relays. `longhaul_protocol::stripe` decides who
-//! carries what; here bytes move.
+//! Striping: one client's connection over several legs between two relays.
+//! `longhaul_protocol::stripe` assigns the bytes to legs; this module moves them.
 //!
-//! The relay that wants it makes a [`group::Group`]: the first leg carries the request, the others join
-//! once it is accepted. The relay that is asked enters the group's id into its [`groups::Groups`], where
-//! those that join find the session, whichever worker accepts them. At both ends the legs are a
-//! [`trunk::Trunk`].
+//! The requesting relay makes a [`group::Group`]: the first leg carries the request, the others
+//! join once it is accepted. The accepting relay registers the group's identifier in its
+//! [`groups::Groups`], where joining legs find the session, whichever worker accepts them. At both
+//! ends the legs form a [`trunk::Trunk`].
 
 pub(crate) mod gatherer;
 pub(crate) mod group;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sending half of a trunk: each leg takes its pieces at its own pace.
+//! Sending half of a bundle: each leg takes pieces at its own rate.
 
 use crate::{
     records::counters::Guard,
@@ -15,35 +15,35 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Sends one stream over the legs of a trunk. Memory: a pipe or a buffer for each leg that has not
-/// taken all of its piece, at most [`longhaul_protocol::stripe::PIECE_LEN`] bytes in it.
+/// Sends one stream over the legs of a bundle. Memory: one pipe or buffer for each leg that has not
+/// taken its whole piece, with at most [`longhaul_protocol::stripe::PIECE_LEN`] bytes in it.
 pub(crate) struct Spreader<'a> {
     trunk: &'a Trunk,
     spread: Spread,
     lines: Vec<Line<'a>>,
     version: usize,
-    /// Legs whose direction is closed.
+    /// Number of legs whose sending direction is closed.
     closed: usize,
 }
 
-/// A leg, and what it has not taken yet.
+/// A leg, and the piece that it has not fully taken yet.
 struct Line<'a> {
     strand: Arc<Strand>,
     header: [u8; HEADER_LEN],
-    /// Bytes of the header that have left.
+    /// Bytes of the header that were sent.
     said: usize,
     load: Option<Load<'a>>,
     busy: bool,
 }
 
-/// A piece on its way out.
+/// A piece that is being sent.
 pub(crate) struct Load<'a> {
     pub(crate) conduit: Lease<'a>,
     pub(crate) _held: Guard<'a>,
 }
 
 impl<'a> Spreader<'a> {
-    /// A sender of which the first `ahead` bytes have left already, over the first leg.
+    /// Returns a sender whose first `ahead` bytes were already sent over the first leg.
     pub(crate) fn new(trunk: &'a Trunk, ahead: usize) -> Self {
         let mut spread = Spread::default();
         if ahead > 0 {
@@ -59,7 +59,7 @@ impl<'a> Spreader<'a> {
         }
     }
 
-    /// A leg that would take bytes at once.
+    /// Returns a leg that would take bytes at once.
     pub(crate) fn free(&mut self) -> io::Result<Option<usize>> {
         self.look_for_joins();
         let mut problem = None;
@@ -78,7 +78,7 @@ impl<'a> Spreader<'a> {
         }
     }
 
-    /// Gives a leg that is free the next piece.
+    /// Gives the next piece to a free leg.
     pub(crate) fn begin(&mut self, n: usize, load: Load<'a>) {
         let line = &mut self.lines[n];
         line.strand.use_it();
@@ -86,8 +86,8 @@ impl<'a> Spreader<'a> {
         line.say(header, Some(load));
     }
 
-    /// Lets all legs take what they can, and says how many bytes of the stream that were. Whoever
-    /// has all of its piece is free.
+    /// Writes to all legs until they block. Returns the number of bytes of the stream that were
+    /// taken. A leg that has taken its whole piece is free.
     pub(crate) fn push(&mut self) -> io::Result<usize> {
         let mut pushed = 0;
         for (n, line) in self.lines.iter_mut().enumerate().filter(|(_, l)| l.busy) {
@@ -103,7 +103,7 @@ impl<'a> Spreader<'a> {
         self.lines.iter().any(|line| line.busy)
     }
 
-    /// Ready when [`Spreader::push`] is worth a try, or, if `idle`, [`Spreader::free`].
+    /// Ready when [`Spreader::push`] may make progress, or, if `idle`, [`Spreader::free`].
     pub(crate) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = idle && self.trunk.poll_changed(self.version, cx).is_ready();
         for line in self.lines.iter().filter(|line| line.waits(idle)) {
@@ -115,7 +115,7 @@ impl<'a> Spreader<'a> {
         }
     }
 
-    /// Says the end on every leg that carried something; [`Spreader::push`] takes it there.
+    /// Queues the end marker on every leg that carried bytes; [`Spreader::push`] sends it.
     pub(crate) fn end(&mut self) {
         self.look_for_joins();
         for (n, header) in self.spread.end() {
@@ -123,8 +123,8 @@ impl<'a> Spreader<'a> {
         }
     }
 
-    /// Closes the direction of every leg that carried something, once nobody is busy.
-    /// None twice: once the other side has closed too, there is nothing left to close.
+    /// Closes the sending direction of every leg that carried bytes, once no leg is busy. Each leg
+    /// is closed once only: when the other side has closed too, there is nothing left to close.
     pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for (n, _) in self.spread.end().into_iter().skip(self.closed) {
             ready!(self.lines[n].strand.leg.poll_finish_sending(cx))?;
@@ -160,12 +160,12 @@ impl<'a> Line<'a> {
         (self.header, self.said, self.load, self.busy) = (header, 0, load, true);
     }
 
-    /// Whether it waits for room.
+    /// Returns whether the leg waits for room.
     fn waits(&self, idle: bool) -> bool {
         self.busy || (idle && !self.strand.is_dead())
     }
 
-    /// Bytes of the stream that it took.
+    /// Returns the number of bytes of the stream that the leg took.
     fn push(&mut self) -> io::Result<usize> {
         let mut pushed = 0;
         match self.push_all(&mut pushed) {

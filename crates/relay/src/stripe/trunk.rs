@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The legs that carry one connection together.
+//! Bundle of legs that carry one connection.
 
 use crate::config::profile::Profile;
 use longhaul_linux::tcp_info::TcpInfo;
@@ -17,19 +17,19 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// What a leg may hold unsent, in bytes, if its profile does not say: two pieces, so that there is
-/// work while the next one is fetched, and little that a slow leg keeps the others waiting for.
+/// Maximum of unsent bytes in a leg's socket, if its profile sets none. Two pieces: one is sent
+/// while the next one is fetched, and a slow leg delays the others only a little.
 const UNSENT_MAX: u32 = 2 * longhaul_protocol::stripe::PIECE_LEN as u32;
 
-/// One of the legs.
+/// One leg of a bundle.
 #[derive(Debug)]
 pub(crate) struct Strand {
     pub(crate) leg: Leg,
-    /// It has carried something, so that its failure is the connection's.
+    /// Whether the leg has carried bytes, so that its failure is the connection's.
     used: AtomicBool,
-    /// It failed before it had carried anything.
+    /// Whether the leg failed before it carried anything.
     dead: AtomicBool,
-    /// Told, by its end, that the leg is needed no more.
+    /// Dropped with the leg, which reports that the leg is no longer needed.
     _seat: Option<oneshot::Sender<()>>,
 }
 
@@ -46,7 +46,8 @@ impl Strand {
         self.dead.store(true, Relaxed);
     }
 
-    /// Whether bytes written now would find room; one that has failed without use has none.
+    /// Returns whether bytes written now would find room. A leg that failed before it carried
+    /// anything has none.
     pub(crate) fn has_room(&self) -> io::Result<bool> {
         if self.is_dead() {
             return Ok(false);
@@ -76,24 +77,25 @@ pub(crate) struct Trunk {
 #[derive(Debug)]
 struct State {
     strands: Vec<Arc<Strand>>,
-    /// More may come.
+    /// Whether further legs may join.
     open: bool,
-    /// Counts changes.
+    /// Number of changes.
     version: usize,
-    /// Of the tasks that want to know of the next change: one, or two after a move.
+    /// Wakers of tasks that wait for the next change: one, or two after a move.
     wakers: Vec<Waker>,
 }
 
-/// What a half of the trunk sees at one moment.
+/// Snapshot for one half of the bundle.
 pub(crate) struct View {
-    /// Those that it had not seen before.
+    /// Legs that are new to this half.
     pub(crate) new: Vec<Arc<Strand>>,
     pub(crate) open: bool,
     pub(crate) version: usize,
 }
 
 impl Trunk {
-    /// A trunk with its first leg. It may have `legs_max` legs, all of them behaving as `profile` says.
+    /// Returns a bundle with its first leg. It may get `legs_max` legs in all, which follow
+    /// `profile`.
     pub(crate) fn new(first: Leg, legs_max: usize, profile: &Profile) -> Arc<Self> {
         let trunk = Self {
             state: Mutex::new(State {
@@ -113,12 +115,12 @@ impl Trunk {
         trunk.into()
     }
 
-    /// A further leg. `seat` is dropped when the trunk no longer needs it.
+    /// Adds a leg. `seat` is dropped when the leg is no longer needed.
     pub(crate) fn join(&self, leg: Leg, seat: Option<oneshot::Sender<()>>) {
         if let Some(bytes) = self.unsent_max {
             leg.carrier().limit_unsent(bytes);
         }
-        // One that came as a connection of its own was to be closed cleanly.
+        // A leg that was accepted as a connection of its own was to be closed cleanly.
         leg.carrier().reset_unless_finished();
         let mut state = self.state();
         state.strands.push(Arc::new(Strand {
@@ -131,14 +133,14 @@ impl Trunk {
         state.changed();
     }
 
-    /// No further leg will come.
+    /// Records that no further leg will join.
     pub(crate) fn close_entry(&self) {
         let mut state = self.state();
         state.open = false;
         state.changed();
     }
 
-    /// The legs from number `seen` on.
+    /// Returns the legs from number `seen` on.
     pub(crate) fn look(&self, seen: usize) -> View {
         let state = self.state();
         View {
@@ -148,7 +150,7 @@ impl Trunk {
         }
     }
 
-    /// Ready when something has changed since `version`.
+    /// Ready when there was a change since `version`.
     pub(crate) fn poll_changed(&self, version: usize, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
         if state.version != version {
@@ -164,7 +166,7 @@ impl Trunk {
         self.state().strands[0].clone()
     }
 
-    /// Returns when a leg that has carried something has an error. Others are given up.
+    /// Waits for an error of a leg that has carried bytes. Other legs with errors are left out.
     pub(crate) async fn broken(&self) -> io::Error {
         type Watched = Pin<Box<dyn Future<Output = io::Error> + Send>>;
         let mut watched: Vec<(Arc<Strand>, Watched)> = Vec::new();
@@ -196,35 +198,35 @@ impl Trunk {
         .await
     }
 
-    /// Makes the coming close of every leg an abnormal one.
+    /// Makes the later close of every leg an abnormal one.
     pub(crate) fn reset_on_close(&self) {
         for strand in &self.state().strands {
             strand.leg.carrier().reset_on_close();
         }
     }
 
-    /// Makes the coming close of every leg a clean one.
+    /// Makes the later close of every leg a clean one.
     pub(crate) fn fin_on_close(&self) {
         for strand in &self.state().strands {
             strand.leg.carrier().fin_on_close();
         }
     }
 
-    /// Kernel memory that the legs hold for data, in bytes.
+    /// Returns the kernel memory for data of all legs, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let each = self.strands().into_iter();
         each.filter_map(|strand| strand.leg.carrier().memory())
             .sum()
     }
 
-    /// How each leg fares.
+    /// Returns the kernel counters of each leg.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         let each = self.strands().into_iter();
         each.filter_map(|strand| strand.leg.carrier().tcp_info())
             .collect()
     }
 
-    /// All of them, so that the kernel can be asked without holding a lock.
+    /// Returns all legs, so that system calls can be made without a lock.
     fn strands(&self) -> Vec<Arc<Strand>> {
         self.state().strands.clone()
     }

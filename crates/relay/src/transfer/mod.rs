@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two legs become one connection: bytes both ways, each direction with an end of its own.
+//! Transfer between two legs: bytes in both directions, each of which ends separately.
 //!
 //! Written as polled states instead of nested `async fn`s: thousands of connections are idle at a
-//! time, and an idle one is as large as this.
+//! time, and this state is the size of an idle one.
 
 pub(crate) mod striped;
 
@@ -17,7 +17,7 @@ use crate::{
     stripe::groups::Seat,
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
 use longhaul_transport::{
     channel::{read_some, write_all},
@@ -38,22 +38,22 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Both directions by FIN, everything delivered.
+    /// Both directions ended by FIN, and every byte was delivered.
     Finished,
     /// A leg ended abnormally.
     Broken(Side, io::Error),
-    /// There never was a connection to the destination.
+    /// No connection to the destination was made.
     Failed(Fault),
-    /// The relay stopped first.
+    /// The relay cut the connection.
     Cut,
-    /// It is a further leg of another client's connection from now on.
+    /// The connection has become a further leg of another client's connection.
     Joined(Seat),
 }
 
-/// One of the two legs.
+/// Side of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Towards the client.
@@ -71,16 +71,16 @@ impl Side {
     }
 }
 
-/// What a transfer works with besides its two legs.
+/// Counters, limits and resources of a transfer, besides its two legs.
 pub(crate) struct Means<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
     pub(crate) pauses: &'a Pauses,
     pub(crate) first_byte: &'a FirstByte,
-    /// What may pass in which time.
+    /// Rate limits.
     pub(crate) limits: &'a RateLimits,
-    /// How bytes move.
+    /// Copy mode.
     pub(crate) mode: Mode,
     /// Set when the first byte is taken from the client.
     pub(crate) client_heard: &'a AtomicBool,
@@ -98,11 +98,11 @@ impl Means<'_> {
 
 type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
-/// told once the destination is reached. The caller resets both legs unless the end is
+/// Relays until both directions have ended, or one leg breaks. `on_success` is the answer to the
+/// client once the destination is reached. The caller resets both legs unless the end is
 /// [`End::Finished`] or [`End::Failed`].
 ///
-/// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
+/// The client's bytes are sent at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
 pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
     let transfer = Transfer {
         answer: answer(near, far, on_success, means),
@@ -116,7 +116,7 @@ pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<
     }
 }
 
-/// The peer's answer, and what the client is told then; `None` if there is neither.
+/// Waits for the peer's answer, then answers the client; `None` if there is neither answer.
 fn answer<'a>(
     near: &'a Leg,
     far: &'a Far,
@@ -134,9 +134,9 @@ fn answer<'a>(
     })
 }
 
-/// Tells the client, and says when its next bytes may be taken. What the destination says within the
-/// client's patience leaves in the same write: the answer alone would be a segment, and so take the
-/// place of one of the ten with which slow start begins.
+/// Answers the client, and returns the time at which the next bytes may be taken. Bytes that the
+/// destination sends within the reply delay are sent in the same write. The answer alone would take
+/// a segment of its own, one of the ten of the initial window.
 async fn tell(
     near: &Leg,
     far: &Far,
@@ -154,21 +154,21 @@ async fn tell(
     };
     let told = write_all(near, &words).await;
     told.map_err(Broken::Sink)?;
-    // An end is found again by the next read, an error is not.
+    // The next read finds an end again, but not an error.
     let heard = heard.map_err(Broken::Source)?;
     means.delivered(Direction::Down, heard);
     Ok(means.limits.spend(Direction::Down, heard, Instant::now))
 }
 
-/// The most that leaves with an answer: larger than what a usual initial window sends, so that the
-/// rest of the flight does not begin in the middle of a segment.
+/// Maximum size of the first bytes sent with an answer. It is larger than a usual initial window,
+/// so that the rest of the flight does not begin in the middle of a segment.
 const FIRST_BYTES_MAX: usize = 64 * 1024;
 
-/// Both directions.
+/// Transfer in both directions.
 struct Transfer<'a> {
-    /// Until it is there, nothing else is read from the far leg.
+    /// Pending answer. Until it is done, nothing else is read from the far leg.
     answer: Option<Later<'a, Result<Option<Instant>, End>>>,
-    /// How the way up ended while the answer was still due.
+    /// Error of the up direction while the answer is pending.
     hushed: Option<End>,
     up: Flow<'a>,
     down: Flow<'a>,
@@ -191,8 +191,8 @@ impl Future for Transfer<'_> {
 }
 
 impl Transfer<'_> {
-    /// A peer that refuses closes, and may do so before it has read what was sent to it: its answer
-    /// says more than the error.
+    /// Polls the up direction. A peer that refuses may close before it has read everything: its
+    /// answer says more than the write error, which is deferred.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         if self.hushed.is_some() {
             return Poll::Pending;
@@ -219,37 +219,38 @@ impl Transfer<'_> {
     }
 }
 
-/// One direction: everything from one leg to the other, and then its end.
+/// One direction: moves all bytes from one leg to the other, then the end.
 struct Flow<'a> {
     direction: Direction,
     from: &'a Leg,
     to: &'a Leg,
     means: &'a Means<'a>,
-    /// Large reads are expected: a pipe is worth its two calls.
+    /// Whether large reads are expected: then a pipe is worth its two system calls.
     bulk: bool,
     state: State<'a>,
-    /// Looks for errors of `from` while nothing is read from it, or a RST would go unnoticed.
+    /// Watches `from` for errors while nothing is read from it; otherwise a RST would go unnoticed.
     watch: Option<Later<'a, io::Error>>,
 }
 
-/// What a direction waits for.
+/// State of a direction: the event that it waits for.
 enum State<'a> {
-    /// The source, to have something.
+    /// Waits until the source is readable.
     Reading,
-    /// The sink, to take the rest. In a box: an idle connection has no need of the room.
+    /// Waits until the sink takes the remaining bytes. In a box: an idle connection does not need
+    /// the space.
     Delivering(Box<Held<'a>>),
-    /// A rate limit, or the turn of other connections.
+    /// Waits for a rate limit, or yields to other connections.
     Pausing(Later<'static, ()>),
-    /// The sink, to take the end.
+    /// Waits until the sink takes the end.
     Finishing,
     Finished,
 }
 
-/// Taken from the source and not yet given to the sink. If the source breaks it is lost, as what is
-/// queued in the sink's socket is.
+/// Bytes taken from the source and not yet given to the sink. They are lost if the source breaks,
+/// as are bytes queued in the sink's socket.
 struct Held<'a> {
     conduit: Lease<'a>,
-    /// When the next bytes may be taken.
+    /// Time at which the next bytes may be taken.
     pause: Option<Instant>,
     _counted: Guard<'a>,
     _paused: Pause<'a>,
@@ -273,11 +274,11 @@ impl Broken {
     }
 }
 
-/// Fills of one conduit before other connections of this thread have their turn: 16 MiB with 1 MiB
-/// pipes.
+/// Fills of one conduit before other connections of this thread run: 16 MiB with pipes of 1 MiB.
 const FILLS_PER_TURN: usize = 16;
 
-/// Reads of less than this are copied: splice(2) costs more than it saves below a few pages.
+/// Size in bytes below which reads are copied: below a few pages, splice(2) costs more than it
+/// saves.
 pub(super) const BULK_BYTES: usize = 16 * 1024;
 
 impl<'a> Flow<'a> {
@@ -324,7 +325,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Takes a conduit, moves what is there, gives the conduit back, and says what comes next.
+    /// Leases a conduit, moves the available bytes, returns the conduit, and returns the next
+    /// state.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<State<'a>, Broken> {
         let mut conduit = self.lease();
         let mut moved = 0;
@@ -368,7 +370,7 @@ impl<'a> Flow<'a> {
         lease
     }
 
-    /// Bytes that the next read may take.
+    /// Returns the maximum size of the next read.
     fn most(&self) -> usize {
         let chunk = self.means.limits.chunk(self.direction);
         match (self.means.mode, self.bulk) {
@@ -377,7 +379,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Bytes have been taken: until when are no others to be?
+    /// Counts bytes that were taken, and returns the time until which the rate limit pauses
+    /// reading.
     fn account(&self, bytes: usize) -> Option<Instant> {
         if self.direction == Direction::Up {
             self.means.client_heard.store(true, Relaxed);
@@ -412,7 +415,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// After bytes are delivered.
+/// Returns the state after a delivery.
 fn rest<'a>(pause: Option<Instant>) -> State<'a> {
     match pause {
         Some(until) => State::Pausing(Box::pin(sleep_until(until.into()))),
@@ -440,18 +443,18 @@ fn deliver(
     to.poll_flush(cx).map_err(Broken::Sink)
 }
 
-/// Tells the operator once that pipes are not what was asked for.
+/// Logs once that pipes are smaller than requested, or missing.
 pub(super) fn report_shortfall(pool: &Pool) {
     static TOLD: Once = Once::new();
     if let Some(shortfall) = pool.take_shortfall() {
         TOLD.call_once(|| match shortfall {
-            Shortfall::SmallPipes(bytes) => note!(
+            Shortfall::SmallPipes(bytes) => errln!(
                 "longhaul relay: the kernel grants pipes of {} KiB only, which costs CPU: raise \
                  fs.pipe-max-size and fs.pipe-user-pages-soft",
                 bytes / 1024
             ),
             Shortfall::NoPipe(error) => {
-                note!("longhaul relay: no pipe ({error}): bytes are copied instead");
+                errln!("longhaul relay: no pipe ({error}): bytes are copied instead");
             }
         });
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A connection of which at least one side is a trunk: what `transfer::run` is for two legs.
+//! Transfer of a connection with a bundle on at least one side, as `transfer::run` is for two legs.
 
 use crate::{
     config::settings::Mode,
@@ -36,14 +36,14 @@ use tokio::{
 /// Both sides of a connection.
 pub(crate) struct Ends<'a> {
     pub(crate) near: &'a Leg,
-    /// The group that the client's leg founded, if the client is a relay that wants several legs.
+    /// Group of the client's leg, if the client is a relay that requested several legs.
     pub(crate) founder: Option<&'a Founder>,
     pub(crate) far: &'a Far,
-    /// Legs that stand ready, for those that join.
+    /// Pooled connections for joining legs.
     pub(crate) ready: &'a Arc<Ready>,
 }
 
-/// One side.
+/// One side: a leg or a bundle.
 #[derive(Clone, Copy)]
 enum Party<'a> {
     One(&'a Leg),
@@ -72,15 +72,15 @@ impl Ends<'_> {
     }
 }
 
-/// Relays until both directions have ended, or something breaks; `on_success` is what the client is
-/// told, on its first leg, once the destination is reached.
+/// Relays until both directions have ended, or a leg breaks. `on_success` is the answer to the
+/// client, on its first leg, once the destination is reached.
 pub(crate) async fn run(ends: &Ends<'_>, on_success: &[u8], means: &Means<'_>) -> End {
     let answered = Notify::new();
     let (accept, accepted) = watch::channel(false);
     let up = pin!(async {
         let outcome = go_up(ends, means).await;
         if let Err(End::Broken(Side::Far, _)) = outcome {
-            // The peer's answer says more than the error.
+            // The peer's answer says more than the write error.
             answered.notified().await;
         }
         outcome
@@ -108,7 +108,7 @@ pub(crate) async fn run(ends: &Ends<'_>, on_success: &[u8], means: &Means<'_>) -
     }
 }
 
-/// Lets legs join on both sides, for ever.
+/// Adds joining legs on both sides, without end.
 async fn join(ends: &Ends<'_>, accepted: watch::Receiver<bool>) {
     let near = async {
         match ends.founder {
@@ -125,8 +125,8 @@ async fn join(ends: &Ends<'_>, accepted: watch::Receiver<bool>) {
     tokio::join!(near, far);
 }
 
-/// Returns when a leg has an error, whether or not somebody reads from it. Errors of the far side
-/// count from the answer on, which may come with one.
+/// Waits for an error of a leg, whether or not a task reads from it. Errors of the far side count
+/// from the peer's answer on, since a refusal may come with one.
 async fn breaks(ends: &Ends<'_>, mut accepted: watch::Receiver<bool>) -> End {
     let far = async {
         if accepted.wait_for(|yes| *yes).await.is_err() {
@@ -194,7 +194,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// Where bytes come from.
+/// Source of bytes.
 enum Source<'a> {
     One(&'a Leg),
     Many(&'a Trunk, MutexGuard<'a, Gatherer>),
@@ -208,7 +208,7 @@ impl Source<'_> {
         }
     }
 
-    /// Ready when [`Source::fill`] is worth a try; it tells of errors.
+    /// Ready when [`Source::fill`] may make progress or return an error.
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::One(leg) => leg.poll_read_ready(cx).map(drop),
@@ -216,14 +216,14 @@ impl Source<'_> {
         }
     }
 
-    /// Waits until nothing more can come over any leg: the end of the stream is here already.
+    /// Waits until every leg is closed. The end of the stream has been read already.
     async fn closed(&mut self) {
         if let Self::Many(_, gatherer) = self {
             poll_fn(|cx| gatherer.poll_closed(cx)).await;
         }
     }
 
-    /// How the next bytes move; `bulk` if much is expected.
+    /// Returns the mode for the next bytes; `bulk` if large reads are expected.
     fn mode(&self, wanted: Mode, bulk: bool) -> pipe_pool::Mode {
         match (self, wanted) {
             (Self::Many(_, gatherer), _) if gatherer.wants_copy() => pipe_pool::Mode::Copy,
@@ -234,10 +234,10 @@ impl Source<'_> {
     }
 }
 
-/// Fills before other connections of this thread have their turn: 16 MiB of full pieces.
+/// Fills before other connections of this thread run: 16 MiB of full pieces.
 const FILLS_PER_TURN: usize = 256;
 
-/// Moves everything to one leg, then passes the end on.
+/// Moves all bytes to one leg, then the end.
 async fn deliver_all(
     direction: Direction,
     source: &mut Source<'_>,
@@ -291,16 +291,16 @@ async fn deliver(
     to.flush().await.map_err(Broken::Sink)
 }
 
-/// One direction towards a trunk.
+/// One direction towards a bundle.
 struct Spreading<'a> {
     direction: Direction,
     means: &'a Means<'a>,
-    /// What must be kept until the peer has answered.
+    /// Copy of the bytes sent before the peer's answer.
     kept: Option<&'a Kept>,
 }
 
 impl<'a> Spreading<'a> {
-    /// Moves everything, then passes the end on.
+    /// Moves all bytes, then the end.
     async fn run(&self, source: &mut Source<'_>, sink: &mut Spreader<'a>) -> Result<(), Broken> {
         let (mut fills, mut bulk) = (0, false);
         loop {
@@ -325,7 +325,7 @@ impl<'a> Spreading<'a> {
         finished.map_err(Broken::Sink)
     }
 
-    /// Takes a piece from the source if there is a leg that would take it.
+    /// Takes a piece from the source if a leg would take it.
     fn fetch(
         &self,
         source: &mut Source<'_>,
@@ -400,14 +400,14 @@ impl<'a> Spreading<'a> {
     }
 }
 
-/// What became of an attempt to take a piece from the source.
+/// Result of an attempt to take a piece from the source.
 enum Fetched {
     Piece(usize),
-    /// The source has nothing now.
+    /// The source has no bytes now.
     Dry,
-    /// No leg would take it.
+    /// No leg would take a piece.
     Blocked,
-    /// No more may leave before the peer's answer.
+    /// No more bytes may be sent before the peer's answer.
     Unanswered,
     End,
 }
@@ -419,7 +419,7 @@ impl Means<'_> {
         }
     }
 
-    /// Waits as long as the rate limits ask for these bytes.
+    /// Waits as long as the rate limits require for these bytes.
     async fn rest(&self, direction: Direction, bytes: usize) {
         if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
             Box::pin(sleep_until(until.into())).await;

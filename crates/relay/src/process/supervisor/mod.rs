@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done beside serving, on the thread that started the relay: looking after connections, the service manager,
-//! reloads, and the answers of the admin endpoint.
+//! Tasks of the thread that started the relay: supervision of connections, the service manager,
+//! reloads, and the data of the admin endpoint.
 
 pub(crate) mod overview;
 pub(crate) mod reload;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the relay tells its admin endpoint.
+//! Data source of the admin endpoint.
 
 use crate::{
     config::{Config, certificates::validity::Certificates},
@@ -19,7 +19,7 @@ use longhaul_admin::{
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// The relay as its admin endpoint sees it.
+/// The relay as data source of its admin endpoint.
 #[derive(Clone)]
 pub(crate) struct Overview(pub(crate) Arc<Relay>);
 
@@ -74,7 +74,7 @@ impl Source for Overview {
     }
 }
 
-/// Behind the version, if there is one (build.rs).
+/// Returns the commit from the version, or an empty string (build.rs).
 fn commit() -> &'static str {
     let whole = longhaul_command::version();
     whole.split_once('+').map_or("", |(_, commit)| commit)
@@ -106,7 +106,7 @@ fn certificates(relay: &Relay) -> Vec<Certificate> {
     listeners.chain(peers).flatten().collect()
 }
 
-/// The own certificate and the authority's.
+/// Returns the own certificate and the authority's.
 fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
     let own = ("own", &of.written.certificate, of.own_end());
     let authority = ("authority", &of.written.ca, of.authority_end());
@@ -125,7 +125,7 @@ fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
         .collect()
 }
 
-/// A relay that is about to end is not waited for, whatever its workers do.
+/// Returns the health status. A relay that drains reports so, whatever the state of its workers.
 fn status(phase: Phase, are_alive: bool, obstacle: Option<HealthStatus>) -> HealthStatus {
     match (phase, are_alive) {
         (Phase::Run, true) => obstacle.unwrap_or(HealthStatus::Serving),
@@ -134,8 +134,8 @@ fn status(phase: Phase, are_alive: bool, obstacle: Option<HealthStatus>) -> Heal
     }
 }
 
-/// Whether no listener has a way on that does not lead through a peer that is down. One that only
-/// refuses, as it was told to, does not count.
+/// Returns whether every listener needs a peer that is down. A listener whose rules only refuse
+/// connections does not count.
 fn is_cut_off(config: &Config, peers: &Peers) -> bool {
     let mut blocked = config.listeners.iter().filter_map(|listener| {
         let ways = config.policy.ways_of(&listener.name);
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_welcome_while_all_workers_live_and_there_is_a_way_on() {
+    fn status_depends_on_phase_workers_and_reachable_peers() {
         let cut_off = Some(HealthStatus::CutOff);
         assert_eq!(status(Phase::Run, true, None), HealthStatus::Serving);
         assert_eq!(status(Phase::Run, true, cut_off), HealthStatus::CutOff);
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// A configuration whose peers `dead` are down.
+    /// Returns whether a relay with this configuration is cut off while the peers `dead` are down.
     fn cut_off(text: &str, dead: &[&str]) -> bool {
         let listeners = "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\nname = 'a'\n\
                          [[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'b'\n";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_way_on_it_is_cut_off() {
+    fn cut_off_only_if_every_listener_needs_down_peer() {
         let all = "[[route]]\nvia = ['x']\n";
         assert!(!cut_off(all, &[]));
         assert!(cut_off(all, &["x"]));
@@ -197,7 +197,8 @@ mod tests {
             "[[route]]\nvia = ['x']\nfallback = [[]]\n",
             &["x"]
         ));
-        // What no rule decides goes straight on, and so do the clients of the other listener.
+        // Destinations without a rule are connected to directly, and so are those of the other
+        // listener.
         assert!(!cut_off("[[route]]\nvia = ['x']\nports = [80]\n", &["x"]));
         assert!(!cut_off(
             "[[route]]\nvia = ['x']\nlistener = ['a']\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGHUP: the configuration is read again, whole or not at all. Open connections keep the
-//! configuration that they came under; listeners that are in both keep their sockets.
+//! Reload at SIGHUP: the new configuration is applied as a whole or not at all. Open connections
+//! keep the configuration of their start. Listeners in both configurations keep their sockets.
 
 use crate::{
     config::{Config, listener::Listener, settings::Transport},
@@ -14,27 +14,27 @@ use crate::{
 };
 use anyhow::Context as _;
 use longhaul_admission::descriptors::DescriptorDemand;
-use longhaul_command::note;
+use longhaul_command::errln;
 use std::{
     mem::discriminant,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 use tokio::sync::mpsc::Sender;
 
-/// What becomes of the listeners.
+/// Plan for the listeners of a reload.
 #[derive(Debug, PartialEq)]
 struct Plan {
-    /// For each listener of the new configuration, in its order.
+    /// One step for each listener of the new configuration, in its order.
     steps: Vec<Step>,
-    /// Old listeners that are gone.
+    /// Indexes of old listeners to close.
     close: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The old listener of this number has the settings from now on.
+    /// Old listener of this index gets the new settings and keeps its sockets.
     Keep(usize),
-    /// The same, with other sockets: these have options that can't be taken back.
+    /// Old listener of this index gets new sockets: options of the old ones can't be reset.
     Reopen(usize),
     Open,
 }
@@ -53,7 +53,11 @@ fn has_same_sockets(old: &Listener, new: &Listener) -> bool {
         && old.profile.initial_window == new.profile.initial_window
 }
 
-/// Compares the listeners, or says what can't change while the relay runs.
+/// Compares the listeners.
+///
+/// # Errors
+///
+/// Names a change that needs a restart.
 fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
     let mut steps = Vec::<Step>::new();
     for listener in new {
@@ -75,13 +79,13 @@ fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// A UDP port can't be taken a second time beside the first.
+/// Returns the error for new UDT options: a UDP port can't be bound a second time beside the first.
 fn fixed(listener: &Listener) -> String {
     let name = &listener.name;
     format!("listener {name}: over UDT, a profile with other options takes a restart")
 }
 
-/// A free port has no number to be known by.
+/// Returns whether both settings are for one listener. A listener on port 0 is matched by its name.
 fn is_same_place(a: &Listener, b: &Listener) -> bool {
     if a.transport != b.transport {
         return false;
@@ -91,7 +95,7 @@ fn is_same_place(a: &Listener, b: &Listener) -> bool {
 }
 
 impl Plan {
-    /// Rules and leases stand and fall with the process.
+    /// Refuses changes of interception: its rules and leases last as long as the process.
     fn check_interception(&self, old: &[Arc<Listener>], new: &[Listener]) -> Result<(), String> {
         let refused = |listener: &Listener| {
             let name = &listener.name;
@@ -113,8 +117,9 @@ impl Plan {
     }
 }
 
-/// Sockets of the service manager stay as they are: closing this process's handles would leave
-/// clients waiting in a queue that nobody serves, and another set can't stand beside them.
+/// Refuses changes of sockets that the service manager passed. If this process closed its handles,
+/// clients would wait in a queue that is not served; and another set of sockets can't be bound
+/// beside them.
 fn check_passed(plan: &Plan, doors: &[Arc<Door>], new: &[Listener]) -> Result<(), String> {
     let named = |name: &str, what: &str| {
         Err(format!(
@@ -134,8 +139,8 @@ fn check_passed(plan: &Plan, doors: &[Arc<Door>], new: &[Listener]) -> Result<()
     }
 }
 
-/// Shares out the descriptors anew: listeners and ready connections take places, or give them back.
-/// Places that connections have are not taken.
+/// Divides the file descriptors again: listeners and pooled connections take permits, or give them
+/// back. Permits of open connections are not taken.
 fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
     let limit = longhaul_linux::descriptors::raise_limit();
     let demand = config.descriptor_demand();
@@ -156,15 +161,15 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
     relay.places.add_permits(room.saturating_sub(now));
     relay.places_all.store(room as u32, Relaxed);
     if room != now {
-        note!("longhaul relay: RLIMIT_NOFILE has room for {room} connections at once now");
+        errln!("longhaul relay: RLIMIT_NOFILE has room for {room} connections at once now");
     }
     Ok(())
 }
 
-/// A listener of the new configuration, and sockets if it needs any.
+/// Listener of the new configuration, with new sockets if it needs any.
 type Ready = (Arc<Door>, Listener, Option<Vec<ListenSocket>>);
 
-/// Acts on a configuration that was read again. After an error, everything is as it was.
+/// Applies a configuration that was read again. After an error, nothing has changed.
 pub(crate) fn reload(
     relay: &Relay,
     mut config: Config,
@@ -180,7 +185,7 @@ pub(crate) fn reload(
     let ready = open(&config, &plan, &doors)?;
     share_out(relay, &config).map_err(anyhow::Error::msg)?;
     for key in fixed {
-        note!("longhaul relay: {key} takes a restart to change");
+        errln!("longhaul relay: {key} takes a restart to change");
     }
     relay.current.set(config);
     let open = ready.iter().map(|(door, ..)| door.clone()).collect();
@@ -195,7 +200,7 @@ pub(crate) fn reload(
     Ok(())
 }
 
-/// Everything that may fail.
+/// Opens all new sockets: the steps that may fail.
 fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec<Ready>> {
     let listeners = plan.steps.iter().zip(&config.listeners);
     let ready = listeners.map(|(step, listener)| match *step {
@@ -229,13 +234,13 @@ fn settle(
         hand_out(door, sockets, workers)?;
     }
     if is_new {
-        note!("listening {} {}", door.listener().kind, door.address);
+        errln!("listening {} {}", door.listener().kind, door.address);
     }
     Ok(())
 }
 
-/// Gives each worker its socket of a door, or more of them if there are more sockets than workers;
-/// those that it had before are closed.
+/// Gives each worker one socket of the listener, or more if there are more sockets than workers.
+/// Earlier sockets of the listener are closed.
 pub(crate) fn hand_out(
     door: &Arc<Door>,
     sockets: Vec<ListenSocket>,
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_keeps_its_sockets_wherever_it_is_in_the_file() {
+    fn unchanged_listener_keeps_sockets_at_any_position() {
         let (a, b) = (listener("127.0.0.1:1", ""), listener("127.0.0.1:2", ""));
         let b_slower = listener("127.0.0.1:2", "rate = '1mbit'");
         let c = listener("127.0.0.1:3", "");
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn other_socket_options_want_other_sockets() {
+    fn changed_socket_options_reopen_sockets() {
         let plain = listener("127.0.0.1:1", "");
         let slow = listener("127.0.0.1:1", "profile = 'slow'");
         let plan = planned(std::slice::from_ref(&plain), &[slow]).unwrap();
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ports_are_told_apart_by_name() {
+    fn matches_listeners_on_free_ports_by_name() {
         let (a, b) = (
             listener("127.0.0.1:0", "name = 'a'"),
             listener("127.0.0.1:0", "name = 'b'"),
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn interception_is_for_the_process_s_life() {
+    fn refuses_to_change_interception() {
         let text = "kind = 'transparent'\naddress = '127.0.0.1:1'\n";
         let plain = all(text);
         let web = all(&format!("{text}intercept = ['10.0.0.0/8:80']"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looking at all open connections once a second, on the supervisor's thread, as long as somebody wants to know.
+//! Samples all open connections once a second on the supervisor's thread, while the admin endpoint
+//! has readers.
 
 use crate::{
     config::settings::Mode,
@@ -28,17 +29,17 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-/// Time between two rounds; with more than 5,000 connections it grows, so that rounds take a few
-/// hundredths of one core at the most.
+/// Sampling interval. With more than 5,000 connections it grows, so that sampling takes a few
+/// hundredths of one core at most.
 const PERIOD: Duration = Duration::from_secs(1);
 const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(200);
-/// Between the first two rounds, of which only the second can say what goes on *now*. Long enough
-/// for the kernel's stopwatch, which ticks in jiffies.
+/// Interval between the first two rounds; rates and limiters need two. Long enough for the kernel's
+/// chronograph, which counts in jiffies.
 const FIRST_PERIOD: Duration = Duration::from_millis(200);
-/// Connections that are looked at before the supervisor's other tasks have their turn.
+/// Connections that are sampled before other tasks of the supervisor run.
 const LOOKS_PER_TURN: usize = 64;
 
-/// Rounds, while somebody asks, for ever.
+/// Samples while there are readers, without end.
 pub(crate) async fn go_round(relay: &Relay, sessions: &Registry) {
     let survey = &relay.survey;
     loop {
@@ -51,7 +52,7 @@ pub(crate) async fn go_round(relay: &Relay, sessions: &Registry) {
     }
 }
 
-/// Makes a round known, and says how long the pause after it is.
+/// Publishes a round, and returns the pause after it.
 async fn publish(relay: &Relay, sessions: &Registry) -> Duration {
     let begin = Instant::now();
     let snapshot = round(relay, sessions).await;
@@ -64,7 +65,7 @@ async fn publish(relay: &Relay, sessions: &Registry) -> Duration {
 async fn round(relay: &Relay, sessions: &Registry) -> Snapshot {
     let time = Timestamp::now();
     let sessions = sessions.all();
-    // A connection that ends in the meantime must close at once.
+    // Weak references: a connection that ends in the meantime must close at once.
     let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
     let (mut connections, mut gauges) = (Vec::new(), BTreeMap::new());
     for (n, session) in sessions.into_iter().enumerate() {
@@ -100,7 +101,7 @@ fn groups(relay: &Relay, mut gauges: BTreeMap<Group, Gauge>) -> Vec<LegGroup> {
     sums.into_iter().map(group).collect()
 }
 
-/// Adds a point a second to the history, for ever.
+/// Adds a point per second to the history, without end.
 pub(crate) async fn write_history(relay: &Relay) {
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -114,7 +115,7 @@ pub(crate) async fn write_history(relay: &Relay) {
     }
 }
 
-/// Sums over the open legs of a group.
+/// Gauges of a group of open legs.
 #[derive(Debug, Default)]
 struct Gauge {
     now: LegGauges,
@@ -136,7 +137,7 @@ impl Gauge {
     fn add_stream(&mut self, tcp: &TcpInfo) {
         self.now.streams_open += 1;
         self.now.delivery_rate_bytes_per_s += tcp.delivery_rate_bytes_per_s;
-        // 0 and the largest number are before the first sample.
+        // 0 and the largest number stand for "no sample yet".
         if tcp.rtt_us > 0 {
             self.rtts += 1;
             self.rtt_sum_us += f64::from(tcp.rtt_us);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the service manager hears of the relay (sd_notify(3)): ready, reloading, stopping, how it
-//! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
+//! Notifications to the service manager (sd_notify(3)): ready, reloading, stopping, status, and
+//! watchdog. Without `NOTIFY_SOCKET` nothing is sent.
 
 use crate::{
     process::workers::registry::Registry,
     relay::{Phase, Relay},
 };
-use longhaul_command::note;
+use longhaul_command::errln;
 use sd_notify::NotifyState;
 use std::{
     sync::Arc,
@@ -14,20 +14,20 @@ use std::{
 };
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The service manager, if it listens.
+/// Connection to the service manager, if there is one.
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
     relay: Arc<Relay>,
     registry: Arc<Registry>,
-    /// Silence after which it kills the relay (`WatchdogSec=`).
+    /// Time without a watchdog message after which the manager kills the relay (`WatchdogSec=`).
     patience: Option<Duration>,
 }
 
-/// How often the status is looked at.
+/// Interval at which the status is checked for changes.
 const STATUS_PERIOD: Duration = Duration::from_secs(5);
 
 impl ServiceManager {
-    /// As the environment says.
+    /// Reads the environment.
     pub(crate) fn find(relay: Arc<Relay>, registry: Arc<Registry>) -> Self {
         let patience = sd_notify::watchdog_enabled();
         Self {
@@ -39,16 +39,16 @@ impl ServiceManager {
 
     fn tell(&self, news: &[NotifyState]) {
         if let Err(error) = sd_notify::notify(news) {
-            note!("longhaul relay: NOTIFY_SOCKET: {error}");
+            errln!("longhaul relay: NOTIFY_SOCKET: {error}");
         }
     }
 
-    /// All listeners stand, and what is to be intercepted is.
+    /// Reports that all listeners accept and that interception is installed.
     pub(crate) fn ready(&self) {
         self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
     }
 
-    /// The configuration is being read again; [`Self::reloaded`] says when that is over.
+    /// Reports that a reload begins; [`Self::reloaded`] reports its end.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.tell(&[NotifyState::Reloading, now]),
@@ -56,7 +56,7 @@ impl ServiceManager {
         }
     }
 
-    /// It was read; `problem` is why it was not taken.
+    /// Reports the end of a reload; `problem` is the error if it failed.
     pub(crate) fn reloaded(&self, problem: Option<&str>) {
         match problem {
             None => self.ready(),
@@ -67,14 +67,14 @@ impl ServiceManager {
         }
     }
 
-    /// No new connections from now on.
+    /// Reports that no new connections are accepted.
     pub(crate) fn stopping(&self) {
         let status = NotifyState::Status("stopping: open connections may go on for a while");
         self.tell(&[NotifyState::Stopping, status]);
     }
 
-    /// Says for ever that the relay is alive, as long as all its threads are, and how it does
-    /// whenever that has changed.
+    /// Sends watchdog messages as long as all threads are alive, and the status whenever it has
+    /// changed, without end.
     pub(crate) async fn attend(&self) {
         let mut ticks = interval(self.period());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -95,13 +95,13 @@ impl ServiceManager {
         }
     }
 
-    /// Four signs of life in the time that the manager waits for one.
+    /// Returns the interval of the watchdog messages: a quarter of the manager's timeout.
     fn period(&self) -> Duration {
         let quarter = self.patience.map_or(STATUS_PERIOD, |patience| patience / 4);
         quarter.clamp(Duration::from_millis(1), STATUS_PERIOD)
     }
 
-    /// One short line.
+    /// Returns the status as one short line.
     fn status(&self) -> String {
         let listeners = self.relay.doors.open().len();
         let connections = self.registry.len();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looking after all connections: the memory that they hold, who takes nothing, and tunnels that carry nothing. One task
-//! looks at all of them, so that a connection needs no timer of its own.
+//! Supervises all connections: their memory, receivers that take nothing, and idle tunnels. One
+//! task checks all of them, so that a connection needs no timer of its own.
 
 use crate::{
     process::workers::registry::Registry,
@@ -21,20 +21,20 @@ use tokio::{task::yield_now, time::sleep};
 
 const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(100);
 
-/// Who takes nothing for so long loses the connection when memory is short.
+/// Stall after which a connection is evicted first when memory is short.
 const STILL: Duration = Duration::from_secs(10);
 
-/// A client's own connections may wait for its others so long. After that there may be other clients
-/// behind them, in listen queues that nobody can look into.
+/// Time that a client may wait for its own connections to free memory. After that, other clients
+/// may wait behind it in listen queues, which can't be inspected.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Time between two looks at who takes nothing.
+/// Interval of the checks for stalled receivers.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
 
-/// Connections that are looked at before the supervisor's other tasks have their turn.
+/// Connections that are checked before other tasks of the supervisor run.
 const LOOKS_PER_TURN: usize = 64;
 
-/// Adds up for ever, and cuts whom it must.
+/// Sums up the memory of all connections, and evicts connections over the budget, without end.
 pub(crate) async fn memory(relay: &Relay, registry: &Registry) {
     let mut looked = Instant::now();
     loop {
@@ -76,10 +76,10 @@ fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<ConnectionMemory>
     relay.memory.set(held - freed);
 }
 
-/// Sees who takes nothing, and cuts those who have for too long.
+/// Updates the stall of each connection, and cuts those stalled for too long.
 async fn look(registry: &Registry) {
     let sessions = registry.all();
-    // A connection that ends in the meantime must close at once.
+    // Weak references: a connection that ends in the meantime must close at once.
     let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
     for (n, session) in sessions.into_iter().enumerate() {
         if n % LOOKS_PER_TURN == LOOKS_PER_TURN - 1 {
@@ -95,13 +95,13 @@ async fn look(registry: &Registry) {
     }
 }
 
-/// Looks in the time that a tunnel has: one is found idle at most a quarter of that later, and no
-/// more than a minute.
+/// Checks during the idle timeout of a tunnel. An idle tunnel is found at most a quarter of the
+/// timeout late, and at most a minute.
 const LOOKS: u32 = 4;
 const TUNNEL_PERIOD_MIN: Duration = Duration::from_millis(50);
 const TUNNEL_PERIOD_MAX: Duration = Duration::from_secs(60);
 
-/// Ends idle tunnels for ever.
+/// Cuts idle tunnels, without end.
 pub(crate) async fn idle_tunnels(relay: &Relay, registry: &Registry) {
     loop {
         let limit = relay.config().limits.tunnel_idle_timeout;

@@ -12,10 +12,10 @@ use crate::{
 use longhaul_protocol::failure::Failure;
 use std::sync::Arc;
 
-/// Serves a newcomer, sees both legs to their right end, and writes the record. Dropped before the
-/// end, the connection is cut.
+/// Serves an accepted connection, closes both legs as they ended, and writes the record. If the
+/// future is dropped earlier, the connection is cut.
 pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
-    // The place is free, and counted as such, once the sockets are closed.
+    // The permit is released, and the load reduced, once the sockets are closed.
     let Newcomer {
         place: _place,
         seated: _seated,
@@ -40,7 +40,7 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
         };
         let end = serve(&session, announced).await;
         match end {
-            // As a connection of its own it was never asked for anything.
+            // No request was ever made on it as a connection of its own.
             End::Joined(seat) => {
                 finale.end = End::Finished;
                 seat
@@ -55,11 +55,12 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
     Box::pin(take_seat(session, seat)).await;
 }
 
-/// The leg is another session's from now on, but has its place here until that is over.
+/// Hands the leg to another session, and keeps its permit here until that session no longer needs
+/// it.
 async fn take_seat(session: Arc<Session>, seat: Seat) {
     let leg = match Arc::try_unwrap(session) {
         Ok(session) => session.into_near(),
-        // Somebody adds up memory right now: the leg is shared for ever, which costs wake-ups.
+        // The memory check holds the session right now. The leg stays shared, which costs wake-ups.
         Err(shared) => shared.near(),
     };
     seat.take(leg).await;

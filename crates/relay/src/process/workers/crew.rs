@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How busy each worker is, and how a connection gets from the one that accepted it to one that has
-//! less to do.
+//! Load of each worker, and the handover of accepted connections to less busy workers.
 //!
-//! The kernel spreads connections over the workers' sockets by a hash of their addresses: it takes
-//! no notice of what a worker has to do already, and puts two long flows on one of two workers as
-//! often as not.
+//! The kernel spreads connections over the workers' sockets by a hash of their addresses. It
+//! ignores the load, and often puts two long flows on one of two workers.
 
 use crate::{doors::door::Door, process::workers::registry::Entry, relay::Relay};
 use longhaul_transport::carrier::Carrier;
@@ -21,7 +19,7 @@ use tokio::sync::{
     mpsc::{Receiver, Sender, channel, error::TrySendError},
 };
 
-/// A connection that has its place, on its way to the worker that will serve it.
+/// Accepted connection with its permit, on its way to the worker that will serve it.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     pub(crate) relay: Arc<Relay>,
@@ -30,19 +28,19 @@ pub(crate) struct Newcomer {
     pub(crate) address: SocketAddr,
     pub(crate) entry: Entry,
     pub(crate) seated: Seated,
-    /// Of those that the limit on connections has.
+    /// Permit of the limit on connections.
     pub(crate) place: OwnedSemaphorePermit,
 }
 
 impl Newcomer {
-    /// The same, driven by the calling thread's event loop from now on.
+    /// Moves the socket to the calling thread's event loop.
     pub(crate) fn at_home_here(self) -> io::Result<Self> {
         let client = self.client.at_home_here()?;
         Ok(Self { client, ..self })
     }
 }
 
-/// All workers.
+/// Loads of all workers.
 #[derive(Debug)]
 pub(crate) struct Crew(Box<[Seat]>);
 
@@ -52,15 +50,16 @@ struct Seat {
     newcomers: Sender<Newcomer>,
 }
 
-/// Connections that may be on their way to one worker.
+/// Capacity of a worker's handover queue, in connections.
 const NEWCOMERS_MAX: usize = 1024;
 
-/// A worker takes what it accepted, unless it has this many connections more than another, and half
-/// of the other's: to hand one over costs a wake-up, and a few do not matter among many.
+/// Minimum imbalance for a handover, in connections: the accepting worker must exceed the other's
+/// load by this number and by half of the other's load. A handover costs a wake-up, and small
+/// differences do not matter.
 const EDGE: usize = 2;
 
 impl Crew {
-    /// `count` workers, and where each finds its newcomers.
+    /// Returns the balancer of `count` workers, and each worker's receiver of handovers.
     pub(crate) fn new(count: usize) -> (Self, Vec<Receiver<Newcomer>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| channel(NEWCOMERS_MAX)).unzip();
@@ -71,7 +70,7 @@ impl Crew {
         (Self(senders.into_iter().map(seat).collect()), receivers)
     }
 
-    /// Finds a worker for what worker `own` has accepted, and counts it there.
+    /// Chooses a worker for a connection that worker `own` has accepted, and counts it there.
     pub(crate) fn place(self: &Arc<Self>, own: usize) -> Seated {
         let loads = self.0.iter().map(|seat| seat.connections.load(Relaxed));
         let worker = choose(own, loads);
@@ -82,7 +81,7 @@ impl Crew {
         }
     }
 
-    /// Gives `newcomer` to the worker that was found for it, or back if that has too many waiting.
+    /// Sends the connection to its worker. Returns it if that worker's queue is full.
     pub(crate) fn hand_over(&self, newcomer: Newcomer) -> Option<Newcomer> {
         let seat = &self.0[newcomer.seated.worker];
         let sent = seat.newcomers.try_send(newcomer);
@@ -90,7 +89,7 @@ impl Crew {
     }
 }
 
-/// The least busy worker, if `own` is busier by the [`EDGE`].
+/// Returns the least busy worker if `own` is busier by [`EDGE`], and `own` otherwise.
 fn choose(own: usize, loads: impl Iterator<Item = usize> + Clone) -> usize {
     let own_load = loads.clone().nth(own).unwrap_or(0);
     let least = loads.enumerate().min_by_key(|(_, load)| *load);
@@ -100,7 +99,7 @@ fn choose(own: usize, loads: impl Iterator<Item = usize> + Clone) -> usize {
     }
 }
 
-/// A connection's place with a worker, until dropped.
+/// Counts one connection of a worker until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Seated {
     crew: Arc<Crew>,
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_to_the_least_busy_if_that_is_worth_it() {
+    fn chooses_least_busy_worker_if_imbalance_is_large() {
         let choose = |own, loads: &[usize]| choose(own, loads.iter().copied());
         assert_eq!(choose(0, &[1, 0]), 0);
         assert_eq!(choose(0, &[2, 0]), 1);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn long_flows_end_up_side_by_side() {
+    fn spreads_long_flows_over_workers() {
         let (crew, _receivers) = Crew::new(2);
         let crew = Arc::new(crew);
         let flows: Vec<_> = (0..8).map(|_| crew.place(0)).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads that serve: each accepts on its own share of every listener, and serves what it accepted or another handed
-//! over.
+//! Worker threads: each accepts on its own share of every listener, and serves connections that it
+//! accepted or that another worker handed over.
 
 pub(crate) mod connection;
 pub(crate) mod crew;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The connections that are open now, for those who look at all of them, the memory budget and the
-//! status page, and for the one who cuts them.
+//! Registry of open connections, for the memory budget, the status page and the shutdown.
 
 use crate::session::{Session, WhyCut};
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::AbortHandle;
 
-/// Open connections by number; a number is never used again.
+/// Open connections by number. A number is never used again.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<Open>);
 
@@ -15,20 +14,20 @@ pub(crate) struct Registry(Mutex<Open>);
 struct Open {
     next: u64,
     connections: HashMap<u64, Connection>,
-    /// From now on, whatever is listed is cut.
+    /// Whether all connections are cut, later ones included.
     cut: bool,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
-    /// Of its task.
+    /// Handle that aborts the connection's task.
     abort: Option<AbortHandle>,
-    /// Once it is known whose it is.
+    /// Session, once the client is known.
     session: Option<Arc<Session>>,
 }
 
 impl Registry {
-    /// A number for a connection, which is listed until the guard is dropped.
+    /// Returns a number for a connection, which is registered until the guard is dropped.
     pub(crate) fn enter(self: &Arc<Self>) -> Entry {
         let mut open = self.open();
         let number = open.next;
@@ -40,7 +39,7 @@ impl Registry {
         }
     }
 
-    /// The task of a connection that has entered; nothing if it has left already.
+    /// Stores the task of a registered connection. Does nothing if the connection has ended.
     pub(crate) fn runs_as(&self, number: u64, abort: AbortHandle) {
         let mut open = self.open();
         if open.cut {
@@ -51,7 +50,7 @@ impl Registry {
         }
     }
 
-    /// Ends the tasks of all connections, those of the future included.
+    /// Aborts the tasks of all connections, later ones included.
     pub(crate) fn cut(&self) {
         let mut open = self.open();
         open.cut = true;
@@ -59,7 +58,7 @@ impl Registry {
         tasks.for_each(AbortHandle::abort);
     }
 
-    /// Ends a connection abnormally, if it is still open, and says why in its record.
+    /// Aborts one connection if it is still open, and stores the reason for its record.
     pub(crate) fn cut_one(&self, session: &Session, why: WhyCut) {
         session.is_cut_for(why);
         let abort = {
@@ -72,15 +71,15 @@ impl Registry {
         }
     }
 
-    /// All of them whose client is known, in no order. Do not hold them for long: whoever drops the
-    /// last hold of a connection closes its sockets.
+    /// Returns all connections whose client is known, unordered. Callers should drop them soon: the
+    /// last owner of a session closes its sockets.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let open = self.open();
         let known = open.connections.values().filter_map(|c| c.session.clone());
         known.collect()
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.open().connections.len()
     }
@@ -90,7 +89,7 @@ impl Registry {
     }
 }
 
-/// A connection's place in the list.
+/// Registration of a connection, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) registry: Arc<Registry>,
@@ -98,7 +97,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// It is known whose connection this is.
+    /// Stores the session once the client is known.
     pub(crate) fn is(&self, session: &Arc<Session>) {
         let mut open = self.registry.open();
         if let Some(connection) = open.connections.get_mut(&self.number) {
@@ -106,12 +105,12 @@ impl Entry {
         }
     }
 
-    /// It has become part of another session's connection, which is listed itself.
+    /// Removes the session: its leg is now part of another session, which has its own registration.
     pub(crate) fn is_anothers(&self) {
         let mut open = self.registry.open();
         let connection = open.connections.get_mut(&self.number);
         let left = connection.and_then(|connection| connection.session.take());
-        // As in [`Drop`].
+        // Unlocked first, as in [`Drop`].
         drop(open);
         drop(left);
     }
@@ -120,7 +119,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let left = self.registry.open().connections.remove(&self.number);
-        // The last share of a session may be this one: it is let go of without the lock.
+        // This may be the last reference to the session: it is dropped without the lock.
         drop(left);
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One thread of the relay: it accepts on its own share of every listener and serves what it
-//! accepted.
+//! Worker thread: accepts on its own share of every listener and serves what it accepted.
 
 use crate::{
     doors::{
@@ -16,7 +15,7 @@ use crate::{
     session::Shares,
 };
 use longhaul_admission::exhaustion::{self, is_exhaustion};
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_linux::pipe_pool::Pool;
 use longhaul_transport::carrier::Carrier;
 use longhaul_udt::socket::Socket;
@@ -34,23 +33,23 @@ use tokio::{
     time::sleep,
 };
 
-/// A worker before its thread starts.
+/// Worker, before its thread starts.
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) crew: Arc<Crew>,
-    /// Among the relay's threads.
+    /// Index among the serving threads.
     pub(crate) index: usize,
-    /// Its shares of listeners, as they are opened.
+    /// Listening sockets, as they are opened.
     pub(crate) openings: Receiver<Opening>,
-    /// Connections that others accepted for it.
+    /// Connections that other workers accepted.
     pub(crate) newcomers: Receiver<Newcomer>,
 }
 
 impl Worker {
     /// Serves until the relay stops.
     pub(crate) fn run(self) -> io::Result<()> {
-        let runtime = longhaul_command::event_loop::of_this_thread()?;
+        let runtime = longhaul_command::event_loop::current_thread()?;
         runtime.block_on(self.serve())
     }
 
@@ -100,27 +99,27 @@ impl Worker {
     }
 }
 
-/// Serves `newcomer`, which another thread has accepted, on this one.
+/// Serves a connection that another worker accepted.
 fn welcome(newcomer: Newcomer, shares: &Shares) {
-    // An error here is the event loop's, out of memory: the client is let go.
+    // An error means that the event loop is out of memory: the client is dropped.
     if let Ok(newcomer) = newcomer.at_home_here() {
         begin(newcomer, shares);
     }
 }
 
-/// Serves `newcomer` on this thread.
+/// Spawns the task of a connection on this thread.
 fn begin(newcomer: Newcomer, shares: &Shares) {
     let (registry, number) = (newcomer.entry.registry.clone(), newcomer.entry.number);
     let task = tokio::spawn(connection::run(newcomer, shares.clone()));
     registry.runs_as(number, task.abort_handle());
 }
 
-/// A worker's share of a listener.
+/// Accept loop of one worker for one listener.
 struct Entrance {
     relay: Arc<Relay>,
     registry: Arc<Registry>,
     crew: Arc<Crew>,
-    /// Among the workers.
+    /// Index of the worker.
     worker: usize,
     door: Arc<Door>,
     shares: Shares,
@@ -136,16 +135,16 @@ impl Entrance {
         self.accept_queue(listener).await;
     }
 
-    /// The same of UDT, where one worker accepts for all.
+    /// Accepts UDT connections. One worker accepts for all.
     async fn accept_all_udt(self, generation: u64, socket: Socket) {
         let accepting = async {
             while let Ok(stream) = socket.accept().await {
-                // One that is gone again was nobody.
+                // A connection without a peer address has ended already.
                 if let Some(address) = stream.peer_addr() {
                     self.admit(Carrier::Udt(stream.into()), address).await;
                 }
             }
-            note!(
+            errln!(
                 "longhaul relay: the port of {} broke: it accepts no more",
                 self.door.name()
             );
@@ -175,8 +174,8 @@ impl Entrance {
         }
     }
 
-    /// Those whose handshake is done count as connected: the kernel would reset them when the
-    /// socket is closed. Bounded by the listen queue.
+    /// Accepts the connections left in the listen queue. Their handshakes are complete, and the
+    /// kernel would reset them when the socket is closed.
     async fn accept_queue(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else {
             return;
@@ -194,7 +193,8 @@ impl Entrance {
         }
     }
 
-    /// The newcomer waits here for memory and its place, the rest in the listen queue.
+    /// Waits for memory and a permit, then dispatches the connection. Meanwhile, other clients wait
+    /// in the listen queue.
     async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
         self.relay.memory.wait_for_room(address.ip()).await;
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
@@ -222,35 +222,35 @@ impl Entrance {
     }
 }
 
-/// A time without descriptors or memory: the accept loop waits, and says so once.
+/// Backoff of an accept loop without descriptors or memory. Logs the shortage once.
 #[derive(Default)]
 struct Shortage {
     told: bool,
-    /// When it was told last.
+    /// Time of the last log line.
     last: Option<Instant>,
 }
 
-/// Time between two lines about a shortage: clients bring it about, but do not choose how often it is
-/// said.
+/// Minimum interval of log lines about a shortage: clients cause it, but must not control the
+/// volume of the log.
 const TELLING_PERIOD: Duration = Duration::from_secs(60);
 
 impl Shortage {
-    /// After a failed accept(2). Errors of the connection itself (accept(2), "Error handling")
-    /// ask for no pause.
+    /// Waits after a failed accept(2). Errors of the connection itself (accept(2), "Error
+    /// handling") need no wait.
     async fn wait(&mut self, error: &io::Error) {
         if !is_exhaustion(error) {
             return;
         }
         if !self.told && self.last.is_none_or(|at| at.elapsed() >= TELLING_PERIOD) {
             (self.told, self.last) = (true, Some(Instant::now()));
-            note!("longhaul relay: {error}; new connections wait");
+            errln!("longhaul relay: {error}; new connections wait");
         }
         sleep(exhaustion::PAUSE).await;
     }
 
     fn ended(&mut self) {
         if std::mem::take(&mut self.told) {
-            note!("longhaul relay: accepting again");
+            errln!("longhaul relay: accepting again");
         }
     }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was seen of connections last, and the sums over groups of legs. Each look adds what is new
-//! since the one before, so that sums never shrink and nothing is counted twice.
+//! Last sample of each connection, and sums over groups of legs. Each sample adds the difference to
+//! the one before, so that sums never shrink and nothing is counted twice.
 
 use longhaul_admin::record::{Group, LegSums};
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_tcpsim::limiter::{Limiter, Look, limiter};
+use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
 use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
-/// A connection at one moment. Counts are since its start.
+/// Sample of a connection. Counters are totals since its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Glimpse {
     pub(crate) number: u64,
@@ -21,25 +21,26 @@ pub(crate) struct Glimpse {
     pub(crate) far: Option<LegGlimpse>,
 }
 
-/// One leg at one moment.
+/// Sample of one leg.
 #[derive(Debug, Clone)]
 pub(crate) struct LegGlimpse {
     pub(crate) group: Group,
-    /// Among the connection's legs of this side.
+    /// Number among the connection's legs of this side.
     pub(crate) number: u64,
-    /// Of its socket; of a striped leg, of all its streams, the first one first. Never empty.
+    /// Kernel counters of its socket; of a striped leg, those of all streams, the first stream
+    /// first. Never empty.
     pub(crate) streams: Vec<TcpInfo>,
     pub(crate) is_striped: bool,
     pub(crate) buffered_bytes: u64,
-    /// Pauses in reading from it, and whether one is on.
+    /// Pauses in reading from the leg.
     pub(crate) pauses: u64,
     pub(crate) is_paused: bool,
-    /// What comes from the other leg waits for room in this one's socket.
+    /// Whether bytes of the other leg wait for room in this leg's socket.
     pub(crate) writer_waits: bool,
 }
 
 impl LegGlimpse {
-    /// Summed over the leg's streams.
+    /// Returns the sum over the leg's streams.
     pub(crate) fn sum(&self, of: fn(&TcpInfo) -> u64) -> u64 {
         self.streams.iter().map(of).sum()
     }
@@ -51,7 +52,7 @@ pub(crate) struct Book {
     sums: BTreeMap<Group, LegSums>,
 }
 
-/// What two looks tell together.
+/// Rates and limiters between two samples.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) near: Option<Limiter>,
@@ -61,10 +62,10 @@ pub(crate) struct Verdict {
 }
 
 impl Book {
-    /// Adds what is new to the sums, and judges the time since the last look.
+    /// Adds a sample to the sums, and evaluates the time since the previous sample.
     pub(crate) fn note(&mut self, now: Glimpse) -> Verdict {
         let before = self.open.get(&now.number);
-        // Two threads may look at once; the later look has counted already.
+        // Two threads may sample at once; the later sample has been counted already.
         if before.is_some_and(|before| before.at >= now.at) {
             return Verdict::default();
         }
@@ -76,12 +77,12 @@ impl Book {
         verdict
     }
 
-    /// A connection is over.
+    /// Forgets a connection that has ended.
     pub(crate) fn forget(&mut self, number: u64) {
         self.open.remove(&number);
     }
 
-    /// The sums of these listeners; those of others are forgotten.
+    /// Returns the sums of these listeners, and forgets those of others.
     pub(crate) fn sums(&mut self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
         self.sums
             .retain(|group, _| listeners.contains(&group.listener));
@@ -89,7 +90,7 @@ impl Book {
     }
 }
 
-/// What each leg adds to its group.
+/// Returns what each leg adds to the sums of its group.
 fn news<'a>(before: Option<&Glimpse>, now: &'a Glimpse) -> Vec<(&'a Group, LegSums)> {
     let counted = |of: fn(&Glimpse) -> u64| before.map_or(0, of);
     let bytes_up = now.bytes_up.saturating_sub(counted(|b| b.bytes_up));
@@ -110,7 +111,8 @@ fn news<'a>(before: Option<&Glimpse>, now: &'a Glimpse) -> Vec<(&'a Group, LegSu
     legs.into_iter().filter_map(new).collect()
 }
 
-/// What a leg's socket has counted since the look before, which may have been at another socket.
+/// Returns the increase of a leg's counters since the previous sample, which may be of another
+/// socket.
 fn since(before: Option<&LegGlimpse>, now: &LegGlimpse) -> LegSums {
     let same = before.filter(|before| before.number == now.number);
     let grown = |of: fn(&TcpInfo) -> u64| {
@@ -119,7 +121,7 @@ fn since(before: Option<&LegGlimpse>, now: &LegGlimpse) -> LegSums {
     };
     LegSums {
         opened: u64::from(same.is_none()),
-        // Pauses are the connection's, whichever sockets it had.
+        // Pauses count for the connection, whichever sockets it had.
         reading_pauses: now.pauses.saturating_sub(before.map_or(0, |b| b.pauses)),
         retransmitted_segments: grown(|info| info.retransmits.into()),
         retransmitted_bytes: grown(|info| info.retransmitted_bytes),
@@ -166,11 +168,11 @@ fn limited_by(
     same.then(|| limiter(&look(before), &look(now), us))
 }
 
-/// Streams count as one connection: the mean of their times, the sum of their windows.
-fn look(leg: &LegGlimpse) -> Look {
+/// Combines the streams to one connection: the mean of their times, the sum of their windows.
+fn look(leg: &LegGlimpse) -> Snapshot {
     let mean = |of| leg.sum(of) / leg.streams.len().max(1) as u64;
     let sum = |of| leg.sum(of).try_into().unwrap_or(u32::MAX);
-    Look {
+    Snapshot {
         busy_us: mean(|info| info.busy_us),
         rwnd_limited_us: mean(|info| info.rwnd_limited_us),
         sndbuf_limited_us: mean(|info| info.sndbuf_limited_us),
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_look_adds_what_is_new() {
+    fn adds_difference_between_samples() {
         let (mut book, clock) = (Book::default(), Clock(Instant::now()));
         let near = |pauses| leg(Leg::Near, 0, 0, 0, pauses);
         book.note(clock.glimpse(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_that_takes_another_s_place_counts_from_its_own_beginning() {
+    fn replacement_leg_counts_from_zero() {
         let (mut book, clock) = (Book::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
         book.note(clock.glimpse(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
@@ -268,9 +270,9 @@ mod tests {
         assert_eq!((far.retransmitted_segments, far.reading_pauses), (6, 2));
     }
 
-    /// The second one may join between two looks.
+    /// The second stream may join between two samples.
     #[test]
-    fn the_streams_of_a_leg_are_counted_together() {
+    fn sums_counters_over_streams_of_leg() {
         let (mut book, clock) = (Book::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
         let far = |streams: &[(u64, u32)]| LegGlimpse {
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_judged_as_one_connection() {
+    fn limiter_treats_streams_as_one_connection() {
         let with = |busy_us, in_flight_segments| TcpInfo {
             busy_us,
             in_flight_segments,
@@ -306,13 +308,13 @@ mod tests {
         let judged = |now| limited_by(Some(&begin), Some(&now), Duration::from_millis(10));
         let all_busy = at(with(10_000, 10), with(10_000, 10));
         assert_eq!(judged(all_busy), Some(Limiter::CongestionWindow));
-        // One of them alone is not the leg.
+        // A single busy stream does not limit the leg.
         let one_idle = at(with(9_000, 10), with(0, 0));
         assert_eq!(judged(one_idle), Some(Limiter::Application));
     }
 
     #[test]
-    fn a_look_that_comes_late_counts_nothing() {
+    fn ignores_older_sample() {
         let (mut book, clock) = (Book::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
         book.note(clock.glimpse(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_that_are_gone_are_forgotten() {
+    fn forgets_sums_of_removed_listeners() {
         let (mut book, clock) = (Book::default(), Clock(Instant::now()));
         let legs = || (leg(Leg::Near, 0, 0, 0, 0), leg(Leg::Far, 1, 0, 0, 0));
         book.note(clock.glimpse(0, 0, legs().0, legs().1));

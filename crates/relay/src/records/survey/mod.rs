@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A look at all open connections once a second, as long as somebody wants to know. It runs on the
-//! supervisor's thread, never in a worker; what a worker adds is one look at a connection that ends.
+//! Samples of all open connections once a second, while there are readers. Sampling runs on the
+//! supervisor's thread, never in a worker. A worker only adds one final sample of a connection that
+//! ends.
 //!
-//! A look costs four system calls a connection, so that nobody pays who does not ask: without
-//! `--admin` nothing is seen at all, and a minute after the last question the rounds stop.
+//! A sample costs four system calls per connection, so it is taken only on demand. Without
+//! `--admin` there are no samples at all, and sampling stops a minute after the last read.
 
 pub(crate) mod book;
 
@@ -20,10 +21,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Rounds go on for this long after the last question.
+/// Time for which sampling continues after the last read.
 const ATTENTION: Duration = Duration::from_secs(60);
 
-/// What is known of the open connections.
+/// Sampler of the open connections.
 #[derive(Debug)]
 pub(crate) struct Survey {
     wanted: bool,
@@ -39,7 +40,7 @@ struct Latest {
 }
 
 impl Survey {
-    /// One that sees nothing unless it is `wanted`.
+    /// Returns a sampler that takes no samples unless `wanted`.
     pub(crate) fn new(wanted: bool) -> Self {
         Self {
             wanted,
@@ -49,12 +50,12 @@ impl Survey {
         }
     }
 
-    /// Whether anybody may ever ask.
+    /// Returns whether there can be readers.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted
     }
 
-    /// All connections as they were at most some two seconds ago.
+    /// Returns a snapshot of all connections, at most about two seconds old.
     pub(crate) async fn latest(&self) -> Arc<Snapshot> {
         let now = Instant::now();
         self.asked.send_replace(Some(now));
@@ -66,7 +67,7 @@ impl Survey {
         snapshot.expect("it was waited for")
     }
 
-    /// The last look at a connection, of which no other counts from now on.
+    /// Records the final sample of a connection. Later samples of it are ignored.
     pub(crate) fn see_last(&self, glimpse: Glimpse, seen_last: &AtomicBool) {
         let mut book = self.book();
         seen_last.store(true, Relaxed);
@@ -75,7 +76,7 @@ impl Survey {
         book.forget(number);
     }
 
-    /// Notes a look at a connection; nothing if its last one was noted.
+    /// Records a sample of a connection. Returns `None` after its final sample.
     pub(crate) fn look(
         &self,
         glimpse: Glimpse,
@@ -86,18 +87,18 @@ impl Survey {
         (!is_over).then(|| (glimpse.clone(), book.note(glimpse)))
     }
 
-    /// Waits until somebody wants to know.
+    /// Waits until there is a reader.
     pub(crate) async fn asked(&self) {
-        // As above.
+        // No error, as above.
         let _ = self.asked.subscribe().wait_for(is_recent).await;
     }
 
-    /// Whether somebody wants to know.
+    /// Returns whether there was a read within [`ATTENTION`].
     pub(crate) fn is_asked(&self) -> bool {
         is_recent(&self.asked.borrow())
     }
 
-    /// Answers those who have asked.
+    /// Publishes a snapshot to the waiting readers.
     pub(crate) fn publish(&self, snapshot: Snapshot, good_until: Instant) {
         self.latest.send_replace(Some(Latest {
             snapshot: snapshot.into(),
@@ -105,7 +106,7 @@ impl Survey {
         }));
     }
 
-    /// The sums of these listeners; those of others are forgotten.
+    /// Returns the sums of these listeners, and forgets those of others.
     pub(crate) fn sums(&self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
         self.book().sums(listeners)
     }
