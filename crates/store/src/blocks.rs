@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file as blocks, and the hashes of both.
+//! Blocks of a file, and the hashes of blocks and files.
 //!
-//! A block's hash is the BLAKE3 chaining value of the subtree at its offset, so it fits no other
-//! place and no other length; merged, the blocks' hashes are the file's BLAKE3 hash, the one that
-//! `b3sum FILE` prints. A block that is the whole file has the file's hash.
+//! A block's hash is the BLAKE3 chaining value of the subtree at its offset. A hash therefore fits
+//! no other offset and no other length. Merged, the hashes of all blocks are the BLAKE3 hash of the
+//! file, which `b3sum FILE` prints. A block that is the whole file has the file's hash.
 
 use blake3::{
     Hasher,
@@ -11,37 +11,37 @@ use blake3::{
 };
 use std::{fmt, ops::Range, str::FromStr};
 
-/// Bytes in every block of a file but the last: 4 MiB.
+/// Bytes in every block of a file except the last: 4 MiB.
 pub const BLOCK: u64 = 4 << 20;
 
-/// The longest file, in bytes: 64 TiB. Its blocks' hashes and states take 33 bytes of memory each
-/// while it is written, 528 MiB for a file of this length.
+/// Longest file, in bytes: 64 TiB. While a file is written, the hash and state of each block take
+/// 33 bytes of memory: 528 MiB for a file of this length.
 pub const FILE_LEN_MAX: u64 = 64 << 40;
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// BLAKE3 of a block in its place.
+/// BLAKE3 hash of a block at its offset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BlockHash(pub [u8; 32]);
 
 impl BlockHash {
-    /// Of a block that nobody hashed. No bytes that anybody finds have this hash.
+    /// Stands for the hash of a block that was not hashed. No known input has this hash.
     pub const UNKNOWN: Self = Self([0; 32]);
 }
 
-/// BLAKE3 of a file.
+/// BLAKE3 hash of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FileHash(pub [u8; 32]);
 
-/// Why a text is no hash.
+/// Error for a text that is not a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a hash has 64 hexadecimal digits")]
 pub struct BadHash;
 
-/// Why bytes cannot be the block they are said to be.
+/// Reason why bytes cannot be the block with the given number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchBlock {
-    /// The file ends before it.
+    /// The file ends before this block.
     #[error("there is no block {index} in a file of {file_len} bytes")]
     Beyond {
         /// The block's number, from 0.
@@ -49,21 +49,21 @@ pub enum NoSuchBlock {
         /// Bytes in the file.
         file_len: u64,
     },
-    /// Too many bytes, or too few.
+    /// Too many or too few bytes.
     #[error("block {index} at offset {offset} has {len} bytes, not {got}")]
     Length {
         /// The block's number, from 0.
         index: u64,
-        /// Where in the file it begins.
+        /// Offset of the block in the file, in bytes.
         offset: u64,
-        /// Bytes in such a block.
+        /// Bytes that this block has.
         len: u64,
         /// Bytes that were given.
         got: u64,
     },
 }
 
-/// How a file of a certain length is cut into blocks.
+/// Division of a file of a certain length into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocks {
     file_len: u64,
@@ -71,13 +71,14 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of [`BLOCK`] bytes.
+    /// Divides a file into blocks of [`BLOCK`] bytes.
     #[must_use]
     pub fn of(file_len: u64) -> Self {
         Self::sized(file_len, BLOCK)
     }
 
-    /// Blocks of another size, which has to be a power of two and at least a chunk of BLAKE3, 1024.
+    /// Divides a file into blocks of another size: a power of two, and at least 1024, a chunk of
+    /// BLAKE3.
     pub(crate) fn sized(file_len: u64, block_len: u64) -> Self {
         assert!(block_len.is_power_of_two() && block_len >= blake3::CHUNK_LEN as u64);
         Self {
@@ -92,19 +93,19 @@ impl Blocks {
         self.file_len
     }
 
-    /// Bytes in every block but the last.
+    /// Bytes in every block except the last.
     #[must_use]
     pub fn block_len(self) -> u64 {
         self.block_len
     }
 
-    /// Blocks in the file: none if it is empty.
+    /// Blocks in the file: 0 for an empty file.
     #[must_use]
     pub fn count(self) -> u64 {
         self.file_len.div_ceil(self.block_len)
     }
 
-    /// Where in the file a block lies.
+    /// Byte range of a block in the file.
     pub fn range(self, index: u64) -> Result<Range<u64>, NoSuchBlock> {
         let file_len = self.file_len;
         let start = index.checked_mul(self.block_len);
@@ -113,13 +114,13 @@ impl Blocks {
         Ok(start..file_len.min(start.saturating_add(self.block_len)))
     }
 
-    /// The hash of a block's bytes.
+    /// Hashes the bytes of a block.
     pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
         self.has_length(index, bytes.len() as u64)?;
         Ok(self.subtree_hash(self.range(index)?.start, bytes))
     }
 
-    /// Whether a block has so many bytes.
+    /// Checks that a block has this number of bytes.
     pub fn has_length(self, index: u64, got: u64) -> Result<(), NoSuchBlock> {
         let range = self.range(index)?;
         let (offset, len) = (range.start, range.end - range.start);
@@ -134,7 +135,7 @@ impl Blocks {
         }
     }
 
-    /// The hash of a block that is all zeros, without the memory of one.
+    /// Hash of a block of zeros. Needs 64 KiB of memory, not a whole block.
     pub fn hole_hash(self, index: u64) -> Result<BlockHash, NoSuchBlock> {
         let range = self.range(index)?;
         let mut hasher = Hasher::new();
@@ -162,8 +163,8 @@ impl Blocks {
         })
     }
 
-    /// The file's hash, from those of all its blocks in their order; `None` if there are more or
-    /// fewer of them.
+    /// Merges the hashes of all blocks, in order, into the hash of the file. `None` if there are
+    /// too many or too few.
     #[must_use]
     pub fn file_hash(self, hashes: &[BlockHash]) -> Option<FileHash> {
         if hashes.len() as u64 != self.count() {
@@ -197,7 +198,7 @@ impl Blocks {
     }
 }
 
-/// Numbers of blocks, in their order, as runs.
+/// Merges ascending block numbers into ranges of consecutive numbers.
 pub(crate) fn runs(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for index in indexes {
@@ -209,13 +210,13 @@ pub(crate) fn runs(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     runs
 }
 
-/// The hash of block `index` of a file of `file_len` bytes.
+/// Hashes block `index` of a file of `file_len` bytes.
 pub fn block_hash(file_len: u64, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
     Blocks::of(file_len).hash(index, bytes)
 }
 
-/// The hash of a file of `file_len` bytes, from those of all its blocks in their order; `None` if
-/// there are more or fewer of them.
+/// Merges the hashes of all blocks of a file of `file_len` bytes, in order, into the hash of the
+/// file. `None` if there are too many or too few.
 #[must_use]
 pub fn file_hash(file_len: u64, hashes: &[BlockHash]) -> Option<FileHash> {
     Blocks::of(file_len).file_hash(hashes)

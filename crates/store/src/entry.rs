@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One thing of a copied tree.
+//! Entries of a copied tree: directories, files, links and special files.
 
 use crate::{
     metadata::{Metadata, Time, modified, time},
@@ -13,76 +13,76 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Extents of a sparse file that are told apart, at most: 16 KiB of memory. In a file of more, the
-/// smallest holes count as data.
+/// Maximum number of data extents reported for a sparse file: 16 KiB of memory. In a file with
+/// more, the smallest holes count as data.
 pub const EXTENTS_MAX: usize = 1024;
 
-/// Bytes of a symbolic link's target, at most: Linux's PATH_MAX without its NUL.
+/// Maximum bytes in the target of a symbolic link: Linux's PATH_MAX without the NUL.
 pub const TARGET_LEN_MAX: usize = 4095;
 
-/// One thing of a tree: its name in the copy, what it is, and what is known of it.
+/// Entry of a tree: its name in the copy, its type and its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// From the top of the copy.
+    /// Path from the top of the copy.
     pub path: RelPath,
-    /// What it is.
+    /// Type of the entry, with the data that the type needs.
     pub kind: Kind,
-    /// Mode, owner, times, attributes. Of a hard link: those of the file, which has them already.
+    /// Mode, owner, times, attributes. For a hard link: those of the file, which has them already.
     pub metadata: Metadata,
 }
 
-/// What something is.
+/// Type of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A directory.
     Directory,
     /// A file with data.
     File {
-        /// Which file and which state of it; its size too.
+        /// Identity and state of the file, with its size.
         version: Version,
-        /// It occupies less than its size: worth asking for its [`extents`].
+        /// The file occupies less space than its size, so reading its [`extents`] saves work.
         sparse: bool,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points: data, never followed.
+        /// Path that the link points to: data, never followed.
         target: Box<[u8]>,
     },
-    /// One more name of something that was named before.
+    /// Another name of an entry that came before.
     HardLink {
-        /// The name before.
+        /// Earlier name.
         to: RelPath,
     },
     /// A fifo.
     Fifo,
     /// A character or block device.
     Device {
-        /// Else a character device.
+        /// True for a block device, false for a character device.
         block: bool,
-        /// Its type.
+        /// Major number: the type of the device.
         major: u32,
-        /// Which one of that type.
+        /// Minor number: the device among those of its type.
         minor: u32,
     },
 }
 
-/// A state of a file at the source: as long as this is the same, so is its data.
+/// State of a file at the source: as long as the version is the same, so is the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// Bytes.
+    /// Bytes in the file.
     pub size: u64,
-    /// Set by whoever likes.
+    /// Modification time. Any owner can set it.
     pub modified: Time,
-    /// Set by the system at each change.
+    /// Change time, set by the system at each change.
     pub changed: Time,
-    /// The file itself, whatever its name.
+    /// Inode number: the file itself, whatever its name.
     pub inode: u64,
-    /// The file system it is on.
+    /// Device number of the file system.
     pub device: u64,
 }
 
 impl Version {
-    /// The state a file is in.
+    /// Reads the state of an open file.
     ///
     /// # Errors
     /// As fstat(2).
@@ -101,8 +101,9 @@ impl Version {
     }
 }
 
-/// Where an open file has data, in order and apart; the rest of its `size` is holes. At most
-/// [`EXTENTS_MAX`]. A file system that knows no holes has one extent. Moves the file's offset.
+/// Reads the extents of an open file that hold data, in order and disjoint. The rest of its `size`
+/// bytes are holes. Returns at most [`EXTENTS_MAX`]. On a file system without holes, the file is a
+/// single extent. Moves the file's offset.
 ///
 /// # Errors
 /// As lseek(2).
@@ -122,7 +123,8 @@ pub fn extents(file: &impl AsFd, size: u64) -> Result<Vec<Range<u64>>, Errno> {
     Ok(extents.list)
 }
 
-/// Extents as they are found; at the bound, holes up to a width that doubles are closed.
+/// Extents found so far. At the limit, holes up to a width are merged with the data; the width
+/// doubles as needed.
 #[derive(Default)]
 struct Extents {
     list: Vec<Range<u64>>,
@@ -217,7 +219,7 @@ mod tests {
         file.set_times(times).unwrap();
         let before = Version::of_file(&file).unwrap();
         assert_eq!(before, Version::of_file(&file).unwrap());
-        // The system's clock for files moves in steps.
+        // The kernel's clock for file times advances in steps.
         while Version::of_file(&file).unwrap() == before {
             file.write_all_at(b"b", 0).unwrap();
             file.set_times(times).unwrap();

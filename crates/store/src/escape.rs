@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names are bytes; a line for people and for logs is text. The way there and back.
+//! Escapes names, which are bytes, for lines of text, and reads them back.
 
 use std::fmt::{self, Write};
 
-/// Shows a name: what is not printable, or not UTF-8, as `\xNN`, and a backslash as two.
+/// Displays a name. Bytes that are not printable or not UTF-8 become `\xNN`, a backslash becomes
+/// two.
 pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
@@ -26,7 +27,7 @@ fn escape(char: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Unicode's own, which some editors obey.
+/// Unicode's line separators, at which some editors break lines.
 fn is_line_break(char: char) -> bool {
     matches!(char, '\u{2028}' | '\u{2029}')
 }
@@ -35,7 +36,7 @@ fn bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
 
-/// The name that was shown so; `None` if none was.
+/// Name that [`Escaped`] showed as this text; `None` if no name is shown so.
 pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text;

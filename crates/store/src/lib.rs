@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files at either end of a copy: trees and their metadata, blocks and their hashes, what is
-//! durable. Blocking, for threads; no network, no clock.
+//! Files at both ends of a copy: trees with their metadata, blocks with their hashes, and durable
+//! state. All calls block, for use from threads. No network, no clock.
 //!
-//! [`tree`] finds what there is to copy and makes what needs no data. What is durable at a
-//! destination, and how it becomes so, is in [`part`] (files of many blocks), [`small`] (files of
-//! one) and [`manifest`] (what is complete); a [`piece`] is what one of several places keeps of a file.
-//! All of it happens beneath a [`root`].
+//! [`tree`] finds the entries to copy, and creates those that need no data. Durable state at a
+//! destination is in [`part`] (files of many blocks), [`small`] (files of one block) and
+//! [`manifest`] (finished files). A [`piece`] holds some blocks of a file whose other blocks are on
+//! other hosts. Every path is resolved below a [`root`].
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

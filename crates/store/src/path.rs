@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of what is copied, relative to the top of the copy.
+//! Names of copied entries, relative to the top of the copy.
 //!
-//! A name comes from another machine or from a directory that anybody may write to: bytes, nothing
-//! more. A [`RelPath`] is one that names something below a directory and cannot say "elsewhere".
+//! A name comes from another machine, or from a directory that any user may write to: it is only
+//! bytes. A [`RelPath`] is a checked name, which always refers to an entry below the top.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -13,51 +13,52 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes in a path, at most: Linux's PATH_MAX.
+/// Maximum bytes in a path: Linux's PATH_MAX.
 pub const PATH_LEN_MAX: usize = 4096;
 
-/// Bytes in one name, at most: Linux's NAME_MAX.
+/// Maximum bytes in one name: Linux's NAME_MAX.
 pub const NAME_LEN_MAX: usize = 255;
 
-/// How names begin that are ours: parts, journals, manifests. Nobody copies them.
+/// Prefix of internal names: parts, journals, manifests. They are never copied.
 pub const OWN_PREFIX: &[u8] = b".longhaul-";
 
-/// What a part is called that is kept: nobody may take it for what an interrupted copy left.
+/// Suffix of a part that is kept as a piece. It differs from the suffix of a part that an
+/// interrupted copy leaves.
 pub(crate) const KEPT: &str = "piece-data";
 
-/// The name of our own that stands beside a file and is of this kind.
+/// Internal name, of this kind, beside a file.
 pub(crate) fn own_name(file: &[u8], kind: &str) -> Vec<u8> {
     let hash = blake3::hash(file).to_hex();
     [OWN_PREFIX, &hash.as_bytes()[..32], b".", kind.as_bytes()].concat()
 }
 
-/// Names divided by '/': none of them empty, "." or "..", none with a NUL, none longer than
-/// [`NAME_LEN_MAX`]; at least one, all together at most [`PATH_LEN_MAX`] bytes. Costs its bytes and
-/// sixteen.
+/// Relative path: names separated by '/'. Each name is not empty, not "." or "..", has no NUL, and
+/// is at most [`NAME_LEN_MAX`] bytes long. A path has at least one name and at most
+/// [`PATH_LEN_MAX`] bytes. Memory: its bytes and sixteen.
 ///
-/// In order, a directory comes before what is in it, and all that is in it before the next name:
-/// the order of a walk, depth first, that takes names bytewise.
+/// In the ordering, a directory comes before its contents, and its contents come before the next
+/// name. That is the order of a depth-first walk that sorts names by their bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct RelPath(Box<[u8]>);
 
-/// A path that is none, and why.
+/// Error for bytes that are not a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct BadPath {
-    /// The path as far as it can be shown.
+    /// Path, as far as it can be printed.
     pub path: String,
-    /// What is wrong with it.
+    /// Reason why it is refused.
     pub reason: Reason,
 }
 
-/// What is wrong with a path.
+/// Reason why bytes are not a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Nothing at all.
+    /// The path is empty.
     #[error("an empty path names nothing")]
     Empty,
-    /// Begins at the root of the file system.
+    /// The path begins at the root of the file system.
     #[error("an absolute path may lead anywhere; only names below the copied tree are taken")]
     Absolute,
     /// Two slashes in a row, or one at the end.
@@ -69,15 +70,15 @@ pub enum Reason {
     /// A zero byte.
     #[error("has a zero byte, which no file system takes")]
     Nul,
-    /// A name over [`NAME_LEN_MAX`].
+    /// A name is longer than [`NAME_LEN_MAX`].
     #[error("has a name longer than {NAME_LEN_MAX} bytes")]
     LongName,
-    /// Over [`PATH_LEN_MAX`].
+    /// The path is longer than [`PATH_LEN_MAX`].
     #[error("longer than {PATH_LEN_MAX} bytes")]
     TooLong,
 }
 
-/// Whatever a peer sends is checked before it is a path.
+/// Checks bytes that a peer sent.
 impl TryFrom<Vec<u8>> for RelPath {
     type Error = BadPath;
 
@@ -93,10 +94,10 @@ impl From<RelPath> for Vec<u8> {
 }
 
 impl RelPath {
-    /// Reads a path.
+    /// Checks the bytes of a path.
     ///
     /// # Errors
-    /// Whatever might name something that is not below a directory, or no file system takes.
+    /// The bytes may refer to an entry outside the directory, or no file system accepts them.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadPath> {
         match check(bytes) {
             Ok(()) => Ok(Self(bytes.into())),
@@ -107,7 +108,7 @@ impl RelPath {
         }
     }
 
-    /// The thing called `name` in this directory.
+    /// Path of the entry `name` in this directory.
     ///
     /// # Errors
     /// As [`RelPath::parse`]; a `name` with a slash is several names.
@@ -116,51 +117,51 @@ impl RelPath {
         Self::parse(&longer)
     }
 
-    /// The path below this one that `below` is from there.
+    /// Path of the entry at `below` in this directory.
     ///
     /// # Errors
-    /// Together they are too long.
+    /// The result is too long.
     pub fn join_path(&self, below: &Self) -> Result<Self, BadPath> {
         self.join(&below.0)
     }
 
-    /// The directory it is in; none if that is the top.
+    /// Directory of the entry; `None` for an entry at the top.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         self.split().0.map(|parent| Self(parent.into()))
     }
 
-    /// The last name.
+    /// Last name of the path.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.split().1
     }
 
-    /// Names from the top.
+    /// Names of the path, from the top.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|&byte| byte == b'/')
     }
 
-    /// What is left of it below `top`, if it lies there.
+    /// Rest of the path below `top`, if the entry lies there.
     #[must_use]
     pub fn below(&self, top: &Self) -> Option<Self> {
         let rest = self.0.strip_prefix(&*top.0)?.strip_prefix(b"/")?;
         Some(Self(rest.into()))
     }
 
-    /// Whether any of its names is one that we keep for our own files.
+    /// Whether any name in the path is an internal one.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.components().any(|name| name.starts_with(OWN_PREFIX))
     }
 
-    /// Its bytes.
+    /// Bytes of the path.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// For the standard library.
+    /// Path as a type of the standard library.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
@@ -194,7 +195,7 @@ fn check_name(name: &[u8]) -> Result<(), Reason> {
     }
 }
 
-/// A refused path may be of any length: its start says which one it is.
+/// Start of a refused path, which may have any length. The start identifies it.
 fn shown_start(bytes: &[u8]) -> String {
     const SHOWN: usize = 200;
     match bytes.get(..SHOWN) {
@@ -204,8 +205,8 @@ fn shown_start(bytes: &[u8]) -> String {
     }
 }
 
-/// Bytes of a name for human eyes. What is not printable UTF-8 is escaped: a name must neither
-/// steer a terminal nor look like another one by an invisible letter.
+/// Displays the bytes of a name. Bytes that are not printable UTF-8 are escaped: a name must not
+/// control a terminal, nor imitate another name with an invisible character.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a>(pub &'a [u8]);
 
@@ -221,8 +222,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Debug's escapes are the printable ones of the standard library: control characters, line and
-/// direction marks, what is unassigned. Quotes are harmless here.
+/// Writes a character as `escape_debug` does: control characters, line and direction marks and
+/// unassigned characters are escaped. Quotes are harmless here.
 fn show_char(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c {
         '\'' | '"' => write!(f, "{c}"),
@@ -254,7 +255,7 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// The path without symbolic links, as far as it is there.
+/// Resolves symbolic links in the part of a path that exists.
 #[must_use]
 pub fn real(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of at most a block: each is written whole, and many become durable together.
+//! Small files: files of at most one block, written whole and made durable in batches.
 //!
-//! To make one file durable takes the disk milliseconds, whatever its length. A batch needs few
-//! such waits: one for the whole file system, or one a file when there are few, and then one for
-//! each directory. On its way such a file is `.longhaul-HASH.whole`; there is no journal of it.
+//! Making a file durable takes a disk milliseconds, whatever the length. A batch needs few such
+//! waits: one for the whole file system, or one for each of a few files, and then one for each
+//! directory. Until it has its name, such a file is `.longhaul-HASH.whole`. It has no journal.
 
 use crate::{
     blocks::FileHash,
@@ -18,14 +18,14 @@ use std::{
     io,
 };
 
-/// Files worth keeping for one batch. Each holds a descriptor, and no bytes.
+/// Suitable number of files in a batch. Each holds a descriptor, and no bytes.
 pub const BATCH_MAX: usize = 256;
 
-/// Up to here each file is synced by itself; beyond, its file system is, with all that others left
-/// to be written there.
+/// Largest batch whose files are synced one by one. For a larger batch the whole file system is
+/// synced, with all other data waiting to be written there.
 const SYNC_EACH_MAX: usize = 8;
 
-/// A file that is written but has not its name yet.
+/// File that is written but does not have its name yet.
 pub struct Small<D: Directory = Dir> {
     site: Site<D>,
     file: D::File,
@@ -33,9 +33,10 @@ pub struct Small<D: Directory = Dir> {
 }
 
 impl<D: Directory> Small<D> {
-    /// Writes a file of these bytes, if they have this hash, and its metadata by `prepare`; without a
-    /// hash they are believed. A `sparse` one gets holes wherever it is zero. It gets
-    /// its name by [`commit`]; dropped, it leaves a file that the next one replaces.
+    /// Writes a file of these bytes, if they have the expected hash. `prepare` sets its metadata.
+    /// Without a hash the bytes are not checked. A `sparse` file gets holes for its zeros.
+    /// [`commit`] gives the file its name. If the value is dropped, the file stays until the next
+    /// write replaces it.
     pub fn write(
         dir: &D,
         name: &[u8],
@@ -91,11 +92,12 @@ fn check<D: Directory>(site: &Site<D>, bytes: &[u8], expected: FileHash) -> Resu
     }
 }
 
-/// Makes files durable, each under its name; for each, in their order, its hash if it has one, or what
-/// went wrong.
+/// Makes files durable, each under its name. Returns for each, in order, its hash if it has one, or
+/// the error.
 ///
-/// When their bytes are durable, and before any has its name, `record` is called with the hashes of those that will:
-/// what it notes of them is never missing beside a file that has its name, whatever happens between.
+/// `record` is called with the hashes of the files that will get their names, when their bytes are
+/// durable, and before any file has its name. So a file that has its name always has its record,
+/// even after a crash.
 pub fn commit<D: Directory>(
     batch: Vec<Small<D>>,
     record: impl FnOnce(&[Option<FileHash>]),
@@ -130,8 +132,8 @@ fn synced<D: Directory>(batch: &[Small<D>]) -> Outcomes {
         .collect()
 }
 
-/// Syncs a file's file system unless that is done. If that fails, or does not tell, each file's own
-/// sync says what became of it.
+/// Syncs the file system of a file, once for all files on it. If that fails, or the file system is
+/// unknown, syncs the file itself for its own result.
 fn synced_together<D: Directory>(
     small: &Small<D>,
     done: &mut HashMap<u64, bool>,
@@ -264,7 +266,8 @@ mod tests {
         }
     }
 
-    /// It has its owner and mode already, but not its name: another copy is at it, or was killed.
+    /// The file has its final owner and mode, but not its name: another copy is writing it, or was
+    /// killed.
     fn begin_again_after(give_away: impl FnOnce(&File)) {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());

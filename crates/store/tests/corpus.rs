@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets of this crate, over their committed corpora.
+//! Fuzz targets of this crate, run over their committed corpora.
 
 #[path = "../../../fuzz/invariants/damage.rs"]
 mod damage;

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log of what is complete: `.longhaul-manifest`, a line of text for each finished file.
+//! Log of finished files: `.longhaul-manifest`, a line of text for each file.
 //!
-//! `HASH SIZE MTIME PATH CHECK`, divided by single spaces: BLAKE3 of the file in hexadecimal, its
-//! bytes, when it changed (seconds since 1970, a point, nine digits), its path (which may have
-//! spaces; what is not printable as `\xNN`, a backslash as two), and a check, 16 hexadecimal
-//! digits of the BLAKE3 of the line before it. The last line of a path is the one that counts; one with a hash of zeros
-//! says that nothing is known any more ([`Record::GONE`]). A line that was
-//! torn by a crash, or is somebody else's, is passed over.
+//! A line is `HASH SIZE MTIME PATH CHECK`, separated by single spaces:
 //!
-//! It is for all who may write in its directory: its group and its rights to read and write are the directory's.
-//! Several processes may add lines at once, under the lock of the file. Who waited for the lock
-//! opens the file again if it was replaced meanwhile, and who replaces it has the lock.
+//! - HASH is the BLAKE3 of the file in hexadecimal.
+//! - SIZE is its length in bytes.
+//! - MTIME is its modification time: seconds since 1970, a point, nine digits.
+//! - PATH may contain spaces. Bytes that are not printable are `\xNN`, a backslash is two.
+//! - CHECK is 16 hexadecimal digits of the BLAKE3 of the line before it.
+//!
+//! The last line of a path counts. A line with a hash of zeros removes the path ([`Record::GONE`]).
+//! A line that was torn by a crash, or written by another program, is ignored.
+//!
+//! Every user who may write in the directory may write the manifest: it has the group and the read
+//! and write permissions of the directory. Several processes may append lines at the same time,
+//! under the lock of the file. After waiting for the lock, a process opens the file again if it was
+//! replaced. Only the holder of the lock replaces it.
 
 use crate::{
     blocks::FileHash,
@@ -19,36 +24,36 @@ use crate::{
 };
 use std::{collections::BTreeMap, io};
 
-/// The manifest's name.
+/// Name of the manifest.
 pub const MANIFEST: &str = ".longhaul-manifest";
 const REPLACEMENT: &str = ".longhaul-manifest.new";
 
-/// The shortest manifest, in bytes, that is worth the work of replacing it.
+/// Shortest manifest, in bytes, that is worth replacing.
 const COMPACT_MIN: u64 = 1 << 20;
 
-/// Bytes that are read or written at once: 1 MiB of memory.
+/// Bytes read or written at once: 1 MiB of memory.
 const PIECE: usize = 1 << 20;
 
-/// The longest line, in bytes: a path of 4096, each of them escaped, and the rest. Of a longer one
-/// no more is kept in memory.
+/// Longest line, in bytes: a path of 4096 bytes, each escaped, and the other fields. No more of a
+/// longer line is kept in memory.
 const LINE_LEN_MAX: usize = 4 * 4096 + 256;
 
 const CHECK_CONTEXT: &str = "longhaul 2026 manifest line";
 
-/// What is known of a finished file.
+/// Manifest entry of a finished file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// BLAKE3 of its bytes.
+    /// BLAKE3 hash of its bytes.
     pub hash: FileHash,
-    /// How many they are.
+    /// Bytes in the file.
     pub size: u64,
-    /// When it changed, in seconds since 1970 and nanoseconds.
+    /// Modification time: seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
 }
 
 impl Record {
-    /// Nothing is known any more of what was there: it was removed, or is another that nobody hashed. No bytes that
-    /// anybody finds have this hash.
+    /// Marks a path as unknown: its file was removed, or replaced by one that was not hashed. No
+    /// known input has this hash.
     pub const GONE: Self = Self {
         hash: FileHash([0; 32]),
         size: 0,
@@ -56,24 +61,24 @@ impl Record {
     };
 }
 
-/// Why the manifest cannot be used.
+/// Error of an operation on the manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Something else is in its place, or it cannot be read.
+    /// The path holds something else, or cannot be read.
     #[error("cannot open {MANIFEST}: {0}")]
     Open(#[from] OpenError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("cannot {action} {MANIFEST}: {source}")]
     Io {
-        /// What could not be done.
+        /// Operation that failed.
         action: &'static str,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// The manifest of a directory, as it was when it was loaded and with what was added since by this
-/// process. It is kept in memory: about 120 bytes and its path a file.
+/// Manifest of a directory: its contents when it was loaded, and the entries that this process
+/// appended since. Memory per file: about 120 bytes and the path.
 pub struct Manifest<D: Directory = Dir> {
     dir: D,
     contents: Contents,
@@ -87,7 +92,7 @@ struct Contents {
 }
 
 impl<D: Directory> Manifest<D> {
-    /// Reads the manifest of a directory. None is as good as an empty one.
+    /// Reads the manifest of a directory. A missing manifest counts as an empty one.
     pub fn load(dir: &D) -> Result<Self, ManifestError> {
         let contents = match dir.open(MANIFEST.as_bytes(), How::Read)? {
             Some(file) => doing("read", Contents::read(&file))?,
@@ -99,25 +104,25 @@ impl<D: Directory> Manifest<D> {
         })
     }
 
-    /// What is known of a file.
+    /// Entry of a file.
     #[must_use]
     pub fn lookup(&self, path: &[u8]) -> Option<&Record> {
         self.contents.records.get(path)
     }
 
-    /// All files, in the order of their paths' bytes.
+    /// Entries of all files, in the order of their paths' bytes.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Record)> {
         let records = self.contents.records.iter();
         records.map(|(path, record)| (path.as_slice(), record))
     }
 
-    /// Lines that were passed over when it was loaded.
+    /// Lines that were ignored when the manifest was loaded.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.contents.ignored
     }
 
-    /// Adds files, durably.
+    /// Appends entries, durably.
     pub fn append(&mut self, batch: &[(&[u8], Record)]) -> Result<(), ManifestError> {
         if batch.is_empty() {
             return Ok(());
@@ -134,8 +139,8 @@ impl<D: Directory> Manifest<D> {
         Ok(())
     }
 
-    /// Replaces a manifest of more than 1 MiB, of which more than half is outdated, by what counts
-    /// of it; whether it did. What others added is kept, and known afterwards.
+    /// Rewrites a manifest of more than 1 MiB if more than half of its lines are outdated. Returns
+    /// whether it did. Entries that other processes appended are kept, and known afterwards.
     pub fn compact(&mut self) -> Result<bool, ManifestError> {
         self.compact_from(COMPACT_MIN)
     }
@@ -158,15 +163,16 @@ impl<D: Directory> Manifest<D> {
         Ok(worthwhile)
     }
 
-    /// The file that has the name, locked. It is durable by that name only after the directory is
-    /// synced, even if it was there: whoever put it there may have died.
+    /// Opens and locks the file that has the manifest's name. Its name becomes durable only when
+    /// the directory is synced, even if the file existed: the process that created it may have
+    /// died.
     fn locked(&self) -> Result<D::File, ManifestError> {
         let file = self.dir.open(MANIFEST.as_bytes(), How::MakeAndWait)?;
         doing("make", file.ok_or(io::ErrorKind::NotFound.into()))
     }
 
-    /// The directory need not be synced: the former file says the same, and who adds to this one
-    /// syncs it.
+    /// Replaces the manifest. The directory need not be synced: the former file has the same
+    /// entries, and the next process that appends to this one syncs it.
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
         let file = dir.open(REPLACEMENT.as_bytes(), How::MakeAndWait)?;
@@ -182,7 +188,7 @@ fn doing<T>(action: &'static str, done: io::Result<T>) -> Result<T, ManifestErro
     done.map_err(|source| ManifestError::Io { action, source })
 }
 
-/// What has to come before a line: an end for one that was torn.
+/// Text to write before a new line: a line break if the last line was torn.
 fn start_of_line(file: &impl Medium) -> io::Result<&'static str> {
     let Some(last) = file.len()?.checked_sub(1) else {
         return Ok("");
@@ -207,7 +213,7 @@ impl Contents {
         }
     }
 
-    /// Takes the lines of a piece; `begun` is the one that goes on from piece to piece.
+    /// Parses the lines in a chunk. `begun` carries an unfinished line from chunk to chunk.
     fn parse(&mut self, piece: &[u8], begun: &mut Vec<u8>) {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             let room = (LINE_LEN_MAX + 1).saturating_sub(begun.len());
@@ -274,7 +280,7 @@ fn check(line: &[u8]) -> String {
     hash.to_hex()[..16].to_owned()
 }
 
-/// What a line says; `None` if it is not one of ours, or not whole.
+/// Parses a line; `None` if another program wrote it, or it is damaged.
 pub fn parse(line: &[u8]) -> Option<(Vec<u8>, Record)> {
     let (checked, sum) = line.split_at(line.len().checked_sub(17)?);
     if sum != format!(" {}", check(checked)).as_bytes() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real directory, and what is refused in it.
+//! Directory of the real file system, and the files in it that are not trusted.
 
 use super::{Directory, How, OpenError, Refusal};
 use crate::metadata::acl;
@@ -14,10 +14,10 @@ use std::{
     sync::Arc,
 };
 
-/// Of a directory's rights those that a file can have.
+/// Permissions that a file takes over from its directory.
 const READ_AND_WRITE: Mode = Mode::from_bits_retain(0o666);
 
-/// A real directory. Clones share one descriptor.
+/// Directory of the real file system. Clones share one descriptor.
 #[derive(Debug, Clone)]
 pub struct Dir {
     fd: Arc<OwnedFd>,
@@ -25,7 +25,7 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// The directory behind a descriptor, by a descriptor of its own.
+    /// Duplicates a descriptor of the directory.
     pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 0)?;
         let id = identity(&rustix::fs::fstat(&own)?);
@@ -43,8 +43,9 @@ impl Dir {
         }
     }
 
-    /// One attempt; `None` if somebody was quicker. Looks before it opens, because to open a device
-    /// or a fifo has effects, and again afterwards, because it may have been replaced.
+    /// Tries once to open a file; `None` if another process changed the name meanwhile. Checks the
+    /// file type before opening, because opening a device or a fifo has effects, and again
+    /// afterwards, because the file may have been replaced.
     fn attempt(&self, name: &[u8], how: How) -> Result<Option<Option<File>>, OpenError> {
         let flags = match (self.stat(name)?, how) {
             (Some(stat), _) => {
@@ -62,7 +63,7 @@ impl Dir {
                 }
                 Ok(self.held(name, file, how)?.map(Some))
             }
-            // Nothing can be made in a directory that is gone, however often it is tried.
+            // No file can be created in a directory that was removed, however often it is tried.
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(Errno::NOENT.into()),
             Err(Errno::NOENT | Errno::EXIST) => Ok(None),
             Err(Errno::LOOP) => Err(OpenError::Refused(Refusal::Symlink)),
@@ -77,8 +78,8 @@ impl Dir {
         retry_on_intr(open).map(File::from)
     }
 
-    /// The file, unless it lost its name before it was locked: the last one to hold it may have
-    /// renamed or removed it.
+    /// Locks a file and returns it, unless it lost its name before it was locked: the last holder
+    /// may have renamed or removed it.
     fn held(&self, name: &[u8], file: File, how: How) -> Result<Option<File>, OpenError> {
         lock(&file, how)?;
         if !self.names(name, &file)? {
@@ -88,7 +89,8 @@ impl Dir {
         Ok(Some(file))
     }
 
-    /// Gives a file that we made just now to all who may write here. What the file system does not allow stays as it is.
+    /// Gives a file that was just created to all users who may write in this directory. Permissions
+    /// that the file system does not allow stay as they are.
     fn share(&self, file: &File) -> Result<(), Errno> {
         let dir = rustix::fs::fstat(&*self.fd)?;
         if is_for_strangers(&dir) {
@@ -99,7 +101,7 @@ impl Dir {
         let group = Gid::from_raw(dir.st_gid);
         let given = rustix::fs::fchown(file, owner, Some(group));
         let mode = Mode::from_raw_mode(dir.st_mode) & READ_AND_WRITE;
-        // Another group than the directory's gets what everybody gets.
+        // A group other than the directory's gets the permissions of all others.
         let everybody = Mode::from_raw_mode((mode & Mode::RWXO).as_raw_mode() << 3);
         let mode = match given {
             Ok(()) => mode,
@@ -140,7 +142,7 @@ impl Directory for Dir {
             return Ok(());
         };
         acceptable(&stat, How::Read)?;
-        // A lock wants the right to write on some file systems, the right to read on others.
+        // Locking needs write permission on some file systems, and read permission on others.
         let opened = match self.openat(name, OFlags::RDWR) {
             Err(Errno::ACCESS) => self.openat(name, OFlags::RDONLY),
             opened => opened,
@@ -152,7 +154,7 @@ impl Directory for Dir {
         lock(&file, How::Hold)?;
         match self.names(name, &file)? {
             true => Ok(self.remove(name)?),
-            // Renamed meanwhile, and what is there now is another's.
+            // Renamed meanwhile; the file that has the name now belongs to another process.
             false => Err(OpenError::Busy),
         }
     }
@@ -212,20 +214,20 @@ fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {
     }
 }
 
-/// Whether its owner may put what he likes in the place of a file in this directory anyway: the directory is his, or others may
-/// write in it.
+/// Whether the owner of a file can replace a file in this directory anyway: the directory is his,
+/// or others may write in it.
 fn may_be_replaced(owner: u32, dir: &Stat) -> bool {
     let others = Mode::WGRP | Mode::WOTH;
     let written = Mode::from_raw_mode(dir.st_mode).intersects(others);
     owner == dir.st_uid || written && !is_for_strangers(dir)
 }
 
-/// Whether everybody may write in it, and nobody may touch what is another's, as in /tmp.
+/// Whether all users may write in the directory, but not change the files of others, as in /tmp.
 fn is_for_strangers(dir: &Stat) -> bool {
     Mode::from_raw_mode(dir.st_mode).contains(Mode::WOTH | Mode::SVTX)
 }
 
-/// Whether nobody else could have made or could change it.
+/// Checks that no other user can have created the file or can change it.
 pub(crate) fn ours(stat: &Stat) -> Result<(), Refusal> {
     if stat.st_nlink != 1 {
         return Err(Refusal::HardLinks);
@@ -346,7 +348,7 @@ mod tests {
                 .unwrap();
             assert_eq!(mode(&temp.path().join(format!("own-{name}"))), 0o600);
         }
-        // A file that is there keeps its own: somebody may have put another's secret there.
+        // An existing file keeps its mode: another user's secret may have been placed there.
         fs::write(temp.path().join("secret"), "x").unwrap();
         fs::set_permissions(
             temp.path().join("secret"),

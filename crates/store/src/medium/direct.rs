@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks on their way to the disk, past the page cache.
+//! Writes blocks to the disk past the page cache.
 //!
-//! What goes through the page cache is copied into it, written out when the kernel thinks fit, and every sync waits for it;
-//! threads that write one file take turns. A block is large and aligned: the disk can fetch it from where it is, which costs a
-//! fraction of the processor's time and keeps the cache for others (docs/decisions/blocks-past-the-page-cache.md). Where a file system refuses
-//! that, the page cache does.
+//! Bytes in the page cache are copied, written when the kernel decides, and waited for by every
+//! sync. Threads that write one file wait for each other. A block is large and aligned, so the disk
+//! can read it from the caller's memory. Direct writes cost a fraction of the processor time and
+//! keep the cache free (docs/decisions/blocks-past-the-page-cache.md). If a file system refuses
+//! direct writes, the page cache is used.
 
 use crate::medium::Medium;
 use std::{
@@ -13,10 +14,11 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// What address, offset and length have to be a multiple of, in bytes: enough for every disk (open(2), O_DIRECT).
+/// Address, offset and length of a direct write must be multiples of this many bytes. The value
+/// suits every disk (open(2), O_DIRECT).
 const ALIGNMENT: usize = 4096;
 
-/// Memory from which a disk can fetch.
+/// Memory aligned for direct writes.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -25,7 +27,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Zeros.
+    /// Allocates `len` zero bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         let bytes = vec![0; len + ALIGNMENT];
@@ -48,7 +50,7 @@ impl DerefMut for Buffer {
     }
 }
 
-/// A file, and a second way into it that leaves the page cache out.
+/// Second descriptor of a file, which bypasses the page cache.
 pub(crate) struct Direct<F> {
     way: Option<F>,
     refused: AtomicBool,
@@ -62,14 +64,14 @@ impl<F: Medium> Direct<F> {
         }
     }
 
-    /// Writes a block to `file`, which this is a way into.
+    /// Writes a block to `file`, of which this is the second descriptor.
     pub(crate) fn write(&self, file: &F, bytes: &[u8], offset: u64) -> io::Result<()> {
         let way = self.way.as_ref().filter(|_| is_aligned(bytes, offset));
         let Some(way) = way.filter(|_| !self.refused.load(Relaxed)) else {
             return file.write_at(bytes, offset);
         };
         match way.write_at(bytes, offset) {
-            // It could be opened like this, but not written.
+            // The file system accepts O_DIRECT when opening, but not when writing.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 self.refused.store(true, Relaxed);
                 file.write_at(bytes, offset)
@@ -121,7 +123,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         let direct = Direct {
-            // For reading only: no matter of alignment, so the error stays.
+            // Opened for reading only: alignment is not the reason, so the error is returned.
             way: Some(File::open(&path).unwrap()),
             refused: AtomicBool::new(false),
         };

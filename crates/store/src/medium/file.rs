@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real file's bytes.
+//! File of the real file system.
 
 use super::Medium;
 use rustix::{
@@ -68,7 +68,7 @@ impl Medium for File {
         self.write_all_at(&zeros, range.start)
     }
 
-    /// By its descriptor's entry in /proc: the very file, whatever its name is now.
+    /// Opens the descriptor's entry in /proc: the same file, whatever its name is now.
     fn directly(&self) -> Option<Self> {
         let path = format!("/proc/self/fd/{}", self.as_raw_fd());
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
@@ -98,7 +98,7 @@ fn fallocate(file: &File, flags: FallocateFlags, range: Range<u64>) -> Result<()
     retry_on_intr(|| rustix::fs::fallocate(file, flags, range.start, len))
 }
 
-/// Whether the file system can do this at all.
+/// Whether the file system supports the operation.
 fn supported(done: Result<(), Errno>) -> io::Result<bool> {
     match done {
         Ok(()) => Ok(true),

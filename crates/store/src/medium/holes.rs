@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where bytes are zeros for so long that a file with holes needs no space for them.
+//! Finds ranges of zeros that are long enough for holes in a sparse file.
 
 use std::ops::Range;
 
-/// Holes are multiples of so many bytes, the block of most file systems.
+/// Bytes that holes are multiples of: the block size of most file systems.
 const GRAIN: usize = 4096;
 
-/// A part of some bytes.
+/// Range of a buffer that is all data or all zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Run {
     Data(Range<usize>),
@@ -22,7 +22,7 @@ impl Run {
         }
     }
 
-    /// The next one as part of this one, if it is of the same kind.
+    /// Appends the next run to this one if both are of the same kind.
     fn takes(&mut self, next: &Self) -> bool {
         match (self, next) {
             (Self::Data(own), Self::Data(next)) | (Self::Zeros(own), Self::Zeros(next)) => {
@@ -34,7 +34,8 @@ impl Run {
     }
 }
 
-/// The runs of bytes that begin at a multiple of the grain in their file, in order, each as long as can be.
+/// Runs of data and of zeros, in order, each as long as possible. The buffer must begin at a
+/// multiple of [`GRAIN`] in its file.
 pub(crate) fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> {
     let mut grains = bytes.chunks(GRAIN).enumerate();
     let mut grains = std::iter::from_fn(move || {

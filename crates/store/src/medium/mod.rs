@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The little that a copy needs of files and directories, so that tests can put a disk that loses
-//! power under it, and the real ones: [`std::fs::File`] and [`Dir`].
+//! File operations that a copy needs. [`std::fs::File`] and [`Dir`] are the real ones; tests use a
+//! simulated disk that loses power.
 
 mod dir;
 pub mod direct;
@@ -15,110 +15,111 @@ pub(crate) use dir::ours;
 use rustix::io::Errno;
 use std::{io, ops::Range};
 
-/// A file's bytes.
+/// Operations on the bytes of an open file.
 pub trait Medium: Send + Sync {
     /// Bytes in the file.
     fn len(&self) -> io::Result<u64>;
-    /// Whether it has none.
+    /// Whether the file has no bytes.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Fills the buffer as far as the file goes; the bytes read.
+    /// Fills the buffer, or reads up to the end of the file. Returns the bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all the bytes.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Writes all the bytes at the end, wherever that is by now.
+    /// Writes all the bytes at the current end of the file.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts the file, or lengthens it by a hole.
+    /// Truncates the file, or extends it by a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Reserves space for the first `len` bytes where the file system can.
+    /// Reserves space for the first `len` bytes if the file system can.
     fn allocate(&self, len: u64) -> io::Result<()>;
-    /// Makes zeros of a range within the file, without space on the disk if the file system can.
+    /// Sets a range within the file to zeros, without space on the disk if the file system can.
     fn zero(&self, range: Range<u64>) -> io::Result<()>;
-    /// A second way into the file that writes past the page cache, where there is one. What comes by
-    /// it has to be aligned ([`direct`]), and is durable when the file is synced, as ever.
+    /// Opens a second descriptor of the file that bypasses the page cache, if possible. Writes
+    /// through it must be aligned ([`direct`]), and become durable when the file is synced.
     fn directly(&self) -> Option<Self>
     where
         Self: Sized,
     {
         None
     }
-    /// Makes bytes and length durable.
+    /// Makes the bytes and the length durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// Makes bytes, length and metadata durable.
+    /// Makes the bytes, the length and the metadata durable.
     fn sync_all(&self) -> io::Result<()>;
-    /// Makes the bytes and metadata of every file of the file system durable.
+    /// Makes the bytes and the metadata of every file in the file system durable.
     fn sync_file_system(&self) -> io::Result<()>;
-    /// Which file system it is on.
+    /// Device number of the file system.
     fn file_system(&self) -> io::Result<u64>;
 }
 
-/// A directory's names. A name is a single component.
+/// Operations on the names in a directory. A name is a single component.
 pub trait Directory: Clone {
-    /// What its names are of.
+    /// Type of the open files.
     type File: Medium;
-    /// Opens a file; `None` if there is none and none was to be made. Whatever stands at the name
-    /// instead of a file of ours is an error, and untouched.
+    /// Opens a file; `None` if it is missing and is not to be created. A name that holds anything
+    /// but an internal file of this user is an error, and is left untouched.
     fn open(&self, name: &[u8], how: How) -> Result<Option<Self::File>, OpenError>;
-    /// Removes the file at a name of ours, whoever owns it and may write it, unless somebody has the lock. Nothing
-    /// there is as good.
+    /// Removes an internal file, whoever owns it, unless it is locked. A missing file is not an
+    /// error.
     fn displace(&self, name: &[u8]) -> Result<(), OpenError>;
-    /// Whether the name is still that of this open file.
+    /// Whether the name still refers to this open file.
     fn names(&self, name: &[u8], file: &Self::File) -> io::Result<bool>;
-    /// Gives a file another name, whose former file loses it.
+    /// Renames a file, replacing the file that has the new name.
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
-    /// Removes a name. One that is not there is as good.
+    /// Removes a name. A missing name is not an error.
     fn remove(&self, name: &[u8]) -> io::Result<()>;
     /// Makes the names durable.
     fn sync(&self) -> io::Result<()>;
-    /// Tells one directory from another.
+    /// Identity of the directory: device and inode number.
     fn id(&self) -> (u64, u64);
 }
 
-/// What to open a file for.
+/// Access and lock with which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Reading only, without a lock, whoever owns it.
+    /// For reading, without a lock, whoever owns the file.
     Read,
-    /// Writing, if it is there, together with others who share it.
+    /// For writing, if the file exists, under a shared lock.
     Share,
-    /// Writing, if it is there, locked against everybody else.
+    /// For writing, if the file exists, under an exclusive lock.
     Hold,
-    /// Likewise, and made if it is not there.
+    /// For writing, under an exclusive lock; created if missing.
     Make,
-    /// Likewise, waiting while somebody else has the lock. It is for all who may write in the directory: it is made with the
-    /// group and the mode of it, without the right to execute, and whoever of them made it is as good. In a directory as /tmp it
-    /// is ours alone.
+    /// For writing, under an exclusive lock; created if missing. Waits for the lock. The file is
+    /// for all users who may write in the directory. A new file gets the directory's group and
+    /// mode, without execute permission. A file that any of these users created is accepted. In a
+    /// directory like /tmp, the file is for this user only.
     MakeAndWait,
 }
 
-/// Why a file cannot be opened.
+/// Reason why a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else has the lock.
+    /// Another process holds the lock.
     #[error("somebody else is writing it")]
     Busy,
-    /// Something else stands in the file's place. It was not touched.
+    /// The name holds a file that is not trusted. The file was left untouched.
     #[error("{0}; it was left alone, remove it")]
     Refused(Refusal),
-    /// The system's answer.
+    /// Error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What stands in a file's place.
+/// Reason why a file at an internal name is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Somebody may have put it there to have something else written.
+    /// A symbolic link: another user may have placed it to redirect writes.
     #[error("a symbolic link is in its place")]
     Symlink,
     /// A directory, a fifo, a socket or a device.
     #[error("what is in its place is no regular file")]
     NotRegular,
-    /// Its bytes have other names, outside perhaps.
+    /// The file has other names, maybe outside the tree.
     #[error("what is in its place has hard links elsewhere")]
     HardLinks,
-    /// Its owner could change it.
+    /// Another user owns the file and could change it.
     #[error("what is in its place belongs to another user")]
     Owner,
 }

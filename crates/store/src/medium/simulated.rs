@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk that loses power: after that it has what was synced, and of the rest any part: of a
-//! file's bytes each sector as it was at any time since the last sync, of its lengths any and what
-//! is between them, of the changes to a directory's names any.
+//! Simulated disk that loses power. After the loss it has all synced state, and any part of the
+//! rest:
 //!
-//! That is worse than what a file system does, most of which keep some order. What survives this
-//! survives all of them.
+//! - of a file's bytes, each sector as it was at any time since the last sync;
+//! - of a file's lengths, any since the last sync, or a length between them;
+//! - of the changes to a directory's names, any subset.
+//!
+//! Real file systems behave better: most keep some order. Code that survives this disk survives all
+//! of them.
 
 use super::{Directory, How, Medium, OpenError};
 use parking_lot::{Mutex, MutexGuard};
@@ -12,7 +15,7 @@ use std::{collections::BTreeMap, io, ops::Range, sync::Arc};
 
 const SECTOR: usize = 512;
 
-/// Numbers that look random, the same for the same seed (splitmix64).
+/// Pseudo-random numbers, reproducible by seed (splitmix64).
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -23,7 +26,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number less than `bound`.
+    /// Random number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -33,7 +36,7 @@ impl Dice {
     }
 }
 
-/// The disk. Clones are the same one.
+/// Simulated disk. Clones share its state.
 #[derive(Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
@@ -41,10 +44,10 @@ pub(crate) struct Disk(Arc<Mutex<State>>);
 struct State {
     files: Vec<FileState>,
     directories: Vec<Names>,
-    /// Operations until the power goes.
+    /// Operations until the power fails.
     left: Option<u64>,
     dark: bool,
-    /// Times the power came back: a lock from before is none.
+    /// Number of times that power came back. Locks from before are void.
     boots: u64,
 }
 
@@ -52,18 +55,18 @@ struct State {
 struct FileState {
     now: Vec<u8>,
     durable: Vec<u8>,
-    /// Each length since the last sync.
+    /// Lengths since the last sync.
     lens: Vec<usize>,
-    /// Each state of each sector since then.
+    /// States of each sector since the last sync.
     sectors: BTreeMap<usize, Vec<[u8; SECTOR]>>,
-    /// Stands for all of a file's metadata: now, and when it was synced.
+    /// Stands for all metadata of a file: current, and as of the last sync.
     label: (u64, u64),
     lock: Lock,
     /// Bytes that cannot be read.
     bad: Range<usize>,
 }
 
-/// Who has a file open but for reading.
+/// Lock that open files hold. Files open for reading hold no lock.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Lock {
     #[default]
@@ -97,7 +100,7 @@ type Change = Vec<(Vec<u8>, Option<usize>)>;
 struct Names {
     now: BTreeMap<Vec<u8>, usize>,
     durable: BTreeMap<Vec<u8>, usize>,
-    /// Changes since the last sync, each of which is kept as a whole or not at all.
+    /// Changes since the last sync. Each survives as a whole or not at all.
     pending: Vec<Change>,
 }
 
@@ -111,7 +114,7 @@ impl Disk {
         }
     }
 
-    /// Lets the power go at the `operations`th operation that changes something.
+    /// Schedules a power loss at the `operations`th operation that changes state.
     pub(crate) fn cut_after(&self, operations: u64) {
         self.state().left = Some(operations);
     }
@@ -120,13 +123,13 @@ impl Disk {
         self.state().dark
     }
 
-    /// Whoever wrote when the power would have gone died instead: the disk goes on.
+    /// Cancels the power loss: only the writing process died, and the disk keeps its state.
     pub(crate) fn go_on(&self) {
         let mut state = self.state();
         (state.left, state.dark) = (None, false);
     }
 
-    /// Loses power, if it has not already, and comes back.
+    /// Loses power, if it has not failed already, and restarts.
     pub(crate) fn crash(&self, dice: &mut Dice) {
         let mut state = self.state();
         let kept_percent = [0, 20, 50, 80, 100][dice.below(5)];
@@ -153,7 +156,7 @@ impl State {
         }
     }
 
-    /// Counts an operation; the power may go with it.
+    /// Counts an operation. The power may fail with it.
     fn count(&mut self) -> io::Result<()> {
         self.lit()?;
         self.left = self.left.map(|left| left.saturating_sub(1));
@@ -163,7 +166,7 @@ impl State {
 }
 
 impl FileState {
-    /// Notes that a range is not what it was.
+    /// Records the new state of a range.
     fn changed(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -279,12 +282,12 @@ fn apply(names: &mut BTreeMap<Vec<u8>, usize>, change: &Change) {
 pub(crate) struct SimulatedFile {
     disk: Disk,
     id: usize,
-    /// The boot in which this handle got the lock.
+    /// Boot in which this handle got the lock.
     lock: Option<u64>,
 }
 
 impl SimulatedFile {
-    /// Does something that may be kept or not even if the power goes with it.
+    /// Applies a change that may survive or not, even if the power fails with it.
     fn change(&self, change: impl FnOnce(&mut FileState)) -> io::Result<()> {
         let mut state = self.disk.state();
         state.lit()?;
@@ -299,7 +302,7 @@ impl SimulatedFile {
         Ok(())
     }
 
-    /// Changes its metadata.
+    /// Sets the metadata tag.
     pub(crate) fn set_label(&self, label: u64) -> io::Result<()> {
         self.change(|file| file.label.0 = label)
     }
@@ -362,7 +365,7 @@ impl Medium for SimulatedFile {
         self.sync(FileState::sync_all)
     }
 
-    /// Only the files: names count as durable by the sync of their directory.
+    /// Syncs only the files: names become durable by the sync of their directory.
     fn sync_file_system(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.count()?;
@@ -404,19 +407,19 @@ impl SimulatedDir {
         Ok(state.directories[self.id].now.get(name).copied())
     }
 
-    /// A file's metadata.
+    /// Metadata tag of a file.
     pub(crate) fn label(&self, name: &[u8]) -> Option<u64> {
         let id = self.find(name).unwrap()?;
         Some(self.disk.state().files[id].label.0)
     }
 
-    /// Makes these bytes of a file unreadable, and no others.
+    /// Makes a range of a file unreadable, and all other bytes readable.
     pub(crate) fn spoil(&self, name: &[u8], bad: Range<usize>) {
         let id = self.find(name).unwrap().unwrap();
         self.disk.state().files[id].bad = bad;
     }
 
-    /// All the bytes of a file.
+    /// Contents of a file.
     pub(crate) fn bytes(&self, name: &[u8]) -> Option<Vec<u8>> {
         let id = self.find(name).unwrap()?;
         Some(self.disk.state().files[id].now.clone())

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Access control lists (acl(5)) in Linux's form, `posix_acl_xattr.h`: a version (4 bytes), then entries of tag (2), permissions (2) and
-//! number (4), little-endian.
+//! Access control lists (acl(5)) in Linux's format, `posix_acl_xattr.h`: a version (4 bytes), then
+//! entries of tag (2), permissions (2) and number (4), little-endian.
 
 use rustix::{
     fd::AsFd,
     fs::{XattrFlags, fgetxattr, fsetxattr},
 };
 
-/// The list that says who may do what with a thing.
+/// Attribute that holds the access control list of a file.
 pub(crate) const ACCESS: &str = "system.posix_acl_access";
 
-/// The longest one that an attribute can be.
+/// Longest attribute value, in bytes.
 const LEN_MAX: usize = 1 << 16;
 
 const USER_OBJ: u16 = 1;
 const GROUP_OBJ: u16 = 4;
 const OTHER: u16 = 32;
 
-/// To read and to write.
+/// Read and write permission.
 const READ_AND_WRITE: u16 = 6;
 
-/// Whom a directory's list lets read and write there may do so with a file of ours in it; does nothing without a list. `in_group`: the
-/// file has the directory's group. What the file system does not allow stays as it is.
+/// Copies a directory's access control list to an internal file in it. Users whom the list lets
+/// read and write in the directory may then do so with the file. Does nothing without a list.
+/// `in_group`: the file has the directory's group. Permissions that the file system does not allow
+/// stay as they are.
 pub(crate) fn share(dir: impl AsFd, file: impl AsFd, in_group: bool) {
     let mut list = vec![0; LEN_MAX];
     let Ok(len) = fgetxattr(dir, ACCESS, &mut list[..]) else {
@@ -33,7 +35,8 @@ pub(crate) fn share(dir: impl AsFd, file: impl AsFd, in_group: bool) {
     }
 }
 
-/// The owner reads and writes in any case, and another group than the directory's has what everybody has.
+/// Access control list for a file. The owner may always read and write. A group other than the
+/// directory's gets the permissions of all others.
 fn for_file(mut list: Vec<u8>, in_group: bool) -> Option<Vec<u8>> {
     let entries = list.get_mut(4..)?;
     let mut everybody = 0;

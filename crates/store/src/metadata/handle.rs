@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Something in a tree, held so that it stays the same thing whatever becomes of its name.
+//! Descriptors of entries in a tree. A descriptor stays with the entry when its name changes.
 
 use rustix::{
     fd::{BorrowedFd, OwnedFd},
@@ -7,37 +7,38 @@ use rustix::{
     io::Errno,
 };
 
-/// No symbolic link is followed, nothing blocks, no child process inherits it, no terminal becomes
-/// ours.
+/// Flags for opening untrusted files: no symbolic link is followed, opening does not block, child
+/// processes do not inherit the descriptor, and no terminal becomes the controlling one.
 pub(crate) const SAFE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY);
 
-/// Something in a tree, held so that it stays the same thing whatever becomes of its name.
+/// Descriptor of an entry in a tree, with its state. Stays with the entry when the name changes.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) fd: OwnedFd,
     pub(crate) stat: Stat,
-    /// Why it cannot be read: nothing, or the descriptor does no more than name it. Of what is
-    /// neither a file nor a directory, always the latter: opening a device may do something.
+    /// Reason why the entry cannot be read; `None` if it can. With a reason, the descriptor only
+    /// names the entry (O_PATH). Entries other than files and directories always have one, because
+    /// opening a device may have effects.
     pub(crate) unreadable: Option<Errno>,
 }
 
 impl Handle {
-    /// The file or directory.
+    /// File type of the entry.
     pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 }
 
-/// Holds what is called `name` in `dir`.
+/// Opens the entry `name` in `dir`.
 pub(crate) fn handle(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> {
     let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let (fd, unreadable) = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile | FileType::Directory => match open_quietly(dir, name) {
             Ok(fd) => (fd, None),
-            // It may have become a link or a device since: then it is only named.
+            // The entry may have become a link or a device since: open it by name only.
             Err(errno @ (Errno::ACCESS | Errno::LOOP | Errno::NXIO | Errno::PERM)) => {
                 (open_named(dir, name)?, Some(errno))
             }
@@ -72,7 +73,8 @@ fn open_named(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// Reading leaves no trace in the time of access where the system lets us: only the owner may ask.
+/// Opens without changing the access time, where the system allows it: only the owner may ask for
+/// that.
 pub(crate) fn quietly<T>(mut open: impl FnMut(OFlags) -> Result<T, Errno>) -> Result<T, Errno> {
     match open(OFlags::NOATIME) {
         Err(Errno::PERM) => open(OFlags::empty()),

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a file's metadata did not come along, and why.
+//! Metadata that could not be copied, with the reasons.
 
 use crate::path::Shown;
 use rustix::io::Errno;
 use std::fmt;
 
-/// Something of a file's metadata that did not come along.
+/// Field of a file's metadata that could not be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What.
+    /// Field.
     pub what: What,
-    /// The system's reason.
+    /// Error of the system.
     pub errno: Errno,
 }
 
-/// Parts of a file's metadata.
+/// Field of a file's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// Who owns it.
+    /// Owner.
     Owner,
-    /// The group.
+    /// Group.
     Group,
     /// Permissions.
     Mode,
-    /// The set-user-id and set-group-id bits: never given to a file whose owner is another.
+    /// Set-user-id and set-group-id bits: never given to a file with another owner.
     SetId,
     /// All extended attributes.
     Xattrs,
-    /// One of them, with its name.
+    /// Extended attribute of this name.
     Xattr(Box<[u8]>),
-    /// Both times.
+    /// Access and modification time.
     Times,
-    /// What only the owner may set, who is another.
+    /// All fields that only the owner may set, where another user owns the file.
     OfAnother,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for What {
     }
 }
 
-/// What applying metadata came to.
+/// Result of applying metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Applied {
-    /// Anything was not yet as wanted, and now is.
+    /// Whether a field differed and was changed.
     pub changed: bool,
-    /// What could not be had.
+    /// Fields that could not be set.
     pub left_out: Vec<LeftOut>,
 }

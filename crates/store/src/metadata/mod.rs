@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of a file beside its data: mode, owner, times, extended attributes and with them
-//! POSIX access control lists.
+//! Metadata of a file: mode, owner, times and extended attributes, including POSIX access control
+//! lists.
 //!
-//! A target may not take all of it: an ordinary user gives nothing away, a file system may have no
-//! attributes. That is told as a list of what was left out, and is no failure of the copy.
+//! A target may not be able to set all of it: an ordinary user cannot give files away, and a file
+//! system may lack attributes. Fields that could not be set are returned as a list. They are not a
+//! failure of the copy.
 
 pub(crate) mod acl;
 pub(crate) mod handle;
@@ -30,53 +31,53 @@ use target::{Target, read_xattrs};
 use time::timespec;
 use xattr::{ACL_ACCESS, CAPABILITY, Change, PRIVILEGED, changes, group_bits, is_acl};
 
-/// As an owner's or a group's number: leave it as it is. To chown(2) it means the same.
+/// Owner or group number that leaves the owner or group unchanged, as for chown(2).
 const UNCHANGED: u32 = u32::MAX;
 
 const MODE_BITS: u32 = 0o7777;
 const SET_ID_BITS: u32 = 0o6000;
 
-/// What is known of a file beside its data.
+/// Metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Metadata {
-    /// Permissions, set-id and sticky bits: the lower twelve.
+    /// Permissions, set-id bits and sticky bit: the lower twelve bits.
     pub mode: u32,
-    /// The owner's number; 2³² − 1 leaves the owner as it is.
+    /// Owner's number; 2³² − 1 leaves the owner unchanged.
     pub uid: u32,
-    /// The group's number; 2³² − 1 leaves the group as it is.
+    /// Group's number; 2³² − 1 leaves the group unchanged.
     pub gid: u32,
-    /// Of the data.
+    /// Modification time of the data.
     pub modified: Time,
-    /// Of the last reading. A difference in this alone is none: looking makes one.
+    /// Access time. Reading changes it, so a difference in it alone is ignored.
     pub accessed: Time,
-    /// Extended attributes, by name.
+    /// Extended attributes, sorted by name.
     pub xattrs: Vec<Xattr>,
 }
 
 impl Metadata {
-    /// Reads the metadata of an open file or directory, and what of it could not be read.
+    /// Reads the metadata of an open file or directory, with the fields that could not be read.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// As fstat(2).
     pub fn of_file(file: &impl AsFd) -> Result<(Self, Vec<LeftOut>), Errno> {
         let stat = fs::fstat(file)?;
         Ok(Self::read(&stat, &Target::Open(file.as_fd())))
     }
 
-    /// Gives an open file or directory this metadata, as far as it can be.
+    /// Applies this metadata to an open file or directory, as far as possible.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// As fstat(2).
     pub fn apply_to_file(&self, file: &impl AsFd) -> Result<Applied, Errno> {
         self.apply_to(Target::Open(file.as_fd()))
     }
 
-    /// Reads the metadata of something held.
+    /// Reads the metadata of an entry.
     pub(crate) fn of(handle: &Handle) -> (Self, Vec<LeftOut>) {
         Self::read(&handle.stat, &Target::of(handle))
     }
 
-    /// Gives something held this metadata, as far as it can be.
+    /// Applies this metadata to an entry, as far as possible.
     pub(crate) fn apply(&self, handle: &Handle) -> Result<Applied, Errno> {
         self.apply_to(Target::of(handle))
     }
@@ -94,9 +95,10 @@ impl Metadata {
         (metadata, left_out)
     }
 
-    /// Owner first, because a change of owner clears set-id bits and capabilities. Access control
-    /// lists after other attributes, which need the right to write, and before the mode, whose
-    /// middle bits are the list's mask. Times last, because all else may touch them.
+    /// Applies fields in this order: the owner first, because a change of owner clears set-id bits
+    /// and capabilities. Access control lists come after other attributes, which need write
+    /// permission. They come before the mode, whose middle bits are the mask of the list. Times
+    /// come last, because all other changes may alter them.
     fn apply_to(&self, target: Target<'_>) -> Result<Applied, Errno> {
         let stat = fs::fstat(target.fd())?;
         let (now, _) = Self::read(&stat, &target);
@@ -113,7 +115,7 @@ impl Metadata {
         Ok(work.applied)
     }
 
-    /// Owner and group shall stay as they are at the target.
+    /// Leaves owner and group at the target unchanged.
     pub(crate) fn leave_owner(&mut self) {
         (self.uid, self.gid) = (UNCHANGED, UNCHANGED);
     }
@@ -122,13 +124,14 @@ impl Metadata {
         self.mode &= !SET_ID_BITS;
     }
 
-    /// Capabilities, and attributes that only root may set.
+    /// Removes capabilities, and attributes that only root may set.
     pub(crate) fn drop_privileged_attributes(&mut self) {
         self.xattrs
             .retain(|xattr| *xattr.name != *CAPABILITY && !xattr.name.starts_with(PRIVILEGED));
     }
 
-    /// Whether something with the metadata `now` would have to be changed to have this, as far as this user may.
+    /// Whether an entry with the metadata `now` must be changed to match this, as far as the
+    /// current user may.
     #[must_use]
     pub fn differs(&self, now: &Self, symlink: bool) -> bool {
         let rights = Rights::current();
@@ -140,7 +143,8 @@ impl Metadata {
             || changes(&want.xattrs, &now.xattrs).any(|change| !is_acl(change.name()))
     }
 
-    /// Whether something with the metadata `now` differs in what this user may not set because it belongs to another.
+    /// Whether an entry with the metadata `now` differs in fields that only its owner, another
+    /// user, may set.
     #[must_use]
     pub fn is_barred(&self, now: &Self, symlink: bool) -> bool {
         let rights = Rights::current();
@@ -150,14 +154,14 @@ impl Metadata {
                 .differs_as_owners_set(now, symlink)
     }
 
-    /// In what only the owner may set.
+    /// Whether fields differ that only the owner may set.
     fn differs_as_owners_set(&self, now: &Self, symlink: bool) -> bool {
         !symlink && self.mode != now.mode
             || !self.modified.is_kept_as(&now.modified)
             || changes(&self.xattrs, &now.xattrs).any(|change| is_acl(change.name()))
     }
 
-    /// What of this the user may not give to a file of his own. It is not tried.
+    /// Fields that the current user cannot give to a file of his own, and that are not tried.
     #[must_use]
     pub fn denied(&self) -> Vec<What> {
         let rights = Rights::current();
@@ -181,8 +185,9 @@ impl Metadata {
             .collect()
     }
 
-    /// This, but for what may not be set of something with the metadata `now`, which stays as it is. Without the owner or the group,
-    /// set-id bits would hand somebody else's program our rights.
+    /// This metadata as far as the current user may set it on an entry with the metadata `now`. All
+    /// other fields are taken from `now`. If the owner or the group cannot be set, set-id bits are
+    /// dropped: they would give another user's program the rights of this user.
     fn allowed(&self, now: &Self, rights: &Rights) -> Self {
         let mut want = self.clone();
         if differs_in_owner(self.uid, now.uid) && !rights.may_give_away() {
@@ -206,7 +211,8 @@ fn differs_in_owner(wanted: u32, now: u32) -> bool {
     wanted != UNCHANGED && wanted != now
 }
 
-/// Lets the owner, who we may be, do all with a directory. If we are not, it stays as it is.
+/// Gives the owner of a directory all permissions. If the current user is not the owner, nothing
+/// changes.
 pub(crate) fn unlock(held: &Handle) -> Result<(), Errno> {
     let mode = held.stat.st_mode & MODE_BITS | 0o700;
     match Target::of(held).chmod(mode) {
@@ -215,7 +221,7 @@ pub(crate) fn unlock(held: &Handle) -> Result<(), Errno> {
     }
 }
 
-/// Metadata on its way to a file.
+/// Target of metadata, with the result so far.
 struct Work<'a> {
     target: Target<'a>,
     symlink: bool,
@@ -234,7 +240,7 @@ impl Work<'_> {
         self.applied.left_out.iter().any(|left| left.what == *what)
     }
 
-    /// An ordinary user may still choose among the groups of their own.
+    /// An ordinary user may still choose among their own groups.
     fn owner(&mut self, want: &Metadata, now: &Metadata) {
         if differs_in_owner(want.uid, now.uid) {
             let done = self.target.chown(Some(want.uid), None);
@@ -249,7 +255,7 @@ impl Work<'_> {
     fn xattrs(&mut self, want: &Metadata, now: &Metadata) {
         let mut unlocked = self.symlink || now.mode & 0o200 != 0;
         for change in changes(&want.xattrs, &now.xattrs) {
-            // Who owns a file may write to it after a change of mode only; that comes after this.
+            // The owner may need a change of mode to write attributes. `mode` sets it back later.
             if !unlocked {
                 let _ = self.target.chmod(now.mode & 0o777 | 0o200);
                 unlocked = true;
@@ -262,7 +268,8 @@ impl Work<'_> {
         }
     }
 
-    /// What was unlocked above or changed with the owner or a list is put back, which is no change.
+    /// Restores the mode, which the code above, a change of owner or a list may have altered.
+    /// Restoring does not count as a change.
     fn mode(&mut self, want: &Metadata, before: &Metadata) -> Result<(), Errno> {
         let now = fs::fstat(self.target.fd())?.st_mode & MODE_BITS;
         let mode = self.mode_allowed(want);
@@ -276,9 +283,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Without the owner, set-id bits would hand somebody else's program our rights. Without the
-    /// access control list, the group's bits would be the list's mask, which may be more than the
-    /// group had.
+    /// Mode to set. Without the owner, set-id bits are dropped: they would give another user's
+    /// program the rights of this user. Without the access control list, the group's bits are the
+    /// list's group entry: the mode's bits are the list's mask, which may grant more.
     fn mode_allowed(&mut self, want: &Metadata) -> u32 {
         let mut mode = want.mode & MODE_BITS;
         let unknown = want.uid == UNCHANGED || want.gid == UNCHANGED;
@@ -414,7 +421,7 @@ mod tests {
             return;
         }
         let (_temp, file) = file();
-        // Version 2, no capability at all.
+        // Version 2, with no capability.
         let capability = [&[0, 0, 0, 2][..], &[0; 16]].concat();
         let want = Metadata {
             mode: 0o6755,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a file's metadata the running user may set (chown(2), xattr(7), capabilities(7)). What the file system allows beside that
-//! is found out by trying.
+//! Metadata that the current user may set (chown(2), xattr(7), capabilities(7)). Limits of the file
+//! system are found by trying.
 
 use super::xattr::{CAPABILITY, PRIVILEGED};
 use rustix::{
@@ -8,11 +8,11 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
-/// Of the calling thread: three system calls.
+/// Rights of the calling thread, read by three system calls.
 #[derive(Debug)]
 pub(super) struct Rights {
     capabilities: CapabilitySet,
-    /// A file that this user makes has them.
+    /// User and group of new files.
     pub(super) user: u32,
     pub(super) group: u32,
     groups: Vec<u32>,
@@ -33,23 +33,23 @@ impl Rights {
         }
     }
 
-    /// Permissions, access control lists and times of what belongs to `owner`.
+    /// Whether the user may set permissions, access control lists and times of a file of `owner`.
     pub(super) fn may_change(&self, owner: u32) -> bool {
         owner == self.user || self.capabilities.contains(CapabilitySet::FOWNER)
     }
 
-    /// A file to anybody.
+    /// Whether the user may give a file to another owner.
     pub(super) fn may_give_away(&self) -> bool {
         self.capabilities.contains(CapabilitySet::CHOWN)
     }
 
-    /// A file of `owner` to a group.
+    /// Whether the user may give a file of `owner` to a group.
     pub(super) fn may_give_to(&self, group: u32, owner: u32) -> bool {
         let own = group == self.group || self.groups.contains(&group);
         self.may_give_away() || own && owner == self.user
     }
 
-    /// An extended attribute.
+    /// Whether the user may set an extended attribute.
     pub(super) fn may_set(&self, name: &[u8]) -> bool {
         match name {
             CAPABILITY => self.capabilities.contains(CapabilitySet::SETFCAP),

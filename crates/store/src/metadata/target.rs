@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls that look at or set a file's metadata.
+//! System calls that read or set a file's metadata.
 
 use super::{
     left_out::{LeftOut, What},
@@ -13,12 +13,12 @@ use rustix::{
     io::Errno,
 };
 
-/// How the system is asked about a file.
+/// File whose metadata is read or set.
 pub(super) enum Target<'a> {
-    /// By its descriptor.
+    /// Open descriptor.
     Open(BorrowedFd<'a>),
-    /// The descriptor only names it: by that name of the descriptor's own, which leads to the
-    /// thing itself even if that is a symbolic link.
+    /// Descriptor that only names the file (O_PATH), with its path in /proc. The path leads to the
+    /// entry itself, even if it is a symbolic link.
     Named(BorrowedFd<'a>, String),
 }
 
@@ -116,7 +116,7 @@ pub(super) fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<LeftOut>) {
             .and_then(|value| within(&mut room, name, value))
         {
             Ok(xattr) => xattrs.push(xattr),
-            // It is gone: as if it had never been listed.
+            // Removed since it was listed: treat it as never listed.
             Err(Errno::NODATA) => {}
             Err(errno) => left_out.push(LeftOut {
                 what: What::Xattr(name.into()),

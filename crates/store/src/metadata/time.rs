@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Times of a file.
+//! Time stamps of files.
 
 use rustix::fs::{Stat, Timespec};
 use serde::{Deserialize, Serialize};
 
-/// A moment, to the nanosecond.
+/// Point in time, to the nanosecond.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Time {
-    /// Seconds since 1970, before it if negative.
+    /// Seconds since 1970, negative before.
     pub seconds: i64,
-    /// Nanoseconds after that, below a thousand million.
+    /// Nanoseconds after that, below 1,000,000,000.
     pub nanos: u32,
 }
 
-/// Nanoseconds in the units in which file systems keep times: ext4, XFS, Btrfs; SMB and NTFS; some servers; exFAT; ext3,
-/// HFS+, SFTP.
+/// Time stamp units of file systems, in nanoseconds: ext4, XFS, Btrfs; SMB and NTFS; some servers;
+/// exFAT; ext3, HFS+, SFTP.
 const UNITS: [u32; 6] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
 
 impl Time {
-    /// Whether a file system that was given this time may have kept it as `kept`, cut to its unit. Where that is a second, what
-    /// changed within one passes for the same, as it does there for everyone who looks at times.
+    /// Whether a file system that was given this time may have stored it as `kept`, truncated to
+    /// its unit. If the unit is a second, two changes within one second look the same, as for every
+    /// program that compares times.
     #[must_use]
     pub fn is_kept_as(&self, kept: &Self) -> bool {
         let cut = |unit: u32| self.nanos - self.nanos % unit;
@@ -29,12 +30,12 @@ impl Time {
     }
 }
 
-/// When the data of what was looked at last changed.
+/// Modification time of the data.
 pub(crate) fn modified(stat: &Stat) -> Time {
     time(stat.st_mtime, stat.st_mtime_nsec)
 }
 
-/// The types of these fields depend on the processor.
+/// Converts a kernel time. The types of the fields depend on the processor.
 pub(crate) fn time<S: Into<i64>, N: TryInto<u32>>(seconds: S, nanos: N) -> Time {
     Time {
         seconds: seconds.into(),
@@ -42,7 +43,8 @@ pub(crate) fn time<S: Into<i64>, N: TryInto<u32>>(seconds: S, nanos: N) -> Time 
     }
 }
 
-/// Larger values of nanoseconds have other meanings to the system.
+/// Converts to a kernel time. Nanoseconds are limited, because larger values have other meanings to
+/// the kernel.
 pub(super) fn timespec(time: Time) -> Timespec {
     Timespec {
         tv_sec: time.seconds,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Extended attributes: which are copied, and what has to be done to have those that are wanted.
+//! Extended attributes: which are copied, and the changes that lead to the wanted ones.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes in an attribute's value, at most: Linux's XATTR_SIZE_MAX.
+/// Maximum bytes in an attribute's value: Linux's XATTR_SIZE_MAX.
 pub const XATTR_VALUE_MAX: usize = 64 << 10;
 
-/// Bytes of all attributes of a file, names and values: what a file's metadata may cost. Beyond
-/// that they are left out.
+/// Maximum bytes in all attributes of a file, names and values together. Attributes beyond it are
+/// not copied.
 pub const XATTRS_MAX: usize = 256 << 10;
 
-/// Bytes of all names: Linux's XATTR_LIST_MAX.
+/// Maximum bytes in all names: Linux's XATTR_LIST_MAX.
 pub(super) const XATTR_LIST_MAX: usize = 64 << 10;
 
 pub(super) const ACL_ACCESS: &[u8] = crate::metadata::acl::ACCESS.as_bytes();
@@ -19,17 +19,18 @@ pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
 pub(super) const PRIVILEGED: &[u8] = b"trusted.";
 
-/// One extended attribute, of those that are copied: `user.*`, `trusted.*`, POSIX access control
-/// lists and `security.capability`.
+/// Extended attribute that is copied: `user.*`, `trusted.*`, a POSIX access control list or
+/// `security.capability`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// With its namespace: `user.comment`.
+    /// Name with its namespace: `user.comment`.
     pub name: Box<[u8]>,
-    /// Raw. Access control lists have user and group numbers in it, as the copy's owners are.
+    /// Value as stored. Access control lists contain user and group numbers, which are copied like
+    /// owners.
     pub value: Box<[u8]>,
 }
 
-/// What has to be done to an attribute.
+/// Change to an attribute.
 pub(super) enum Change<'a> {
     Set(&'a Xattr),
     Remove(&'a [u8]),
@@ -44,7 +45,7 @@ impl Change<'_> {
     }
 }
 
-/// What leads from `have` to `want`, access control lists last.
+/// Changes that lead from `have` to `want`, access control lists last.
 pub(super) fn changes<'a>(
     want: &'a [Xattr],
     have: &'a [Xattr],
@@ -64,8 +65,8 @@ pub(super) fn is_acl(name: &[u8]) -> bool {
     name == ACL_ACCESS || name == ACL_DEFAULT
 }
 
-/// Labels of security modules and lists of network file systems are their own system's: they mean
-/// something else elsewhere, and would be left out file by file.
+/// Whether an attribute is copied. Labels of security modules and lists of network file systems are
+/// not: they have no meaning on another system, and would be reported for every file.
 pub(super) fn is_carried(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || name.starts_with(b"trusted.")
@@ -73,8 +74,8 @@ pub(super) fn is_carried(name: &[u8]) -> bool {
         || name == CAPABILITY
 }
 
-/// What the owning group itself may do, by a list in Linux's form (`posix_acl_xattr.h`): a version
-/// (4 bytes), then entries of tag (2), permissions (2) and number (4), little-endian.
+/// Permissions of the owning group itself, from a list in Linux's format (`posix_acl_xattr.h`): a
+/// version (4 bytes), then entries of tag (2), permissions (2) and number (4), little-endian.
 pub(super) fn group_bits(acl: &[u8]) -> u32 {
     const GROUP_OBJ: [u8; 2] = [4, 0];
     let entries = acl.get(4..).unwrap_or_default().chunks_exact(8);

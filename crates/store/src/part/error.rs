@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a file cannot be written.
+//! Errors when writing a file in parts.
 
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash, NoSuchBlock},
@@ -8,10 +8,10 @@ use crate::{
 };
 use std::io;
 
-/// Why a file cannot be written. What was durable before stays so, for the next time.
+/// Reason why a file cannot be written. Blocks that were durable before stay so for the next run.
 #[derive(Debug, thiserror::Error)]
 pub enum PartError {
-    /// Not one component.
+    /// The name is not a single component.
     #[error("{name}: no name of a file")]
     Name {
         /// The file.
@@ -25,24 +25,24 @@ pub enum PartError {
         /// Its length.
         len: u64,
     },
-    /// One of our own files cannot be opened.
+    /// An internal file cannot be opened.
     #[error("{name}: cannot open {own} beside it: {source}")]
     Open {
         /// The file.
         name: String,
-        /// Ours.
+        /// Name of the internal file.
         own: String,
-        /// Why.
+        /// Reason.
         source: OpenError,
     },
-    /// The system refused something: a full disk, a quota, a broken disk.
+    /// The system refused an operation: a full disk, a quota, a disk error.
     #[error("{name}: cannot {action}: {source}")]
     Io {
         /// The file.
         name: String,
-        /// What could not be done.
+        /// Operation that failed.
         action: &'static str,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// The system refused to write a block.
@@ -50,82 +50,82 @@ pub enum PartError {
     Write {
         /// The file.
         name: String,
-        /// Where in the file the block begins.
+        /// Offset of the block in the file, in bytes.
         offset: u64,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// These bytes are no block of the file.
+    /// The bytes cannot be this block of the file.
     #[error("{name}: {source}")]
     Block {
         /// The file.
         name: String,
-        /// Why.
+        /// Reason.
         source: NoSuchBlock,
     },
-    /// The bytes are not those that were hashed: something between changed them.
+    /// The bytes are not those that were hashed: they were damaged on the way.
     #[error(
         "{name}: the block at offset {offset} was damaged on its way: its hash is {got}, not {expected}"
     )]
     Damaged {
         /// The file.
         name: String,
-        /// Where in the file the block begins.
+        /// Offset of the block in the file, in bytes.
         offset: u64,
-        /// What the hash should be.
+        /// Hash that was expected.
         expected: BlockHash,
-        /// What it is.
+        /// Hash of the bytes.
         got: BlockHash,
     },
-    /// An earlier commit failed, so that nobody knows what of the file reached the disk.
+    /// An earlier commit failed, so it is unknown which blocks reached the disk.
     #[error("{name}: cannot go on after an earlier error; what was durable before is kept")]
     Broken {
         /// The file.
         name: String,
     },
-    /// Bytes that an earlier run made durable are not what it wrote. All was thrown away.
+    /// Bytes that an earlier run made durable have changed. The part was discarded.
     #[error(
         "{name}: the block at offset {offset} changed on the disk since it was written; it is to be copied anew"
     )]
     Changed {
         /// The file.
         name: String,
-        /// Where in the file the block begins.
+        /// Offset of the block in the file, in bytes.
         offset: u64,
     },
-    /// It cannot be finished.
+    /// The file cannot be finished: blocks are not durable.
     #[error("{name}: not durable yet: the block at offset {offset}, and {more} more")]
     Incomplete {
         /// The file.
         name: String,
-        /// Where in the file the first block begins that is not.
+        /// Offset of the first such block, in bytes.
         offset: u64,
-        /// Blocks after it that are not.
+        /// Further such blocks.
         more: usize,
     },
-    /// It cannot be kept as a piece.
+    /// The part cannot be kept as a piece.
     #[error("{name}: cannot be kept as a piece: {why}")]
     Label {
         /// The file.
         name: String,
-        /// Why not.
+        /// Reason.
         why: BadLabel,
     },
-    /// The whole is not what it should be, though each block is: it changed while it was read. It
-    /// was thrown away.
+    /// The file has another hash than expected, though each block was right: the source changed
+    /// while it was read. The part was discarded.
     #[error("{name}: its hash is {got}, not {expected}; it is to be copied anew")]
     Mismatch {
         /// The file.
         name: String,
-        /// What the hash should be.
+        /// Hash that was expected.
         expected: FileHash,
-        /// What it is.
+        /// Hash of the file.
         got: FileHash,
     },
 }
 
 impl PartError {
-    /// Whether another copy is at this file, and nothing is wrong.
+    /// Whether the error only means that another copy is writing this file.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(
@@ -137,7 +137,8 @@ impl PartError {
         )
     }
 
-    /// Whether a file of ours has an owner or a mode already with which we can't write it any more.
+    /// Whether an internal file already has its final owner or mode, so that it cannot be written
+    /// any more.
     pub(super) fn is_given_away(&self) -> bool {
         match self {
             Self::Open { source, .. } => match source {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file whose blocks arrive: what was written, what of it is durable, and how it gets its name.
+//! Partial file: which blocks were written, which are durable, and how the file gets its name.
 
 use super::{
     PartError,
@@ -23,13 +23,13 @@ use crate::{
 use parking_lot::{Mutex, MutexGuard};
 use std::{fmt, io, ops::Range};
 
-/// A file on its way.
+/// File that is being written block by block.
 pub struct Part<D: Directory = Dir> {
     pub(super) site: Site<D>,
     pub(super) blocks: Blocks,
-    /// Others may be at the same file.
+    /// This is a slice: other processes may write the same file.
     pub(super) shared: bool,
-    /// It gets holes wherever it is zero.
+    /// The file gets holes for its zeros.
     pub(super) sparse: bool,
     pub(super) file: D::File,
     pub(super) direct: Direct<D::File>,
@@ -38,7 +38,7 @@ pub struct Part<D: Directory = Dir> {
 }
 
 impl<D: Directory> Part<D> {
-    /// How the file is cut.
+    /// Division of the file into blocks.
     #[must_use]
     pub fn blocks(&self) -> Blocks {
         self.blocks
@@ -52,21 +52,21 @@ impl<D: Directory> Part<D> {
         }
     }
 
-    /// Those of its blocks that this is about: all of a file's, or a slice's.
+    /// Block numbers that this part covers: all of the file's, or a slice's.
     #[must_use]
     pub fn within(&self) -> Range<u64> {
         self.state().within.clone()
     }
 
-    /// What was there from the start is not read again at the end: whoever brought it did, or it was
-    /// brought in the same copy.
+    /// Skips reading inherited blocks again at the end: the caller has read them, or they were
+    /// written in the same copy.
     pub fn trust(&self) {
         self.state().inherited.clear();
     }
 
-    /// Reads a block again that was there from the start; whether there are more. Who has time for it while others
-    /// come, does [`Part::finish`] a favour. One that is not as its record says, or cannot be read, stays for that to
-    /// find.
+    /// Reads an inherited block again; returns whether there are more. Calling it while other
+    /// blocks arrive shortens [`Part::finish`]. A block that does not match its record, or cannot
+    /// be read, is left for `finish` to report.
     pub fn check_next(&self) -> Result<bool, PartError> {
         let Some((index, hash)) = self.state().inherited.pop() else {
             return Ok(false);
@@ -80,21 +80,21 @@ impl<D: Directory> Part<D> {
         Ok(as_known? && !state.inherited.is_empty())
     }
 
-    /// The durable blocks, in their order.
+    /// Durable blocks, in order.
     #[must_use]
     pub fn durable(&self) -> Vec<Record> {
         self.state().durable()
     }
 
-    /// The blocks that are neither here nor on their way to the disk, as runs.
+    /// Ranges of the blocks that are neither written nor being written.
     #[must_use]
     pub fn missing(&self) -> Vec<Range<u64>> {
         self.state().missing()
     }
 
-    /// Takes a block, if its bytes have this hash; false if the block was here already, or is none
-    /// of this slice's. It is durable when [`Part::commit`] says so. Without a hash its bytes are believed, and the file
-    /// has none.
+    /// Writes a block if its bytes have this hash. Returns false if the block was written already,
+    /// or is outside this slice. The block is durable when [`Part::commit`] returns it. Without a
+    /// hash the bytes are not checked, and the file gets no hash.
     pub fn write(
         &self,
         index: u64,
@@ -129,7 +129,7 @@ impl<D: Directory> Part<D> {
         })
     }
 
-    /// Takes a block of which the source has only a hole; false if the block was here already.
+    /// Writes a block that is a hole at the source. Returns false if the block was written already.
     pub fn hole(&self, index: u64) -> Result<bool, PartError> {
         let range = self.range(index)?;
         if !self.state().lacks(index) {
@@ -147,9 +147,9 @@ impl<D: Directory> Part<D> {
         }
     }
 
-    /// Makes durable what was written before the call, and says which blocks that are. Others may
-    /// write meanwhile. After an error nothing more can be done with this part; what was durable
-    /// before is there when it is opened again.
+    /// Makes all blocks durable that were written before the call, and returns their numbers. Other
+    /// threads may write meanwhile. After an error the part cannot be used any more. Blocks that
+    /// were durable before are there when the part is opened again.
     pub fn commit(&self) -> Result<Vec<u64>, PartError> {
         let mut journal = self.journal.lock();
         self.sound()?;
@@ -172,9 +172,9 @@ impl<D: Directory> Part<D> {
         site.io("write its journal", journal.add(batch))
     }
 
-    /// Gives the file its final name. All its blocks have to be durable, and together have the hash
-    /// that is expected; `prepare` sets its metadata. Blocks that were there when it was opened are
-    /// read again: nobody held their lock meanwhile.
+    /// Gives the file its final name. All blocks must be durable, and the file must have the
+    /// expected hash. `prepare` sets the metadata. Inherited blocks are read again, because they
+    /// were not locked between the runs.
     pub fn finish(
         self,
         expected: Option<FileHash>,
@@ -205,13 +205,13 @@ impl<D: Directory> Part<D> {
         })
     }
 
-    /// Where the first block begins that was there from the start and is not what its record says.
+    /// Offset of the first inherited block that does not match its record.
     fn changed(&self) -> Result<Option<u64>, PartError> {
         let first = self.not_as_known().next().transpose()?;
         first.map(|index| Ok(self.range(index)?.start)).transpose()
     }
 
-    /// The blocks that were there from the start and are not what their records say, one after the other.
+    /// Inherited blocks that do not match their records, in turn.
     pub(super) fn not_as_known(&self) -> impl Iterator<Item = Result<u64, PartError>> {
         let inherited = std::mem::take(&mut self.state().inherited);
         let mut buffer = vec![0; self.blocks.block_len() as usize];
@@ -235,24 +235,25 @@ impl<D: Directory> Part<D> {
         Ok(self.blocks.hash(index, &buffer[..read]) == Ok(hash))
     }
 
-    /// The hash of the whole, unless a block came without one. All its blocks have to be durable.
+    /// Hash of the file, unless a block came without a hash. All blocks must be durable.
     pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
         self.merged()
     }
 
-    /// Ends it as a piece of the file, which has more in other places: a label of this `entry` beside it says what
-    /// it is (see [`crate::piece`]), part and journal stay. What was written is made durable first.
+    /// Keeps the part as a piece of the file, whose other blocks are on other hosts. Part and
+    /// journal stay; a label with this `entry` is added (see [`crate::piece`]). Written blocks are
+    /// made durable first.
     ///
     /// # Errors
-    /// The entry is not that of this file in this version, this is a slice, a commit failed before, or the system
-    /// refuses. The part is as good as before.
+    /// The entry is of another file or version, this is a slice, a commit failed before, or the
+    /// system refuses. The part stays as it was.
     pub fn keep(self, entry: &Entry) -> Result<(), PartError> {
         self.commit()?;
         let label = self.label(entry).map_err(|why| PartError::Label {
             name: self.site.shown(),
             why,
         })?;
-        // Its length, if no block came.
+        // Makes the length durable if no block came.
         self.site.io("make it durable", self.file.sync_data())?;
         self.site.keep_part()?;
         self.site.put_label(&label)
@@ -273,7 +274,8 @@ impl<D: Directory> Part<D> {
         label::encode(entry)
     }
 
-    /// Throws the part and its journal away. A slice is only let go: others may be at the same file.
+    /// Removes the part and its journal. A slice is only closed, because other processes may write
+    /// the same file.
     pub fn discard(self) -> Result<(), PartError> {
         if self.shared {
             return Ok(());
@@ -284,7 +286,7 @@ impl<D: Directory> Part<D> {
         site.remove_part()
     }
 
-    /// The hash of the file, if it is known of all its blocks.
+    /// Hash of the file, if all blocks have one.
     fn merged(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
         let kinds = state.kinds.iter().zip(state.within.clone());
@@ -316,7 +318,7 @@ impl<D: Directory> Part<D> {
         })
     }
 
-    /// Writes a block, unless another thread is at it.
+    /// Writes a block, unless another thread is writing it.
     fn put(
         &self,
         index: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that has its final name.
+//! Files that have their final name.
 
 use super::{PartError, site::Site};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::io;
 
-/// A file of which every byte was read under its final name, and is what the journal says.
+/// File that has its final name, and whose blocks match the journal, as read again.
 pub struct Renamed<D: Directory = Dir> {
     pub(super) site: Site<D>,
     pub(super) hash: FileHash,
@@ -17,7 +17,8 @@ pub struct Renamed<D: Directory = Dir> {
 }
 
 impl<D: Directory> Renamed<D> {
-    /// Makes it durable, and its metadata, for it may be another copy with the same bytes.
+    /// Makes the file durable. Sets its metadata, because it may be another copy with the same
+    /// bytes.
     pub fn finish(
         self,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
@@ -34,20 +35,20 @@ impl<D: Directory> Renamed<D> {
     }
 }
 
-/// A file that has its final name, durably.
+/// File that durably has its final name.
 pub struct Finished<D: Directory = Dir> {
     pub(super) site: Site<D>,
-    /// The hash of the whole, unless a block came without one.
+    /// Hash of the file, unless a block came without a hash.
     pub hash: Option<FileHash>,
-    /// Still locked: nobody begins the file again, and finds the journal gone, before
+    /// Locked journal. No other process can begin the file again, and miss the journal, before
     /// [`Finished::forget_journal`].
     pub(super) journal: D::File,
 }
 
 impl<D: Directory> Finished<D> {
-    /// Removes the journal, and the label of a piece that grew to the whole. It is for the owner to
-    /// call, once the manifest says durably that the file is complete: until then the journal saves
-    /// it from being copied again.
+    /// Removes the journal, and the label of a piece that became complete. The caller must first
+    /// make durable in the manifest that the file is complete. Until then the journal prevents a
+    /// second copy.
     pub fn forget_journal(self) -> Result<(), PartError> {
         let site = &self.site;
         let ours = site.io(

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of an unfinished file is durable: a header that names the file's version, and a record for
-//! each block.
+//! Journal of an unfinished file's durable blocks: a header with the version of the file, and a
+//! record for each block.
 //!
-//! A disk that loses power keeps any part of what it was not told to keep. So each record carries
-//! a check of its own, bound to the header, and stands at a multiple of its length from it: a
-//! record with the right check is believed whatever stands around it, and nothing else is.
+//! A disk that loses power keeps an arbitrary part of what was not synced. So each record has its
+//! own check, bound to the header, and lies at a multiple of its length after the header. A record
+//! with a correct check is valid whatever surrounds it. All other bytes are ignored.
 //!
-//! All numbers are big-endian. The header: magic (8 bytes), format (4), nanoseconds of mtime (4) and
-//! of ctime (4), zeros (4), bytes in a block (8), bytes in the file (8), the source's size, mtime in
-//! seconds, ctime in seconds and inode (8 each), zeros (8), BLAKE3 of all this (32). A record: the
-//! block's number (8), its hash (32), BLAKE3 of both keyed by the header, cut (8).
+//! All numbers are big-endian. The header: magic (8 bytes), format (4), nanoseconds of mtime (4)
+//! and of ctime (4), zeros (4), bytes in a block (8), bytes in the file (8), the source's size,
+//! mtime in seconds, ctime in seconds and inode (8 each), zeros (8), BLAKE3 of all this (32). A
+//! record: the block's number (8), its hash (32), BLAKE3 of both keyed by the header, truncated
+//! (8).
 
 use crate::{
     blocks::{BlockHash, Blocks},
@@ -19,13 +20,13 @@ use crate::{
 };
 use std::io;
 
-/// Bytes in the header: less than a sector, so that it is there or is not.
+/// Bytes in the header: less than a sector, so that it is written as a whole or not at all.
 pub const HEADER_LEN: usize = 112;
 
 /// Bytes in a record.
 pub const RECORD_LEN: usize = 48;
 
-/// Records that are read at once: 192 KiB of memory, however long the journal is.
+/// Records read at once: 192 KiB of memory, whatever the length of the journal.
 const READ_RECORDS: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"longhaul";
@@ -33,18 +34,17 @@ const FORMAT: u32 = 2;
 const CHECKED_LEN: usize = HEADER_LEN - 32;
 const KEY_CONTEXT: &str = "longhaul 2026 journal record";
 
-/// What distinguishes one state of a source file from another. A source that changes while it
-/// keeps all of these is not noticed by them.
+/// State of a source file. A change of the source that alters none of these fields goes unnoticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Version {
     /// Bytes in the file.
     pub size: u64,
-    /// When its bytes changed, in seconds since 1970 and nanoseconds.
+    /// Modification time: seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
-    /// When its metadata changed, likewise.
+    /// Change time of the metadata: seconds since 1970, and nanoseconds.
     pub ctime: (i64, u32),
-    /// Its inode. Not its device: that is another on each host of a shared file system, and may be
-    /// after a reboot.
+    /// Inode number. The device number is not included: it differs between the hosts of a shared
+    /// file system, and may change at a reboot.
     pub inode: u64,
 }
 
@@ -60,20 +60,20 @@ impl From<&entry::Version> for Version {
     }
 }
 
-/// What a journal is of.
+/// Header of a journal: the file and version that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The source's version.
+    /// Version of the source file.
     pub version: Version,
-    /// The file's length and that of its blocks.
+    /// Length of the file and of its blocks.
     pub blocks: Blocks,
 }
 
-/// A block that a journal says is durable.
+/// Number and hash of a durable block.
 pub type Record = (u64, BlockHash);
 
 impl Header {
-    /// The bytes of the header.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let version = &self.version;
@@ -107,13 +107,13 @@ impl Header {
     }
 }
 
-/// Whether a journal begins with a header that is whole, and of what.
+/// Whether a journal begins with this header, undamaged.
 #[must_use]
 pub fn is_of(journal: &[u8], header: &Header) -> bool {
     journal.starts_with(&header.encode())
 }
 
-/// The records of a journal of `header` that are to be believed, from all its bytes.
+/// Valid records in the bytes of a journal with this header.
 pub fn records(journal: &[u8], header: &Header) -> Vec<Record> {
     if !is_of(journal, header) {
         return Vec::new();
@@ -132,7 +132,7 @@ fn believed<'a>(
         .filter(|record| header.accepts(record))
 }
 
-/// Binds records to their header.
+/// Key that binds records to their header.
 #[derive(Clone)]
 struct Key([u8; 32]);
 
@@ -160,16 +160,16 @@ impl Key {
     }
 }
 
-/// What a journal holds.
+/// Contents of a journal.
 #[derive(Debug)]
 pub struct Contents {
-    /// The records to be believed: 40 bytes of memory each.
+    /// Valid records: 40 bytes of memory each.
     pub records: Vec<Record>,
-    /// Where the next one goes.
+    /// Offset at which the next record is written.
     pub end: u64,
 }
 
-/// Reads a journal, piece by piece; `None` if it is not of `header`.
+/// Reads a journal in chunks; `None` if it has another header.
 pub fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Contents>> {
     let mut start = [0; HEADER_LEN];
     file.read_at(&mut start, 0)?;
@@ -189,24 +189,24 @@ pub fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Contents>>
     }
 }
 
-/// A journal that is written. Who has it holds the lock of its file.
+/// Journal that is open for writing. Its owner holds the lock of the file.
 pub struct Journal<M> {
     file: M,
     key: Key,
-    /// Where the next record goes.
+    /// Offset at which the next record is written.
     end: u64,
 }
 
 impl<M: Medium> Journal<M> {
-    /// Goes on with the journal that was read from this file. What was read may have been written
-    /// by a process that died before it was durable, so it is made so.
+    /// Continues the journal that was read from this file. Syncs it first: it may have been written
+    /// by a process that died before its sync.
     pub fn resume(file: M, header: &Header, end: u64) -> io::Result<Self> {
         file.sync_data()?;
         let key = header.key();
         Ok(Self { file, key, end })
     }
 
-    /// An empty journal, durable. What the file held is gone.
+    /// Writes an empty journal, durably. The former contents of the file are lost.
     pub fn begin(file: M, header: &Header) -> io::Result<Self> {
         file.set_len(0)?;
         file.write_at(&header.encode(), 0)?;
@@ -218,7 +218,7 @@ impl<M: Medium> Journal<M> {
         })
     }
 
-    /// Adds records and makes them durable. After an error, any of them may be.
+    /// Appends records and makes them durable. After an error, any of them may be durable.
     pub fn add(&mut self, records: &[Record]) -> io::Result<()> {
         let mut slots = Vec::with_capacity(records.len() * RECORD_LEN);
         for record in records {
@@ -230,12 +230,12 @@ impl<M: Medium> Journal<M> {
         Ok(())
     }
 
-    /// Whether it has this header.
+    /// Whether the journal has this header.
     pub(crate) fn is_of(&self, header: &Header) -> bool {
         self.key.0 == header.key().0
     }
 
-    /// The file, for its lock.
+    /// Returns the file, which still holds the lock.
     pub(crate) fn into_file(self) -> M {
         self.file
     }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     proptest! {
-        /// Only what was sealed is believed, whatever happened to the bytes.
+        /// Only records that were written are read, whatever happened to the bytes.
         #[test]
         fn no_damage_makes_a_record(damage in prop::collection::vec((0usize..400, any::<u8>()), 0..20), cut in 0usize..400) {
             let mut bytes = journal(&header(), &some());

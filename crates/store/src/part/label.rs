@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A label's bytes: a format number and the file's entry as postcard, and BLAKE3 of both. Whoever may write to the
-//! directory may have made them: what they say is believed only of the file whose hash the label's name has.
+//! Format of a piece's label: a format number and the file's entry as postcard, and the BLAKE3 of
+//! both. Any user who may write in the directory may have written it. So it is trusted only for the
+//! file whose hash is in the label's name.
 
 use crate::{
     blocks::FILE_LEN_MAX,
@@ -10,45 +11,45 @@ use crate::{
 };
 use rustix::io::Errno;
 
-/// Bytes in a label, at most: of an entry's attributes there are 256 KiB. So much memory while one is read, and
-/// 64 MiB more if it was made to cost that.
+/// Maximum bytes in a label: an entry has up to 256 KiB of attributes. Reading a label takes as
+/// much memory, and up to 64 MiB more if it was crafted for that.
 pub const LABEL_LEN_MAX: usize = 2 << 20;
 
 const FORMAT: u32 = 1;
 
-/// Why one of our own files with a piece is not believed, or not written.
+/// Reason why an internal file of a piece is not trusted, or not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLabel {
-    /// The system's answer.
+    /// Error of the system.
     #[error("cannot read it: {0}")]
     System(#[from] Errno),
-    /// Somebody may have put it there.
+    /// The file may have been placed by another user.
     #[error("{0}")]
     Refused(Refusal),
     /// Longer than [`LABEL_LEN_MAX`].
     #[error("longer than a label may be, {LABEL_LEN_MAX} bytes")]
     TooLong,
-    /// Not the bytes that were written.
+    /// The bytes are damaged.
     #[error("no label of a piece, or damaged")]
     Damaged,
-    /// A later version of this program wrote it.
+    /// Written by a later version of this program.
     #[error("a label in a format that this version does not know")]
     Format,
-    /// Of a file whose label is called otherwise, or of none that may be called so.
+    /// The entry's name does not fit the label's name, or is not allowed.
     #[error("a label with the name of another file in it")]
     Name,
-    /// Of a directory, or a link.
+    /// The entry is a directory, a link or a special file.
     #[error("what it is of is no file that can be in pieces")]
     NoFile,
     /// The part is of another file or of another version.
     #[error("what arrived is not of this version of this file")]
     Other,
-    /// Others write it, too.
+    /// The part is a slice: other processes write the same file.
     #[error("only some of its blocks are here to be written")]
     Slice,
 }
 
-/// The version of a file that can be in pieces.
+/// Version of the entry, if it is a file that can be kept in pieces.
 pub(crate) fn of_file(entry: &Entry) -> Result<&Version, BadLabel> {
     match &entry.kind {
         Kind::File { version, .. } if version.size <= FILE_LEN_MAX => Ok(version),
@@ -56,7 +57,7 @@ pub(crate) fn of_file(entry: &Entry) -> Result<&Version, BadLabel> {
     }
 }
 
-/// A label for this entry. Of its path only the last name is kept.
+/// Encodes a label for this entry. Only the last component of its path is kept.
 pub(crate) fn encode(entry: &Entry) -> Result<Vec<u8>, BadLabel> {
     let entry = Entry {
         path: RelPath::parse(entry.path.name()).map_err(|_| BadLabel::Name)?,
@@ -64,7 +65,7 @@ pub(crate) fn encode(entry: &Entry) -> Result<Vec<u8>, BadLabel> {
     };
     let bytes = postcard::to_stdvec(&(FORMAT, &entry)).map_err(|_| BadLabel::Damaged)?;
     let label = sealed(bytes);
-    // What could not be read again is not written.
+    // Checks that the label can be read again.
     decode(&label, &own_name(entry.path.name(), "piece"))?;
     Ok(label)
 }
@@ -75,7 +76,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The entry in a label that is called `own`.
+/// Decodes the label with the name `own`.
 pub(crate) fn decode(label: &[u8], own: &[u8]) -> Result<Entry, BadLabel> {
     if label.len() > LABEL_LEN_MAX {
         return Err(BadLabel::TooLong);
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(decode(&longer, &own(b"x")), Err(BadLabel::Damaged));
     }
 
-    /// Nothing, or a file that is called so in this very directory.
+    /// Accepts an error, or a file of this name in this very directory.
     fn harmless(label: &[u8], name: &[u8]) {
         if let Ok(entry) = decode(label, &own(name)) {
             assert_eq!(entry.path.as_bytes(), name);
@@ -231,7 +232,7 @@ mod tests {
             harmless(&sealed([&[1][..], &bytes].concat()), &name);
         }
 
-        /// Whoever makes labels makes their check, too.
+        /// A user who crafts labels computes the check, too.
         #[test]
         fn changed_labels_are_harmless(damage in vec((0usize..90, any::<u8>()), 0..6)) {
             let mut small = entry(b"..x");

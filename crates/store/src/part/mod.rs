@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file on its way: its blocks come in any order, from any number of threads, and again after a
-//! crash only those that were not durable.
+//! Partial files: blocks arrive in any order, from any number of threads. After a crash, only
+//! blocks that were not durable are written again.
 //!
-//! Beside the file NAME stand, while it is incomplete, two of our own with the lock of whoever
-//! writes it: `.longhaul-HASH.part`, the bytes, and `.longhaul-HASH.journal`, which of them are
-//! durable (see [`journal`]). HASH is the first half of the BLAKE3 of NAME. The order that makes this true through a loss of power:
+//! While the file NAME is incomplete, two internal files exist beside it, locked by the writer.
+//! `.longhaul-HASH.part` has the bytes. `.longhaul-HASH.journal` lists the durable blocks (see
+//! [`journal`]). HASH is the first half of the BLAKE3 of NAME. The following order keeps both
+//! consistent through a loss of power:
 //!
-//! - At the start, the part is new and empty, then the journal is emptied and synced, then the names
-//!   of both are, and only then the part gets its length. A journal beside a part of another length
-//!   is never believed, so one that outlived its part is not, nor one that comes back with its name.
-//! - A block: bytes, sync, record, sync. Then it is durable.
-//! - At the end: the owner puts it into the manifest; metadata, sync, rename, sync of the directory,
-//!   and then the journal goes. A crash before that leaves a journal without part, beside the file
-//!   that it describes.
+//! - Start: the part is created empty. Then the journal is emptied and synced, then the names of
+//!   both, and only then the part gets its length. A journal beside a part of another length is
+//!   ignored. So a journal that outlived its part is ignored, and so is one whose name came back.
+//! - Block: write bytes, sync, write record, sync. Then the block is durable.
+//! - End: the owner adds the file to the manifest. Then metadata, sync, rename, sync of the
+//!   directory, and removal of the journal. A crash before that leaves a journal without a part,
+//!   beside the file that it describes.
 //!
-//! A part that is to stay one, because other blocks of the file stay elsewhere, is called `.longhaul-HASH.piece-data` then and has a
-//! label besides ([`Part::keep`], [`crate::piece`]).
+//! A part whose file has other blocks on other hosts stays a part. Its name is then
+//! `.longhaul-HASH.piece-data`, and it has a label ([`Part::keep`], [`crate::piece`]).
 //!
-//! Several may write one file, a slice each ([`Part::open_slice`]): see `part/slots.rs`.
+//! Several processes may write one file, each a slice ([`Part::open_slice`]): see `part/slots.rs`.
 
 mod error;
 mod file;
@@ -36,7 +37,7 @@ pub use open::Opened;
 pub(crate) use site::Site;
 pub use site::{Origin, SLICES_MAX, remove_leftovers};
 
-/// Every name of our own begins so; no other file's name should.
+/// Prefix of all internal names. Other files should not have it.
 pub const OWN_PREFIX: &str = ".longhaul-";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is of a file, and how it begins: anew, or where an earlier run was.
+//! Opens a partial file: begins a new one, or continues after an earlier run.
 
 use super::{
     PartError,
@@ -17,21 +17,20 @@ use crate::{
 use parking_lot::Mutex;
 use std::{io, ops::Range};
 
-/// What [`Part::open`] found.
+/// Outcome of [`Part::open`].
 pub enum Opened<D: Directory = Dir> {
-    /// Another copy is writing this file.
+    /// Another copy is writing the file.
     Busy,
-    /// Nothing of use: it begins anew.
+    /// New part: no usable one was found.
     Fresh(Part<D>),
-    /// Some blocks, maybe none: [`Part::durable`].
+    /// Existing part with some durable blocks, maybe none: [`Part::durable`].
     Resumed(Part<D>),
-    /// All of it, under its final name: the last copy came to its end, but not to that of its
-    /// bookkeeping.
+    /// The whole file has its final name already. The last copy ended before it recorded that.
     Renamed(Renamed<D>),
 }
 
 impl<D: Directory> Part<D> {
-    /// Opens what there is of the file `name` in `dir`, or begins it.
+    /// Opens the part of the file `name` in `dir`, or creates it.
     pub fn open(dir: &D, name: &[u8], origin: &Origin) -> Result<Opened<D>, PartError> {
         Self::open_sized(dir, name, origin, BLOCK)
     }
@@ -47,11 +46,14 @@ impl<D: Directory> Part<D> {
         unless_busy(Start::new(site, header, origin.sparse).and_then(Start::open))
     }
 
-    /// Opens blocks of a file while others write others of it, or the same: at most
-    /// [`SLICES_MAX`](super::SLICES_MAX) at once, on hosts that share the file system and its locks. The blocks are runs in order, none twice; others
-    /// between them are missing here, and not to be written. What is durable of
-    /// them already was read again: what is not as its record says is missing. [`Part::open`] finds
-    /// the file busy as long as one of them is there. Blocks that the file does not have are passed over.
+    /// Opens blocks of a file while other processes write other blocks of it, or the same. At most
+    /// [`SLICES_MAX`](super::SLICES_MAX) slices are open at once, on hosts that share the file
+    /// system and its locks.
+    ///
+    /// `blocks` are ascending, disjoint ranges. Blocks between them count as missing here, but must
+    /// not be written. Numbers beyond the end of the file are ignored. Durable blocks of the slice
+    /// are read again; those that do not match their records count as missing. [`Part::open`]
+    /// returns busy as long as a slice is open.
     pub fn open_slice(
         dir: &D,
         name: &[u8],
@@ -78,7 +80,7 @@ impl<D: Directory> Part<D> {
                 return Ok(Opened::Resumed(slice));
             }
             match Self::open_sized(dir, name, origin, block_len)? {
-                // Begun, and from now on everybody's.
+                // Created; from now on slices can share it.
                 Opened::Fresh(whole) | Opened::Resumed(whole) => drop(whole),
                 other => return Ok(other),
             }
@@ -87,7 +89,7 @@ impl<D: Directory> Part<D> {
     }
 }
 
-/// Somebody else at the file is no error.
+/// Turns the error that another process holds the file into an outcome.
 fn unless_busy<D: Directory>(opened: Result<Opened<D>, PartError>) -> Result<Opened<D>, PartError> {
     match opened {
         Err(error) if error.is_busy() => Ok(Opened::Busy),
@@ -95,20 +97,21 @@ fn unless_busy<D: Directory>(opened: Result<Opened<D>, PartError>) -> Result<Ope
     }
 }
 
-/// What is known when a part is opened. The journal comes first: its lock is held longest.
+/// State known when a part is opened. The journal is opened first, because its lock is held
+/// longest.
 struct Start<D: Directory> {
     site: Site<D>,
     header: Header,
     sparse: bool,
     journal: D::File,
-    /// Somebody wrote it once, so those of slices may be there.
+    /// The journal was used before, so journals of slices may exist.
     used: bool,
     contents: Option<journal::Contents>,
 }
 
 impl<D: Directory> Start<D> {
     fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
-        // Another version of it may be so small that it is written whole.
+        // Another version of the file may have been so small that it was written whole.
         site.displace(&site.whole)?;
         let journal = site.make(&site.journal)?;
         let used = !site.io("look at its journal", journal.is_empty())?;
@@ -169,7 +172,7 @@ impl<D: Directory> Start<D> {
         Ok(whole(site, &header, self.sparse, file, journal, state))
     }
 
-    /// The part has its length, so the names are durable.
+    /// Continues a part. It has its length, so its name and the journal's are durable.
     fn resume(self, file: D::File, contents: journal::Contents) -> Result<Part<D>, PartError> {
         let (site, header) = (self.site, self.header);
         let journal::Contents { records, end } = contents;
@@ -182,7 +185,7 @@ impl<D: Directory> Start<D> {
         Ok(whole(site, &header, self.sparse, file, journal, state))
     }
 
-    /// What has the final name, if every block of it is what the journal says.
+    /// File that has the final name, if every block of it matches the journal.
     fn renamed(&self, records: &[Record]) -> Result<Option<(D::File, FileHash)>, PartError> {
         let (site, blocks) = (&self.site, self.header.blocks);
         let state = State::with(0..blocks.count(), records);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file's place: its directory, its name, and the names of our own beside it.
+//! Paths of a partial file: its directory, its final name, and the internal names beside it.
 
 use super::PartError;
 use crate::{
@@ -11,29 +11,29 @@ use crate::{
 };
 use std::io;
 
-/// Slices of one file that may be open at the same time.
+/// Maximum number of slices of one file that are open at the same time.
 pub const SLICES_MAX: usize = 64;
 
-/// What a file is a copy of.
+/// Source file that a part is a copy of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The source's version: blocks of another one are of no use.
+    /// Version of the source: blocks of another version are useless.
     pub version: Version,
     /// Bytes in the file.
     pub length: u64,
-    /// Whether holes are to be kept. If not, space for the whole is reserved at once.
+    /// Whether holes are kept. If not, space for the whole file is reserved at the start.
     pub sparse: bool,
 }
 
-/// A part and the name it has, if there is one.
+/// Open part and its name, if there is one.
 type OpenedPart<'a, D> = Option<(<D as Directory>::File, &'a [u8])>;
 
-/// A file's name and those of our own beside it.
+/// Final name of a file, and the internal names beside it.
 pub(crate) struct Site<D> {
     pub(crate) dir: D,
     pub(crate) name: Vec<u8>,
     pub(crate) part: Vec<u8>,
-    /// The part as it is called while it is kept as a piece.
+    /// Name of the part while it is kept as a piece.
     pub(crate) kept: Vec<u8>,
     pub(crate) journal: Vec<u8>,
     pub(crate) whole: Vec<u8>,
@@ -73,7 +73,7 @@ impl<D: Directory> Site<D> {
         })
     }
 
-    /// Names the file in an error of the system.
+    /// Adds the file's name to an error of the system.
     pub(crate) fn io<T>(&self, action: &'static str, done: io::Result<T>) -> Result<T, PartError> {
         let name = || self.shown();
         done.map_err(|source| PartError::Io {
@@ -96,7 +96,7 @@ impl<D: Directory> Site<D> {
         }
     }
 
-    /// The part, under whichever name it has, and the name.
+    /// Opens the part under either of its names, and returns the name.
     pub(crate) fn open_part(&self, how: How) -> Result<OpenedPart<'_, D>, PartError> {
         for own in [&self.kept, &self.part] {
             if let Some(file) = self.open(own, how)? {
@@ -106,7 +106,7 @@ impl<D: Directory> Site<D> {
         Ok(None)
     }
 
-    /// The journal of a slice.
+    /// Name of a slice's journal.
     pub(super) fn slot(&self, number: usize) -> Vec<u8> {
         own_name(&self.name, &format!("journal-{number}"))
     }
@@ -116,14 +116,15 @@ impl<D: Directory> Site<D> {
         self.io("make it", made.ok_or(io::ErrorKind::NotFound.into()))
     }
 
-    /// An empty part. A former one is not cut but replaced, because its journal may still be
-    /// believed after a crash.
+    /// Creates an empty part. A former part is replaced, not truncated, because its journal may
+    /// still be valid after a crash.
     pub(super) fn new_part(&self) -> Result<D::File, PartError> {
         self.displace(&self.kept)?;
         self.empty(&self.part)
     }
 
-    /// An empty file for bytes that come whole. It is not the part, whose length means something.
+    /// Creates an empty file for content that is written at once. It is not the part, whose length
+    /// has a meaning.
     pub(crate) fn new_whole(&self) -> Result<D::File, PartError> {
         self.remove_label()?;
         self.remove_journals()?;
@@ -131,13 +132,14 @@ impl<D: Directory> Site<D> {
         self.empty(&self.whole)
     }
 
-    /// A file of ours, made anew.
+    /// Creates an internal file, replacing a former one.
     pub(super) fn empty(&self, own: &[u8]) -> Result<D::File, PartError> {
         self.displace(own)?;
         self.make(own)
     }
 
-    /// Removes a part or a whole of an earlier run unless somebody is at it. It may have its final owner and mode already.
+    /// Removes an internal file of an earlier run unless it is locked. The file may already have
+    /// its final owner and mode.
     pub(super) fn displace(&self, own: &[u8]) -> Result<(), PartError> {
         let displaced = self.dir.displace(own);
         displaced.map_err(|source| self.not_opened(own, source))
@@ -148,7 +150,7 @@ impl<D: Directory> Site<D> {
         self.displace(&self.part)
     }
 
-    /// Removes a file of ours unless somebody is at it; whether it was there.
+    /// Removes an internal file unless it is locked. Returns whether it existed.
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool, PartError> {
         let held = self.open(own, How::Hold)?;
         if held.is_some() {
@@ -157,14 +159,15 @@ impl<D: Directory> Site<D> {
         Ok(held.is_some())
     }
 
-    /// The part of an earlier run, held alone; none that had its final owner and mode already, but not its name,
-    /// and can't be written any more. For who holds its journal: that is ours, so the part was nobody else's.
+    /// Opens the part of an earlier run, exclusively. `None` if it already had its final owner and
+    /// mode, but not its name, and cannot be written any more. The caller must hold the journal.
+    /// The journal belongs to this user, so the part did too.
     pub(super) fn earlier_part(&self) -> Result<Option<D::File>, PartError> {
         match self.open_part(How::Hold) {
             Err(error) if error.is_given_away() => Ok(None),
             Ok(Some((file, own))) => {
                 if own == self.kept {
-                    // A loss of power may have brought it back beside the one that was to be in its place.
+                    // A loss of power may have restored it beside the part that replaced it.
                     self.displace(&self.part)?;
                 }
                 Ok(Some(file))
@@ -174,8 +177,8 @@ impl<D: Directory> Site<D> {
         }
     }
 
-    /// Removes its journal, and before that those of slices, which are nowhere without it; none while a slice is
-    /// written.
+    /// Removes the journal, and before it the journals of slices, which are useless without it.
+    /// Fails while a slice is open.
     pub(super) fn remove_journals(&self) -> Result<(), PartError> {
         let Some(_held) = self.open(&self.journal, How::Hold)? else {
             return Ok(());
@@ -185,7 +188,7 @@ impl<D: Directory> Site<D> {
         self.io("remove its journal", self.dir.remove(&self.journal))
     }
 
-    /// Removes the journals of slices, durably. A loss of power may have left any.
+    /// Removes the journals of slices, durably. A loss of power may have left any of them.
     pub(super) fn remove_slots(&self) -> Result<(), PartError> {
         let mut any = false;
         for number in 0..SLICES_MAX {
@@ -197,7 +200,7 @@ impl<D: Directory> Site<D> {
         }
     }
 
-    /// Removes the label, durably, before anything happens to what it is of.
+    /// Removes the label, durably, before its part changes.
     pub(super) fn remove_label(&self) -> Result<(), PartError> {
         match self.remove_own(&self.label)? {
             true => self.io("make durable that its label is gone", self.dir.sync()),
@@ -205,8 +208,8 @@ impl<D: Directory> Site<D> {
         }
     }
 
-    /// Removes all that is beside it. The label goes last, when the rest is gone durably: as long as it is there, that
-    /// is found by it.
+    /// Removes all internal files of the file. The label goes last, when the removal of the others
+    /// is durable: leftovers are found by their label.
     pub(crate) fn remove_leftovers(&self) -> Result<(), PartError> {
         self.remove_journals()?;
         self.displace_part()?;
@@ -218,8 +221,8 @@ impl<D: Directory> Site<D> {
         self.io("remove its label", self.dir.remove(&self.label))
     }
 
-    /// Gives the part the name under which it is kept. It is durable with the label that comes next; without it, or without
-    /// its new name, it is found all the same.
+    /// Gives the part the name of a piece. The name becomes durable with the label that is written
+    /// next. Without the label, or under the old name, the part is found as well.
     pub(super) fn keep_part(&self) -> Result<(), PartError> {
         match self.part_name()? == self.kept {
             true => Ok(()),
@@ -227,19 +230,19 @@ impl<D: Directory> Site<D> {
         }
     }
 
-    /// What the part is called, for who holds it.
+    /// Name of the part. The caller must hold the part.
     fn part_name(&self) -> Result<&[u8], PartError> {
         let kept = self.open(&self.kept, How::Read)?.is_some();
         Ok(if kept { &self.kept } else { &self.part })
     }
 
-    /// Removes the part, for who holds it.
+    /// Removes the part. The caller must hold it.
     pub(super) fn remove_part(&self) -> Result<(), PartError> {
         self.io("remove its part", self.dir.remove(self.part_name()?))
     }
 
-    /// Puts a label beside the part, durably. On its way it is a file that comes whole: whoever holds the journal is
-    /// alone with both.
+    /// Writes a label beside the part, durably. The label is written to the `.whole` file first:
+    /// the holder of the journal has both to itself.
     pub(super) fn put_label(&self, bytes: &[u8]) -> Result<(), PartError> {
         let file = self.empty(&self.whole)?;
         self.io("write its label", file.write_at(bytes, 0))?;
@@ -249,7 +252,8 @@ impl<D: Directory> Site<D> {
         self.io("make its label durable", self.dir.sync())
     }
 
-    /// Under the final name only what is complete, even after a loss of power.
+    /// Gives the file its final name. Only a complete file has that name, even after a loss of
+    /// power.
     pub(super) fn publish(
         &self,
         file: &D::File,
@@ -271,8 +275,8 @@ fn is_component(name: &[u8]) -> bool {
     !special && name.len() <= 255 && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// Removes what is left beside a file that is complete and known to the manifest, or that nobody
-/// wants any more.
+/// Removes the internal files beside a file that is complete and in the manifest, or that is no
+/// longer wanted.
 pub fn remove_leftovers<D: Directory>(dir: &D, name: &[u8]) -> Result<(), PartError> {
     Site::new(dir, name)?.remove_leftovers()
 }

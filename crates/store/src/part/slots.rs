@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several write one file: each blocks of its own, and notes what is durable in a journal of its own,
-//! `.longhaul-HASH.journal-N`. All share the lock of the part, so who wants it alone, to begin it
-//! again or to give it its name, waits until they are gone; it then brings what they noted into the
-//! file's one journal ([`gather`]).
+//! Slices: several processes write one file. Each writes its own blocks, and records the durable
+//! ones in its own journal, `.longhaul-HASH.journal-N`. All slices share the lock of the part. A
+//! process that wants the part exclusively, to begin it again or to finish it, waits until they are
+//! closed. It then merges their records into the file's journal ([`gather`]).
 //!
-//! What makes that true through a loss of power: these journals are made only beside a file's journal
-//! that is whole, and go, durably, before anything happens to that. A record counts for as long as the
-//! part stands that it is of, whoever wrote it, so it does not matter who takes which.
+//! The following rules keep this consistent through a loss of power. These journals are created
+//! only beside a valid journal of the file, and are removed, durably, before that journal changes.
+//! A record is valid as long as its part exists, whichever slice wrote it. So any slice may
+//! continue any journal.
 //!
-//! Two that write the same block, because one was taken for dead, write the same bytes.
+//! Two slices that write the same block, because one was taken for dead, write the same bytes.
 
 use super::{
     PartError,
@@ -24,7 +25,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{collections::HashSet, ops::Range};
 
-/// A slice of a file that was begun, in this version; `None` if it was not.
+/// Opens a slice of a part that exists in this version; `None` if there is no such part.
 pub(super) fn join<D: Directory>(
     site: Site<D>,
     header: Header,
@@ -39,7 +40,7 @@ pub(super) fn join<D: Directory>(
         return Ok(None);
     };
     let len = site.io("look at its part", file.len())?;
-    // Nobody changes it now: who would holds the part alone.
+    // The journal does not change now: a process that changes it holds the part exclusively.
     let main = known(&site, &site.journal, &header)?.flatten();
     let (Some(mut records), true) = (main, len == header.blocks.file_len()) else {
         return Ok(None);
@@ -49,7 +50,7 @@ pub(super) fn join<D: Directory>(
     let start = blocks.first().map_or(0, |first| first.start.min(count));
     let end = blocks.last().map_or(0, |last| last.end);
     let within = start..end.clamp(start, count);
-    // What is between them others look at.
+    // Blocks between the ranges belong to other slices.
     records.retain(|(index, _)| {
         let behind = blocks.partition_point(|range| range.end <= *index);
         blocks
@@ -80,7 +81,7 @@ impl<D: Directory> Part<D> {
     }
 }
 
-/// A journal that nobody has; the records of all are added to those known.
+/// Opens a free slice journal. Adds the records of all slice journals to `records`.
 fn take<D: Directory>(
     site: &Site<D>,
     header: &Header,
@@ -130,8 +131,8 @@ fn resume<D: Directory>(
     Ok(journal)
 }
 
-/// A journal that somebody may be writing, if it is there, and what it says of this version; that is
-/// durable then.
+/// Reads a journal that another process may be writing: `None` if it is missing, `Some(None)` if it
+/// is of another version. Makes the records durable.
 fn known<D: Directory>(
     site: &Site<D>,
     name: &[u8],
@@ -145,7 +146,8 @@ fn known<D: Directory>(
     Ok(Some(contents.map(|contents| contents.records)))
 }
 
-/// Brings what slices noted into the file's journal, and removes theirs; all that is known then.
+/// Merges the records of slices into the file's journal, and removes their journals. Returns all
+/// records.
 pub(super) fn gather<D: Directory>(
     site: &Site<D>,
     header: &Header,
@@ -156,7 +158,7 @@ pub(super) fn gather<D: Directory>(
     let mut new = Vec::new();
     let mut any = false;
     for slot in 0..SLICES_MAX {
-        // One before it may be gone: names that were removed are lost in any order with the power.
+        // An earlier one may be missing: removals are lost in any order when power fails.
         let Some(file) = site.open(&site.slot(slot), How::Hold)? else {
             continue;
         };

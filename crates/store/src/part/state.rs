@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of each block of a file that is being written.
+//! States of the blocks of a file that is being written.
 
 use crate::{
     blocks::{BlockHash, runs},
@@ -15,17 +15,17 @@ pub(super) enum Kind {
     Durable,
 }
 
-/// What is known of each block: 33 bytes of memory a block, 40 more if it was there from the start, and 8 more while it is written but not
-/// durable.
+/// State and hash of each block. Memory per block: 33 bytes, 40 more if the block is inherited, and
+/// 8 more while it is written but not durable.
 pub(super) struct State {
-    /// Those that this is about.
+    /// Block numbers that the states cover.
     pub(super) within: Range<u64>,
     pub(super) kinds: Vec<Kind>,
     pub(super) hashes: Vec<BlockHash>,
     pub(super) written: Vec<u64>,
-    /// Of those, what an earlier run made durable, 40 bytes each, until it was checked.
+    /// Blocks that an earlier run made durable, until they are checked: 40 bytes each.
     pub(super) inherited: Vec<Record>,
-    /// Whether all that is missing reads as zeros.
+    /// Whether all missing blocks read as zeros.
     pub(super) clean: bool,
     pub(super) broken: bool,
 }
@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    /// Records of other blocks are passed over.
+    /// States for the records of an earlier run. Records of blocks outside the range are ignored.
     pub(super) fn with(within: Range<u64>, records: &[Record]) -> Self {
         let mut state = Self::empty(within);
         state.clean = false;
@@ -61,7 +61,7 @@ impl State {
         state
     }
 
-    /// Where a block is in here.
+    /// Position of a block in the vectors.
     pub(super) fn at(&self, index: u64) -> Option<usize> {
         let within = self.within.contains(&index);
         within.then(|| (index - self.within.start) as usize)
@@ -109,8 +109,8 @@ impl State {
         indexes.into_iter().filter_map(record).collect()
     }
 
-    /// An error of a sync is told once, and the pages count as clean afterwards: nothing that was
-    /// not durable then can be relied upon.
+    /// Ends a commit. The kernel reports a failed sync only once, and then counts the pages as
+    /// clean. So after a failure no block that was not durable before can be trusted.
     pub(super) fn settle(&mut self, batch: &[Record], done: bool) {
         self.broken |= !done;
         for (index, _) in batch.iter().filter(|_| done) {

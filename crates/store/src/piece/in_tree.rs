@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces among the other things of a tree.
+//! Finds and removes pieces in a directory tree.
 
 use super::open::{Unusable, read_label};
 use crate::{
@@ -14,8 +14,8 @@ use rustix::{
 };
 use std::collections::HashSet;
 
-/// The files that a directory has pieces of, in order: their names' bytes and sixteen each. And what is called like a
-/// label and is none.
+/// Names of the files of which a directory has pieces, sorted: their bytes and sixteen each. Also
+/// the internal files that have the name of a label and are not valid.
 pub(crate) fn in_directory(dir: BorrowedFd<'_>, names: &Names) -> (Vec<Box<[u8]>>, Vec<Unusable>) {
     let (mut files, mut bad) = (Vec::new(), Vec::new());
     for own in names.iter().filter(|name| is_label(name)) {
@@ -32,7 +32,7 @@ fn is_label(name: &[u8]) -> bool {
     name.starts_with(OWN_PREFIX) && name.ends_with(b".piece")
 }
 
-/// Those names of our own that go with the pieces of some files.
+/// Internal names that belong to the pieces of some files.
 pub(crate) struct OwnNames(HashSet<Vec<u8>>);
 
 impl OwnNames {
@@ -53,13 +53,13 @@ impl OwnNames {
     }
 }
 
-/// Whether there is a piece of a file.
+/// Whether the tree has a piece of this file.
 pub(crate) fn is_of(root: &Root, file: &RelPath) -> bool {
     let place = root.place(file);
     place.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &own_name(name, "piece")).is_ok())
 }
 
-/// Removes the piece of a file unless somebody is at it.
+/// Removes the piece of a file unless another process is using it.
 pub(crate) fn remove(root: &Root, file: &RelPath) -> Result<(), Failure> {
     let parent = file.parent();
     let opened = root.open_dir(parent.as_ref())?;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that is to stay in several places, some of its blocks in each.
+//! Pieces: a file whose blocks are spread over several hosts has a piece on each.
 //!
-//! In each of them its part and journal stay ([`crate::part`]), the part as long as the file and called `.longhaul-HASH.piece-data`, and beside them a label,
-//! `.longhaul-HASH.piece`, with the file's name and entry: the hash can't be turned back into a name. The label is
-//! written when the part ends as a piece ([`crate::part::Part::keep`]) and goes with it: when the file gets its name
-//! here, is thrown away or begun anew.
+//! On each host, the part and the journal stay ([`crate::part`]). The part is as long as the file,
+//! and its name is `.longhaul-HASH.piece-data`. A label beside them, `.longhaul-HASH.piece`, has
+//! the file's name and entry, because the hash cannot be turned back into a name. The label is
+//! written when the part is kept as a piece ([`crate::part::Part::keep`]). It is removed when the
+//! file gets its final name on this host, is discarded or is begun again.
 //!
-//! A label alone says nothing of blocks. What is here is what the journal says of the version that the label has,
-//! and a journal is believed beside a part of the file's length only. So it does no harm that a loss of power may bring
-//! a label back, or one of the others.
+//! A label alone does not say which blocks exist. The journal says that, for the version in the
+//! label, and only beside a part of the file's length. So a label, a part or a journal that a loss
+//! of power restores does no harm.
 
 mod in_tree;
 mod open;
@@ -31,19 +32,19 @@ use crate::{
 };
 use std::{io, ops::Range};
 
-/// The blocks of this file in this version that a piece of it in `dir` has durable, as runs: up to 16 bytes of memory
-/// for every second block. `None` if there is no label of this version, or no part and journal that fit it. Reads no
-/// block and takes no lock: whoever has one may be changing what is there. What slices noted is passed over until
-/// the part is opened as a whole.
+/// Ranges of the blocks of this file, in this version, that a piece in `dir` has durably. Takes up
+/// to 16 bytes of memory for every second block. `None` if there is no label of this version, or no
+/// matching part and journal. Reads no block and takes no lock, so another process may be changing
+/// the piece. Records of slices are ignored until the part is opened as a whole.
 ///
 /// # Errors
-/// The system's.
+/// Errors of the system.
 pub fn held<D: Directory>(dir: &D, entry: &Entry) -> Result<Option<Vec<Range<u64>>>, PartError> {
     held_sized(dir, entry, BLOCK)
 }
 
-/// The part is opened first: a journal that is read later is of this part or of a later one, which has another header
-/// before the part has its length.
+/// Opens the part before the journal. A journal that is read later belongs to this part or to a
+/// later one. A later one has another header before its part gets its length.
 pub(crate) fn held_sized<D: Directory>(
     dir: &D,
     entry: &Entry,
@@ -69,10 +70,11 @@ pub(crate) fn held_sized<D: Directory>(
     Ok(records.map(|records| runs_of(&records)))
 }
 
-/// What the label of a piece of this file says, if there is one: its metadata are as of the time when it was kept last.
+/// Entry in the label of this file's piece, if there is one. The metadata is from the time when the
+/// piece was last kept.
 ///
 /// # Errors
-/// The system's.
+/// Errors of the system.
 pub fn label<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartError> {
     labelled(&Site::new(dir, file)?)
 }
@@ -85,7 +87,7 @@ fn labelled<D: Directory>(site: &Site<D>) -> Result<Option<Entry>, PartError> {
     Ok(entry.ok())
 }
 
-/// What the kept part of a file is called that has this name, for those who are to remove it.
+/// Name of the part that is kept as a piece of the file, for users who are to remove it.
 #[must_use]
 pub fn part_name(file: &[u8]) -> String {
     String::from_utf8_lossy(&own_name(file, KEPT)).into_owned()
@@ -110,7 +112,7 @@ fn read(label: &impl Medium, own: &[u8]) -> io::Result<Result<Entry, BadLabel>> 
     Ok(label::decode(&bytes[..read], own))
 }
 
-/// One record a block, in order, if journal and part fit each other.
+/// One record for each block, in order, if journal and part match.
 fn known<M: Medium>(part: &M, journal: &M, header: &Header) -> io::Result<Option<Vec<Record>>> {
     if part.len()? != header.blocks.file_len() {
         return Ok(None);
@@ -119,7 +121,7 @@ fn known<M: Medium>(part: &M, journal: &M, header: &Header) -> io::Result<Option
     Ok(contents.map(|contents| latest(contents.records)))
 }
 
-/// Of each block the last record.
+/// Last record of each block.
 fn latest(mut records: Vec<Record>) -> Vec<Record> {
     records.reverse();
     records.sort_by_key(|(index, _)| *index);

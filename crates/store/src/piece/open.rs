@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A piece of which blocks are read, found in a directory that others may write to.
+//! Opens a piece for reading, in a directory that other users may write to.
 
 use super::{header, known, read, runs_of};
 use crate::{
@@ -17,19 +17,20 @@ use crate::{
 use rustix::{fd::BorrowedFd, fs::FileType, io::Errno};
 use std::{fs::File, io, ops::Range};
 
-/// A piece that is read from.
+/// Piece that is open for reading.
 #[derive(Debug)]
 pub struct OpenPiece {
-    /// As long as the whole file; what is not held is anything.
+    /// Part, as long as the whole file. Blocks that the piece does not have are undefined.
     pub file: File,
-    /// The state of the file that it is a piece of.
+    /// Version of the file.
     pub version: Version,
-    /// 40 bytes of memory for each block that is held.
+    /// Blocks that the piece has: 40 bytes of memory each.
     records: Vec<Record>,
 }
 
 impl OpenPiece {
-    /// The hash of a block, [`BlockHash::UNKNOWN`] if it came without; `None` if the block is not held.
+    /// Hash of a block, [`BlockHash::UNKNOWN`] if it came without a hash. `None` if the piece does
+    /// not have the block.
     #[must_use]
     pub fn hash_of(&self, index: u64) -> Option<BlockHash> {
         let found = self
@@ -38,8 +39,8 @@ impl OpenPiece {
         found.ok().map(|at| self.records[at].1)
     }
 
-    /// Whether a block that is held may have this hash: also if it came without one, or this is
-    /// [`BlockHash::UNKNOWN`].
+    /// Whether the piece has the block, and it may have this hash. An unknown hash
+    /// ([`BlockHash::UNKNOWN`]), on either side, agrees with every hash.
     #[must_use]
     pub fn agrees(&self, index: u64, hash: BlockHash) -> bool {
         let unknown = BlockHash::UNKNOWN;
@@ -56,8 +57,8 @@ impl OpenPiece {
         let name = |kind| own_name(entry.path.name(), kind);
         let label = name("piece");
         let version = *label::of_file(entry).map_err(|why| Unusable::new(&label, why))?;
-        // Before the journal, for the reason that [`super::held`] has.
-        // As earlier versions called it, or where the power was lost before it had its name.
+        // Opened before the journal, for the reason given at [`super::held`]. Under the name that
+        // earlier versions used, or if power was lost before the part was renamed.
         let file = match own_file(dir, &name(KEPT)) {
             Err(unusable) if unusable.is_not_found() => own_file(dir, &name("part"))?,
             found => found?,
@@ -71,7 +72,7 @@ impl OpenPiece {
     }
 }
 
-/// What a journal says, if it is there, of the part in this version.
+/// Records of a journal, if it exists, for the part in this version.
 fn records(
     dir: BorrowedFd<'_>,
     journal: &[u8],
@@ -88,7 +89,7 @@ fn records(
     }
 }
 
-/// One of our own files with a piece that is not as it should be.
+/// Internal file of a piece that is not valid.
 #[derive(Debug)]
 pub(crate) struct Unusable {
     own: Vec<u8>,
@@ -107,7 +108,7 @@ impl Unusable {
         self.why == BadLabel::System(Errno::NOENT)
     }
 
-    /// By its place.
+    /// Error for this file in the directory `dir`.
     pub(crate) fn at(self, dir: Option<&RelPath>) -> Failure {
         match below(dir, &self.own) {
             Ok(path) => Failure::Piece {
@@ -130,8 +131,8 @@ fn errno(error: &io::Error) -> BadLabel {
     Errno::from_io_error(error).unwrap_or(Errno::IO).into()
 }
 
-/// A file of ours, for reading, that nobody else can have put there: what is in it is given the owner and mode that a
-/// label says.
+/// Opens an internal file for reading, and checks that no other user can have placed it: the copied
+/// data gets the owner and mode in the label.
 fn own_file(dir: BorrowedFd<'_>, own: &[u8]) -> Result<File, Unusable> {
     let opened = || {
         let held = handle(dir, own)?;
@@ -151,7 +152,8 @@ pub(super) fn read_label(dir: BorrowedFd<'_>, own: &[u8]) -> Result<Entry, Unusa
     entry.map_err(|why| Unusable::new(own, why))
 }
 
-/// The entry of a file that there is a piece of, by its label, and the blocks that are here, as runs.
+/// Reads the label of a file's piece. Returns the entry, and the ranges of the blocks that the
+/// piece has.
 pub(crate) fn look(dir: BorrowedFd<'_>, file: &[u8]) -> Result<(Entry, Vec<Range<u64>>), Unusable> {
     let entry = read_label(dir, &own_name(file, "piece"))?;
     let held = match OpenPiece::of(dir, &entry) {

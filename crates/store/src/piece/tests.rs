@@ -167,7 +167,7 @@ fn the_label_goes_with_what_is_thrown_away_or_left_over() {
     place.keep(ALL);
     remove_leftovers(&dir_of(place.temp.path(), &place.entry), b"file").unwrap();
     assert_eq!(place.names(), 0);
-    // What a kill leaves.
+    // Left by a process that was killed.
     fs::write(place.own("whole"), "half a label").unwrap();
     place.keep(0..1);
     assert_eq!(place.names(), 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How directories below a root are found, and which of them are held open for the next name in them.
+//! Resolves directories below a root, and caches open ones.
 
 use crate::path::RelPath;
 use parking_lot::{Mutex, MutexGuard};
@@ -16,20 +16,19 @@ use std::{
     },
 };
 
-/// Directories that a root holds open for the next name in them: as many descriptors, and their
-/// paths.
+/// Maximum number of cached directories: a descriptor and a path each.
 pub(super) const OPEN_DIRS_MAX: usize = 32;
 
-/// A descriptor that only names a directory: it needs no right to read it.
+/// Flags for a descriptor that only names a directory. It needs no read permission.
 const NAMES_DIR: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A directory, and some of those below it.
+/// Directory, and a cache of open directories below it.
 pub(super) struct Directories {
     top: Arc<OwnedFd>,
-    /// The kernel, or what watches over our system calls, has no openat2(2).
+    /// openat2(2) is missing in the kernel, or blocked by a system call filter.
     pub(super) by_steps: AtomicBool,
     open: Mutex<VecDeque<(RelPath, Arc<OwnedFd>)>>,
 }
@@ -47,7 +46,7 @@ impl Directories {
         &self.top
     }
 
-    /// A descriptor that only names a directory.
+    /// Descriptor that only names the directory at `path`.
     pub(super) fn find(&self, path: &RelPath) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(dir) = self.held(path) {
             return Ok(dir);
@@ -77,7 +76,7 @@ impl Directories {
         dirs.push_front((path.clone(), Arc::clone(dir)));
     }
 
-    /// A directory that is gone must not live on under its name, nor what was in it.
+    /// Removes a directory, and those below it, from the cache: another directory may get the name.
     pub(super) fn forget(&self, path: &RelPath) {
         let kept = |held: &RelPath| held != path && held.below(path).is_none();
         self.open().retain(|(held, _)| kept(held));
@@ -96,31 +95,33 @@ impl Directories {
                 self.by_steps.store(true, Ordering::Relaxed);
                 walk(&self.top, path)
             }
-            // A path is taken by openat2(2) up to a byte short of ours.
+            // openat2(2) takes paths up to a byte shorter than PATH_LEN_MAX.
             Err(Errno::NAMETOOLONG) => walk(&self.top, path),
             answer => answer,
         }
     }
 }
 
-/// Opens a directory below another.
+/// Function that opens a directory below another.
 pub(super) type Resolver = fn(&OwnedFd, &RelPath) -> Result<OwnedFd, Errno>;
 
 fn at_once(top: &OwnedFd, path: &RelPath) -> Result<OwnedFd, Errno> {
     let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // With O_NOFOLLOW a link at the end would be "no directory"; so it is what it is.
+    // With O_NOFOLLOW, a link at the end would be reported as "no directory", not as a link.
     let flags = NAMES_DIR.difference(OFlags::NOFOLLOW);
     fs::openat2(top, path.as_bytes(), flags, Mode::empty(), below)
 }
 
-/// The same without openat2(2): no name has a slash or dots, and none is followed.
+/// Opens a directory without openat2(2), name by name. No name has a slash or dots, and no link is
+/// followed.
 fn walk(top: &OwnedFd, path: &RelPath) -> Result<OwnedFd, Errno> {
     let mut names = path.components();
     let first = step(top.as_fd(), names.next().ok_or(Errno::NOENT)?)?;
     names.try_fold(first, |dir, name| step(dir.as_fd(), name))
 }
 
-/// O_DIRECTORY refuses a link as "no directory"; openat2(2) says more clearly what it is.
+/// Opens a directory by one name. O_DIRECTORY reports a link as "no directory"; this reports
+/// `ELOOP`, as openat2(2) does.
 fn step(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     fs::openat(dir, name, NAMES_DIR, Mode::empty()).map_err(|errno| {
         let link = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cannot be done, or is not done, to something in a tree, and why.
+//! Errors of operations on the entries of a tree.
 
 use crate::{
     part::{PartError, label::BadLabel},
@@ -7,78 +7,78 @@ use crate::{
 };
 use rustix::io::Errno;
 
-/// Something that could not be done to something in a tree.
+/// Operation on an entry of a tree that failed or was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The operating system refused.
+    /// The system refused.
     #[error("{}: cannot {doing}: {}", shown(path.as_ref()), says(*errno))]
     System {
-        /// What it was done to; none is the top.
+        /// Entry; `None` for the top.
         path: Option<RelPath>,
-        /// What was being done, as an infinitive.
+        /// Operation that failed, as an infinitive.
         doing: &'static str,
-        /// The system's answer.
+        /// Error of the system.
         errno: Errno,
     },
-    /// A name that cannot be copied.
+    /// The name cannot be copied.
     #[error(transparent)]
     Name(#[from] BadPath),
     /// A piece of a file cannot be read.
     #[error("{path}: {why}")]
     Piece {
-        /// Our own of it that something is wrong with.
+        /// Internal file that is not valid.
         path: RelPath,
-        /// What.
+        /// Reason.
         why: BadLabel,
     },
     /// A piece cannot be removed.
     #[error("{}{error}", path.parent().map_or_else(String::new, |dir| format!("{dir}/")))]
     Part {
-        /// Its file.
+        /// File of the piece.
         path: RelPath,
-        /// Why not; names the file without its directory.
+        /// Reason; names the file without its directory.
         error: Box<PartError>,
     },
-    /// We refuse.
+    /// This program refuses.
     #[error("{path}: {why}")]
     Refused {
-        /// What it was about.
+        /// Entry that is refused.
         path: RelPath,
-        /// Why.
+        /// Reason.
         why: Refusal,
     },
 }
 
-/// Why we do not do what we could.
+/// Reason why this program refuses an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It would go where the link points.
+    /// The directory would be created where the link points.
     #[error("a symbolic link is in the way of a directory, and is not followed; remove it first")]
     SymlinkForDirectory,
-    /// Its content would be lost.
+    /// The contents of the directory would be lost.
     #[error("a directory is in the way; remove or move it first")]
     DirectoryInTheWay,
-    /// The machine may need it.
+    /// The machine may need the device.
     #[error("a device is in the way; remove or move it first")]
     DeviceInTheWay,
-    /// Something else is lost.
+    /// The file in place of the directory would be lost.
     #[error("something that is no directory is in the way of one; remove or move it first")]
     NoDirectoryInTheWay,
-    /// Parts and journals of running copies are called so.
+    /// Parts and journals of running copies have such names.
     #[error("names that begin with .longhaul- are kept for the copy's own files")]
     OwnName,
-    /// Files of /proc are so: their length is known only when they are read.
+    /// Files in /proc are like this: their length is known only when they are read.
     #[error(
         "it has data, and says that its length is 0; write what it says into a file, and copy that"
     )]
     NoLength,
-    /// A hard link cannot be one to a directory.
+    /// A directory cannot have hard links.
     #[error("the file that it is to be a hard link to is a directory")]
     LinkToDirectory,
 }
 
 impl Failure {
-    /// The system's answer, if it was the system.
+    /// Error of the system, if the system refused.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// What it was about; none is the top, or what has no name that could be copied.
+    /// Entry of the failure; `None` for the top, or for a name that cannot be copied.
     #[must_use]
     pub fn path(&self) -> Option<&RelPath> {
         match self {
@@ -103,13 +103,13 @@ impl Failure {
         }
     }
 
-    /// Whether there is nothing of that name.
+    /// Whether there is no entry of that name.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.errno() == Some(Errno::NOENT)
     }
 
-    /// Says what `doing` failed at `path`.
+    /// Returns a function that turns an error of the system into a failure of `doing` at `path`.
     pub(crate) fn at(path: Option<&RelPath>, doing: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self::System {
             path: path.cloned(),
@@ -123,7 +123,7 @@ fn shown(path: Option<&RelPath>) -> String {
     path.map_or_else(|| ".".into(), RelPath::to_string)
 }
 
-/// The system's own words for these two lead nowhere.
+/// Text for an error of the system. The system's own text for these two does not explain the cause.
 fn says(errno: Errno) -> String {
     match errno {
         Errno::LOOP => "a symbolic link is in the way, and is not followed".into(),

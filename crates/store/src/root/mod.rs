@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory beyond which nothing is touched.
+//! Root: a directory outside of which nothing is read or changed.
 //!
-//! Every name below it is resolved from its descriptor, by the kernel, without following a
-//! symbolic link: whatever names arrive, and whatever others do to the directories meanwhile. What
-//! this cannot prevent: a directory that somebody moves out of the tree with `rename` while we
-//! hold it open stays the directory it is, and what we were about to make in it arrives there.
+//! The kernel resolves every name below it from the root's descriptor, without following symbolic
+//! links. This holds for any names, and while other processes change the directories. It does not
+//! cover a directory that another process moves out of the tree with `rename` while it is open
+//! here. New entries are then still created in that directory.
 
 mod directories;
 mod failure;
@@ -28,13 +28,13 @@ use rustix::{
 };
 use std::{fmt, fs::File, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
-/// Where new directories and files begin: nobody else's until their metadata is set.
+/// Mode of new directories and files: for this user only until their metadata is set.
 const PRIVATE_DIR: Mode = Mode::RWXU;
 
-/// A directory beyond which nothing is touched. See the module.
+/// Directory outside of which nothing is read or changed. See the module.
 pub struct Root {
     directories: Directories,
-    /// Device and inode of directories that stay where they are.
+    /// Device and inode numbers of protected directories.
     kept: Arc<[(u64, u64)]>,
 }
 
@@ -47,10 +47,11 @@ impl fmt::Debug for Root {
 }
 
 impl Root {
-    /// A directory that is there. Symbolic links in this one path are followed: the user wrote it.
+    /// Opens an existing directory. Symbolic links in this path are followed, because the user
+    /// wrote it.
     ///
     /// # Errors
-    /// The system's, without the path.
+    /// The system's error, without the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let top = fs::open(
             path,
@@ -60,11 +61,11 @@ impl Root {
         Ok(Self::of(top))
     }
 
-    /// A directory that is there, by an absolute path without symbolic links: a name in it that has become a link since is
-    /// refused. What is mounted there is opened.
+    /// Opens an existing directory by an absolute path without symbolic links. A name in it that
+    /// has become a link since is refused. Mount points are entered.
     ///
     /// # Errors
-    /// The system's, without the path; `ELOOP` if a symbolic link is on the way.
+    /// The system's error, without the path; `ELOOP` for a symbolic link in the path.
     pub fn open_without_links(path: &Path) -> io::Result<Self> {
         let top = Self::open(Path::new("/"))?;
         let bytes = path.as_os_str().as_bytes();
@@ -77,28 +78,27 @@ impl Root {
             .map_err(|failure| failure.errno().unwrap_or(Errno::IO).into())
     }
 
-    /// Keeps directories, given by device and inode, where they are: as with a mount point, nothing removes, replaces or
-    /// moves them (`EBUSY`).
+    /// Protects directories, given by device and inode number: like mount points, they cannot be
+    /// removed, replaced or moved (`EBUSY`).
     #[must_use]
     pub fn keeping(mut self, directories: impl IntoIterator<Item = (u64, u64)>) -> Self {
         self.kept = directories.into_iter().collect();
         self
     }
 
-    /// A directory that is made if it is not there, with those that it is in.
+    /// Opens a directory, and creates it and its parents if missing.
     ///
     /// # Errors
-    /// The system's, without the path.
+    /// The system's error, without the path.
     pub fn open_or_create(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Self::open(path)
     }
 
-    /// A directory below this root as a root of its own, beyond which nothing is touched either; none is the same
-    /// directory.
+    /// Opens a directory below this root as a root of its own. `None` opens this directory again.
     ///
     /// # Errors
-    /// It is none, or a symbolic link is on the way.
+    /// The path is not a directory, or contains a symbolic link.
     pub fn below(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
         let dir = self.dir(path)?;
         let top = rustix::io::fcntl_dupfd_cloexec(&dir, 0);
@@ -109,10 +109,11 @@ impl Root {
         })
     }
 
-    /// The same, made if it is not there, with those that it is in.
+    /// Opens a directory below this root as a root of its own, and creates it and its parents if
+    /// missing.
     ///
     /// # Errors
-    /// As [`Root::below`], or the system's.
+    /// As [`Root::below`], or the system's error.
     pub fn below_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
         match path.map(|path| self.make_plain_dir(path)) {
             Some(Err(failure)) if failure.is_not_found() => {
@@ -126,8 +127,8 @@ impl Root {
         }
     }
 
-    /// The directory that `path` is in and its name there, or, where that is not there, the nearest one around it and what
-    /// leads from there.
+    /// Opens the parent directory of `path`, or its nearest existing ancestor. Returns it with the
+    /// rest of the path.
     ///
     /// # Errors
     /// As [`Root::below`].
@@ -147,10 +148,10 @@ impl Root {
         }
     }
 
-    /// Makes a directory that whoever the umask allows may use, as mkdir(1) does.
+    /// Creates a directory with the mode that the umask allows, as mkdir(1) does.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn make_plain_dir(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777))
@@ -164,11 +165,11 @@ impl Root {
         }
     }
 
-    /// A descriptor that names a directory, for `*at` calls. It cannot be read or synced: see
-    /// [`Root::open_dir`]. None is the top.
+    /// Descriptor that names a directory, for `*at` calls. It cannot be read or synced: see
+    /// [`Root::open_dir`]. `None` is the top.
     ///
     /// # Errors
-    /// It is none, or a symbolic link is on the way.
+    /// The path is not a directory, or contains a symbolic link.
     pub fn dir(&self, path: Option<&RelPath>) -> Result<Arc<OwnedFd>, Failure> {
         match path {
             Some(path) => self.directories.find(path),
@@ -177,10 +178,10 @@ impl Root {
         .map_err(Failure::at(path, "open the directory"))
     }
 
-    /// A directory's descriptor for listing and syncing, with an offset of its own.
+    /// Descriptor of a directory for listing and syncing, with an offset of its own.
     ///
     /// # Errors
-    /// As [`Root::dir`], or it must not be read.
+    /// As [`Root::dir`], or the directory must not be read.
     pub fn open_dir(&self, path: Option<&RelPath>) -> Result<OwnedFd, Failure> {
         let dir = self.dir(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -188,7 +189,7 @@ impl Root {
             .map_err(Failure::at(path, "read the directory"))
     }
 
-    /// The directory that `path` is in, and its name there.
+    /// Directory of `path`, and the name in it.
     pub(crate) fn place<'p>(&self, path: &'p RelPath) -> Result<(Arc<OwnedFd>, &'p [u8]), Failure> {
         Ok((self.dir(path.parent().as_ref())?, path.name()))
     }
@@ -196,7 +197,7 @@ impl Root {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// As the system says; a symbolic link is none.
+    /// The system's error; a symbolic link is refused.
     pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
         let (dir, name) = self.place(path)?;
         quietly(|quiet| fs::openat(&dir, name, OFlags::RDONLY | SAFE | quiet, Mode::empty()))
@@ -204,10 +205,10 @@ impl Root {
             .map_err(Failure::at(Some(path), "open"))
     }
 
-    /// Opens or makes a file as `flags` say; symbolic links are never followed.
+    /// Opens or creates a file with these `flags`. Symbolic links are never followed.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn open_with(&self, path: &RelPath, flags: OFlags, mode: Mode) -> Result<File, Failure> {
         let (dir, name) = self.place(path)?;
         fs::openat(&dir, name, flags | SAFE, mode)
@@ -215,37 +216,37 @@ impl Root {
             .map_err(Failure::at(Some(path), "open"))
     }
 
-    /// What is known of the name itself, not of what it may point to.
+    /// State of the entry itself; a symbolic link is not followed.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Failure> {
         let (dir, name) = self.place(path)?;
         fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(Failure::at(Some(path), "look at"))
     }
 
-    /// Whether it is a directory. A symbolic link is none.
+    /// Whether the entry is a directory. A symbolic link is not.
     pub fn is_dir(&self, path: &RelPath) -> bool {
         self.stat(path)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
     }
 
-    /// Reads the metadata of what is there, and what of it could not be read.
+    /// Reads the metadata of an entry, with the fields that could not be read.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// The entry cannot be opened.
     pub fn metadata(&self, path: &RelPath) -> Result<(Metadata, Vec<LeftOut>), Failure> {
         self.handle(path).map(|handle| Metadata::of(&handle))
     }
 
-    /// Holds what is there, for its metadata.
+    /// Opens an entry, to read or set its metadata.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Handle, Failure> {
         let (dir, name) = self.place(path)?;
         handle(dir.as_fd(), name).map_err(Failure::at(Some(path), "look at"))
     }
 
-    /// Holds the top.
+    /// Opens the top, to read or set its metadata.
     pub(crate) fn top_handle(&self) -> Result<Handle, Failure> {
         let fd = self.open_dir(None)?;
         let stat = fs::fstat(&fd).map_err(Failure::at(None, "look at"))?;
@@ -256,12 +257,13 @@ impl Root {
         })
     }
 
-    /// Sees to it that things can be made in a directory, if it is ours: a read-only one cannot be
-    /// filled. It is for the caller to give it its mode again.
+    /// Makes a directory of this user readable and writable, so that entries can be created in it.
+    /// The caller must restore the mode.
     pub(crate) fn unlock(&self, path: Option<&RelPath>) -> Result<(), Failure> {
         match self.may(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
             Ok(false) => {}
-            // No mode helps there: what is to be made fails by its own name.
+            // No mode helps on a read-only file system: creating an entry will fail with its own
+            // name.
             Err(failure) if failure.errno() == Some(Errno::ROFS) => return Ok(()),
             may => return may.map(drop),
         }
@@ -277,7 +279,7 @@ impl Root {
         }
     }
 
-    /// Whether we have these rights to a directory.
+    /// Whether this user has these permissions on a directory.
     pub(crate) fn may(&self, path: Option<&RelPath>, rights: Access) -> Result<bool, Failure> {
         let (dir, name) = match path {
             Some(path) => self.place(path)?,
@@ -286,26 +288,27 @@ impl Root {
         let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
         match fs::accessat(&dir, name, rights, flags) {
             Ok(()) => Ok(true),
-            // The call may not be known: the caller then makes sure.
+            // The call may not be supported: the caller then changes the mode.
             Err(Errno::ACCESS | Errno::NOSYS | Errno::INVAL) => Ok(false),
             Err(errno) => Err(Failure::at(path, "look at")(errno)),
         }
     }
 
-    /// What is in a directory, in order; with the error that ended the list early, if one did.
+    /// Names in a directory, sorted, with the error that ended the list early, if any.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn list(&self, path: Option<&RelPath>) -> Result<(Names, Option<Failure>), Failure> {
         let dir = self.open_dir(path)?;
         let (names, error) = Names::read(dir.as_fd());
         Ok((names, error.map(Failure::at(path, "read the directory"))))
     }
 
-    /// The same of a directory that may be of any size: so many names at most, and `EFBIG` if there are more.
+    /// Names in a directory of any size, sorted: at most `count` of them, with the error `EFBIG` if
+    /// there are more.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn list_up_to(
         &self,
         path: Option<&RelPath>,
@@ -316,48 +319,48 @@ impl Root {
         Ok((names, error.map(Failure::at(path, "read the directory"))))
     }
 
-    /// Makes a directory that only we may use, until it gets its metadata.
+    /// Creates a directory that only this user may use until its metadata is set.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn make_dir(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         fs::mkdirat(&dir, name, PRIVATE_DIR).map_err(Failure::at(Some(path), "make the directory"))
     }
 
-    /// Makes a symbolic link. Where it points is data: any bytes without a NUL.
+    /// Creates a symbolic link. The target is data: any bytes without a NUL.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         fs::symlinkat(target, &dir, name).map_err(Failure::at(Some(path), "make the symbolic link"))
     }
 
-    /// Gives what is called `old` a second name. A symbolic link gets one itself.
+    /// Creates a hard link `new` to `old`. A symbolic link is not followed, but linked itself.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn link(&self, old: &RelPath, new: &RelPath) -> Result<(), Failure> {
         let ((old_dir, old_name), (new_dir, new_name)) = (self.place(old)?, self.place(new)?);
         fs::linkat(&old_dir, old_name, &new_dir, new_name, AtFlags::empty())
             .map_err(Failure::at(Some(new), "make the hard link"))
     }
 
-    /// Makes a fifo or a device that only we may use, until it gets its metadata.
+    /// Creates a fifo or a device that only this user may use until its metadata is set.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn make_node(&self, path: &RelPath, kind: FileType, device: u64) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         fs::mknodat(&dir, name, kind, Mode::RUSR | Mode::WUSR, device)
             .map_err(Failure::at(Some(path), "make the special file"))
     }
 
-    /// Removes what is no directory.
+    /// Removes an entry that is not a directory.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn remove(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         fs::unlinkat(&dir, name, AtFlags::empty()).map_err(Failure::at(Some(path), "remove"))
@@ -366,7 +369,7 @@ impl Root {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// As the system says; it is one to keep.
+    /// The system's error; `EBUSY` for a protected directory.
     pub fn remove_dir(&self, path: &RelPath) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         self.directories.forget(path);
@@ -375,20 +378,20 @@ impl Root {
             .map_err(Failure::at(Some(path), "remove the directory"))
     }
 
-    /// Renames, over what is called `new` if that is no directory.
+    /// Renames an entry, replacing `new` if that is not a directory.
     ///
     /// # Errors
-    /// As the system says; a directory to keep is called `old` or `new`.
+    /// The system's error; `EBUSY` if `old` or `new` is a protected directory.
     pub fn rename(&self, old: &RelPath, new: &RelPath) -> Result<(), Failure> {
         self.rename_by(old, new, |old_dir, old_name, new_dir, new_name| {
             fs::renameat(old_dir, old_name, new_dir, new_name)
         })
     }
 
-    /// Renames if nothing is called `new`, in one step where the file system has one.
+    /// Renames an entry if `new` does not exist, in one step where the file system can.
     ///
     /// # Errors
-    /// As [`Root::rename`]; `EEXIST` if something is called `new`.
+    /// As [`Root::rename`]; `EEXIST` if `new` exists.
     pub fn rename_to_new(&self, old: &RelPath, new: &RelPath) -> Result<(), Failure> {
         self.rename_by(old, new, |old_dir, old_name, new_dir, new_name| {
             let flags = RenameFlags::NOREPLACE;
@@ -401,10 +404,10 @@ impl Root {
         })
     }
 
-    /// Gives each of two the other's name, in one step.
+    /// Exchanges two names in one step.
     ///
     /// # Errors
-    /// As [`Root::rename`], or the file system can't do that ([`lacks_rename_flags`]).
+    /// As [`Root::rename`], or the file system cannot exchange names ([`lacks_rename_flags`]).
     pub fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), Failure> {
         self.directories.forget(other);
         self.rename_by(one, other, |one_dir, one_name, other_dir, other_name| {
@@ -439,14 +442,16 @@ impl Root {
     }
 }
 
-/// Whether it may mean that the file system, or the kernel, knows no flags of renameat2(2).
+/// Whether the error may mean that the file system, or the kernel, does not support the flags of
+/// renameat2(2).
 #[must_use]
 pub fn lacks_rename_flags(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// A file gets its new name, if that is free, before it loses the old one. A directory replaces at most an empty one, and
-/// what has no hard links at most what comes between two system calls.
+/// Renames by linking: a file gets its new name, if that is free, before it loses the old one. A
+/// directory may replace an empty one. An entry without hard links may replace one that is created
+/// between two system calls.
 fn rename_by_link(
     old_dir: &OwnedFd,
     old_name: &[u8],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names in a directory.
+//! Names in a directory.
 
 use rustix::{fd::BorrowedFd, fs::RawDir, io::Errno};
 use std::mem::MaybeUninit;
 
-/// A directory's names in order, packed: costs their bytes and eight each. A million names of
-/// twenty bytes are 28 MB.
+/// Sorted names of a directory, packed: their bytes and eight each. A million names of twenty bytes
+/// take 28 MB.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -13,12 +13,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads all names, and the error that stopped it.
+    /// Reads all names, and returns the error that ended reading.
     pub(crate) fn read(dir: BorrowedFd<'_>) -> (Self, Option<Errno>) {
         Self::read_up_to(dir, usize::MAX)
     }
 
-    /// So many at most; if there are more, that is the error ([`Errno::FBIG`]).
+    /// Reads at most `count` names. If there are more, the error is [`Errno::FBIG`].
     pub(crate) fn read_up_to(dir: BorrowedFd<'_>, count: usize) -> (Self, Option<Errno>) {
         let mut names = Self::default();
         let error = names.fill(dir, count).err();
@@ -37,7 +37,8 @@ impl Names {
                 Err(error) => return Err(error),
             };
             match pushed {
-                // Some file systems count characters; those beside it are read all the same.
+                // Some file systems limit characters, not bytes. Other names in the directory are
+                // read as usual.
                 Err(Errno::NAMETOOLONG) => all_fit = pushed,
                 pushed => pushed?,
             }
@@ -48,7 +49,7 @@ impl Names {
         all_fit
     }
 
-    /// A directory of 4 GiB of names is more than can be held.
+    /// Adds a name. Fails after 4 GiB of names.
     fn push(&mut self, name: &[u8]) -> Result<(), Errno> {
         if name == b"." || name == b".." {
             return Ok(());
@@ -66,14 +67,14 @@ impl Names {
         self.spans.sort_unstable_by(|a, b| name(a).cmp(name(b)));
     }
 
-    /// The name at `index`.
+    /// Name at `index`.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let &(start, len) = self.spans.get(index)?;
         Some(&self.bytes[start as usize..][..usize::from(len)])
     }
 
-    /// Whether this is one of them.
+    /// Whether the directory has this name.
     #[must_use]
     pub fn contains(&self, name: &[u8]) -> bool {
         let found = self.spans.binary_search_by(|&(start, len)| {
@@ -83,7 +84,7 @@ impl Names {
         found.is_ok()
     }
 
-    /// All names, bytewise.
+    /// Names, sorted by their bytes.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.spans.len()).filter_map(|index| self.get(index))
     }

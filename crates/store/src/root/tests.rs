@@ -10,7 +10,7 @@ fn path(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).unwrap()
 }
 
-/// A root with `in/` and `outside/` beside each other.
+/// Root at `in/`, with `outside/` beside it.
 fn tree() -> (TempDir, Root) {
     let temp = TempDir::new().unwrap();
     std::fs::create_dir(temp.path().join("in")).unwrap();
@@ -20,7 +20,7 @@ fn tree() -> (TempDir, Root) {
     (temp, root)
 }
 
-/// Each test that is about resolving runs with openat2(2) and without.
+/// Runs a test of path resolution with openat2(2) and without.
 fn both_ways(test: impl Fn(&TempDir, &Root)) {
     for by_steps in [false, true] {
         let (temp, root) = tree();
@@ -157,14 +157,14 @@ fn the_longest_path_can_be_used() {
     dirs.iter().for_each(|dir| root.remove_dir(dir).unwrap());
 }
 
-/// Somebody exchanges a directory for a link to another and back, as fast as can be.
+/// Another process exchanges a directory for a link to another and back, as fast as possible.
 #[test]
 fn a_directory_swapped_for_a_link_leads_nowhere_else() {
     both_ways(|temp, root| {
         root.make_dir(&path("d")).unwrap();
         symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
         let top = temp.path().join("in");
-        // Neither side waits for the other for ever, whichever of them fails.
+        // The loop ends with the swapping thread, also when that fails.
         thread::scope(|scope| {
             let swaps = scope.spawn(|| swap_often(&top));
             while !swaps.is_finished() {

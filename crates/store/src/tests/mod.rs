@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests of several modules need: a tree as a list of all there is to know of it, and another
-//! user's rights.
+//! Helpers for tests of several modules: listings of trees, and threads with an ordinary user's
+//! rights.
 
 mod power_loss;
 mod trees;
@@ -35,10 +35,11 @@ use std::{
     thread,
 };
 
-/// Some user that is not root and owns nothing.
+/// User that is not root and owns nothing.
 const ORDINARY: u32 = 54_321;
 
-/// Root of the machine; root of a user namespace may neither give files away nor make devices.
+/// Whether the user is root of the machine. Root of a user namespace cannot give files away or
+/// create devices.
 pub(crate) fn is_root() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap();
     is_called_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
@@ -48,7 +49,7 @@ fn is_called_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs a test on a thread with an ordinary user's rights, which this one may already have.
+/// Runs a test on a thread with an ordinary user's rights. The user may be one already.
 pub(crate) fn as_ordinary_user<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     let become_them = || {
         if is_root() {
@@ -78,7 +79,7 @@ fn drop_rights() {
     set_capabilities(None, sets).unwrap();
 }
 
-/// An access control list with a group entry and one named user (us), and their mask.
+/// Access control list with a group entry, a named user (the current one) and their mask.
 pub(crate) fn acl(user: u8, group: u8, named: u8) -> Vec<u8> {
     let (us, none) = (rustix::process::geteuid().as_raw(), u32::MAX.to_le_bytes());
     let entry = |tag: u8, bits: u8, id: [u8; 4]| [&[tag, 0, bits, 0], &id[..]].concat();
@@ -93,7 +94,7 @@ pub(crate) fn acl(user: u8, group: u8, named: u8) -> Vec<u8> {
     .concat()
 }
 
-/// A file of two blocks and a thousand bytes, in a version of its own.
+/// Entry of a file of two blocks and a thousand bytes, with its own version.
 pub(crate) fn file_in_pieces(path: &str, version: i64) -> Entry {
     let modified = Time {
         seconds: version,
@@ -120,7 +121,7 @@ pub(crate) fn file_in_pieces(path: &str, version: i64) -> Entry {
     }
 }
 
-/// Its part in the directory that it is in, below `top`.
+/// Part of the entry, in its directory below `top`.
 pub(crate) fn part_of(top: &Path, entry: &Entry) -> Part {
     let dir = dir_of(top, entry);
     match Part::open(&dir, entry.path.name(), &origin_of(entry)).unwrap() {
@@ -145,7 +146,7 @@ pub(crate) fn dir_of(top: &Path, entry: &Entry) -> Dir {
     Dir::new(File::open(dir.parent().unwrap()).unwrap().as_fd()).unwrap()
 }
 
-/// Brings blocks of it, each full of its number, and keeps it as a piece.
+/// Writes blocks of the entry, each filled with its number, and keeps the part as a piece.
 pub(crate) fn keep_piece(top: &Path, entry: &Entry, indexes: Range<u64>) {
     let part = part_of(top, entry);
     for index in indexes {
@@ -161,8 +162,8 @@ pub(crate) fn write_block(part: &Part, index: u64) {
     assert!(part.write(index, &bytes, Some(hash)).unwrap());
 }
 
-/// All there is to know of a tree, by path: "." is the top. Without times of access, which looking
-/// changes.
+/// State of all entries of a tree, by path; "." is the top. Access times are left out, because
+/// reading changes them.
 pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut first_names = HashMap::new();

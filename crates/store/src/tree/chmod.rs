@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes of permissions as chmod(1) and rsync's `--chmod` write them.
+//! Changes of permissions in the syntax of chmod(1) and rsync's `--chmod`.
 
 use std::str::FromStr;
 
@@ -12,49 +12,50 @@ const SPECIAL: u32 = SET_USER_ID | SET_GROUP_ID | STICKY;
 const ALL: u32 = 0o7777;
 const CHANGES_MAX: usize = 64;
 
-/// Changes of permissions, made one after the other.
+/// Changes of permissions, applied in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chmod(pub Vec<Change>);
 
-/// One change of permissions.
+/// Change of permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// What it is made to.
+    /// Entries that the change applies to.
     pub what: What,
-    /// What is done with `bits`.
+    /// Operation with `bits`.
     pub action: Action,
-    /// Bits of those that the change is about: `u` is 0o4700, and so on.
+    /// All bits of the given classes: `u` is 0o4700, and so on.
     pub who: u32,
-    /// Among these bits, those that are given or taken.
+    /// Bits among those of `who` that are added or removed.
     pub bits: u32,
-    /// `X`: execution as well, for directories and for files that somebody may execute.
+    /// `X`: also adds execute permission, for directories and for files that are executable by any
+    /// class.
     pub execute_if_any: bool,
 }
 
-/// What a change is made to.
+/// Entries that a change applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Directories and all else.
+    /// Directories and all other entries.
     Everything,
     /// Directories.
     Directories,
-    /// All else.
+    /// All entries other than directories.
     Files,
 }
 
-/// What a change does with its bits.
+/// Operation of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Gives them.
+    /// Adds the bits.
     Add,
-    /// Takes them.
+    /// Removes the bits.
     Remove,
-    /// Gives them, and takes the others of those that the change is about.
+    /// Adds the bits, and removes all other bits of the given classes.
     Set,
 }
 
 impl Chmod {
-    /// `mode` after all changes, for a directory or for anything else.
+    /// Mode after all changes, for a directory or another entry.
     #[must_use]
     pub fn apply(&self, mode: u32, directory: bool) -> u32 {
         self.0
@@ -84,8 +85,8 @@ impl Change {
 impl FromStr for Chmod {
     type Err = String;
 
-    /// Parts with commas between: octal digits, or `[ugoa][+-=][rwxXst]`, each with `D` before it for directories only
-    /// or `F` for everything else.
+    /// Parses changes separated by commas: octal digits, or `[ugoa][+-=][rwxXst]`. A `D` in front
+    /// restricts a change to directories, an `F` to all other entries.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(',').collect();
         if parts.len() > CHANGES_MAX {

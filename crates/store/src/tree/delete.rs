@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--delete`: what is at the destination and not at the source.
+//! Deletion (`--delete`) of entries at the destination that the source does not have.
 //!
-//! While a tree is copied, what each finished directory holds too much is noted; it is removed at
-//! the end, and only if the source was seen whole. Never touched are what lies outside directories
-//! that were copied, what a pattern excludes, and the copy's own files, but for the pieces of files that are too much
-//! ([`crate::piece`]): those are what there is of the file here.
+//! While a tree is copied, the extra entries of each finished directory are recorded. They are
+//! removed at the end, and only if the whole source was read. Some entries are never touched: those
+//! outside of copied directories, those that a pattern excludes, and internal files. Pieces of
+//! extra files are removed, although they are internal files ([`crate::piece`]): they are what this
+//! host has of the file.
 
 use crate::{
     entry::{Entry, Kind},
@@ -23,26 +24,26 @@ use rustix::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// Nothing is deleted.
+/// Reason why nothing is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotDeleting {
-    /// What is missing at the source may be there.
+    /// Entries missing from the scan may exist at the source.
     #[error("nothing is deleted, because {0} things at the source could not be looked at")]
     Failures(u64),
-    /// The same.
+    /// The scan did not reach its end.
     #[error("nothing is deleted, because the source was not looked at to the end")]
     Unfinished,
 }
 
-/// Finds what is too much, from entries in the order of a scan. Holds the names of the directories
-/// on the way down, and the paths of what it finds.
+/// Finds extra entries at the destination, from entries in the order of a scan. Keeps the names in
+/// the directories on the current path, and the paths of the extra entries.
 #[derive(Debug)]
 pub struct Extras<'a> {
     root: &'a Root,
     filter: &'a Filter,
     frames: Vec<Frame>,
     top: Frame,
-    /// The top is a directory that was copied.
+    /// The root itself is a copied directory.
     top_copied: bool,
     found: BTreeSet<RelPath>,
     failures: Vec<Failure>,
@@ -53,12 +54,12 @@ pub struct Extras<'a> {
 struct Frame {
     path: Option<RelPath>,
     names: HashSet<Box<[u8]>>,
-    /// What is in it was not looked at.
+    /// The contents were not scanned.
     spared: bool,
 }
 
 impl<'a> Extras<'a> {
-    /// For a copy into `root` of what `filter` lets through.
+    /// Plan for a copy into `root` of the entries that `filter` includes.
     #[must_use]
     pub fn new(root: &'a Root, filter: &'a Filter) -> Self {
         Self {
@@ -72,12 +73,12 @@ impl<'a> Extras<'a> {
         }
     }
 
-    /// The contents of a source are copied into the root itself.
+    /// Records that the contents of a source are copied into the root itself.
     pub fn top(&mut self) {
         self.top_copied = true;
     }
 
-    /// The source has this.
+    /// Records an entry of the source.
     pub fn see(&mut self, entry: &Entry) {
         self.note(&entry.path);
         if entry.kind == Kind::Directory {
@@ -88,7 +89,8 @@ impl<'a> Extras<'a> {
         }
     }
 
-    /// The source has this and does not copy it, or what is in it: nor is it deleted.
+    /// Records an entry that the source has but does not copy, or whose contents it does not copy.
+    /// It is not deleted either.
     pub fn spare(&mut self, path: &RelPath) {
         let last = self.frames.last_mut();
         match last.filter(|frame| frame.path.as_ref() == Some(path)) {
@@ -119,7 +121,7 @@ impl<'a> Extras<'a> {
     fn compare(&mut self, frame: &Frame) {
         match self.surplus(frame) {
             Ok(found) => self.found.extend(found),
-            // A directory that is not there yet has nothing too much.
+            // A directory that does not exist yet has no extra entries.
             Err(failure) if failure.is_not_found() => {}
             Err(failure) => self.failures.push(failure),
         }
@@ -147,7 +149,7 @@ impl<'a> Extras<'a> {
         Ok(found)
     }
 
-    /// With `-x`: on another file system than the directory that was copied.
+    /// With `-x`: whether the entry is on another file system than the copied directory.
     fn is_beyond(&self, path: &RelPath) -> bool {
         let first = path.components().next();
         let first = first.and_then(|first| RelPath::parse(first).ok());
@@ -160,11 +162,11 @@ impl<'a> Extras<'a> {
         is_excluded(self.root, self.filter, path)
     }
 
-    /// All that is too much, a directory standing for what is in it, if the source was seen whole;
-    /// and what could not be looked at here.
+    /// Paths of all extra entries, if the whole source was read. A directory stands for its
+    /// contents. Also returns the errors at the destination.
     ///
     /// # Errors
-    /// It was not.
+    /// The source was not read to its end, or not without errors.
     pub fn finish(mut self, source: Ended) -> Result<(Vec<RelPath>, Vec<Failure>), NotDeleting> {
         match source {
             Ended::Whole => {}
@@ -195,7 +197,7 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
     })
 }
 
-/// The files that a directory has pieces of. What is called like a label and is none is left alone.
+/// Files of which a directory has pieces. Invalid labels are left alone.
 fn pieces(root: &Root, dir: Option<&RelPath>, names: &Names) -> Result<Vec<Box<[u8]>>, Failure> {
     let dir = root.dir(dir)?;
     Ok(piece::in_directory(dir.as_fd(), names).0)
@@ -205,7 +207,7 @@ fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_dir()
 }
 
-/// Whether it is a directory, and whether it is on another file system than `home`.
+/// Whether the entry is a directory, and whether it is on another file system than `home`.
 fn looked_at(stat: &Stat, home: Option<u64>) -> (bool, bool) {
     let beyond = home.is_some_and(|home| home != stat.st_dev);
     (is_dir(stat), beyond)
@@ -219,7 +221,7 @@ fn device(root: &Root, path: Option<&RelPath>) -> Result<u64, Failure> {
     Ok(stat.st_dev)
 }
 
-/// With `-x`: the file system that a removal does not leave.
+/// With `-x`: device number of the file system that a removal does not leave.
 fn home(root: &Root, filter: &Filter, path: &RelPath) -> Option<u64> {
     filter.stays().then(|| device(root, Some(path)).ok())?
 }
@@ -229,9 +231,10 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
     filter.verdict_from_top(path, dir) == Verdict::Excluded
 }
 
-/// To be called before directories get their metadata back ([`crate::tree::place::Placer::finish`]):
-/// removes `path`, a file, a piece of one or a directory with all that is in it but what a pattern excludes and the
-/// copy's own files that are of no piece, and with `-x` other file systems; the directories of those stay. Says how much was removed and what could not be.
+/// Removes `path`: a file, a piece of a file, or a directory with its contents. Call it before
+/// directories get their metadata back ([`crate::tree::place::Placer::finish`]). Keeps entries that
+/// a pattern excludes, internal files that belong to no piece, and with `-x` other file systems.
+/// Directories that contain these stay. Returns the number of removed entries, and the failures.
 #[must_use]
 pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
     let above = path
@@ -244,13 +247,14 @@ pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Fai
         removed: 0,
         failures: Vec::new(),
     };
-    // If we must not, removing says so.
+    // If this is not allowed, the removal reports it.
     let _ = root.unlock(path.parent().as_ref());
     removal.all(path, above);
     (removal.removed, removal.failures)
 }
 
-/// What [`remove_all`] would remove, what is in a directory before it; says each, and what could not be looked at.
+/// Lists the entries that [`remove_all`] would remove, contents before their directory. Calls `say`
+/// for each, and returns the failures.
 pub fn list_all(
     root: &Root,
     filter: &Filter,
@@ -280,7 +284,8 @@ struct Listing<'a, S> {
 }
 
 impl<S: FnMut(&RelPath)> Listing<'_, S> {
-    /// As deep as a path can be.
+    /// Lists an entry and its contents; returns whether all of it would be removed. Recursion is
+    /// limited by the length of a path.
     fn all_goes(&mut self, path: &RelPath, above: Verdict) -> bool {
         let goes = self.goes(path, above).unwrap_or_else(|failure| {
             self.failures.push(failure);
@@ -331,7 +336,7 @@ struct Removal<'a> {
     failures: Vec<Failure>,
 }
 
-/// A directory is entered, and left when it is empty.
+/// Step of a removal: a directory is entered, and left when it is empty.
 enum Step {
     Enter(RelPath, Verdict),
     Leave(RelPath),
@@ -386,7 +391,7 @@ impl Removal<'_> {
         error.map_or(Ok(()), Err)
     }
 
-    /// What was kept keeps the directory.
+    /// Removes a directory. It stays if entries in it were kept.
     fn leave(&mut self, path: &RelPath) -> Result<(), Failure> {
         match self.count(|root| root.remove_dir(path)) {
             Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => Ok(()),

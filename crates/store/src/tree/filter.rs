@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which things of a tree are copied: patterns as in a `.gitignore`.
+//! Filter: patterns, as in a `.gitignore`, that select the entries to copy.
 //!
-//! A pattern with a slash at its start or within is anchored at the top of the tree that is copied,
-//! the directory named as the source; any other matches at every depth. One with a slash at its end
-//! matches directories. The last pattern that matches decides. What an excluded directory holds is
-//! not even looked at. Where the first pattern is one to include, what none matches is left out, but
-//! for directories on the way and for what lies in an included directory; else it is copied.
+//! A pattern with a slash at its start or within is anchored at the top of the copied tree, the
+//! directory named as the source. Any other pattern matches at every depth. A pattern with a slash
+//! at its end matches directories. The last pattern that matches decides. The contents of an
+//! excluded directory are not read. If the first pattern includes, entries without a match are
+//! excluded, except directories that may hold matches, and the contents of included directories.
+//! Otherwise they are copied.
 
 use crate::path::{RelPath, Shown};
 use ignore::{
@@ -14,46 +15,47 @@ use ignore::{
 };
 use std::collections::BTreeSet;
 
-/// One pattern.
+/// Pattern with its effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// Copy what matches.
+    /// Copies matching entries.
     Include(String),
-    /// Leave out what matches.
+    /// Excludes matching entries.
     Exclude(String),
 }
 
-/// A pattern that is none.
+/// Error for an invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pattern {pattern:?}: {why}")]
 pub struct BadPattern {
-    /// As given.
+    /// Pattern as given.
     pub pattern: String,
-    /// What is wrong.
+    /// Reason.
     pub why: String,
 }
 
-/// What becomes of something.
+/// Decision of a filter about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is copied, and what is in it where no pattern excludes that.
+    /// Copied, with the contents that no pattern excludes.
     Included,
-    /// It is on the way: copied, what is in it is looked at.
+    /// Copied without a match. The contents are matched in turn.
     Passed,
-    /// It is left out with all that is in it.
+    /// Excluded, with all contents.
     Excluded,
 }
 
 /// All patterns of a copy.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    /// "Ignored" is excluded, "whitelisted" included.
+    /// Patterns: "ignored" is excluded, "whitelisted" included.
     patterns: Gitignore,
-    /// Only what is included is copied.
+    /// Only included entries are copied.
     only: bool,
-    /// First names of what is copied under a name of its own: they are not part of the trees.
+    /// Names in the copy of sources that are copied under their names. Patterns are matched below
+    /// them.
     tops: BTreeSet<Box<[u8]>>,
-    /// Of deletions ([`Filter::staying`]).
+    /// For deletions ([`Filter::staying`]).
     one_file_system: bool,
 }
 
@@ -69,12 +71,12 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Reads patterns, in order.
+    /// Parses patterns, in order.
     ///
     /// # Errors
-    /// One that cannot be understood.
+    /// Invalid patterns.
     pub fn new(rules: &[Rule]) -> Result<Self, BadPattern> {
-        // Paths come relative to the top: there is nothing to take off them.
+        // Paths are relative to the top, so there is no prefix to remove.
         let mut builder = GitignoreBuilder::new("");
         for rule in rules {
             add(&mut builder, rule)?;
@@ -91,7 +93,7 @@ impl Filter {
         })
     }
 
-    /// Whether what is removed, too, stays on the file system of the directory that was copied into (`-x`).
+    /// Sets whether deletions stay on the file system of the directory that was copied into (`-x`).
     #[must_use]
     pub fn staying(mut self, one_file_system: bool) -> Self {
         self.one_file_system = one_file_system;
@@ -102,15 +104,15 @@ impl Filter {
         self.one_file_system
     }
 
-    /// The names in the copy of sources that are copied under their names (`SRC`, not `SRC/`).
+    /// Sets the names in the copy of sources that are copied under their names (`SRC`, not `SRC/`).
     #[must_use]
     pub fn with_tops<'a>(mut self, tops: impl Iterator<Item = &'a RelPath>) -> Self {
         self.tops = tops.map(|top| top.as_bytes().into()).collect();
         self
     }
 
-    /// What becomes of `path`, which lies in a directory that was judged `parent`
-    /// ([`Verdict::Passed`] at the top).
+    /// Decides about `path`, given the verdict about its directory ([`Verdict::Passed`] at the
+    /// top).
     #[must_use]
     pub fn verdict(&self, path: &RelPath, is_dir: bool, parent: Verdict) -> Verdict {
         let Some(inside) = self.inside(path).filter(|_| !self.patterns.is_empty()) else {
@@ -125,7 +127,7 @@ impl Filter {
         }
     }
 
-    /// Verdict of a name without its parents' at hand: they are judged on the way.
+    /// Decides about `path`, and about its parent directories first.
     #[must_use]
     pub fn verdict_from_top(&self, path: &RelPath, is_dir: bool) -> Verdict {
         let parent = match path.parent() {
@@ -138,7 +140,7 @@ impl Filter {
         }
     }
 
-    /// The path in the tree that it is of; none is a tree itself, which the user named.
+    /// Path below the source's top. `None` for the top itself, which the user named.
     fn inside(&self, path: &RelPath) -> Option<RelPath> {
         let first = path.components().next()?;
         if !self.tops.contains(first) {
@@ -164,7 +166,7 @@ fn add(builder: &mut GitignoreBuilder, rule: &Rule) -> Result<(), BadPattern> {
     Ok(())
 }
 
-/// In a file, `#` begins a comment; on a command line it is a name like any other.
+/// Escapes `#`, which begins a comment in a pattern file but not on a command line.
 fn plain(pattern: &str, sign: &str) -> String {
     match pattern.strip_prefix('#') {
         Some(rest) if sign.is_empty() => format!("\\#{rest}"),

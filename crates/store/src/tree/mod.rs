@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trees at either end: [`scan`] finds what there is to copy, with a [`filter`] and to [`preserve`] what was asked for;
-//! [`place`] makes at the destination what needs no data, and [`delete`] removes what is too much there. [`origin`] says
-//! whose copy a directory is, and [`spread`] over which hosts a tree went.
+//! Trees at both ends of a copy.
+//!
+//! [`scan`] finds the entries to copy, selected by a [`filter`]. [`preserve`] selects their
+//! metadata. [`place`] creates entries that need no data at the destination, and [`delete`] removes
+//! extra ones. [`origin`] records which directory is the copy of which source. [`spread`] records
+//! the hosts over which a tree was spread.
 
 pub mod chmod;
 pub mod delete;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which directory is whose copy. `SRC` copied to a name that is not there becomes it; the same again must mean the same,
-//! and not a copy within the copy, as a directory that is there would.
+//! Records which directory is the copy of which source. `SRC`, copied to a name that does not
+//! exist, becomes a directory of that name. When the command is repeated, the directory exists, and
+//! a copy would go into it. The record tells the two cases apart, so that the repeated command does
+//! the same.
 //!
-//! Beside the directory NAME stands `.longhaul-HASH.origin`: what it is a copy of (32 bytes, the caller's), its number in
-//! the file system (8, big-endian) and its birth (16). A file system gives a number again after `rm -r`, so the number alone
-//! would take a stranger's directory for the copy. The birth is the time when the directory was made (seconds and nanoseconds,
-//! 8 bytes each, big-endian). Where the file system keeps no such time (ext3, NFSv3) it is 16 random bytes, which stand in
-//! `.longhaul-identity` in the directory, too. HASH is as in [`crate::part`].
+//! The record of the directory NAME is the file `.longhaul-HASH.origin` beside it. It has the
+//! source (32 bytes, chosen by the caller), the directory's inode number (8, big-endian) and its
+//! birth (16). File systems reuse inode numbers after `rm -r`, so the number alone could match
+//! another directory. The birth is the time when the directory was created (seconds and
+//! nanoseconds, 8 bytes each, big-endian). File systems without birth times (ext3, NFSv3) use 16
+//! random bytes instead, which are also in `.longhaul-identity` in the directory. HASH is as in
+//! [`crate::part`].
 
 use crate::{
     medium::{Dir, Directory, How, Medium, OpenError},
@@ -22,32 +26,33 @@ use std::{
     io::{self, Read as _},
 };
 
-/// Where 16 random bytes stand in a directory whose file system keeps no birth times.
+/// File with 16 random bytes, in a directory whose file system has no birth times.
 const IDENTITY: &[u8] = b".longhaul-identity";
 
-/// Bytes of a birth.
+/// Bytes in a birth.
 const BIRTH_LEN: usize = 16;
 
-/// Bytes in the note.
+/// Bytes in a record.
 const LEN: usize = 40 + BIRTH_LEN;
 
-/// What something is a copy of: a digest that the caller makes.
+/// Source of a copy: a digest chosen by the caller.
 pub type Origin = [u8; 32];
 
-/// A directory, told from all others that ever have its name or its number.
+/// Identity of a directory. Distinguishes it from all others that ever have its name or its inode
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     inode: u64,
     birth: [u8; BIRTH_LEN],
 }
 
-/// Why a directory can't be noted.
+/// Reason why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NoteError {
-    /// The directory can't be looked at, made or named.
+    /// The directory cannot be opened, created or renamed.
     #[error(transparent)]
     Directory(#[from] Failure),
-    /// The note or the identity can't be read or written.
+    /// The record or the identity cannot be read or written.
     #[error(transparent)]
     Note(#[from] OpenError),
 }
@@ -58,15 +63,16 @@ impl From<io::Error> for NoteError {
     }
 }
 
-/// Makes the directory `path` as the copy of `origin`, durably. It has its note before it has its name, so that a directory
-/// that somebody else makes under the name after a crash is not the copy. Only we may use it.
+/// Creates the directory `path` as the copy of `origin`, durably, for this user only. The record is
+/// written before the directory gets its name. So a directory that another program creates under
+/// the name after a crash does not count as the copy.
 ///
 /// # Errors
-/// The system refuses to, or something that is no empty directory has the name by now.
+/// The system's error, or an entry other than an empty directory has the name by now.
 pub fn make(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteError> {
     let dir = around(root, path)?;
     let beside = beside(path).map_err(Failure::from)?;
-    // An earlier run was killed before it gave it its name.
+    // An earlier run was killed before it renamed its directory.
     let _ = beside.join(IDENTITY).map(|identity| root.remove(&identity));
     let _ = root.remove_dir(&beside);
     root.make_dir(&beside)?;
@@ -76,19 +82,19 @@ pub fn make(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteErro
     Ok(dir.sync()?)
 }
 
-/// Notes durably that the directory `path`, which is there, is the copy of `origin`.
+/// Records durably that the existing directory `path` is the copy of `origin`.
 ///
 /// # Errors
-/// The system refuses to.
+/// The system's error.
 pub fn note(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteError> {
     let identity = identify(root, path, Missing::Made)?;
     Ok(write(&around(root, path)?, path.name(), &identity, origin)?)
 }
 
-/// Whether the directory `path` is the copy of `origin`.
+/// Whether the directory `path` is recorded as the copy of `origin`.
 ///
 /// # Errors
-/// It can't be looked at, or what stands in the note's place is no file or can't be read.
+/// The directory cannot be opened, or the record is not a regular file or cannot be read.
 pub fn is_copy(root: &Root, path: &RelPath, origin: &Origin) -> Result<bool, NoteError> {
     let identity = identify(root, path, Missing::Zeros)?;
     Ok(is_noted(
@@ -110,12 +116,12 @@ fn beside(path: &RelPath) -> Result<RelPath, crate::path::BadPath> {
         .map_or_else(|| RelPath::parse(&name), |dir| dir.join(&name))
 }
 
-/// What becomes of an identity file that is missing.
+/// Handling of a missing identity file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    /// It is made.
+    /// The file is created.
     Made,
-    /// It counts as zeros, which nobody notes.
+    /// The birth is zeros, which are never recorded.
     Zeros,
 }
 
@@ -137,7 +143,7 @@ fn identify(root: &Root, path: &RelPath, missing: Missing) -> Result<Identity, N
     })
 }
 
-/// The random bytes in the directory.
+/// Random bytes in the identity file.
 fn random_birth<D: Directory>(dir: &D, missing: Missing) -> Result<[u8; BIRTH_LEN], OpenError> {
     let mut birth = [0; BIRTH_LEN];
     if let Some(file) = dir.open(IDENTITY, How::Read)?
@@ -165,7 +171,7 @@ fn write<D: Directory>(
     }
 }
 
-/// Never empty once it was there: another copy may read it at any moment.
+/// Writes a file so that it is never empty once it existed: another copy may read it at any moment.
 fn put<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
     let file = dir.open(own, How::MakeAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
@@ -264,7 +270,7 @@ mod tests {
         assert!(is_copy(&root, &path, &[1; 32]).unwrap());
     }
 
-    /// What a run leaves that was killed between the note and the name.
+    /// A run was killed between the record and the rename.
     #[test]
     fn what_an_earlier_run_left_is_made_anew() {
         let temp = tempfile::tempdir().unwrap();

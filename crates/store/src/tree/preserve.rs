@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a target takes over from a source besides data and names.
+//! Selects the metadata and entry types that a target takes over from a source.
 
 use crate::{
     entry::{Entry, Kind},
@@ -7,7 +7,8 @@ use crate::{
     tree::chmod::Chmod,
 };
 
-/// What a target takes over. A source that is not trusted must not choose owners, devices or privileges here.
+/// Metadata and entry types that a target takes over. A source that is not trusted must not choose
+/// owners, devices or privileges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preserve {
     /// Owner and group, as far as the target may set them.
@@ -18,12 +19,12 @@ pub struct Preserve {
     pub special: bool,
     /// Set-id bits, capabilities and `trusted.*` attributes.
     pub privileges: bool,
-    /// Changes of permissions, made last. Without `owner` they give no set-id bits.
+    /// Changes of permissions, applied last. Without `owner` they set no set-id bits.
     pub chmod: Chmod,
 }
 
 impl Default for Preserve {
-    /// All of it: for a source that is as trusted as the target.
+    /// Takes over everything: for a trusted source.
     fn default() -> Self {
         Self {
             owner: true,
@@ -36,7 +37,7 @@ impl Default for Preserve {
 }
 
 impl Preserve {
-    /// Owner, devices, special files and privileges stay behind: for a source of somebody else.
+    /// Takes over no owner, devices, special files or privileges: for a source of another user.
     #[must_use]
     pub fn safe() -> Self {
         Self {
@@ -48,7 +49,7 @@ impl Preserve {
         }
     }
 
-    /// Whether the target makes things of this kind.
+    /// Whether the target creates entries of this type.
     #[must_use]
     pub fn takes(&self, kind: &Kind) -> bool {
         match kind {
@@ -58,12 +59,12 @@ impl Preserve {
         }
     }
 
-    /// Takes out of an entry what stays behind.
+    /// Removes what is not taken over from an entry.
     pub fn reduce(&self, entry: &mut Entry) {
         self.reduce_metadata(&mut entry.metadata, entry.kind == Kind::Directory);
     }
 
-    /// The same for the metadata of a directory, or of anything else.
+    /// Removes what is not taken over from the metadata of a directory or another entry.
     pub fn reduce_metadata(&self, metadata: &mut Metadata, directory: bool) {
         if !self.owner {
             metadata.leave_owner();
@@ -73,7 +74,7 @@ impl Preserve {
             metadata.drop_privileged_attributes();
         }
         metadata.mode = self.chmod.apply(metadata.mode, directory);
-        // They would give the rights of whoever runs the copy.
+        // Set-id bits would give the rights of the user who runs the copy.
         if !self.owner {
             metadata.drop_set_id();
         }
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(metadata.mode, 0o755);
         assert_eq!(metadata.xattrs.len(), 1);
         assert_eq!(&*metadata.xattrs[0].name, b"user.b");
-        // Whoever owns it, this is no difference.
+        // The owner makes no difference here.
         let others = Metadata {
             uid: 7,
             gid: 8,

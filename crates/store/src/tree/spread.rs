@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a directory knows of trees that were spread over several hosts, of which it has a share: so that who gathers them hears of a
-//! share that is not among those he names. A small file that is elsewhere leaves no other trace here.
+//! Records, in a directory, the trees of which this host has a share because they were spread over
+//! several hosts. A gather uses the records to detect hosts that the user did not name. Small files
+//! on other hosts leave no other trace here.
 //!
-//! `.longhaul-spread` in the directory that was copied into: a format number and a [`Share`] for each tree as postcard, and BLAKE3 of
-//! both. The same tree from the same source takes the place of what was said of it before.
+//! The record is `.longhaul-spread` in the directory that was copied into: a format number and a
+//! [`Share`] for each tree as postcard, and the BLAKE3 of both. A newer share of the same tree from
+//! the same source replaces the older one.
 
 use crate::{
     medium::{Dir, Directory, How, Medium, OpenError},
@@ -17,39 +19,39 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
 
-/// The file's name.
+/// Name of the record.
 pub const SPREAD: &str = ".longhaul-spread";
 
-/// The longest one, in bytes: so much memory while it is read. A share of 100 hosts takes some 2 KB.
+/// Maximum bytes in a record: the memory needed to read it. A share with 100 hosts takes some 2 KB.
 pub const LEN_MAX: usize = 1 << 20;
 
 const FORMAT: u32 = 1;
 
-/// One host's share of one tree.
+/// Share that one host has of one tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Share {
-    /// What the tree is a copy of.
+    /// Source of the tree.
     pub origin: Origin,
-    /// Its name in the directory; none if the directory itself is it.
+    /// Name of the tree in the directory; `None` if the directory itself is the tree.
     pub top: Option<RelPath>,
-    /// Which of the hosts this is, from 0.
+    /// Number of this host, from 0.
     pub rank: u16,
-    /// All hosts that it was spread over, by their names then.
+    /// Names of all hosts that the tree was spread over, at that time.
     pub hosts: Vec<String>,
 }
 
-/// Why the note can't be used.
+/// Reason why the record cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpreadError {
-    /// It can't be opened, read or written.
+    /// The record cannot be opened, read or written.
     #[error("{SPREAD}: {0}")]
     Open(#[from] OpenError),
-    /// Not the bytes that were written.
+    /// The bytes are damaged.
     #[error(
         "{SPREAD}: damaged, or written by a later version; remove it, and the same --apart target notes again what there is"
     )]
     Damaged,
-    /// Longer than [`LEN_MAX`].
+    /// The record is longer than [`LEN_MAX`].
     #[error("{SPREAD}: too many trees were spread here; remove it if they are not needed any more")]
     TooLong,
 }
@@ -60,10 +62,10 @@ impl From<io::Error> for SpreadError {
     }
 }
 
-/// Notes shares durably in a directory.
+/// Adds shares to the record of a directory, durably.
 ///
 /// # Errors
-/// The note can't be read or written, or becomes too long.
+/// The record cannot be read or written, or becomes too long.
 pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> {
     let before = read(dir)?;
     let is_new = |old: &Share| {
@@ -76,7 +78,7 @@ pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> 
         return Ok(());
     }
     let bytes = encoded(&all)?;
-    // Beside it and renamed: a kill leaves the former one or this one.
+    // Written to a temporary file and renamed: a kill leaves the former record or the new one.
     let beside = format!("{SPREAD}.new");
     let file = dir.open(beside.as_bytes(), How::MakeAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
@@ -87,10 +89,10 @@ pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> 
     Ok(dir.sync()?)
 }
 
-/// What is noted in a directory.
+/// Reads the record of a directory.
 ///
 /// # Errors
-/// The note can't be read.
+/// The record cannot be read.
 pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
     let Some(file) = dir.open(SPREAD.as_bytes(), How::Read)? else {
         return Ok(Vec::new());
@@ -103,15 +105,16 @@ pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
     decoded(&bytes[..read]).ok_or(SpreadError::Damaged)
 }
 
-/// What is noted of the tree at `path`, which is no symbolic link, in itself and in the directories around it up to `top`. Each share
-/// is named as in a copy of the tree's contents.
+/// Reads the shares of the tree at `path`, which has no symbolic links, from the directory itself
+/// and its ancestors up to `top`. Each share is named as in a copy of the tree's contents.
 ///
 /// # Errors
-/// A note that is there can't be read.
+/// A record exists but cannot be read.
 pub fn of_tree(path: &Path, top: &Path) -> Result<Vec<Share>, SpreadError> {
     let mut found = Vec::new();
     for dir in path.ancestors().filter(|dir| dir.starts_with(top)) {
-        // Who may not look into a directory finds no note in it, and what is none has none: a fifo would be waited for.
+        // A directory that cannot be opened has no record. O_DIRECTORY refuses other entries:
+        // opening a fifo would block.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(open) = rustix::fs::open(dir, flags, Mode::empty()) else {
             continue;

@@ -32,7 +32,7 @@ use std::{
 
 const LEN: u64 = 64 << 10;
 
-/// A directory, and a file of nine and a half blocks to be copied into it.
+/// Directory, and a file of nine and a half blocks to be copied into it.
 struct Place {
     temp: tempfile::TempDir,
     dir: Dir,
@@ -258,7 +258,7 @@ fn without_hashes_a_file_has_none_and_nothing_is_taken_for_it() {
     assert_eq!(finished.hash, None);
     assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
     drop(finished);
-    // What has its name can't be told from anything else of that length.
+    // Without hashes, the finished file cannot be told from another one of that length.
     drop(place.fresh());
 }
 
@@ -437,7 +437,7 @@ fn an_empty_file_has_no_blocks_to_wait_for() {
     assert_eq!(fs::read(place.path(b"file")).unwrap(), b"");
 }
 
-/// After a sync that failed the kernel holds the bytes for clean, so the next sync proves nothing.
+/// After a failed sync the kernel counts the pages as clean, so the next sync proves nothing.
 #[test]
 fn after_a_failed_commit_only_what_was_durable_before_counts() {
     let (disk, mut dice) = (Disk::default(), Dice(0));
@@ -492,7 +492,7 @@ fn leftovers_go_unless_somebody_is_at_them() {
     assert_eq!(place.names(), 0);
 }
 
-/// Killed when it had its owner and mode already, but not its name.
+/// The earlier run was killed when the part had its final owner and mode, but not its name.
 #[test]
 fn a_part_that_was_given_away_is_begun_anew() {
     let again = |give_away: fn(&Path)| {
@@ -533,7 +533,7 @@ fn the_names_of_our_own_are_as_documented() {
     assert_eq!(names, want.into());
 }
 
-/// Nobody holds the lock of a part between two runs, and disks change bytes by themselves.
+/// No lock is held on a part between two runs, and disks may change bytes.
 #[test]
 fn a_byte_that_changes_between_two_runs_is_found() {
     let place = Place::new();
@@ -557,7 +557,7 @@ fn a_byte_that_changes_between_two_runs_is_found() {
     assert_eq!(place.names(), 0, "it begins anew");
 }
 
-/// The thread that reads blocks again while others come stops at one that it cannot read; that must not pass for read.
+/// Reading blocks again stops at a block that cannot be read. That block must not count as read.
 #[test]
 fn a_single_block_of_an_earlier_run_that_cannot_be_read_gets_no_name() {
     for place in 0..4 {

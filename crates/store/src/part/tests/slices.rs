@@ -22,7 +22,7 @@ fn several_write_one_file_and_one_gives_it_its_name() {
     assert_eq!(place.names(), 1);
 }
 
-/// Its file is there as it was, so somebody tidies up beside it.
+/// The file exists as before, so another process removes what is beside it.
 #[test]
 fn what_slices_noted_stays_while_one_is_written() {
     let place = Place::new();
@@ -36,7 +36,7 @@ fn what_slices_noted_stays_while_one_is_written() {
     assert_eq!(place.resumed().missing(), std::slice::from_ref(&(4..10)));
 }
 
-/// A loss of power keeps some of the names that were removed.
+/// A loss of power restores some of the removed names.
 #[test]
 fn the_journal_of_a_slice_counts_without_those_before_it() {
     let place = Place::new();
@@ -62,7 +62,7 @@ fn who_takes_a_slice_over_finds_what_is_durable_and_writes_what_changed_again() 
     let late = dead;
     let heir = place.slice(2..8);
     assert_eq!(heir.missing(), [2..3, 6..8]);
-    // The one that was taken for dead goes on: both write the same.
+    // The slice that was taken for dead continues: both write the same.
     place.write(&late, 2..3);
     place.write(&heir, 2..3);
     late.commit().unwrap();
@@ -83,7 +83,7 @@ fn a_block_of_another_slice_is_passed_over() {
     assert_eq!(slice.commit().unwrap(), [0; 0]);
 }
 
-/// What is between its runs is others', whatever is known of it.
+/// Blocks between its ranges belong to other slices, whatever is known of them.
 #[test]
 fn slices_that_are_apart_know_only_their_own_blocks() {
     let place = Place::new();
@@ -162,7 +162,7 @@ fn blocks_that_were_checked_meanwhile_are_not_read_again_but_for_a_wrong_one() {
         wrong.into_iter().for_each(change);
         let part = place.resumed();
         while part.check_next().unwrap() {}
-        // What was checked is believed.
+        // Blocks that were checked are trusted.
         match wrong {
             None => change(5),
             Some(index) => {

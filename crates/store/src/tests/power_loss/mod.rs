@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The promise of this crate, on a disk that loses power at any moment (see
-//! [`crate::medium::simulated`]): what was said to be durable is there, nothing is believed that is
-//! not there bit by bit, and under a final name stands only what is complete.
+//! Tests the guarantees of this crate on a disk that loses power at any moment (see
+//! [`crate::medium::simulated`]). State reported as durable survives. Nothing is trusted that is
+//! not on the disk bit by bit. A final name only ever refers to a complete file.
 
 use crate::{
     blocks::{Blocks, FileHash},
@@ -22,31 +22,31 @@ const BLOCK: u64 = 1024;
 const CASES: u64 = 800;
 const STEPS: usize = 250;
 const SLICES_TRIED: usize = 3;
-/// States of a source, which returns to them like one with snapshots.
+/// States of a source. A source may return to an earlier one, like a file system with snapshots.
 const VERSIONS_MAX: usize = 4;
 
-/// The power went in the midst of something.
+/// The power failed during an operation.
 struct Dark;
 
 type Step<T = ()> = Result<T, Dark>;
 
-/// A file of the source, and what was promised of its copy.
+/// File of the source, and the guarantees given for its copy.
 struct Source {
     name: Vec<u8>,
     dir: SimulatedDir,
-    /// The contents that it had, for the final name may still have any of them.
+    /// Contents that the source had. The final name may still have any of them.
     versions: Vec<Vec<u8>>,
     version: usize,
-    /// The metadata that its copy was given last.
+    /// Metadata tag that the copy was last given.
     label: u64,
     part: Option<Part<SimulatedDir>>,
-    /// Several that write it instead, which may overlap.
+    /// Slices that write the file instead. They may overlap.
     slices: Vec<Part<SimulatedDir>>,
-    /// Blocks that were said to be durable.
+    /// Blocks that were reported as durable.
     told: BTreeSet<u64>,
-    /// Those that it had when it was said to be kept as a piece.
+    /// Blocks that the part had when it was kept as a piece.
     kept: Option<BTreeSet<u64>>,
-    /// The manifest has it.
+    /// The manifest has the file.
     finished: bool,
 }
 
@@ -60,7 +60,7 @@ struct World {
     counts: Counts,
 }
 
-/// What happened, so that a test of nothing is noticed.
+/// Counts events, so that a test that tests nothing is noticed.
 #[derive(Debug, Default)]
 struct Counts {
     crashes: u64,
@@ -74,7 +74,7 @@ struct Counts {
     compacted: u64,
 }
 
-/// A file's bytes, with holes; often no more than a block of them.
+/// Random bytes of a file, with holes; often at most one block.
 fn content(dice: &mut Dice) -> Vec<u8> {
     let max = [BLOCK, 6 * BLOCK, 16 * BLOCK][dice.below(3)];
     let len = dice.below(max as usize + 1);
@@ -134,7 +134,8 @@ impl Source {
         &self.content()[range.start as usize..range.end as usize]
     }
 
-    /// The final name's bytes are those of some version, and of the last if that was promised.
+    /// Checks that the bytes under the final name are those of a version, and of the last one if
+    /// that was promised.
     fn check_final(&self, manifest: &Manifest<SimulatedDir>) {
         let copy = self.dir.bytes(&self.name);
         if self.finished {
@@ -148,7 +149,7 @@ impl Source {
         }
     }
 
-    /// What is believed is right on the disk, and it is all that was promised.
+    /// Checks that trusted blocks are correct on the disk, and include all promised ones.
     fn check_durable(&mut self, part: &Part<SimulatedDir>, own: &[u8]) -> u64 {
         let bytes = self.dir.bytes(own).unwrap();
         let durable = part.durable();
@@ -185,7 +186,7 @@ impl World {
         }
     }
 
-    /// Nothing but a loss of power may fail.
+    /// Fails the test on any error but a loss of power.
     fn lit<T, E: Debug>(&self, done: Result<T, E>) -> Step<T> {
         match done {
             Ok(value) => Ok(value),
@@ -233,7 +234,7 @@ impl World {
         }
     }
 
-    /// Opens a file and the manifest unless they are, and sees whether promises are kept.
+    /// Opens a file and the manifest unless they are open, and checks the guarantees.
     fn open(&mut self, at: usize) -> Step {
         if self.manifest.is_none() {
             self.manifest = Some(self.lit(Manifest::load(&self.root))?);
@@ -260,7 +261,7 @@ impl World {
         self.opened(at, opened)
     }
 
-    /// Some, of any length.
+    /// Opens some slices, of any length.
     fn open_slices(&mut self, at: usize, sparse: bool) -> Step {
         for _ in 0..=self.dice.below(SLICES_TRIED) {
             let source = &self.sources[at];
@@ -340,7 +341,7 @@ impl World {
     }
 
     fn finish(&mut self, at: usize) -> Step {
-        // Who wants to give it its name waits until they are gone.
+        // The file can be finished only when all slices are closed.
         self.sources[at].slices.clear();
         let source = &self.sources[at];
         let all = source.told.len() as u64 == source.blocks().count();
@@ -380,8 +381,8 @@ impl World {
         self.sources[at].label
     }
 
-    /// Writes a file of a block without a journal, in a batch: of its own directory and of others,
-    /// some of which are so many that they are synced together.
+    /// Writes a file of one block without a journal, in a batch with files of the same and of other
+    /// directories. Some batches are so large that the file system is synced.
     fn small(&mut self, at: usize) -> Step {
         self.sources[at].told.clear();
         self.sources[at].kept = None;
@@ -411,7 +412,7 @@ impl World {
         self.record(at, got.unwrap())
     }
 
-    /// The process dies; the disk goes on.
+    /// Kills the process; the disk keeps its state.
     fn die(&mut self) {
         self.manifest = None;
         self.sources
@@ -419,15 +420,15 @@ impl World {
             .for_each(|source| (source.part, source.slices) = (None, Vec::new()));
     }
 
-    /// It does so in the midst of something.
+    /// Kills the process during an operation.
     fn stop(&mut self) {
         self.die();
         self.disk.go_on();
         self.arm();
     }
 
-    /// The copy is no longer wanted: it is removed, or the source is another, or it is to be copied
-    /// once more for no reason.
+    /// Makes the copy outdated: it is removed, or the source changes, or it is copied again without
+    /// a reason.
     fn change(&mut self, at: usize) -> Step {
         let dice = &mut self.dice;
         let source = &mut self.sources[at];
@@ -452,7 +453,7 @@ impl World {
         Ok(())
     }
 
-    /// The next copy will not get far.
+    /// Begins the next copy, which will fail soon.
     fn begin_to_die(&mut self, at: usize) -> Step {
         let operations = 1 + self.dice.below(10) as u64;
         self.disk.cut_after(operations);
@@ -511,8 +512,8 @@ fn promises_are_kept_through_losses_of_power() {
     }
 }
 
-/// What random steps seldom come to: the same file is begun again where there are leftovers, and the
-/// power goes at each operation of that.
+/// Random steps seldom do this: a file is begun again where there are leftovers, and the power
+/// fails at each operation.
 #[test]
 fn leftovers_are_not_believed_when_the_power_goes_while_a_file_is_begun_again() {
     for operations in 1..=16 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces: what one is said to hold is there, and one that was said to be kept stays.
+//! Pieces: the blocks that a piece reports exist, and a piece that was kept stays.
 
 use super::*;
 use crate::{
@@ -38,7 +38,7 @@ impl Source {
         Ok(held.map(|held| held.into_iter().flatten().collect()))
     }
 
-    /// In whatever version, what is said to be held is there; how many blocks that are.
+    /// Checks, for every version, that the reported blocks exist. Returns their number.
     pub(super) fn check_held(&self) -> Result<u64, PartError> {
         let mut count = 0;
         for version in 0..self.versions.len() {
@@ -85,7 +85,7 @@ impl World {
         Ok(())
     }
 
-    /// What arrived is worth nothing, or nobody wants it.
+    /// Discards the copy: its data is useless, or no longer wanted.
     pub(super) fn throw_away(&mut self, at: usize) -> Step {
         let source = &mut self.sources[at];
         if source.finished {
@@ -117,7 +117,7 @@ impl World {
         Ok(())
     }
 
-    /// It has two versions of one length.
+    /// A file with two versions of the same length.
     fn with_a_file(seed: u64) -> Self {
         let mut world = Self::new(seed);
         let of = |byte| vec![byte; 3 * BLOCK as usize + 100];
@@ -126,7 +126,8 @@ impl World {
     }
 }
 
-/// The power goes at each operation of an act on a file of which a piece was kept.
+/// Runs an action on a file that is kept as a piece. The power fails at each operation of the
+/// action.
 fn at_each_operation(act: impl Fn(&mut World) -> Step, check: impl Fn(&Source)) {
     let cut = |operations, seed: &u64| is_cut(*seed, operations, &act, &check);
     let count = |operations| (0..150).filter(|seed| cut(operations, seed)).count();
@@ -134,7 +135,7 @@ fn at_each_operation(act: impl Fn(&mut World) -> Step, check: impl Fn(&Source)) 
     assert!(whole.expect("an end") > 3, "nothing was cut");
 }
 
-/// Whether the power went before the act was done.
+/// Whether the power failed before the action was done.
 fn is_cut(
     seed: u64,
     operations: u64,
@@ -155,7 +156,7 @@ fn is_cut(
 
 impl World {
     fn keep_a_piece(&mut self) -> Step {
-        // Another way to begin would make it no piece.
+        // The other ways to open the file would not make it a piece.
         while self.sources[0].part.is_none() {
             self.die();
             self.open(0)?;

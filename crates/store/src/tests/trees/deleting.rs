@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the source does not have.
+//! Deletion of entries that the source does not have.
 
 use super::*;
 
-/// What would be deleted at `dst` after a copy of `src/`.
+/// Paths that would be deleted at `dst` after a copy of `src/`.
 fn extras(
     temp: &TempDir,
     filter: &Filter,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Entries that lie, links planted and swapped: nothing outside is touched.
+//! Lying entries, and planted or swapped links: nothing outside is touched.
 
 use super::*;
 
-/// Everything that a source can ask for at `path`.
+/// Entries of all types that a source can send for `path`.
 fn hostile_entries(path: &str) -> Vec<Entry> {
     let kinds = [
         Kind::Directory,
@@ -53,7 +53,7 @@ fn links_planted_at_every_position_lead_nowhere() {
     }
 }
 
-/// Directories become links to the outside and back while a tree is placed, put right and removed.
+/// Directories become links to the outside and back while a tree is written, corrected and removed.
 #[test]
 fn a_destination_swapped_for_a_link_mid_way_leads_nowhere() {
     let temp = dirs();
@@ -68,8 +68,8 @@ fn a_destination_swapped_for_a_link_mid_way_leads_nowhere() {
     assert_eq!((listing(&outside), inodes(&outside)), before);
 }
 
-/// Repeats `work` while somebody exchanges two names as fast as can be. Neither side waits for the other for ever,
-/// whichever of them fails.
+/// Repeats `work` while another thread exchanges two names as fast as possible. The loop ends with
+/// that thread, also when it fails.
 fn while_swapping(a: &Path, b: &Path, work: impl Fn()) {
     thread::scope(|scope| {
         let swaps = scope.spawn(|| swap_often(a, b));
@@ -87,8 +87,8 @@ fn swap_often(a: &Path, b: &Path) {
     }
 }
 
-/// Who copies with more rights than those who write at the source does not give away what they
-/// could not read.
+/// A copy by a user with more rights than the users who write at the source must not reveal what
+/// those cannot read.
 #[test]
 fn a_source_swapped_for_a_link_mid_way_gives_nothing_else_away() {
     let temp = dirs();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole trees from a scan to their places, held against cp and rsync; and sources that lie.
+//! Copies of whole trees, compared with cp and rsync; and sources that lie.
 
 mod deleting;
 mod hostile;
@@ -46,7 +46,7 @@ fn exclude(pattern: &str) -> Filter {
     Filter::new(&[Rule::Exclude(pattern.into())]).unwrap()
 }
 
-/// `src/`, `dst/` and `outside/` with a secret in it.
+/// Directories `src/`, `dst/`, and `outside/` with a secret in it.
 fn dirs() -> TempDir {
     let temp = TempDir::new().unwrap();
     for name in ["src", "dst", "outside"] {
@@ -69,7 +69,7 @@ fn contents(dir: &Path) -> PathBuf {
     dir.join("")
 }
 
-/// A name for each thing that a scan says.
+/// Line of text for each item of a scan.
 fn said(scan: &mut Scan) -> Vec<String> {
     scan.map(|item| match item {
         Item::Entry { entry, .. } => entry.path.to_string(),
@@ -94,7 +94,7 @@ struct Counts {
     left_out: usize,
 }
 
-/// A whole copy on one machine; the data of files in the simplest way.
+/// Copies a whole tree on one machine; file data is copied in the simplest way.
 fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> Counts {
     let mut scan = scan(argument, filter.clone());
     let root = Root::open_or_create(to).unwrap();
@@ -182,7 +182,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// A tree with one of everything that this user may make.
+/// Creates a tree with an entry of every type that this user may create.
 fn everything(top: &Path) {
     let dir = top.join("dir");
     fs::create_dir_all(dir.join("deep/er")).unwrap();
@@ -221,7 +221,7 @@ fn everything(top: &Path) {
     set_times(top, 12, 34);
 }
 
-/// Far from now: rsync takes times of the same second for the same.
+/// Sets times far from now: rsync treats times within the same second as equal.
 fn age(path: &Path) {
     let stat = fs::symlink_metadata(path).unwrap();
     if stat.is_dir() {
@@ -264,7 +264,7 @@ fn everything_of_root(top: &Path) {
     }
 }
 
-/// Number and time of change of each file.
+/// Inode number and change time of each entry.
 fn inodes(top: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     use std::os::unix::fs::MetadataExt;
     let id = |path: PathBuf| {

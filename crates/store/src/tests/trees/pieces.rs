@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces in a tree: what a scan says of them, and what becomes of those that the source does not have.
+//! Pieces in a tree: how a scan reports them, and how those are deleted that the source does not
+//! have.
 
 use super::*;
 use crate::{
@@ -14,7 +15,7 @@ fn keep(top: &Path, path: &str, indexes: Range<u64>) {
     keep_piece(top, &file_in_pieces(path, 1), indexes);
 }
 
-/// One of our own beside a file.
+/// Internal file beside a file.
 fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
     let name = crate::path::own_name(rel(path).name(), kind);
     let dir = top.join(path);
@@ -29,7 +30,7 @@ fn pieces_come_before_all_else_in_their_directory_by_name() {
     fs::create_dir(src.join("a")).unwrap();
     fs::write(src.join("a/b"), "").unwrap();
     fs::write(src.join("0"), "").unwrap();
-    // The hashes of these have another order.
+    // The hashes of these names sort differently.
     for (path, held) in [("z", 0..1), ("y", 1..3), ("x", 0..0), ("a/c", 2..3)] {
         keep(&src, path, held);
     }
@@ -105,7 +106,7 @@ fn what_is_no_label_is_said_and_the_rest_goes_on() {
     assert_eq!(scan.ended(), Ended::Failures(2));
 }
 
-/// The owner and mode that a label says are given to what it is of.
+/// The owner and mode in a label are given to the copied file.
 #[test]
 fn somebody_elses_label_is_not_believed() {
     if !is_root() {
@@ -168,7 +169,8 @@ fn names_of_a_file_are_counted() {
     assert!(source.links(&rel("a")).unwrap_err().is_not_found());
 }
 
-/// What would be deleted at `dst` after a copy of `src/`, and what that would remove.
+/// Paths that would be deleted at `dst` after a copy of `src/`, and all entries that this would
+/// remove.
 fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
@@ -210,7 +212,7 @@ fn a_piece_of_a_file_that_the_source_does_not_have_is_too_much() {
     ];
     paths.iter().for_each(|path| keep(&dst, path, 0..1));
     fs::write(dst.join("gone too"), "whole").unwrap();
-    // Of a copy that goes on, or of nothing.
+    // Parts of an unfinished copy, and a damaged label.
     drop(part_of(&dst, &file_in_pieces("on its way", 1)));
     fs::write(own(&dst, "none", "piece"), "nonsense").unwrap();
     let filter = exclude("*.me");
@@ -227,7 +229,7 @@ fn a_piece_of_a_file_that_the_source_does_not_have_is_too_much() {
     assert_eq!(removed.sum::<u64>(), 5);
     assert_eq!(fs::read_dir(dst.join("d")).unwrap().count(), 0);
     assert!(!dst.join("extra").exists() && !dst.join("gone too").exists());
-    // Three pieces, the part with its journal, the nonsense, d.
+    // Three pieces, the part with its journal, the damaged label, and d.
     assert_eq!(fs::read_dir(&dst).unwrap().count(), 3 * 3 + 2 + 1 + 1);
     assert_eq!(extras(&temp, &filter).0, Vec::<String>::new());
 }
@@ -262,7 +264,7 @@ fn what_is_no_piece_keeps_its_directory_and_a_busy_one_is_named() {
     );
 }
 
-/// A removal that was cut short is found by the label that is left.
+/// A removal that was interrupted leaves the label, by which the rest is found.
 #[test]
 fn what_is_left_of_a_piece_is_removed_by_its_label() {
     let temp = dirs();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of an entry, given what is at its place.
+//! Decisions about an entry, given the existing entry of that name.
 
 use super::*;
 
@@ -254,7 +254,7 @@ fn attributes_are_compared_by_name_and_value() {
     assert!(!with(b"1").differs(&with(b"1"), false));
 }
 
-/// Each makes the link its own, over and over.
+/// Each thread replaces the link with its own, over and over.
 #[test]
 fn copies_that_replace_the_same_thing_at_once_all_succeed() {
     let temp = dirs();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random trees over random leftovers.
+//! Copies of random trees over random leftovers.
 
 use super::*;
 
-/// A step in the making of a random tree.
+/// Step in the creation of a random tree.
 #[derive(Debug, Clone)]
 enum Make {
     Dir(u32),
@@ -15,8 +15,8 @@ enum Make {
     Xattr(Vec<u8>),
 }
 
-/// Seconds since 1970 that every file system keeps. ext4 brings what is before 1901 to 1901, and then
-/// two files of one size with other data are the same by time and size.
+/// Seconds since 1970 that every file system stores. ext4 moves times before 1901 to 1901. Two
+/// files of the same size with different data would then look the same.
 const KEPT_TIMES: std::ops::Range<i64> = -2_000_000_000..2_000_000_000;
 
 fn any_make() -> impl Strategy<Value = Make> {
@@ -33,7 +33,8 @@ fn any_make() -> impl Strategy<Value = Make> {
     ]
 }
 
-/// Makes a tree of the steps, each below one of the directories so far under one of few names.
+/// Creates a tree from the steps: each adds an entry, with one of few names, to one of the
+/// directories so far.
 fn make(top: &Path, steps: &[(Make, usize, u8)]) {
     let (mut dirs, mut last) = (vec![top.to_owned()], None::<PathBuf>);
     let mut modes = Vec::new();
@@ -98,7 +99,8 @@ proptest! {
     }
 }
 
-/// Directories and other things do not replace each other: a user has to.
+/// Removes entries whose type blocks the copy: directories and other entries do not replace each
+/// other.
 fn remove_what_differs_in_kind(src: &Path, dst: &Path) {
     let (ours, theirs) = (listing(src), listing(dst));
     let is_dir = |line: &String| line.starts_with("directory true");
@@ -110,7 +112,7 @@ fn remove_what_differs_in_kind(src: &Path, dst: &Path) {
             .get(path)
             .is_some_and(|other| is_dir(other) != is_dir(line));
         match is_dir(line) {
-            // What was in it may be gone with it.
+            // The entry may have been removed with its directory.
             _ if !clash || dst.join(path).symlink_metadata().is_err() => {}
             true => fs::remove_dir_all(dst.join(path)).unwrap(),
             false => fs::remove_file(dst.join(path)).unwrap(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a scan says of sources, and of what it can't read.
+//! Scans of sources, and their errors.
 
 use super::*;
 
@@ -239,7 +239,7 @@ fn looking_and_reading_leave_no_trace_at_the_source() {
     let src = temp.path().join("src");
     fs::create_dir(src.join("d")).unwrap();
     fs::write(src.join("d/f"), "data").unwrap();
-    // Older than the time of the data: the system would take note of any access.
+    // Older than the modification time, so that the system would record any access.
     let old = fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
     let paths = [src.join("d/f"), src.join("d"), src.clone()];
     for path in &paths {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One of everything, held against cp and rsync, as root and as an ordinary user.
+//! Trees with entries of every type, compared with the results of cp and rsync, as root and as an
+//! ordinary user.
 
 use super::*;
 
@@ -90,7 +91,7 @@ fn what_another_user_may_not_have_is_not_tried_and_no_difference() {
     assert_eq!(second.failures, [""; 0]);
 }
 
-/// What another program makes of the same tree.
+/// Compares a copy with that of another program.
 fn held_against(program: &str, arguments: &[&str]) {
     let temp = dirs();
     let (src, ours, theirs) = (

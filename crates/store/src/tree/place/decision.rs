@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an entry of a tree asks for, given what is at its place.
+//! Decides what to do for an entry of a tree, given the existing entry of that name.
 
 use crate::{
     entry::{Entry, Kind, Version},
@@ -12,58 +12,58 @@ use rustix::{
     io::Errno,
 };
 
-/// How to decide.
+/// Options for decisions.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Files that are newer at the destination stay as they are.
+    /// Files that are newer at the destination are kept.
     pub update: bool,
-    /// Files of one size are the same only if their data is, whatever their times.
+    /// Files of the same size are compared by their data, not by their times.
     pub checksum: bool,
-    /// Only decide.
+    /// Decides without changing anything.
     pub dry_run: bool,
 }
 
-/// What is at a place.
+/// Existing entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum There {
-    /// Nothing.
+    /// No entry.
     Nothing,
-    /// Something.
+    /// Entry of a known type.
     Something {
-        /// What; never a hard link.
+        /// Type; never a hard link.
         kind: Kind,
         /// Mode, owner, times, attributes.
         metadata: Metadata,
-        /// File system and number: the same for all names of a file.
+        /// Device and inode number: the same for all names of a file.
         id: (u64, u64),
     },
-    /// A socket, or something unknown.
+    /// Socket, or an unknown type.
     Other,
 }
 
-/// What is to be done for an entry.
+/// Action to take for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing: all is as it should be.
+    /// None: the entry and its metadata match.
     Unchanged,
-    /// It is the thing, by size and time if it is a file; its metadata is to be put right.
+    /// Set the metadata: the entry matches, for a file by size and time.
     Same,
-    /// A file that is newer than the source's, and stays so.
+    /// None: the existing file is newer, and is kept.
     Newer,
-    /// A file of the same size, whose data the caller is to compare.
+    /// Compare the data of a file of the same size.
     Compare,
-    /// A file whose data is to be transferred.
+    /// Transfer the data of a file.
     Wanted,
-    /// To be made where nothing is.
+    /// Create the entry where there is none.
     Make,
-    /// To be made in place of something else.
+    /// Replace another entry.
     Replace,
-    /// Not done.
+    /// Refuse.
     Refused(Refusal),
 }
 
-/// What an entry needs, given what is at its place, and for a hard link what is at the place that
-/// it is to be another name of.
+/// Decides about an entry, given the existing entry `there`. For a hard link, `link` is the
+/// existing entry that it links to.
 #[must_use]
 pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Options) -> Decision {
     if entry.path.is_own() {
@@ -173,7 +173,8 @@ fn settled(entry: &Entry, now: &Metadata) -> Decision {
     }
 }
 
-/// That something belongs to another and differs in what he alone may set: one word for all of it.
+/// Reports one combined field if the existing entry belongs to another user and differs in fields
+/// that only he may set.
 pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<LeftOut>> {
     let There::Something { metadata, .. } = there else {
         return None;
@@ -189,10 +190,10 @@ pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<LeftOut>> {
     })
 }
 
-/// Looks at a place, without following anything.
+/// Reads the entry at a path, without following links.
 ///
 /// # Errors
-/// As the system says; nothing there is none.
+/// The system's error. A missing entry is not an error.
 pub fn look(root: &Root, path: &RelPath) -> Result<There, Failure> {
     match root.handle(path) {
         Ok(held) => there(&held).map_err(Failure::at(Some(path), "look at")),

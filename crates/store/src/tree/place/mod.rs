@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trees at the destination: what an [`Entry`] asks for is decided first, which is a pure function
-//! of the entry and of what is there, and then done, or with a dry run not.
+//! Writes trees at the destination. A pure function first decides about each [`Entry`], from the
+//! entry and the existing one of that name. Then the decision is carried out, except in a dry run.
 //!
-//! Data of files is another's: a file that is [`Decision::Wanted`] is transferred beside its place
-//! and renamed. All else is made here. What is in the way of something other than a directory is
-//! replaced as cp and rsync do, in one step; a directory is never replaced, nor by one, and a device by
-//! nothing but a device.
+//! File data is written elsewhere: a file that is [`Decision::Wanted`] is transferred beside its
+//! path and renamed. All other entries are created here. An existing entry other than a directory
+//! is replaced in one step, as cp and rsync do. A directory is never replaced and replaces nothing.
+//! A device is only replaced by a device.
 
 mod decision;
 
@@ -27,44 +27,43 @@ use std::{
     os::fd::AsFd,
 };
 
-/// Times that something is replaced at the most, while other copies replace the same.
+/// Maximum number of attempts to replace an entry while other copies replace the same one.
 const REPLACE_TRIES: u32 = 16;
 
-/// What became of an entry.
+/// Outcome for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
-    /// As it was.
+    /// The entry matched.
     Unchanged,
-    /// Made, replaced or put right; or it would have been, with a dry run.
+    /// Created, replaced or corrected; in a dry run, it would have been.
     Changed,
-    /// A file that is newer here: left alone.
+    /// The existing file is newer and was kept.
     Newer,
-    /// A file whose data is to be compared, and then either transferred (after
-    /// [`Placer::make_room`]) or [`Placer::settle`]d.
+    /// The data of the file is to be compared. If it differs, call [`Placer::make_room`] and
+    /// transfer it, else call [`Placer::settle`].
     Compare,
-    /// A file whose data is to be transferred.
+    /// The data of the file is to be transferred.
     Wanted,
 }
 
-/// Makes a tree below a root.
+/// Writes a tree below a root.
 ///
-/// Directories are open to us while they are filled and get their metadata at the end, so it keeps
-/// theirs: some 150 bytes a directory and its attributes.
+/// Directories are writable until the end, and get their metadata then. So it is kept until then:
+/// some 150 bytes for each directory, and the attributes.
 #[derive(Debug)]
 pub struct Placer<'a> {
     root: &'a Root,
     options: Options,
     dirs: BTreeMap<RelPath, Metadata>,
-    /// With a dry run: directories that would have been made, so that what is in them is not
-    /// looked for.
+    /// In a dry run: directories that would have been created. Their contents are not looked up.
     imagined: BTreeSet<RelPath>,
     top: Option<Metadata>,
-    /// The directory that something was last made in.
+    /// Directory in which an entry was last created.
     unlocked: Option<Option<RelPath>>,
 }
 
 impl<'a> Placer<'a> {
-    /// For a tree below `root`.
+    /// Writer for a tree below `root`.
     #[must_use]
     pub fn new(root: &'a Root, options: Options) -> Self {
         Self {
@@ -77,11 +76,11 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Puts an entry in its place, or says that its data is wanted. A directory must come before
-    /// what is in it, and a hard link after the file is complete that it is another name of.
+    /// Writes an entry, or returns that its data is wanted. A directory must come before its
+    /// contents. A hard link must come after the file that it links to is complete.
     ///
     /// # Errors
-    /// It could not be done, or is refused; the others are not concerned.
+    /// The operation failed or was refused. Other entries are not affected.
     pub fn place(&mut self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
         let there = self.look(&entry.path)?;
         let link = match &entry.kind {
@@ -112,11 +111,11 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Puts the metadata right of a file whose data was found to be the same: of this very one, for another copy
-    /// may have given its name to another.
+    /// Sets the metadata of a file whose data matched. `file` is the file that was compared:
+    /// another copy may have renamed another one over it.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// As fstat(2).
     pub fn settle(
         &self,
         entry: &Entry,
@@ -133,13 +132,13 @@ impl<'a> Placer<'a> {
         applied.map(placed).map_err(failed)
     }
 
-    /// The metadata of a source whose contents are copied into the root itself.
+    /// Sets the metadata of a source whose contents are copied into the root itself.
     pub fn top(&mut self, metadata: Metadata) {
         self.top = Some(metadata);
     }
 
-    /// Gives directories their metadata, children first, when nothing more is made in them. Says
-    /// what was left out, and what went wrong.
+    /// Sets the metadata of directories, children first, when no more entries will be created.
+    /// Returns the fields that were not set, and the failures.
     #[must_use]
     pub fn finish(self) -> Vec<(Option<RelPath>, Result<Applied, Failure>)> {
         if self.options.dry_run {
@@ -157,15 +156,15 @@ impl<'a> Placer<'a> {
         done
     }
 
-    /// Sees to it that something can be made at `path` though its directory is read-only, which it
-    /// will be again at the end. Done for what is [`Placed::Wanted`]; to be called for a file that
-    /// was compared and found another.
+    /// Makes the parent directory of `path` writable if it is read-only; [`Placer::finish`]
+    /// restores its mode. Done already for [`Placed::Wanted`]. The caller calls it for a file whose
+    /// compared data differs.
     ///
     /// # Errors
     /// The directory is gone.
     pub fn make_room(&mut self, path: &RelPath) -> Result<(), Failure> {
         let parent = path.parent();
-        // Only a directory whose metadata is set at the end is opened.
+        // Only directories whose metadata is set at the end are made writable.
         let ours = match &parent {
             Some(dir) => self.dirs.contains_key(dir),
             None => self.top.is_some(),
@@ -209,7 +208,7 @@ impl<'a> Placer<'a> {
             (_, Decision::Unchanged) => Ok((Placed::Unchanged, Vec::new())),
             (_, Decision::Same) => self.apply(&entry.path, entry).map(placed),
             (_, Decision::Make) => match self.make(entry, &entry.path) {
-                // Somebody was faster.
+                // Another copy was faster.
                 Err(failure) if is_disturbed(&failure) => self.replace(entry),
                 made => made,
             },
@@ -217,8 +216,9 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// What is made beside its place and renamed over what is there is never half there. Another copy
-    /// may be about to replace the same, under the same name beside it: then again.
+    /// Replaces an entry: creates the new one beside it and renames it, so that it is never
+    /// incomplete. Tries again if another copy uses the same temporary name to replace the same
+    /// entry.
     fn replace(&self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
         let beside = beside(&entry.path)?;
         let mut replaced = self.replace_by(&beside, entry);
@@ -242,7 +242,7 @@ impl<'a> Placer<'a> {
         }
         let made = self.make(entry, beside)?;
         self.root.rename(beside, &entry.path)?;
-        // Renaming one name of a file over another of the same does nothing.
+        // Renaming a file over another name of the same file does nothing.
         let _ = self.root.remove(beside);
         Ok(made)
     }
@@ -276,7 +276,8 @@ impl<'a> Placer<'a> {
         decision: Decision,
         there: &There,
     ) -> Result<(Placed, Vec<LeftOut>), Failure> {
-        // To look at what is in it; the right to write is taken when something is made there.
+        // Reading suffices here. Write permission is added when an entry is created in the
+        // directory.
         let seen = Access::READ_OK | Access::EXEC_OK;
         let made = *there == There::Nothing && self.make_directory(&entry.path)?;
         if !made && !self.root.may(Some(&entry.path), seen)? {
@@ -289,7 +290,7 @@ impl<'a> Placer<'a> {
         })
     }
 
-    /// Whether it was made here: another copy into the same tree may have been faster.
+    /// Creates a directory. Returns false if another copy into the same tree was faster.
     fn make_directory(&self, path: &RelPath) -> Result<bool, Failure> {
         match self.root.make_dir(path) {
             Err(failure) if failure.errno() == Some(Errno::EXIST) => {
@@ -316,7 +317,8 @@ fn concerns(applied: &Result<Applied, Failure>) -> bool {
         .map_or(true, |applied| !applied.left_out.is_empty())
 }
 
-/// Somebody may have put something else there since it was looked at or made: that is left alone.
+/// Sets the metadata of an entry, unless its type has changed: another program may have replaced it
+/// since it was read or created.
 fn apply(
     root: &Root,
     path: &RelPath,
@@ -349,13 +351,13 @@ fn apply_top(root: &Root, metadata: &Metadata) -> Result<Applied, Failure> {
         .map_err(Failure::at(None, "set the metadata of"))
 }
 
-/// Something of ours was gone, was there already, or had become something else.
+/// Whether a temporary entry was gone, existed already, or had been replaced.
 fn is_disturbed(failure: &Failure) -> bool {
     let errnos = [Errno::NOENT, Errno::EXIST, Errno::STALE];
     failure.errno().is_some_and(|errno| errnos.contains(&errno))
 }
 
-/// The name that `path`'s successor is made under: one of our own, of the length of a part's.
+/// Temporary name for the successor of `path`: an internal name, as long as a part's.
 fn beside(path: &RelPath) -> Result<RelPath, Failure> {
     let hash = blake3::hash(path.name()).to_hex();
     let name = format!(".longhaul-{}.new", &hash[..32]);
@@ -371,7 +373,8 @@ mod tests {
     use rustix::fs::CWD;
     use tempfile::TempDir;
 
-    /// A directory entry, decided on when nothing was there, after something else came.
+    /// Creates a directory that was missing when it was decided on, after something else was
+    /// created there.
     fn make_directory_over(
         come: impl FnOnce(&std::path::Path),
     ) -> (TempDir, Result<Placed, Failure>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What something is, as an entry says it.
+//! Types of scanned entries.
 
 use crate::{
     entry::{Kind, TARGET_LEN_MAX, Version},
@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-/// Whether there is something to read where the length is 0, as in /proc, and not because it has grown meanwhile.
+/// Whether a file has data although its length is 0, as in /proc, and has not just grown.
 pub(super) fn has_no_length(held: &Handle) -> bool {
     let mut byte = [0];
     let mut reads = || rustix::io::pread(&held.fd, &mut byte, 0) == Ok(1);
@@ -20,7 +20,7 @@ pub(super) fn has_no_length(held: &Handle) -> bool {
     held.stat.st_size == 0 && reads() && is_empty()
 }
 
-/// A file with data.
+/// File with data.
 pub(super) fn file(held: &Handle) -> Kind {
     let occupied = u64::try_from(held.stat.st_blocks)
         .unwrap_or(0)
@@ -32,7 +32,7 @@ pub(super) fn file(held: &Handle) -> Kind {
     }
 }
 
-/// A symbolic link, that a scan found at `path`.
+/// Symbolic link that a scan found at `path`.
 pub(super) fn symlink(held: &Handle, path: &RelPath) -> Result<Kind, Failure> {
     let failed = Failure::at(Some(path), "read the symbolic link");
     let target = fs::readlinkat(&held.fd, c"", Vec::new()).map_err(&failed)?;
@@ -45,7 +45,7 @@ pub(super) fn symlink(held: &Handle, path: &RelPath) -> Result<Kind, Failure> {
     })
 }
 
-/// A character or block device.
+/// Character or block device.
 pub(super) fn device(held: &Handle) -> Kind {
     Kind::Device {
         block: held.kind() == FileType::BlockDevice,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is to copy, one thing after another.
+//! Scans sources for the entries to copy.
 //!
-//! Depth first, names bytewise, a directory before what is in it. Nothing is kept of what has been
-//! said but (1) the names in the directories on the way down, see [`Names`], and those of files that
-//! there are pieces of; (2) of each file with more than one name: its path, some 60 bytes, and that
-//! only until the last of its names was seen; (3) with several sources, the first names of what they
-//! copy. A tree of millions of files streams.
+//! The order is depth first, names sorted by bytes, a directory before its contents. A tree of
+//! millions of files is streamed. Only the following is kept in memory:
+//!
+//! - the names in the directories on the current path, see [`Names`], and those of files that have
+//!   pieces there;
+//! - for each file with several names, its path, some 60 bytes, until its last name is found;
+//! - with several sources, their names in the copy.
 
 mod kind;
 mod source;
@@ -39,91 +41,92 @@ use std::{
     sync::Arc,
 };
 
-/// How to look.
+/// Options of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Directories on which another file system is mounted are copied, what is in them is not.
+    /// Copies mount points, but not the file systems mounted there.
     pub one_file_system: bool,
 }
 
-/// What a scan says.
+/// Item that a scan returns.
 #[derive(Debug)]
 pub enum Item {
-    /// A thing to copy, and what of its metadata could not be read.
+    /// Entry to copy, with the metadata that could not be read.
     Entry {
-        /// Which of the sources it is in.
+        /// Index of the source.
         source: usize,
-        /// The thing.
+        /// Entry.
         entry: Entry,
-        /// What could not be read of it.
+        /// Fields of the metadata that could not be read.
         left_out: Vec<LeftOut>,
     },
-    /// The top of a source of which only the contents are copied.
+    /// Top of a source of which only the contents are copied.
     Top {
-        /// For the destination.
+        /// Metadata for the destination.
         metadata: Metadata,
-        /// What could not be read of it.
+        /// Fields of the metadata that could not be read.
         left_out: Vec<LeftOut>,
     },
-    /// A piece of a file that is not here as a whole. Those of a directory come before all
-    /// else in it, by name.
+    /// Piece of a file that this source does not have as a whole. The pieces in a directory come
+    /// first, sorted by name.
     Piece {
-        /// Which of the sources it is in.
+        /// Index of the source.
         source: usize,
-        /// The file, as its label says.
+        /// Entry of the file, from its label.
         entry: Entry,
-        /// The blocks of it that are here, as runs; none if only the label is left.
+        /// Ranges of the blocks that the piece has; empty if only the label is left.
         held: Vec<Range<u64>>,
     },
-    /// What is noted below a source of trees that were spread over several hosts: with what is here a copy has a share of
-    /// each. What is noted in the source itself, and around it, [`spread::of_tree`] says.
+    /// Record, in a directory below the source, of trees that were spread over several hosts. The
+    /// copy then contains a share of each. Records in the source itself and above are read by
+    /// [`spread::of_tree`].
     Shares {
-        /// The directory that the note is in.
+        /// Directory of the record.
         path: RelPath,
-        /// What it says.
+        /// Contents of the record.
         shares: Result<Vec<Share>, SpreadError>,
     },
-    /// Something that is not copied by its nature.
+    /// Entry that is never copied.
     Skipped {
-        /// Its name.
+        /// Path of the entry.
         path: RelPath,
-        /// Why.
+        /// Reason.
         why: Skip,
     },
-    /// Something that should have been copied. The rest goes on.
+    /// Entry that should have been copied. The scan continues.
     Failed(Failure),
-    /// A whole source that should have been copied.
+    /// Source that should have been copied.
     SourceFailed {
-        /// As given.
+        /// Source as given.
         source: PathBuf,
-        /// Why not.
+        /// Reason.
         failure: Failure,
     },
 }
 
-/// Why something is not copied.
+/// Reason why an entry is not copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Skip {
-    /// A socket means nothing without the program that listens on it.
+    /// A socket is useless without the program that listens on it.
     #[error("sockets are not copied")]
     Socket,
-    /// What is in this directory is on another file system.
+    /// The contents of this directory are on another file system.
     #[error("another file system begins here")]
     OtherFileSystem,
 }
 
-/// How a scan ended.
+/// End of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// All there is was said.
+    /// All entries were returned.
     Whole,
-    /// So many things could not be looked at; what is missing may be there.
+    /// This many entries could not be read. An entry missing from the scan may exist.
     Failures(u64),
-    /// It has not ended.
+    /// The scan has not ended.
     NotYet,
 }
 
-/// An iterator over all that is to be copied.
+/// Iterator over all entries to copy.
 #[derive(Debug)]
 pub struct Scan {
     sources: Arc<[Source]>,
@@ -133,36 +136,36 @@ pub struct Scan {
     frames: Vec<Frame>,
     ready: VecDeque<Item>,
     links: Links,
-    /// Which source each first name of the copy is of, if there are several.
+    /// Source of each name at the top of the copy, if there are several sources.
     firsts: BTreeMap<RelPath, usize>,
     failures: u64,
     ended: bool,
 }
 
-/// A directory on the way down.
+/// Directory on the current path.
 #[derive(Debug)]
 struct Frame {
     source: usize,
-    /// In the source's root.
+    /// Path in the source's root.
     inside: Option<RelPath>,
-    /// In the copy.
+    /// Path in the copy.
     path: Option<RelPath>,
     device: u64,
     verdict: Verdict,
     names: Names,
     next: usize,
-    /// The files of which there are pieces, to be said first.
+    /// Files of which the directory has pieces, still to be returned. They come first.
     pieces: VecDeque<Box<[u8]>>,
 }
 
-/// The first name of each file that has further ones.
+/// First name of each file with more names to come.
 #[derive(Debug, Default)]
 struct Links {
     seen: HashMap<(u64, u64), (RelPath, u64)>,
 }
 
 impl Links {
-    /// The name that this file was given before. Forgets it with the last one.
+    /// Earlier name of this file in the copy, if any. Removes the file after its last name.
     fn before(&mut self, handle: &Handle, path: &RelPath) -> Option<RelPath> {
         let names = u64::from(handle.stat.st_nlink as u32);
         if names < 2 {
@@ -185,10 +188,10 @@ impl Links {
 }
 
 impl Scan {
-    /// A scan of all `sources`, one after the other.
+    /// Scan of all `sources`, in turn.
     ///
     /// # Errors
-    /// Two of them are copied under the same name.
+    /// Two sources would have the same name in the copy.
     pub fn new(
         sources: impl Into<Arc<[Source]>>,
         filter: Filter,
@@ -211,8 +214,8 @@ impl Scan {
         })
     }
 
-    /// How it ended. What is missing from a scan that did not end whole may well be there: nothing
-    /// may be deleted for it.
+    /// State of the scan. Entries missing from a scan that did not end complete may exist, so
+    /// nothing may be deleted because of it.
     #[must_use]
     pub fn ended(&self) -> Ended {
         match (self.ended, self.failures) {
@@ -222,13 +225,13 @@ impl Scan {
         }
     }
 
-    /// What is left out, and where the trees begin: also for [`crate::tree::delete::Extras`].
+    /// Filter with the names of the sources: also for [`crate::tree::delete::Extras`].
     #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// The sources, to open files by.
+    /// Sources, for opening files.
     #[must_use]
     pub fn sources(&self) -> &Arc<[Source]> {
         &self.sources
@@ -239,7 +242,8 @@ impl Scan {
         self.ready.push_back(Item::Failed(failure));
     }
 
-    /// One step: a name, or a directory's end, or a source's beginning; false at the end of all.
+    /// Handles one name, the end of a directory, or the start of a source. Returns false at the
+    /// end.
     fn step(&mut self) -> bool {
         let Some(frame) = self.frames.last_mut() else {
             return self.begin_source();
@@ -373,14 +377,14 @@ impl Scan {
         Ok(())
     }
 
-    /// What is excluded whatever it is need not be there, nor readable.
+    /// Whether the entry is excluded whatever its type. It then need not exist or be readable.
     fn excluded_unseen(&self, path: &RelPath, parent: Verdict) -> bool {
         [true, false]
             .iter()
             .all(|&dir| self.filter.verdict(path, dir, parent) == Verdict::Excluded)
     }
 
-    /// With several sources, a first name is of one of them.
+    /// With several sources: a name at the top of the copy belongs to one of them.
     fn claim(&mut self, here: &Here, verdict: Verdict) -> Result<(), Failure> {
         let first = here.path.parent().is_none() && verdict != Verdict::Excluded;
         if !first || self.sources.len() < 2 {
@@ -425,7 +429,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Also finds out whether it can be read: what cannot is no entry.
+    /// Type of the entry. Checks that it can be read: an unreadable entry is an error.
     fn kind(&mut self, here: &Here, held: &Handle) -> Result<Kind, Failure> {
         let kind = match held.kind() {
             FileType::Directory | FileType::RegularFile if held.unreadable.is_some() => {
@@ -490,7 +494,7 @@ impl Scan {
         self.frames.push(frame);
     }
 
-    /// A whole file counts more than a piece of it.
+    /// Finds the pieces in a directory, except those of files that exist as a whole.
     fn find_pieces(&mut self, frame: &mut Frame, dir: BorrowedFd<'_>) {
         let (files, bad) = piece::in_directory(dir, &frame.names);
         let lack = files.into_iter().filter(|file| !frame.names.contains(file));
@@ -502,7 +506,7 @@ impl Scan {
 }
 
 impl Frame {
-    /// Where a name in it is.
+    /// Location of a name in this directory.
     fn at(&self, name: &[u8]) -> Result<Here, Failure> {
         let join = |dir: &Option<RelPath>| match dir {
             Some(dir) => dir.join(name),
@@ -517,12 +521,12 @@ impl Frame {
     }
 }
 
-/// Where something was found.
+/// Location of an entry.
 struct Here {
     source: usize,
     inside: Option<RelPath>,
     path: RelPath,
-    /// Of the source's top.
+    /// Device number of the source's top.
     device: u64,
 }
 

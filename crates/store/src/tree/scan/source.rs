@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arguments of a copy: what each stands for, and what is found there by its name in the copy.
+//! Sources: the arguments of a copy, and the entries below them, by their names in the copy.
 
 use super::kind;
 use crate::{
@@ -19,56 +19,56 @@ use std::{
     sync::Arc,
 };
 
-/// A source that cannot be one.
+/// Error for an argument that cannot be a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It is not there, or must not be looked at.
+    /// The source is missing, or must not be read.
     #[error("{}: {error}", path.display())]
     Open {
-        /// As given.
+        /// Argument as given.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         error: io::Error,
     },
-    /// It has no name to be copied under.
+    /// The source has no name under which it can be copied.
     #[error("{}: {failure}", path.display())]
     Name {
-        /// As given.
+        /// Argument as given.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         failure: Failure,
     },
-    /// Two would become one.
+    /// Two sources would have the same name in the copy.
     #[error("{} and {} would both be called {name}; copy them one after the other", first.display(), second.display())]
     SameName {
-        /// The name in the copy.
+        /// Name in the copy.
         name: RelPath,
-        /// As given.
+        /// First argument as given.
         first: PathBuf,
-        /// As given.
+        /// Second argument as given.
         second: PathBuf,
     },
 }
 
-/// One argument of a copy: `SRC`, the thing itself under its name, or `SRC/`, what is in it. If it
-/// is a symbolic link, it stands for what it points to.
+/// Argument of a copy: `SRC`, the entry itself under its name, or `SRC/`, its contents. A symbolic
+/// link is replaced by its target.
 #[derive(Debug, Clone)]
 pub struct Source {
     shown: PathBuf,
-    /// The directory that it is in.
+    /// Parent directory of the source.
     pub(super) root: Arc<Root>,
-    /// Its name there; none if it is the root of the file system.
+    /// Name in the parent; `None` for the root of the file system.
     pub(super) inside: Option<RelPath>,
-    /// What it is called in the copy; none if only what is in it is copied.
+    /// Name in the copy; `None` if only the contents are copied.
     pub(super) name: Option<RelPath>,
 }
 
 impl Source {
-    /// Looks up all arguments of a copy. Those of one directory share their descriptors: a thousand
-    /// files cost one, and what a [`Root`] holds.
+    /// Opens all arguments of a copy. Arguments in the same directory share descriptors: a thousand
+    /// files cost one, and those that a [`Root`] caches.
     ///
     /// # Errors
-    /// One is not there, or its name is none that can be copied.
+    /// An argument is missing, or has a name that cannot be copied.
     pub fn open_all<'a>(
         arguments: impl IntoIterator<Item = &'a Path>,
     ) -> Result<Vec<Self>, SourceError> {
@@ -77,7 +77,7 @@ impl Source {
         arguments.into_iter().map(open).collect()
     }
 
-    /// Looks up one argument.
+    /// Opens one argument.
     ///
     /// # Errors
     /// As [`Source::open_all`].
@@ -85,11 +85,11 @@ impl Source {
         Self::open_sharing(argument, &mut HashMap::new())
     }
 
-    /// Looks up one argument below a root, where `inside` says, none being the root itself. Nothing beyond it is
-    /// reached: here a symbolic link is only itself.
+    /// Opens one argument below a root, at the path `inside`; `None` is the root itself. Nothing
+    /// outside the root is reached, and symbolic links are not followed.
     ///
     /// # Errors
-    /// As [`Source::open_all`], or a symbolic link is on the way.
+    /// As [`Source::open_all`], or the path contains a symbolic link.
     pub fn open_below(
         root: &Arc<Root>,
         inside: Option<RelPath>,
@@ -138,7 +138,7 @@ impl Source {
         })
     }
 
-    /// What it is called in the copy; none if only what is in it is copied.
+    /// Name in the copy; `None` if only the contents are copied.
     #[must_use]
     pub fn name(&self) -> Option<&RelPath> {
         self.name.as_ref()
@@ -149,11 +149,11 @@ impl Source {
         Arc::ptr_eq(&self.root, &other.root)
     }
 
-    /// Opens a file that a scan found here, by its name in the copy. Compare its [`Version`](crate::entry::Version): it
-    /// may be another by now.
+    /// Opens a file that a scan found, by its name in the copy. Compare its
+    /// [`Version`](crate::entry::Version): it may have been replaced.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
         match self.below(path) {
             Some(below) => self.root.open_file(&below),
@@ -161,11 +161,11 @@ impl Source {
         }
     }
 
-    /// Looks at a file or a directory again that a scan found here, by its name in the copy: as it is
-    /// now, whatever other names it has.
+    /// Reads the current entry of a file or a directory that a scan found, by its name in the copy.
+    /// A file with other names is not reported as a hard link.
     ///
     /// # Errors
-    /// As the system says; also if it is neither any more.
+    /// The system's error, or the entry is not a file or a directory any more.
     pub fn look_again(&self, path: &RelPath) -> Result<Entry, Failure> {
         let failed = Failure::at(Some(path), "look again at");
         let Some(below) = self.below(path) else {
@@ -185,11 +185,11 @@ impl Source {
         })
     }
 
-    /// Opens the piece of a file that a scan found here, by the file's name in the copy. Compare its version: it
-    /// may be another by now.
+    /// Opens the piece of a file that a scan found, by the file's name in the copy. Compare its
+    /// version: it may have been replaced.
     ///
     /// # Errors
-    /// As the system says, or there is no label any more that means this file.
+    /// The system's error, or the file has no label any more.
     pub fn open_piece(&self, path: &RelPath) -> Result<OpenPiece, Failure> {
         let below = self.below(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "open the piece of"))?;
@@ -197,7 +197,7 @@ impl Source {
         OpenPiece::open(dir.as_fd(), name).map_err(|why| why.at(path.parent().as_ref()))
     }
 
-    /// Whether it is a file, by its name in the copy.
+    /// Whether the entry is a file, by its name in the copy.
     #[must_use]
     pub fn is_file(&self, path: &RelPath) -> bool {
         let stat = self
@@ -206,10 +206,10 @@ impl Source {
         stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
     }
 
-    /// How many names a file has that a scan found here, by one of them in the copy.
+    /// Number of hard links of a file that a scan found, by one of its names in the copy.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn links(&self, path: &RelPath) -> Result<u64, Failure> {
         let below = self.below(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "look at"))?;
@@ -217,7 +217,7 @@ impl Source {
         Ok(u64::from(stat.st_nlink as u32))
     }
 
-    /// The path in the root of what is called `path` in the copy.
+    /// Path in the root of the entry that is `path` in the copy.
     fn below(&self, path: &RelPath) -> Option<RelPath> {
         let below = match &self.name {
             Some(name) if path == name => return self.inside.clone(),
@@ -231,7 +231,8 @@ impl Source {
     }
 }
 
-/// Whether an argument of a copy stands for what is in it, not for the thing itself: `dir/`, `.`, `..` and `/`.
+/// Whether only the contents of an argument are copied, not the directory itself: `dir/`, `.`, `..`
+/// and `/`.
 #[must_use]
 pub fn means_contents(argument: &Path) -> bool {
     matches!(last_name(argument), b"" | b"." | b"..")
@@ -242,10 +243,10 @@ fn last_name(argument: &Path) -> &[u8] {
     bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes)
 }
 
-/// The name that a source is copied under: none if only what is in it is copied.
+/// Name under which a source is copied; `None` if only its contents are copied.
 ///
 /// # Errors
-/// It is no name for something that is copied.
+/// The name cannot be copied.
 pub fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
     if means_contents(argument) {
         return Ok(None);
@@ -258,7 +259,7 @@ pub fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
     Ok(Some(name))
 }
 
-/// The sources by the first names of what they copy, of which no two may be the same.
+/// Sources by their names in the copy, which must differ.
 pub(super) fn named(sources: &[Source]) -> Result<BTreeMap<RelPath, usize>, SourceError> {
     let mut firsts = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
