@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul relay`, as typed.
+//! Command line of `longhaul relay`.
 
 mod settings;
 
@@ -24,121 +24,123 @@ use std::{
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Read this TOML file; flags add to it, or take the place of its values
+    /// Read this TOML file; flags add to it or replace its values
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Check the configuration, say what is wrong with it or what it comes to, and end
+    /// Check the configuration, print its errors or a summary, and exit
     #[arg(long, help_heading = "Configuration")]
     pub(crate) check_config: bool,
 
-    /// With --check-config: as JSON
+    /// With --check-config: print JSON
     #[arg(long, requires = "check_config", help_heading = "Configuration")]
     pub(crate) json: bool,
 
-    /// Print a file with every key, explained, and end
+    /// Print a configuration file that explains every key, and exit
     #[arg(long, help_heading = "Configuration")]
     pub(crate) print_default_config: bool,
 
-    /// Make an authority (ca.pem) in this directory, or go on with the one that is there, and a
-    /// certificate and key for each named relay (host names or IP addresses), and end
+    /// Make an authority (ca.pem) in this directory, or use the existing one, and a certificate and
+    /// key for each named relay (host names or IP addresses), and exit
     #[arg(long, num_args = 2.., value_names = ["DIR", "NAME"], help_heading = "Configuration")]
     pub(crate) make_certificates: Vec<String>,
 
-    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE), and those of SOCKS4 and
-    /// 4a (CONNECT, BIND); repeatable
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
+    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE), and SOCKS4 and 4a
+    /// clients (CONNECT, BIND); repeatable
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Listeners")]
     pub(crate) socks5: Vec<SocketAddr>,
 
     /// Accept HTTP proxy clients here (CONNECT, http:// and ftp:// requests); repeatable
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Listeners")]
     pub(crate) http: Vec<SocketAddr>,
 
-    /// Accept connections here and take them all to one destination; repeatable
-    #[arg(long, value_name = "ADDR:PORT=HOST:PORT", help_heading = "Ways in")]
+    /// Accept connections here and relay them all to one destination; repeatable
+    #[arg(long, value_name = "ADDR:PORT=HOST:PORT", help_heading = "Listeners")]
     pub(crate) forward: Vec<Forward>,
 
-    /// Accept connections that TPROXY rules divert here, to whatever they were going to
-    /// (needs CAP_NET_ADMIN); repeatable
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Ways in")]
+    /// Accept connections that TPROXY rules divert here, and relay them to their original
+    /// destination (needs CAP_NET_ADMIN); repeatable
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Listeners")]
     pub(crate) transparent: Vec<SocketAddr>,
 
     /// Divert connections to these networks to the --transparent listener of their family, by nft
-    /// rules and routes that end with the relay; IPv6 ones in brackets; repeatable
+    /// rules and routes that are removed when the relay ends; IPv6 networks in brackets; repeatable
     #[arg(
         long,
         value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
-        help_heading = "Ways in"
+        help_heading = "Listeners"
     )]
     pub(crate) intercept: Vec<Target>,
 
-    /// Leave connections to these networks alone although --intercept has them; repeatable
+    /// Do not divert connections to these networks although --intercept contains them; repeatable
     #[arg(
         long,
         value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
         requires = "intercept",
-        help_heading = "Ways in"
+        help_heading = "Listeners"
     )]
     pub(crate) bypass: Vec<Target>,
 
     /// Divert this host's own connections too
-    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    #[arg(long, requires = "intercept", help_heading = "Listeners")]
     pub(crate) intercept_local: bool,
 
-    /// Answer a diverted client only once the destination has answered, and as it answered
-    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    /// Complete a diverted client's handshake only after the destination's answer, with the same
+    /// outcome
+    #[arg(long, requires = "intercept", help_heading = "Listeners")]
     pub(crate) verify_connect: bool,
 
     /// Accept other relays here (TCP Convert, RFC 8803); repeatable
-    #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
+    #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Listeners")]
     pub(crate) convert: Vec<ConvertAddress>,
 
     /// Serve clients from this network on listeners off loopback; repeatable
-    #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
+    #[arg(long, value_name = "CIDR", help_heading = "Listeners")]
     pub(crate) allow_from: Vec<Prefix>,
 
-    /// Let clients from elsewhere reach this host's own addresses through this relay: loopback,
+    /// Let clients from other hosts reach this host's own addresses through this relay: loopback,
     /// link-local ones (169.254.169.254 too), its listeners and the admin endpoint
-    #[arg(long, help_heading = "Ways in")]
+    #[arg(long, help_heading = "Listeners")]
     pub(crate) allow_local: bool,
 
-    /// SOCKS5 and HTTP clients must be one of these: a file of USER:PASSWORD lines, mode 600
-    #[arg(long, value_name = "FILE", help_heading = "Ways in")]
+    /// Require user and password of SOCKS5 and HTTP clients: a file of USER:PASSWORD lines, mode
+    /// 600
+    #[arg(long, value_name = "FILE", help_heading = "Listeners")]
     pub(crate) users: Option<PathBuf>,
 
-    /// Connections begin with a PROXY protocol header (v1 or v2) that names the client
-    #[arg(long, help_heading = "Ways in")]
+    /// Expect a PROXY protocol header (v1 or v2) that names the client at the start of connections
+    #[arg(long, help_heading = "Listeners")]
     pub(crate) accept_proxy: bool,
 
     /// Begin connections to destinations with a PROXY protocol header that names the client
-    #[arg(long, value_enum, value_name = "VERSION", help_heading = "Ways out")]
+    #[arg(long, value_enum, value_name = "VERSION", help_heading = "Routing")]
     pub(crate) send_proxy: Option<SendProxy>,
 
-    /// Leave through this relay, a name or an address; several make a chain, nearest first
-    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Ways out")]
+    /// Connect through this relay, a name or an address; several form a chain, nearest first
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Routing")]
     pub(crate) peer: Vec<PeerAddress>,
 
-    /// Keep this many connections to the first --peer ready in each worker, so that a request leaves
-    /// without a round trip for connecting [default: 0]. Each takes a descriptor and about 4 KiB of
-    /// kernel memory here and there; 8 suits a path of 20ms or more with many short connections
-    #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
+    /// Keep this many idle connections to the first --peer in each worker, which saves the round
+    /// trip for connecting [default: 0]. Each takes a descriptor and about 4 KiB of kernel memory
+    /// at both ends; 8 suits a path of 20ms or more with many short connections
+    #[arg(long, value_name = "N", help_heading = "Routing", requires = "peer",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) peer_pool: Option<u16>,
 
-    /// Carry each client's connection by this many connections to the first --peer, which must be a
-    /// longhaul relay [default: 1]. 4 suits a long path with random loss; each takes a descriptor,
-    /// and its socket buffers, here and there
-    #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
+    /// Stripe each client's connection over this many connections to the first --peer, which must
+    /// be a longhaul relay [default: 1]. 4 suits a long path with random loss; each takes a
+    /// descriptor and socket buffers at both ends
+    #[arg(long, value_name = "N", help_heading = "Routing", requires = "peer",
           value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) streams: Option<u8>,
 
-    /// Transparent listeners: leave with the client's address and port as source
-    #[arg(long, help_heading = "Ways out")]
+    /// Transparent listeners: use the client's address and port as source of outgoing connections
+    #[arg(long, help_heading = "Routing")]
     pub(crate) keep_source: bool,
 
-    /// Transparent listeners: while all peers of a route are down, refuse clients instead of letting
-    /// them go straight to their destinations
-    #[arg(long, help_heading = "Ways out")]
+    /// Transparent listeners: while all peers of a route are down, refuse clients instead of
+    /// connecting them directly to their destinations
+    #[arg(long, help_heading = "Routing")]
     pub(crate) no_direct_fallback: bool,
 
     /// Congestion control of the legs towards clients [default: the system's]
@@ -154,81 +156,87 @@ pub struct Args {
     #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
     pub(crate) initial_window_near: Option<u32>,
 
-    /// The same of legs towards destinations and peers
+    /// Segments that legs towards destinations and peers may send before the first acknowledgement
+    /// [default: 10, or the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
     #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
     pub(crate) initial_window_far: Option<u32>,
 
-    /// Legs find out what a path carries where routers drop large packets and ICMP is filtered: while the relay runs,
-    /// net.ipv4.tcp_mtu_probing of its network namespace is 1. Needs CAP_NET_ADMIN
+    /// Discover the path MTU by probing, for routers that drop large packets and filtered ICMP:
+    /// while the relay runs, net.ipv4.tcp_mtu_probing of its network namespace is 1. Needs
+    /// CAP_NET_ADMIN
     #[arg(long, help_heading = "Legs")]
     pub(crate) mtu_probing: bool,
 
-    /// How bytes move from leg to leg [default: auto]
+    /// Mode of moving bytes between legs [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(crate) mode: Option<Mode>,
 
-    /// Capacity of a splice pipe, held only while bytes move; below 1MiB costs CPU [default: 1MiB]
+    /// Capacity of a splice pipe, used only while bytes move; below 1MiB costs CPU [default: 1MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Legs")]
     pub(crate) pipe_size: Option<Bytes>,
 
-    /// Give up on a connect, or on a peer's answer, after this long [default: 10s]
+    /// Time limit of a connection attempt, or of a peer's answer [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) connect_timeout: Option<Time>,
 
-    /// Give up on a client that has not said where to go after this long [default: 10s]
+    /// Time limit for a client's request [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) handshake_timeout: Option<Time>,
 
-    /// Give up on an HTTP or FTP server that owes something and is silent for this long [default: 5m]
+    /// Time after which an HTTP or FTP server that owes a response and is silent is given up
+    /// [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) response_timeout: Option<Time>,
 
-    /// End a tunnel over which nothing has passed either way for this long; 0s is never [default: 2h]
+    /// Idle time in both directions after which a tunnel is closed; 0s is never [default: 2h]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) tunnel_idle_timeout: Option<Time>,
 
-    /// Connections served at once; more wait in the listen queue [default: 16384]. One takes two
-    /// descriptors and about 2.3 KiB when idle, besides its two kernel sockets; one that moves bytes
-    /// takes up to 4 more descriptors, 2 MiB in pipes, and what tcp_rmem and tcp_wmem allow
+    /// Most connections at once; more wait in the listen queue [default: 16384]. Each takes two
+    /// descriptors and about 2.3 KiB when idle, besides its two kernel sockets. One that moves
+    /// bytes takes up to 4 more descriptors, 2 MiB in pipes, and as much as tcp_rmem and tcp_wmem
+    /// allow
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: Option<u32>,
 
-    /// What the socket buffers and pipes of all legs may hold together; while it is used up, new
-    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; where that can't be read, 1/32
-    /// of the machine's memory; never more than a quarter of the control group's]
+    /// Memory budget for the socket buffers and pipes of all legs; while it is used up, new
+    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; if that can't be read,
+    /// 1/32 of the machine's memory; never more than a quarter of the control group's]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory: Option<Bytes>,
 
-    /// Connections that one client address (of IPv6: one /64) may have; more of them are reset
-    /// [default: three for each one that is left for others, so at most three quarters of all; this machine's own programs and
-    /// other relays have no bound of their own]
+    /// Most connections of one client address (of IPv6: one /64); more are reset [default: three
+    /// for each one that is left for others, so at most three quarters of all; no limit for this
+    /// machine's own programs and other relays]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections_per_client: Option<u32>,
 
-    /// What one client address (of IPv6: one /64) may hold of --memory once that is used up and others are there; its
-    /// largest connections are reset until it holds no more [default: a quarter of --memory]
+    /// Memory that one client address (of IPv6: one /64) may hold once --memory is used up and
+    /// there are other clients; its largest connections are reset until it holds no more [default:
+    /// a quarter of --memory]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory_per_client: Option<Bytes>,
 
-    /// Give up on a client or destination that has taken nothing of what is there for it for this
-    /// long [default: 5m]
+    /// Time after which a client or destination that reads nothing although data waits for it is
+    /// given up [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) stall_timeout: Option<Time>,
 
-    /// Names that may be looked up for one client address (of IPv6: one /64) at a time; more of them
-    /// wait [default: 64]. Each takes up to 4 descriptors and about 16 KiB
+    /// Most concurrent name lookups for one client address (of IPv6: one /64); more wait [default:
+    /// 64]. Each takes up to 4 descriptors and about 16 KiB
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) lookups_per_client: Option<u32>,
 
-    /// Threads, each with its own share of the connections [default: one a core]
+    /// Worker threads, each with its own share of the connections [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
 
-    /// On SIGTERM or SIGINT, let connections go on for this long before they are cut [default: 10s]
+    /// On SIGTERM or SIGINT, let connections continue for this long before they are reset [default:
+    /// 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) grace: Option<Time>,
 
@@ -240,7 +248,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Counters")]
     pub(crate) admin: Option<SocketAddr>,
 
-    /// How often counters are written [default: 1s]
+    /// Interval at which counters are written [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Counters")]
     pub(crate) interval: Option<Time>,
 }
@@ -258,7 +266,7 @@ Examples:
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
   longhaul relay --config relay.toml --check-config
-      who may use it, which way connections go, and the memory and descriptors that it can take
+      who may use it, its routes, and the memory and descriptors that it may use
   longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100
       the same with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
 
@@ -266,14 +274,14 @@ Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are 
 a free port.";
 
 impl Args {
-    /// The names of all options.
+    /// Names of all options.
     pub(crate) fn options() -> Vec<String> {
         let command = Self::augment_args(Command::new("relay"));
         let names = command.get_arguments().filter_map(clap::Arg::get_long);
         names.map(str::to_owned).collect()
     }
 
-    /// Of flags that another part of this program has.
+    /// Parses flags from another part of this program.
     pub(crate) fn read_flags(flags: &[String]) -> anyhow::Result<Self> {
         let command = Self::augment_args(Command::new("relay").no_binary_name(true));
         let found = command.try_get_matches_from(flags);
@@ -282,7 +290,7 @@ impl Args {
     }
 }
 
-/// `LISTEN=DESTINATION`.
+/// Value of `--forward`: `LISTEN=DESTINATION`.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
@@ -304,7 +312,7 @@ impl FromStr for Forward {
     }
 }
 
-/// Where relays are listened for: an address; without a port, the Convert service's.
+/// Value of `--convert`: an address; by default, with the port of the Convert service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConvertAddress(pub(crate) SocketAddr);
 

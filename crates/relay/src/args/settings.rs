@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flags are a short way to write settings: they add to those of a file, or take their place.
+//! Conversion of flags to settings: they add to those of a file or replace them.
 
 use crate::{
     args::Args,
@@ -17,7 +17,8 @@ use longhaul_interception::target::Target;
 use std::net::SocketAddr;
 
 impl Args {
-    /// The configuration that the file, if one is named, and the flags come to, with what it was made of.
+    /// Reads the file, if one is named, applies the flags, and checks the result. Returns the
+    /// configuration, its settings and the file.
     pub(crate) fn read(&self) -> anyhow::Result<(Config, Settings, Option<File>)> {
         let read = self.config.as_deref().map(file::read).transpose()?;
         let (file, mut settings) = match read {
@@ -29,7 +30,7 @@ impl Args {
         Ok((config, settings, file))
     }
 
-    /// Adds to `settings` what the flags say.
+    /// Applies the flags to `settings`.
     fn apply(self, settings: &mut Settings) -> anyhow::Result<()> {
         if self.keep_source && self.transparent.is_empty() {
             return Err(Refusal::usage(
@@ -94,7 +95,7 @@ impl Args {
         Ok(())
     }
 
-    /// The listener with the targets of its family, if there are any.
+    /// Adds the intercepted networks of the listener's family.
     fn intercepting(&self, listener: ListenerSettings) -> ListenerSettings {
         let intercept = targets_of(&self.intercept, listener.address);
         let any = !intercept.is_empty();
@@ -110,7 +111,7 @@ impl Args {
         }
     }
 
-    /// Each target has a listener to be diverted to.
+    /// Checks that each intercepted network has a listener of its family.
     fn check_targets(&self) -> anyhow::Result<()> {
         for ipv4 in [true, false] {
             let mut wanted = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
@@ -190,8 +191,8 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
     }
 }
 
-/// A chain for everything that no rule of the file decides.
-/// Only its first relay is connected to from here, so only that one gets a pool and streams.
+/// Adds the peers as a chain for requests that match no rule of the file. Only the first peer gets
+/// a pool and streams: this relay connects to no other.
 fn add_peers(
     peers: &[PeerAddress],
     (pool, streams): (Option<u16>, Option<u8>),
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_before_anything_is_opened() {
+    fn rejects_bad_flags_before_opening_sockets() {
         for (line, word) in [
             ("", "no listener"),
             ("--socks5 0.0.0.0:1080", "--allow-from"),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_any_number_of_listeners() {
+    fn accepts_repeated_listeners() {
         let line = "relay --socks5 127.0.0.1:0 --socks5 [::1]:0 --forward 127.0.0.1:0=host:80 \
                     --convert 10.0.0.1 --allow-from 10.0.0.0/8 --peer 10.0.0.2 --peer 10.0.0.3:9";
         let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;

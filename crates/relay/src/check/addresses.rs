@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ways that lead back to this relay, and places that are taken twice.
+//! Checks for routes back to this relay and for ports used twice.
 
 use crate::{
     config::{
@@ -31,7 +31,7 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// The start of a relay fails where two things want one port.
+/// Ports that are used twice, which would make the start fail.
 fn taken(config: &Config, n: usize) -> Vec<String> {
     let listener = &config.listeners[n];
     let mut found = Vec::new();
@@ -54,18 +54,19 @@ fn taken(config: &Config, n: usize) -> Vec<String> {
     found
 }
 
-/// Port 0 is a free one, whichever that is; IPv6 listeners take no IPv4 connections.
+/// Whether two addresses conflict. Port 0 never does, since the kernel chooses a free port. IPv6
+/// listeners accept no IPv4 connections.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let one_for_all = a.ip().is_unspecified() || b.ip().is_unspecified();
     let same_ip = a.ip() == b.ip() || (one_for_all && a.is_ipv4() == b.is_ipv4());
     a.port() == b.port() && a.port() != 0 && same_ip
 }
 
-/// Where a forward leads that comes back to it, at once or over other forwards.
+/// Loop of a forward listener to itself, directly or through other forward listeners.
 fn circle(config: &Config, first: &Listener, destination: &Destination) -> Option<String> {
     let (mut listener, mut destination) = (first, destination);
     for _ in &config.listeners {
-        // Through a peer, it is the peer's host that is meant.
+        // Through a peer, the address is resolved at the peer's host.
         if !config.policy.goes_straight(&listener.name, destination) {
             return None;
         }
@@ -90,8 +91,8 @@ fn circle(config: &Config, first: &Listener, destination: &Destination) -> Optio
     None
 }
 
-/// Whether `destination` is where this host listens on `address`. Names of other hosts are not looked up: nothing is
-/// sent by a check.
+/// Whether `destination` reaches `address` on this host. Other hosts' names are not resolved: a
+/// check sends nothing.
 fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
     let reaches = |to| is_reached(address, led_to(to)).unwrap_or(false);
     match destination {
@@ -105,7 +106,8 @@ fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
     }
 }
 
-/// A relay that is its own peer answers each request with `relay loop`; its other listeners are no relays to it.
+/// Peers that are this relay itself. A relay that is its own peer answers each request with `relay
+/// loop`; other kinds of listeners do not speak Convert.
 fn peers(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for peer in config.peers.values() {
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_this_host_leads_here() {
+    fn recognizes_all_addresses_of_this_host() {
         for (destination, address) in [
             ("127.0.0.1:80", "127.0.0.1:80"),
             ("localhost:80", "127.0.0.1:80"),

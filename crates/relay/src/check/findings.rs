@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a configuration is allowed to say and nobody can have meant: `--check-config` warns of it.
+//! Warnings of `--check-config` about settings that are valid and probably mistakes.
 
 use crate::{
     check::{addresses, routes},
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use longhaul_protocol::networks::Prefix;
 use std::{collections::BTreeSet, path::Path};
 
-/// All of them, in the order of the tables in the manual.
+/// Returns all findings, in the order of the tables in the manual.
 pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
     let now = Timestamp::now();
     let mut found = Vec::new();
@@ -89,7 +89,7 @@ fn chains(config: &Config) -> impl Iterator<Item = &Chain> {
     ways.flat_map(|way| &way.chains)
 }
 
-/// Chains and profiles of routes.
+/// Findings about chains and profiles of routes.
 fn ways(settings: &Settings, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, rule) in config.policy.rules.iter().enumerate() {
@@ -159,7 +159,7 @@ fn memory(config: &Config) -> Option<Finding> {
     Some(Finding::new(Table::Limits, text))
 }
 
-/// Bounds of one client that are no less than those of all.
+/// Findings about limits of one client that are not below those of all clients.
 fn shares(config: &Config) -> Vec<Finding> {
     let limits = &config.limits;
     let all = longhaul_admission::memory::budget(limits.memory).map(|budget| budget.bytes);

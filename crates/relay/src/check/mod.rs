@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--check-config`: what a configuration comes to, and what in it nobody can have meant.
+//! Implementation of `--check-config`: a summary of the configuration, and warnings about likely
+//! mistakes.
 
 pub(crate) mod addresses;
 pub(crate) mod findings;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Routes that never decide, because those before them have decided all that they would. A route is
-//! taken apart into listener, client network, destination and port range; each part must be covered
-//! by one earlier route.
+//! Check for unreachable routes, which earlier routes cover completely. A route is divided into
+//! listener, client network, destination and port range; one earlier route must cover each part.
 
 use crate::config::{
     Config,
@@ -21,7 +20,7 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
     numbers.map(finding).collect()
 }
 
-/// Parts of one route that are compared; one with more is not judged.
+/// Most parts of one route; a route with more is not checked.
 const PARTS_MAX: usize = 100_000;
 
 fn is_covered(rule: &Rule, earlier: &[Rule], all: &[&str]) -> bool {
@@ -59,7 +58,7 @@ fn clients(rule: &Rule) -> Vec<Prefix> {
     }
 }
 
-/// `None` is everything.
+/// Destinations of a rule; `None` is any destination.
 fn destinations(rule: &Rule) -> Vec<Option<&Target>> {
     match rule.to.is_empty() {
         true => vec![None],
@@ -74,7 +73,7 @@ fn ranges(ports: &[Ports]) -> Vec<RangeInclusive<u16>> {
     }
 }
 
-/// At the bounds of earlier routes, so that several of them may cover a range together.
+/// Splits port ranges at the bounds of earlier routes, several of which may cover a range together.
 fn split(ranges: &[RangeInclusive<u16>], earlier: &[Rule]) -> Vec<RangeInclusive<u16>> {
     let start = |range: &RangeInclusive<u16>| u32::from(*range.start());
     let behind = |range: &RangeInclusive<u16>| u32::from(*range.end()) + 1;
@@ -97,7 +96,7 @@ fn split(ranges: &[RangeInclusive<u16>], earlier: &[Rule]) -> Vec<RangeInclusive
 mod tests {
     use super::*;
 
-    /// Numbers, from 1, of routes that are never reached.
+    /// Numbers, from 1, of unreachable routes.
     fn unreachable(routes: &str) -> Vec<usize> {
         let listeners = "[[listener]]\nname = 'a'\nkind = 'socks5'\naddress = '127.0.0.1:1'\n\
                          [[listener]]\nname = 'b'\nkind = 'http'\naddress = '127.0.0.1:2'\n";
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_behind_all_that_it_asks_for_is_found() {
+    fn finds_unreachable_routes() {
         for (conditions, want) in [
             (&["", "to = ['10.0.0.0/8']"][..], &[2][..]),
             (&["deny = true", ""], &[2]),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a configuration comes to: `--check-config`. Values first, for `--json`; the text is the same
-//! in words.
+//! Summary of a configuration for `--check-config`: values for `--json`, and the same as text.
 
 use crate::config::{
     Config,
@@ -22,32 +21,32 @@ use std::{
     net::SocketAddr,
 };
 
-/// Everything that an operator asks before a start.
+/// Summary of a configuration.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     listeners: Vec<ListenerSummary>,
     /// The admin endpoint.
     admin: Option<SocketAddr>,
     peers: Vec<PeerSummary>,
-    /// Clients from elsewhere reach this host's own addresses.
+    /// Whether clients from other hosts may reach this host's own addresses.
     allow_local: bool,
-    /// In the order in which they are asked; the last is for what no rule decides.
+    /// Routes in the order of evaluation; the last is the default.
     routes: Vec<RouteSummary>,
     limits: LimitSummary,
     memory: MemorySummary,
     descriptors: DescriptorSummary,
-    /// What nobody can have meant.
+    /// Probable mistakes.
     warnings: Vec<Warning>,
 }
 
 #[derive(Debug, Serialize)]
 struct Warning {
-    /// Where the file says it; `None` if a flag does.
+    /// Location in the file; `None` if it comes from a flag.
     place: Option<Position>,
     text: String,
 }
 
-/// Line and column from 1.
+/// Location in a file; line and column from 1.
 #[derive(Debug, Serialize)]
 struct Position {
     file: String,
@@ -60,7 +59,7 @@ struct ListenerSummary {
     name: String,
     kind: String,
     address: SocketAddr,
-    /// Whom it serves, in words.
+    /// Clients and restrictions, as text.
     serves: String,
     tls: bool,
     transport: Transport,
@@ -73,16 +72,16 @@ struct PeerSummary {
     address: String,
     tls: bool,
     transport: Transport,
-    /// Ready connections that each worker keeps.
+    /// Idle connections that each worker keeps open.
     pool: usize,
     profile: String,
 }
 
 #[derive(Debug, Serialize)]
 struct RouteSummary {
-    /// Conditions, in words.
+    /// Conditions, as text.
     when: String,
-    /// Ways out, in words.
+    /// Routes, as text.
     then: String,
 }
 
@@ -97,22 +96,22 @@ struct LimitSummary {
     /// `None` is never.
     tunnel_idle_timeout_s: Option<f64>,
     grace_s: f64,
-    /// Of one client; null is three for each one that is left.
+    /// Limit for one client; null is three for each connection left.
     connections_per_client: Option<usize>,
     lookups_per_client: usize,
 }
 
-/// Bytes; the worst cases, with every buffer full.
+/// Memory in bytes, in the worst case that every buffer is full.
 #[derive(Debug, Serialize)]
 struct MemorySummary {
     pipes_max: usize,
     pipe_bytes: usize,
     pipes_bytes_max: u64,
     sockets_max: u64,
-    /// net.ipv4.tcp_rmem's and tcp_wmem's third values, added; `None` where they can't be read.
+    /// Sum of the maxima of net.ipv4.tcp_rmem and tcp_wmem; `None` if they can't be read.
     socket_bytes_max: Option<u64>,
     sockets_bytes_max: Option<u64>,
-    /// From here on new connections wait; `None` is no bound.
+    /// Budget above which new connections wait; `None` is unlimited.
     budget_bytes: Option<u64>,
     budget_is_default: bool,
     budget_basis: Option<Basis>,
@@ -120,14 +119,14 @@ struct MemorySummary {
 
 #[derive(Debug, Serialize)]
 struct DescriptorSummary {
-    /// For all connections while none moves bytes.
+    /// Descriptors for all connections while none moves bytes.
     needed_idle: usize,
-    /// For all connections while all move bytes both ways.
+    /// Descriptors for all connections while all move bytes both ways.
     needed_busy: usize,
-    /// RLIMIT_NOFILE; `None` is no limit.
+    /// Soft limit of RLIMIT_NOFILE; `None` is unlimited.
     soft_limit: Option<u64>,
     hard_limit: Option<u64>,
-    /// What the hard limit, to which the relay raises the soft one, has room for.
+    /// Connections that the hard limit allows; the relay raises the soft limit to it.
     connections: usize,
     pipes_per_worker: usize,
 }
@@ -148,7 +147,7 @@ impl Summary {
         }
     }
 
-    /// Adds a warning, with its place in `file` if that says it.
+    /// Adds a warning, with its location if it comes from `file`.
     pub(crate) fn warn_of(&mut self, finding: &Finding, file: Option<&File>) {
         let place = file.and_then(|file| {
             let (line, column) = file.line_and_column(&finding.table, &finding.text)?;
@@ -185,7 +184,7 @@ impl ListenerSummary {
     }
 }
 
-/// Who may use it, what of theirs it takes, and how much.
+/// Clients, restrictions and rate limits, as text.
 fn serves(listener: &Listener) -> String {
     let mut words = vec![clients(listener)];
     if !listener.deny_from.is_empty() {
@@ -341,7 +340,7 @@ impl MemorySummary {
     }
 }
 
-/// What autotuning goes up to.
+/// Largest buffer size of autotuning: the third value of `sysctl`.
 fn largest(sysctl: &str) -> Option<u64> {
     let values = longhaul_linux::sysctl::read_here(sysctl).ok()?;
     values.split(' ').nth(2)?.parse().ok()

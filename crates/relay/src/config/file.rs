@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a configuration file.
+//! Reader of configuration files.
 
 use crate::config::{
     location::{self, Table},
@@ -8,13 +8,13 @@ use crate::config::{
 use longhaul_command::exit::{Refusal, with_range};
 use std::path::{Path, PathBuf};
 
-/// A file that was read.
+/// Path and text of a configuration file.
 pub(crate) struct File {
     path: PathBuf,
     text: String,
 }
 
-/// The file at `path`, and its settings. What is wrong is named with its line and column.
+/// Reads the file at `path` and its settings. Errors name line and column.
 pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Refusal::usage(format!("--config {}: {error}", path.display())))?;
@@ -25,7 +25,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
 }
 
 impl File {
-    /// `FILE:LINE:COLUMN: ` of what `message` is about; nothing if a flag said it.
+    /// Location of the subject of `message`, as `FILE:LINE:COLUMN: `; empty if it comes from a
+    /// flag.
     pub(crate) fn place(&self, table: &Table, message: &str) -> String {
         match self.line_and_column(table, message) {
             Some((line, column)) => format!("{}:{line}:{column}: ", self.path.display()),
@@ -37,14 +38,14 @@ impl File {
         &self.path
     }
 
-    /// Both from 1.
+    /// Line and column of the subject of `message`, both from 1.
     pub(crate) fn line_and_column(&self, table: &Table, message: &str) -> Option<(usize, usize)> {
         let at = location::offset(&self.text, table, message)?;
         Some(position(&self.text, at))
     }
 }
 
-/// The error with its place in the file in front, if it has one there.
+/// Prefixes the error with its location in the file, if it has one.
 pub(crate) fn locate(error: anyhow::Error, file: Option<&File>) -> anyhow::Error {
     location::locate(error, |table, text| {
         file.map_or_else(String::new, |file| file.place(table, text))
@@ -59,7 +60,7 @@ fn parse(text: &str) -> Result<Settings, String> {
     })
 }
 
-/// Line and column, both from 1.
+/// Line and column of a byte offset, both from 1.
 fn position(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..at];
     let line = before.matches('\n').count() + 1;
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_key_is_named_with_its_place() {
+    fn names_unknown_key_with_its_location() {
         let problem = parse("[limits]\nconections = 5\n").unwrap_err();
         assert!(
             problem.starts_with("2:1: unknown field `conections`"),
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn values_say_what_they_want() {
+    fn names_location_and_form_of_bad_values() {
         for (text, word) in [
             ("allow_from = ['10.0.0.0/99']", "1:14: "),
             (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Times and numbers that nothing exceeds.
+//! Limits on times, connections and memory, checked.
 
 use crate::config::settings::Settings;
 use longhaul_command::exit::Refusal;
@@ -7,59 +7,63 @@ use longhaul_linux::pipe_pool::PoolConfig;
 use longhaul_units::{Bytes, Time};
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
-/// Times and numbers that nothing exceeds.
+/// Limits of a relay.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) connect_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
-    /// How long an origin that owes something may be silent: HTTP and FTP.
+    /// HTTP and FTP: time after which a silent origin that owes a response is given up.
     pub(crate) response_timeout: Duration,
     pub(crate) connections_max: u32,
     pub(crate) workers: usize,
-    /// How long nothing may pass over a tunnel; `None` is for ever.
+    /// Idle time after which a tunnel is closed; `None` is never.
     pub(crate) tunnel_idle_timeout: Option<Duration>,
     pub(crate) grace: Duration,
-    /// Names looked up for one client at a time.
+    /// Concurrent name lookups for one client.
     pub(crate) lookups_per_client: usize,
-    /// Connections of one client; `None` depends on what is left for others.
+    /// Connections of one client; `None` depends on how many are left for others.
     pub(crate) connections_per_client: Option<usize>,
-    /// Bytes that one client may hold once the budget is used up; `None` is a quarter of it.
+    /// Bytes that one client may hold once the memory budget is used up; `None` is a quarter of the
+    /// budget.
     pub(crate) memory_per_client: Option<u64>,
-    /// How long somebody may take nothing of what is there for them.
+    /// Time for which an endpoint may read nothing although data waits for it.
     pub(crate) stall_timeout: Duration,
-    /// Bytes in the socket buffers and pipes of all legs; `None` is [`longhaul_admission::memory::budget`]'s
-    /// default.
+    /// Memory budget in bytes for the socket buffers and pipes of all legs; `None` is the default
+    /// of [`longhaul_admission::memory::budget`].
     pub(crate) memory: Option<u64>,
 }
 
-/// Bytes in one copy: large enough that the system calls vanish beside the copying.
+/// Buffer size in bytes: large enough that the copying takes far longer than its system calls.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 640 KiB a worker
-/// with 1 MiB pipes, 16 MiB in copy mode; buffers that only saw small reads, 16 KiB each.
+/// Idle pipes or buffers that a worker keeps: enough for a burst of busy connections. Memory: 640
+/// KiB a worker with 1 MiB pipes, 16 MiB in copy mode; buffers that had only small reads take 16
+/// KiB each.
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
 const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 const WORKERS_RANGE: RangeInclusive<u16> = 1..=1024;
-/// About what the sockets of one connection hold when bytes move.
+/// Roughly the memory that the sockets of one connection use while bytes move.
 const MEMORY_MIN: u64 = 64 << 10;
-/// Above the pauses of people and programs that read what they asked for.
+/// Longer than the pauses of people and programs that read a response.
 const STALL_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
-/// Above what a browser opens at once, and a sixteenth of what all clients may have.
+/// More than a browser needs at once, and a sixteenth of the lookups of all clients.
 const LOOKUPS_DEFAULT: u32 = 64;
-/// What all clients together may have under way: see [`DescriptorBudget`](longhaul_admission::descriptors::DescriptorBudget).
+/// Concurrent lookups of all clients: see
+/// [`DescriptorBudget`](longhaul_admission::descriptors::DescriptorBudget).
 const LOOKUPS_MAX: u32 = 1024;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
-/// Above what long polls and large reports take.
+/// Longer than long polls and large reports take.
 const RESPONSE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
-/// Twice the age at which peers replace their ready connections.
+/// Twice the default age at which peers replace pooled connections.
 pub(crate) const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
-/// About what address translators must remember an idle connection for (RFC 5382 REQ-5: 2 h 4 min).
+/// About the time for which address translators must keep idle connections (RFC 5382 REQ-5: 2 h 4
+/// min).
 const TUNNEL_IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(7_200_000);
 const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
-/// More often, and counters are all that a disk has room for.
+/// At shorter intervals, counters would fill the disk.
 const INTERVAL_LEAST: Time = Time::from_millis(1);
 
 pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
@@ -134,7 +138,7 @@ fn within<T: PartialOrd + fmt::Display>(
     }
 }
 
-/// With less, a relay would serve nobody.
+/// Checks a memory limit. Below the minimum, the relay could not serve a single connection.
 fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
     match wanted.map(Bytes::get) {
         Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
@@ -146,7 +150,7 @@ fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
     }
 }
 
-/// What the kernel's own time-outs come to is below a week.
+/// One week; all time-outs of the kernel are shorter.
 const TUNNEL_IDLE_TIMEOUT_MAX: Time = Time::from_millis(7 * 86_400_000);
 
 fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways in, checked.
+//! Listener configuration, checked.
 
 use crate::config::{
     certificates::identity::Responder,
@@ -15,51 +15,52 @@ use longhaul_protocol::networks::Prefix;
 use longhaul_units::BitRate;
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-/// One way in.
+/// Checked configuration of a listener.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Listener {
-    /// In rules, records and metrics.
+    /// Name in rules, records and metrics.
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
-    /// Transparent listeners: what the relay itself diverts to it.
+    /// Transparent listeners: connections that the relay diverts to this listener.
     pub(crate) intercept: Option<Intercept>,
-    /// While all peers of a route are down, its clients go straight to their destinations.
+    /// Clients are connected directly to their destinations while all peers of a route are down.
     pub(crate) direct_fallback: bool,
-    /// Who may use it, if it is not on loopback.
+    /// Clients that are served besides those on loopback.
     pub(crate) allow_from: Vec<Prefix>,
-    /// Who may not, wherever it is.
+    /// Clients that are refused.
     pub(crate) deny_from: Vec<Prefix>,
-    /// Its clients must be one of these.
+    /// Users, one of which a client must be.
     pub(crate) users: Option<Arc<Users>>,
-    /// Its connections begin with a PROXY protocol header.
+    /// Connections begin with a PROXY protocol header.
     pub(crate) accept_proxy: bool,
-    /// Connections to destinations begin with such a header.
+    /// PROXY protocol header that begins connections to destinations.
     pub(crate) send_proxy: Option<SendProxy>,
-    /// Of the legs towards its clients.
+    /// Profile of the legs towards clients.
     pub(crate) profile: Arc<Profile>,
-    /// For each direction of all connections together.
+    /// Rate limit of all connections together, for each direction.
     pub(crate) rate: Option<BitRate>,
-    /// For each direction of one client address's connections.
+    /// Rate limit of the connections of one client address, for each direction.
     pub(crate) rate_per_client: Option<BitRate>,
-    /// Convert: how long a relay may take before it asks for something.
+    /// Convert: time for which a relay may keep a connection open before its request.
     pub(crate) idle_timeout: Duration,
-    /// Convert: what relays must protect their legs by.
+    /// Convert: TLS that relays must use.
     pub(crate) tls: Option<Arc<Responder>>,
-    /// Convert: what relays come over.
+    /// Convert: transport that relays must use.
     pub(crate) transport: Transport,
 }
 
-/// How clients of a listener say where they want to go.
+/// Protocol by which a listener learns the client's destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// SOCKS5.
     Socks5,
     /// HTTP CONNECT and http:// requests.
     Http,
-    /// They do not: it is always here.
+    /// No protocol: the destination is fixed.
     Forward(Destination),
-    /// They do not: TPROXY diverted them, and their destination is the accepted socket's address.
+    /// No protocol: TPROXY diverted the client, and the destination is the accepted socket's local
+    /// address.
     Transparent {
         /// The outgoing leg takes the client's address.
         keep_source: bool,
@@ -101,7 +102,8 @@ impl Listener {
         Ok(Self {
             transport: written.transport,
             profile,
-            // Clients of a transparent listener know nothing of the relay: a dead one must not cut them off.
+            // Clients of a transparent listener do not know of the relay: a dead peer must not cut
+            // them off.
             direct_fallback: written
                 .direct_fallback
                 .unwrap_or(written.kind == KindName::Transparent),
@@ -124,7 +126,7 @@ impl Listener {
         })
     }
 
-    /// Whether it may stand at `address`, which the service manager gave it.
+    /// Checks that the listener may use `address`, which the service manager passed.
     pub(crate) fn check_place(&self, address: SocketAddr) -> anyhow::Result<()> {
         if self.intercept.is_some() && address.is_ipv4() != self.address.is_ipv4() {
             let (name, own) = (&self.name, self.address);
@@ -139,8 +141,8 @@ impl Listener {
         placed.check_exposure()
     }
 
-    /// The port is in the name of the nft table and in the mark: the rules of a second listener would take the
-    /// place of the first one's.
+    /// Refuses two intercepting listeners with one port: the port is part of the nft table's name
+    /// and of the mark, so the rules of the second would replace those of the first.
     pub(crate) fn check_rules(&self, before: &[Self]) -> anyhow::Result<()> {
         let place = |listener: &Self| {
             let (port, is_ipv4) = (listener.address.port(), listener.address.is_ipv4());
@@ -161,8 +163,9 @@ impl Listener {
         }
     }
 
-    /// Nothing listens off loopback for strangers. TPROXY's listener is reached through rules that
-    /// the administrator made; one who connects straight to it is turned away.
+    /// Refuses a listener off loopback that does not name its clients. A transparent listener is
+    /// exempt: clients reach it through the administrator's rules, and direct connections to it are
+    /// refused.
     pub(crate) fn check_exposure(&self) -> anyhow::Result<()> {
         let Self { kind, address, .. } = self;
         let closed = address.ip().is_loopback() || !self.allow_from.is_empty();
@@ -227,7 +230,7 @@ fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
     }
 }
 
-/// Keys that only some kinds have.
+/// Refuses keys that the listener's kind does not have.
 fn check_keys(written: &ListenerSettings) -> Result<(), &'static str> {
     use KindName as N;
     let kind = written.kind;
@@ -251,12 +254,12 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// A SOCKS5 listener with these further settings.
+    /// Configuration of a SOCKS5 listener with further settings.
     pub(crate) fn listener(address: &str, more: &str) -> Listener {
         all(&format!("kind = 'socks5'\naddress = '{address}'\n{more}")).remove(0)
     }
 
-    /// All listeners of these settings.
+    /// Configurations of all listeners in `text`.
     pub(crate) fn all(text: &str) -> Vec<Listener> {
         let text = format!("[[listener]]\n{text}\n[profile.slow]\npacing_rate = '1mbit'");
         let settings = toml::from_str(&text).unwrap();

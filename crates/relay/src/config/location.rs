@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where in a file the setting stands that a message is about. A message names what it complains of,
-//! a key or a value; the table that it is in is known to whoever complains.
+//! Locations in the configuration file for messages. A message names its subject, a key or a value;
+//! the caller supplies the table.
 
 use longhaul_command::exit::Refusal;
 use std::fmt;
@@ -9,10 +9,10 @@ use toml::de::{DeTable, DeValue};
 /// A table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Table {
-    /// The n-th from 0; those of flags follow those of the file.
+    /// Listener by index from 0; those from flags follow those of the file.
     Listener(usize),
     Peer(String),
-    /// As listeners.
+    /// Route by index, as listeners.
     Route(usize),
     Profile(String),
     Limits,
@@ -49,14 +49,14 @@ impl Finding {
         }
     }
 
-    /// Of a table that the text names first.
+    /// Finding whose text begins with the table's name.
     pub(crate) fn named(table: Table, text: impl fmt::Display) -> Self {
         let text = format!("{table}: {text}");
         Self { table, text }
     }
 }
 
-/// Errors that learn which table they are about.
+/// Extension of results that adds the table to an error.
 pub(crate) trait In {
     fn in_table(self, table: Table) -> Self;
 }
@@ -67,8 +67,7 @@ impl<T> In for anyhow::Result<T> {
     }
 }
 
-/// The error with its place in front, if it has one; the table that it has learned of is taken off
-/// again.
+/// Prefixes the error with its location, if it has one, and removes the table from its context.
 pub(crate) fn locate(
     error: anyhow::Error,
     place: impl FnOnce(&Table, &str) -> String,
@@ -84,15 +83,16 @@ pub(crate) fn locate(
     }
 }
 
-/// Byte offset of what `message` is about in `text`: the value or key that it names, else the table.
+/// Byte offset of the subject of `message` in `text`: the value or key that the message names, else
+/// the table.
 pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> {
     let whole = DeTable::parse(text).ok()?;
     let (start, found) = find(whole.get_ref(), table)?;
     let mut entries = Vec::new();
     collect(found, &mut entries);
     let message = without_user(message);
-    // A path is never the name of a key, a key is what most messages name first, and of several
-    // values the longest says most.
+    // A path is never a key's name. Most messages name a key first. Of several values, the longest
+    // is the most specific.
     let path = |e: &&Entry<'_>| mention(e, message).filter(|_| !e.is_key && e.text.contains('/'));
     let key = |e: &&Entry<'_>| mention(e, message).filter(|_| e.is_key);
     let value = entries
@@ -104,7 +104,7 @@ pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> 
     Some(entry.map_or(start, |entry| entry.at))
 }
 
-/// The entry that the message names first.
+/// Entry that the message names first.
 fn first<'a, 'b>(
     entries: &'b [Entry<'a>],
     at: impl Fn(&&'b Entry<'a>) -> Option<usize>,
@@ -117,7 +117,7 @@ fn is_no_part_of_a_word(c: char) -> bool {
     !c.is_alphanumeric() && c != '_'
 }
 
-/// Where the entry's text stands by itself in the message.
+/// Position at which the message contains the entry's text as a whole word.
 fn mention(entry: &Entry<'_>, message: &str) -> Option<usize> {
     let ends = |c: Option<char>| c.is_none_or(is_no_part_of_a_word);
     let stands = |at: &usize| {
@@ -128,7 +128,7 @@ fn mention(entry: &Entry<'_>, message: &str) -> Option<usize> {
     mentions.find(stands).filter(|_| !entry.text.is_empty())
 }
 
-/// Without `listener NAME: ` in front, which may be the name of a key.
+/// Strips the prefix `listener NAME: `, whose name may equal a key.
 fn without_user(message: &str) -> &str {
     let is_user = ["listener ", "peer ", "profile ", "route "];
     match message.split_once(": ") {
@@ -137,7 +137,7 @@ fn without_user(message: &str) -> &str {
     }
 }
 
-/// The table, and where it begins.
+/// Finds the table and its byte offset.
 fn find<'a>(whole: &'a DeTable<'a>, table: &Table) -> Option<(usize, &'a DeTable<'a>)> {
     let value = match table {
         Table::Listener(n) => whole.get("listener")?.get_ref().get(*n)?,
@@ -151,7 +151,7 @@ fn find<'a>(whole: &'a DeTable<'a>, table: &Table) -> Option<(usize, &'a DeTable
     Some((value.span().start, value.get_ref().as_table()?))
 }
 
-/// A key, or a text among the values.
+/// A key, or a string value.
 struct Entry<'a> {
     at: usize,
     text: &'a str,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_or_value_that_a_message_names_is_found() {
+    fn finds_key_or_value_that_message_names() {
         use Table as T;
         let second = T::Listener(1);
         for (table, message, want) in [
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_at_its_table() {
+    fn locates_missing_key_at_its_table() {
         let message = "listener x: forward wants a destination";
         assert_eq!(line(&Table::Listener(1), message), Some(6));
         assert_eq!(line(&Table::Listener(2), "of a flag"), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a relay is told to do, checked: nothing is opened before this stands.
+//! Checked configuration of a relay. No socket is opened before the check succeeds.
 
 pub(crate) mod certificates;
 pub(crate) mod file;
@@ -40,25 +40,25 @@ pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) peers: BTreeMap<String, Arc<PeerConfig>>,
     pub(crate) policy: Policy,
-    /// Clients from elsewhere may reach this host's own addresses.
+    /// Allows clients from other hosts to reach this host's own addresses.
     pub(crate) allow_local: bool,
-    /// TCP finds out by itself what a path carries (RFC 4821).
+    /// Packetization-layer path MTU discovery of TCP (RFC 4821).
     pub(crate) mtu_probing: bool,
-    /// All of them, by name.
+    /// All profiles by name.
     pub(crate) profiles: Profiles,
-    /// Of legs towards relays that a request names and `peers` does not have.
+    /// Profile of legs towards relays that only a request names.
     pub(crate) far: Arc<Profile>,
-    /// Each worker's store of pipes or buffers.
+    /// Pool of pipes or buffers of each worker.
     pub(crate) pool: PoolConfig,
     pub(crate) limits: Limits,
     pub(crate) counters: Option<PathBuf>,
     pub(crate) interval: Duration,
-    /// Where health, metrics and the status page are served.
+    /// Address of the admin endpoint: health, metrics and the status page.
     pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Config {
-    /// What this configuration wants of descriptors.
+    /// Number of descriptors that this configuration needs.
     pub(crate) fn descriptor_demand(&self) -> DescriptorDemand {
         let streams = self.peers.values().map(|peer| peer.streams).max();
         DescriptorDemand {
@@ -70,18 +70,18 @@ impl Config {
         }
     }
 
-    /// Checks settings of no file.
+    /// Checks settings that are not from a file.
     #[cfg(test)]
     pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
         Self::checked(settings, None)
     }
 
-    /// Checks settings, which `file` holds but for what flags say.
+    /// Checks settings, which come from `file` and flags; errors name their location.
     pub(crate) fn checked(settings: &Settings, file: Option<&File>) -> anyhow::Result<Self> {
         Self::check(settings).map_err(|error| file::locate(error, file))
     }
 
-    /// Checks the settings; the first thing that is wrong ends the command with exit code 2 or 3.
+    /// Checks the settings. The first error ends the command with exit code 2 or 3.
     fn check(settings: &Settings) -> anyhow::Result<Self> {
         let profiles = profiles(settings)?;
         let peers = peers(settings, &profiles)?;
@@ -104,8 +104,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Takes over from `before`, whose connections go on, what can't change while the relay runs.
-    /// Returns the keys whose new values wait for a restart.
+    /// Keeps the values of `before` that can't change while the relay runs. Returns the keys whose
+    /// new values need a restart.
     pub(crate) fn keep(&mut self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&mut self.limits, &before.limits);
         let mut fixed = vec![
@@ -120,7 +120,7 @@ impl Config {
             keep("counters.file", &mut self.counters, &before.counters),
             keep("admin.address", &mut self.admin, &before.admin),
         ];
-        // The limit on descriptors decided this one.
+        // The descriptor limit determined this value at the start.
         self.pool.pipes_max = before.pool.pipes_max;
         fixed.push(keep("limits.pipe_size", &mut self.pool, &before.pool));
         fixed.into_iter().flatten().collect()
@@ -156,7 +156,8 @@ impl Config {
         }
     }
 
-    /// A rule for a listener that is not there would never hold: a mistyped name.
+    /// Refuses rules for listeners that do not exist: such a rule would never apply, so the name is
+    /// mistyped.
     fn check_conditions(&self, names: &BTreeSet<&String>) -> anyhow::Result<()> {
         for (n, rule) in self.policy.rules.iter().enumerate() {
             if let Some(name) = rule.listeners.iter().find(|name| !names.contains(name)) {
@@ -167,7 +168,7 @@ impl Config {
         Ok(())
     }
 
-    /// The leg to a peer is the relay's own: it can't keep the client's address.
+    /// Refuses `keep_source` with peers: the leg to a peer can't have the client's address.
     fn check_source(&self, listener: &Listener) -> anyhow::Result<()> {
         let Kind::Transparent { keep_source: true } = listener.kind else {
             return Ok(());
@@ -198,7 +199,8 @@ fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Lis
     settings.listener.iter().enumerate().map(listener).collect()
 }
 
-/// It tells everyone who asks who talks to whom: it stays on this host.
+/// Refuses an admin address off loopback: the endpoint has no authentication and shows who talks to
+/// whom.
 fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
     match settings.admin.address {
         Some(address) if !address.ip().is_loopback() => Err(Refusal::usage(format!(
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_is_wrong_with_it() {
+    fn reports_errors_of_a_file() {
         let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
         for (text, word) in [
             ("[[route]]\nvia = ['tokyo']", "no peer is called tokyo"),
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_file_stands() {
+    fn accepts_example_file() {
         let config = checked(include_str!("example.toml")).unwrap();
         assert_eq!(config.listeners.len(), 2);
         assert_eq!(config.policy.rules.len(), 3);

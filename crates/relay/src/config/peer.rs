@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Another relay that connections may leave through, as it is configured.
+//! Peer configuration: another relay that connections may pass through.
 
 use crate::config::{
     certificates::identity::Initiator,
@@ -12,32 +12,33 @@ use longhaul_command::exit::Refusal;
 use longhaul_protocol::{convert, destination::Destination};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A peer as configured.
+/// Checked configuration of a peer.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PeerConfig {
     pub(crate) name: String,
     pub(crate) destination: Destination,
-    /// Of the legs to it.
+    /// Profile of the legs to the peer.
     pub(crate) profile: Arc<Profile>,
-    /// What the legs to it are protected by.
+    /// TLS of the legs to the peer.
     pub(crate) tls: Option<Arc<Initiator>>,
-    /// What the legs to it go over.
+    /// Transport of the legs to the peer.
     pub(crate) transport: Transport,
-    /// Ready connections that each worker keeps.
+    /// Idle connections that each worker keeps open.
     pub(crate) pool: usize,
-    /// After which time without use a ready connection is replaced.
+    /// Idle time after which a pooled connection is replaced.
     pub(crate) pool_age: Duration,
-    /// Legs that carry one client's connection together; 1 is none but the first.
+    /// Parallel legs for one client's connection; 1 disables striping.
     pub(crate) streams: u8,
-    /// Chains pass it and none begins with it: what relays before it say of it is its health.
+    /// Chains contain the peer but none begins with it, so this relay never connects to it. Its
+    /// health is what earlier relays report.
     pub(crate) is_beyond: bool,
 }
 
-/// Half of the time that a Convert listener waits for a request by default.
+/// Half of the time for which a Convert listener waits for a request by default.
 pub(crate) const POOL_AGE_DEFAULT: Duration = Duration::from_secs(60);
 
 impl PeerConfig {
-    /// Without TLS and without ready connections.
+    /// Peer with defaults: no TLS and no pooled connections.
     pub(crate) fn new(name: &str, destination: Destination, profile: Arc<Profile>) -> Self {
         Self {
             name: name.to_owned(),
@@ -82,7 +83,7 @@ pub(crate) fn peers(
     settings.peer.iter().map(located).collect()
 }
 
-/// A peer's bound on what each worker may keep of it.
+/// Most pooled connections of a peer in each worker.
 const POOL_MAX: u16 = 1024;
 
 fn pool_size(written: &PeerSettings, user: &str) -> anyhow::Result<usize> {

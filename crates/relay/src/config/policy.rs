@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may go where, and which way: rules in order, the first that fits decides.
+//! Routing policy: an ordered list of rules, of which the first that matches decides.
 
 use crate::config::{
     location::{In as _, Table},
@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a rule may look at.
+/// Properties of a request that rules match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'a> {
     /// The listener's name.
@@ -25,31 +25,31 @@ pub(crate) struct Question<'a> {
     pub(crate) destination: &'a Destination,
 }
 
-/// Relays to pass, nearest first; none is straight to the destination.
+/// Relays to pass through, nearest first; empty is directly to the destination.
 pub(crate) type Chain = Vec<Arc<PeerConfig>>;
 
-/// Where connections may go on.
+/// Permitted routes of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct WayOut {
-    /// To be tried in order; never empty.
+    /// Chains to try in order; never empty.
     pub(crate) chains: Vec<Chain>,
-    /// Of the leg straight to the destination.
+    /// Profile of a leg directly to the destination.
     pub(crate) profile: Arc<Profile>,
 }
 
-/// One rule: conditions, all of which must hold, and what follows. A condition without values
-/// holds.
+/// Rule: conditions, all of which must match, and the routes. A condition without values matches
+/// everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub(crate) listeners: Vec<String>,
     pub(crate) from: Vec<Prefix>,
     pub(crate) to: Vec<Target>,
     pub(crate) ports: Vec<Ports>,
-    /// `None` refuses.
+    /// Routes; `None` refuses the request.
     pub(crate) way: Option<WayOut>,
 }
 
-/// All rules, and what holds when none fits.
+/// All rules, and the routes if none matches.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) rules: Vec<Rule>,
@@ -57,7 +57,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The way out, or `None` where it is forbidden.
+    /// Routes of a request; `None` if it is forbidden.
     pub(crate) fn decide(&self, question: Question<'_>) -> Option<&WayOut> {
         match self.rules.iter().find(|rule| rule.fits(question)) {
             Some(rule) => rule.way.as_ref(),
@@ -65,7 +65,7 @@ impl Policy {
         }
     }
 
-    /// The relays that lead to `peer`, if this one never connects to it itself.
+    /// Relays before `peer` in a chain, if this relay never connects to `peer` itself.
     pub(crate) fn way_to(&self, peer: &PeerConfig) -> Chain {
         let ways = self.rules.iter().filter_map(|rule| rule.way.as_ref());
         let mut chains = ways.flat_map(|way| &way.chains);
@@ -77,7 +77,7 @@ impl Policy {
         }
     }
 
-    /// The ways that clients of a listener may be sent, whoever they are and wherever they want to go.
+    /// All routes that clients of a listener may get, whatever their address and destination.
     pub(crate) fn ways_of(&self, listener: &str) -> Vec<&WayOut> {
         let mut ways = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.is_for(listener)) {
@@ -90,7 +90,8 @@ impl Policy {
         ways
     }
 
-    /// Whether a client of this listener may be sent straight to `destination` at the first try.
+    /// Whether the first attempt for a client of this listener may connect directly to
+    /// `destination`.
     pub(crate) fn goes_straight(&self, listener: &str, destination: &Destination) -> bool {
         let straight = |way: &WayOut| way.chains[0].is_empty();
         for rule in &self.rules {
@@ -109,12 +110,12 @@ impl Policy {
 }
 
 impl Rule {
-    /// Whether clients of this listener may be meant.
+    /// Whether the rule may match clients of this listener.
     pub(crate) fn is_for(&self, listener: &str) -> bool {
         any(&self.listeners, |name| name == listener)
     }
 
-    /// Whether it decides for every client of its listeners.
+    /// Whether the rule matches every client of its listeners.
     fn is_for_all(&self) -> bool {
         self.from.is_empty() && self.to.is_empty() && self.ports.is_empty()
     }
@@ -135,15 +136,16 @@ impl Rule {
             && any(&self.ports, |ports| ports.contains(destination.port()))
     }
 
-    /// What refuses an IPv4 address refuses it inside of an IPv6 one, too: a translator may lead
-    /// there. Nobody is sent on for it, since the IPv6 address may be another host.
+    /// Whether the destination matches. A refusing rule for an IPv4 address also matches IPv6
+    /// addresses that embed it, since a translator may lead there. Other rules do not, since the
+    /// IPv6 address may be another host.
     fn aims_at(&self, target: &Target, destination: &Destination) -> bool {
         let inside = || translated(destination).is_some_and(|inside| target.is(&inside));
         target.is(destination) || self.way.is_none() && inside()
     }
 }
 
-/// The IPv4 address inside of an IPv6 one.
+/// IPv4 address embedded in an IPv6 destination.
 fn translated(destination: &Destination) -> Option<Destination> {
     match destination {
         Destination::Address(SocketAddr::V6(to)) => {
@@ -153,7 +155,7 @@ fn translated(destination: &Destination) -> Option<Destination> {
     }
 }
 
-/// Whether a condition holds: for one of its values, or without any.
+/// Whether a condition matches: one of its values does, or it has none.
 pub(crate) fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(holds)
 }
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides() {
+    fn first_matching_rule_decides() {
         let policy = policy(vec![
             rule(&["10.1.0.0/16"], &["22"], None),
             rule(&["10.0.0.0/8"], &[], Some(way("ten"))),
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_inside_of_another_only_refuses() {
+    fn embedded_ipv4_matches_only_refusing_rules() {
         let inside = "[64:ff9b::10.1.2.3]:80";
         let refusing = policy(vec![rule(&["10.0.0.0/8"], &[], None)]);
         assert_eq!(asked(&refusing, inside), None);
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_as_dns_does() {
+    fn compares_names_as_dns() {
         let policy = policy(vec![rule(&["Example.org", "*.example.net"], &[], None)]);
         assert_eq!(asked(&policy, "example.ORG.:80"), None);
         assert_eq!(asked(&policy, "a.b.example.net:80"), None);
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn listener_and_client_are_conditions_too() {
+    fn matches_listener_and_client() {
         let mut only = rule(&[], &[], None);
         only.listeners = vec!["other".into()];
         assert!(asked(&policy(vec![only.clone()]), "10.0.0.1:80").is_some());
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_target() {
+    fn rejects_malformed_targets() {
         for bad in [
             "",
             "10.0.0.0/33",

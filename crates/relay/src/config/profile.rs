@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a leg behaves.
+//! Profiles: transport settings of legs.
 
 use crate::config::{
     location::{In as _, Table},
@@ -12,23 +12,23 @@ use longhaul_transport::port::Control;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A leg's transport settings. The default leaves everything to the system.
+/// Transport settings of a leg. The default leaves all to the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub(crate) name: String,
     pub(crate) options: Options,
-    /// Segments before the first acknowledgement.
+    /// Segments sent before the first acknowledgement.
     pub(crate) initial_window: Option<u32>,
-    /// Connections of the leg's own offer ECN, whatever the system does.
+    /// SYNs offer ECN, whatever the system's setting.
     pub(crate) ecn: bool,
-    /// How bytes move to and from this leg; `None` is the relay's default.
+    /// Mode of moving bytes to and from this leg; `None` is the relay's default.
     pub(crate) mode: Option<Mode>,
-    /// Of legs over UDT.
+    /// Rate control of legs over UDT.
     pub(crate) udt_control: Option<Control>,
 }
 
 impl Profile {
-    /// Checks the settings. Whether this system takes them, `leg::profile` tries out.
+    /// Checks the settings. `leg::profile` checks that this system supports them.
     pub(crate) fn new(name: &str, settings: &ProfileSettings) -> anyhow::Result<Self> {
         check_ranges(settings)
             .map_err(|problem| Refusal::usage(format!("profile {name}: {problem}")))?;
@@ -55,15 +55,14 @@ fn options(settings: &ProfileSettings) -> Options {
         dscp: settings.dscp,
         send_buffer: bytes(settings.send_buffer),
         receive_buffer: bytes(settings.receive_buffer),
-        // A client never sees a clean end of data that was cut short, also when this process is killed.
+        // Data that was cut short never ends cleanly for a client, even if this process is killed.
         reset_on_close: true,
         ..Options::default()
     }
 }
 
-/// Silence after which a dead neighbour is probed for, if the profile does not say: one segment and
-/// its answer a minute keep the state of most firewalls, and a neighbour that is gone is found after
-/// two minutes.
+/// Default idle time before a keepalive probe. One segment and its ACK a minute keep the state of
+/// most firewalls alive; a dead neighbour is detected after two minutes.
 pub(crate) const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
 
 fn keepalive(written: Option<Time>) -> Option<Duration> {
@@ -74,7 +73,7 @@ fn keepalive(written: Option<Time>) -> Option<Duration> {
     }
 }
 
-/// Ranges that the kernel takes, and those that it would cut down without a word.
+/// Checks ranges, including those that the kernel would clamp silently.
 fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
     if settings.congestion_control.as_deref() == Some("") {
         return Err("congestion_control: want a name, such as bbr".to_owned());
@@ -140,7 +139,8 @@ pub(crate) fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     for always in ["near", "far"] {
         written.entry(always.to_owned()).or_default();
     }
-    // What the relay itself sends must not come back to it, and must be told from a near leg with the same addresses.
+    // The mark keeps the relay's own packets from being intercepted, and distinguishes them from a
+    // near leg with the same addresses.
     let intercepts = |l: &ListenerSettings| !l.intercept.is_empty();
     let needs_mark = |l: &ListenerSettings| l.intercept_local || intercepts(l) && l.keep_source;
     let marked = settings.listener.iter().any(needs_mark);
@@ -168,7 +168,8 @@ pub(crate) fn profile_named(
     })
 }
 
-/// UDT by itself encrypts nothing, knows no end of one direction, and has options of its own.
+/// Checks a profile for its transport. UDT has no encryption and no half-close, so it requires TLS,
+/// and it has its own options.
 pub(crate) fn check_transport(
     transport: Transport,
     has_tls: bool,
@@ -187,7 +188,7 @@ pub(crate) fn check_transport(
     Err(Refusal::usage(format!("{user}: {problem}")))
 }
 
-/// What a profile asks for that UDT has not.
+/// First option of a profile that UDT does not have.
 fn udt_problem(profile: &Profile) -> Option<&'static str> {
     let options = &profile.options;
     let asked = [
@@ -203,7 +204,7 @@ fn udt_problem(profile: &Profile) -> Option<&'static str> {
     lacked.map(|(name, _)| name)
 }
 
-/// The default is TCP's; UDT has keep-alives of its own.
+/// Whether a keepalive is configured: the default is for TCP, and UDT has its own keepalives.
 fn asks_for_keepalive(keepalive: Option<Duration>) -> bool {
     keepalive.is_some_and(|time| time != KEEPALIVE_DEFAULT)
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration file that explains every key, with the defaults. It is a file that stands by
-//! itself, so that it can be installed as it is; the tests here hold it to what [`super::settings`]
-//! really takes.
+//! Reference configuration, which explains every key and shows the defaults. It is a valid file,
+//! ready to install; the tests compare it with [`super::settings`].
 
-/// A whole file: what has a default is commented out.
+/// Text of the reference configuration. Keys with a default are commented out.
 pub(crate) const TEXT: &str = include_str!("../../../../dist/relay.toml");
 
 #[cfg(test)]
@@ -15,7 +14,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// What a key's line says.
+    /// Role of a key's line.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Standing {
         Default,
@@ -54,7 +53,7 @@ mod tests {
         }
     }
 
-    /// `header` is empty for what stands before all tables.
+    /// Table of the file; `header` is empty for the keys before all tables.
     #[derive(Debug, Default)]
     struct Table {
         header: String,
@@ -63,12 +62,12 @@ mod tests {
     }
 
     impl Table {
-        /// `listener`, `peer.tokyo.tls`.
+        /// Path of the table, such as `listener` or `peer.tokyo.tls`.
         fn path(&self) -> &str {
             self.header.trim_matches(['[', ']'])
         }
 
-        /// With what it wants, and with one more line.
+        /// Text of the table: its required keys, and one more line.
         fn text(&self, more: &str) -> String {
             let wanted = self.entries.iter();
             let wanted = wanted.filter(|e| e.standing == Standing::Wanted);
@@ -99,7 +98,7 @@ mod tests {
         tables
     }
 
-    /// A file that stands, in which table `chosen` is there and has `more`.
+    /// Valid file that contains table `chosen` with the line `more`.
     fn file(tables: &[Table], chosen: usize, more: &str) -> String {
         let parent = |n: &usize| {
             let (table, parent) = (tables[chosen].path(), tables[*n].path());
@@ -114,7 +113,7 @@ mod tests {
             .collect()
     }
 
-    /// The keys that serde knows where it found one that it does not know.
+    /// Keys that serde accepts at the place of an unknown one.
     fn known_keys(text: &str) -> BTreeSet<String> {
         let error = toml::from_str::<Settings>(text).unwrap_err();
         let message = error.message();
@@ -125,7 +124,7 @@ mod tests {
         quoted.map(str::to_owned).collect()
     }
 
-    /// Whether the file has `key` in a table of this path, as a line or as a table of its own.
+    /// Whether the file has `key` in a table of this path, as a line or as a subtable.
     fn has(tables: &[Table], path: &str, key: &str) -> bool {
         let whole = match path {
             "" => key.to_owned(),
@@ -138,10 +137,10 @@ mod tests {
         })
     }
 
-    /// Tables of the same keys are of the same kind, and share the work of showing them: each kind
-    /// of listener shows what it alone has.
+    /// Checks that each accepted key is in the file. Tables with the same keys are of one kind, and
+    /// may share the keys: each kind of listener shows those that only it has.
     #[test]
-    fn every_key_that_there_is_is_in_it() {
+    fn contains_every_key() {
         let tables = tables();
         let known = |n| known_keys(&file(&tables, n, "no_such_key = 1"));
         let known: Vec<_> = (0..tables.len()).map(known).collect();
@@ -162,14 +161,14 @@ mod tests {
         Config::new(&settings).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
-    /// With certificates where the file says that they are.
+    /// Checked configuration with certificates in `directory`.
     fn certified(text: &str, directory: &tempfile::TempDir) -> Config {
         let path = directory.path().to_str().unwrap();
         checked(&text.replace("/etc/longhaul", path))
     }
 
     #[test]
-    fn a_default_that_is_written_down_changes_nothing() {
+    fn shows_true_defaults() {
         let directory = tempfile::tempdir().unwrap();
         let names = ["here", "tokyo"].map(str::to_owned);
         authority::make(directory.path(), &names).unwrap();
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_example_can_be_read() {
+    fn parses_every_example() {
         let tables = tables();
         for (n, table) in tables.iter().enumerate() {
             let examples = table.entries.iter();
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_explained() {
+    fn explains_every_key() {
         for table in tables() {
             for entry in &table.entries {
                 let explained = entry.explained || entry.standing == Standing::Wanted;
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn as_it_stands_it_serves_this_machine_only() {
+    fn unchanged_file_serves_only_this_host() {
         let config = checked(TEXT);
         let [listener] = &config.listeners[..] else {
             panic!("{:?}", config.listeners);
@@ -218,7 +217,7 @@ mod tests {
         assert!(config.peers.is_empty() && config.policy.rules.is_empty());
     }
 
-    /// Rows of the manual's table below `title`: the words in code in its first two columns.
+    /// Rows of the manual's table below `title`: the code words in its first two columns.
     fn manual(title: &str) -> Vec<(String, String)> {
         let text = include_str!("../../../../docs/relay.md");
         let (_, below) = text
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_has_the_same_defaults() {
+    fn manual_has_same_defaults() {
         let named = |table: &Table, entry: &Entry| {
             let path = table.path().replace("peer.tokyo", "peer");
             (format!("{path}.{}", entry.key), entry.value.clone())
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_has_the_same_profile_keys() {
+    fn manual_has_same_profile_keys() {
         let manual: BTreeSet<_> = manual("**Profiles**")
             .into_iter()
             .map(|row| row.0)
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(ours, manual);
     }
 
-    /// The help of a flag that sets the same value.
+    /// Compares the help of each flag that sets the same value.
     #[test]
     fn help_has_the_same_defaults() {
         use clap::Args as _;

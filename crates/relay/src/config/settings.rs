@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A relay's configuration as it is written: in a TOML file, or as flags that say the same. Nothing
-//! is checked here but the form; [`super::Config`] is what stands after the check.
+//! Configuration of a relay as written in a TOML file or as equivalent flags. Only the form is
+//! checked here; [`super::Config`] is the checked configuration.
 
 use crate::config::certificates::TlsSettings;
 use longhaul_interception::target::Target;
@@ -17,91 +17,94 @@ use std::{
     str::FromStr,
 };
 
-/// The whole file.
+/// Contents of a configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
     /// Clients that every listener serves, besides its own `allow_from`.
     pub(crate) allow_from: Vec<Prefix>,
-    /// Clients from elsewhere may reach loopback, link-local addresses and these listeners through
-    /// this relay.
+    /// Allows clients from other hosts to reach loopback, link-local addresses and the relay's own
+    /// listeners through this relay.
     pub(crate) allow_local: bool,
-    /// TCP finds out by itself what a path carries (RFC 4821).
+    /// Packetization-layer path MTU discovery of TCP (RFC 4821).
     pub(crate) mtu_probing: bool,
-    /// Ways in.
+    /// Listeners.
     pub(crate) listener: Vec<ListenerSettings>,
-    /// Other relays, by the names that routes use.
+    /// Peers (other relays) by the names that routes use.
     pub(crate) peer: BTreeMap<String, PeerSettings>,
-    /// Ways out; the first whose conditions all hold decides. Without any, straight.
+    /// Routes; the first whose conditions all match decides. Without any, connections go directly
+    /// to the destination.
     pub(crate) route: Vec<RouteSettings>,
-    /// How legs behave. `near` is for legs towards clients and `far` for those towards
-    /// destinations and peers, unless a listener, peer or route names another.
+    /// Profiles of legs. `near` is for legs towards clients, and `far` for legs towards
+    /// destinations and peers, unless a listener, peer or route names another profile.
     pub(crate) profile: BTreeMap<String, ProfileSettings>,
     pub(crate) limits: LimitSettings,
     pub(crate) counters: CounterSettings,
     pub(crate) admin: AdminSettings,
 }
 
-/// One way in.
+/// Settings of a listener.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenerSettings {
     pub(crate) kind: KindName,
-    /// Port 0 takes a free port.
+    /// Address to listen on; port 0 takes a free port.
     #[serde(deserialize_with = "place")]
     pub(crate) address: SocketAddr,
-    /// In routes, records and metrics; the address if absent.
+    /// Name in routes, records and metrics; the address if absent.
     pub(crate) name: Option<String>,
-    /// `forward` only: where all its connections go.
+    /// `forward` only: destination of all connections.
     #[serde(default, deserialize_with = "optional_text")]
     pub(crate) destination: Option<Destination>,
-    /// `transparent` only: the outgoing leg takes the client's address.
+    /// `transparent` only: the outgoing leg has the client's source address.
     #[serde(default)]
     pub(crate) keep_source: bool,
-    /// `transparent` only: where all peers of a route are down, clients go straight to their
-    /// destinations; absent is yes.
+    /// `transparent` only: clients are connected directly to their destinations while all peers of
+    /// a route are down; absent is true.
     pub(crate) direct_fallback: Option<bool>,
-    /// `transparent` only: what the relay diverts to it, as `10.0.0.0/8:80,443`; its own family.
+    /// `transparent` only: networks and ports that the relay diverts to this listener, such as
+    /// `10.0.0.0/8:80,443`, of its own address family.
     #[serde(default)]
     pub(crate) intercept: Vec<Target>,
-    /// What is left alone of that, written likewise.
+    /// Exceptions from `intercept`, in the same form.
     #[serde(default)]
     pub(crate) bypass: Vec<Target>,
-    /// This host's own connections too.
+    /// Diverts this host's own connections too.
     #[serde(default)]
     pub(crate) intercept_local: bool,
-    /// A diverted client is answered once the destination has answered, and as it answered.
+    /// Completes the handshake of a diverted client only after the destination's answer, and with
+    /// the same outcome.
     #[serde(default)]
     pub(crate) verify_connect: bool,
-    /// Clients that are served; off loopback, none but these.
+    /// Clients that are served; off loopback, no others are.
     #[serde(default)]
     pub(crate) allow_from: Vec<Prefix>,
-    /// Clients that are not served although `allow_from` has them.
+    /// Clients that are refused although `allow_from` contains them.
     #[serde(default)]
     pub(crate) deny_from: Vec<Prefix>,
-    /// `socks5` and `http` only: a file of USER:PASSWORD lines that its owner alone can read.
+    /// `socks5` and `http` only: file of USER:PASSWORD lines, readable only by its owner.
     pub(crate) users: Option<PathBuf>,
     /// Connections begin with a PROXY protocol header that names the client.
     #[serde(default)]
     pub(crate) accept_proxy: bool,
     /// Connections to destinations begin with a PROXY protocol header of this version.
     pub(crate) send_proxy: Option<SendProxy>,
-    /// The profile of the legs towards its clients.
+    /// Profile of the legs towards clients.
     pub(crate) profile: Option<String>,
-    /// All its connections together, each direction by itself.
+    /// Rate limit of all connections together, for each direction.
     pub(crate) rate: Option<BitRate>,
-    /// All connections of one client address, each direction by itself.
+    /// Rate limit of the connections of one client address, for each direction.
     pub(crate) rate_per_client: Option<BitRate>,
-    /// `convert` only: how long a relay may keep a connection ready before it asks for something.
+    /// `convert` only: time for which a relay may keep a connection open before its request.
     pub(crate) idle_timeout: Option<Time>,
-    /// `convert` only: what relays come over.
+    /// `convert` only: transport that relays must use.
     #[serde(default)]
     pub(crate) transport: Transport,
-    /// `convert` only: relays must come with TLS and show a certificate.
+    /// `convert` only: relays must use TLS with a certificate.
     pub(crate) tls: Option<TlsSettings>,
 }
 
-/// How clients say where they want to go.
+/// Protocol by which a listener learns the client's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KindName {
@@ -112,40 +115,40 @@ pub(crate) enum KindName {
     Convert,
 }
 
-/// Another relay.
+/// Settings of a peer (another relay).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeerSettings {
-    /// `HOST` or `HOST:PORT`, a name or an address; the Convert service's port if absent.
+    /// Name or address as `HOST` or `HOST:PORT`; by default, the port of the Convert service.
     #[serde(deserialize_with = "text")]
     pub(crate) address: PeerAddress,
-    /// The profile of the legs to it.
+    /// Profile of the legs to the peer.
     pub(crate) profile: Option<String>,
-    /// Connections that each worker keeps ready, 0 to 1024.
+    /// Idle connections that each worker keeps open, 0 to 1024.
     pub(crate) pool: Option<u16>,
-    /// After this time without use a ready connection is replaced: less than the `idle_timeout` of
-    /// the peer's listener.
+    /// Idle time after which a pooled connection is replaced: less than the `idle_timeout` of the
+    /// peer's listener.
     pub(crate) pool_age: Option<Time>,
-    /// Connections that carry one client's connection together, 1 to 16.
+    /// Parallel connections for one client's connection, 1 to 16.
     pub(crate) streams: Option<u8>,
-    /// What the legs to it go over.
+    /// Transport of the legs to the peer.
     #[serde(default)]
     pub(crate) transport: Transport,
-    /// Legs to it are protected by TLS.
+    /// TLS of the legs to the peer.
     pub(crate) tls: Option<TlsSettings>,
 }
 
-/// What a leg between relays goes over.
+/// Transport of a leg between relays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Transport {
     #[default]
     Tcp,
-    /// UDT4 on UDP; wants TLS.
+    /// UDT4 over UDP; requires TLS.
     Udt,
 }
 
-/// A relay's address or name; without a port, the Convert service's.
+/// Address or name of a relay; by default, with the port of the Convert service.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerAddress(pub(crate) Destination);
 
@@ -176,7 +179,7 @@ pub(crate) enum SendProxy {
     V2,
 }
 
-/// How bytes move from leg to leg.
+/// Mode of moving bytes between legs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
@@ -189,7 +192,7 @@ pub(crate) enum Mode {
     Copy,
 }
 
-/// One rule for the way out.
+/// Settings of a route.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RouteSettings {
@@ -201,43 +204,44 @@ pub(crate) struct RouteSettings {
     pub(crate) to: Vec<RouteTarget>,
     /// Condition: the destination's port is one of these (`443`, `8000-8999`).
     pub(crate) ports: Vec<Ports>,
-    /// Refuse the connection.
+    /// Refuses the connection.
     pub(crate) deny: bool,
-    /// Leave through these peers, nearest first; empty is straight to the destination.
+    /// Peers to pass through, nearest first; empty is directly to the destination.
     pub(crate) via: Vec<String>,
-    /// Chains to try, in order, when a peer of `via` does not answer; an empty one is straight.
+    /// Chains to try in order if a peer of `via` does not answer; an empty chain is directly to the
+    /// destination.
     pub(crate) fallback: Vec<Vec<String>>,
-    /// The profile of legs straight to the destination.
+    /// Profile of legs directly to the destination.
     pub(crate) profile: Option<String>,
 }
 
 impl RouteSettings {
-    /// The names of the peers of its chains, in the order in which they are tried.
+    /// Peer names of each chain, in the order of attempts.
     pub(crate) fn chains(&self) -> impl Iterator<Item = &Vec<String>> {
         std::iter::once(&self.via).chain(&self.fallback)
     }
 }
 
-/// How a leg behaves. What is absent is the kernel's choice.
+/// Settings of a profile. Absent values leave the choice to the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProfileSettings {
-    /// By the kernel's name.
+    /// Congestion control, by the kernel's name.
     pub(crate) congestion_control: Option<String>,
-    /// TCP spaces its segments to this rate: for long legs through small buffers.
+    /// Pacing rate of TCP: for long legs through small buffers.
     pub(crate) pacing_rate: Option<BitRate>,
-    /// Unsent bytes a socket may hold: less memory, fresher data; 128KiB suits interactive legs.
+    /// Most unsent bytes in a socket: less memory and less delay; 128KiB suits interactive legs.
     pub(crate) notsent_lowat: Option<Bytes>,
-    /// Silence after which a dead neighbour is probed for: 1s to 9h; 0s is never.
+    /// Idle time before a keepalive probe: 1s to 9h; 0s is never.
     pub(crate) keepalive: Option<Time>,
-    /// How long sent data may stay unacknowledged before the leg is given up.
+    /// Time for which sent data may stay unacknowledged before the leg is closed.
     pub(crate) user_timeout: Option<Time>,
-    /// Largest segment, 88 to 32767 bytes: for paths whose MTU discovery is broken.
+    /// Maximum segment size, 88 to 32767 bytes: for paths with broken MTU discovery.
     pub(crate) mss: Option<u32>,
-    /// DSCP of its packets, 0 to 63.
+    /// DSCP of the packets, 0 to 63.
     pub(crate) dscp: Option<u8>,
-    /// Segments that may leave before the first acknowledgement, 1 to 1024: for long legs whose
-    /// rate is known. The kernel's choice is 10, or the route's initcwnd.
+    /// Segments sent before the first acknowledgement, 1 to 1024: for long legs of known rate. The
+    /// kernel's default is 10, or the route's initcwnd.
     pub(crate) initial_window: Option<u32>,
     /// SYNs offer ECN (RFC 3168) whatever `net.ipv4.tcp_ecn` says.
     pub(crate) ecn: bool,
@@ -245,13 +249,13 @@ pub(crate) struct ProfileSettings {
     pub(crate) send_buffer: Option<Bytes>,
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.
     pub(crate) receive_buffer: Option<Bytes>,
-    /// Who decides how fast a leg over UDT sends.
+    /// Rate control of a leg over UDT.
     pub(crate) udt_control: Option<Control>,
-    /// How bytes move between this leg and the client's; the outgoing leg's profile decides.
+    /// Mode of moving bytes between this leg and the client's; the outgoing leg's profile decides.
     pub(crate) mode: Option<Mode>,
 }
 
-/// Bounds. What each costs is in docs/relay.md.
+/// Settings of limits; docs/relay.md lists their costs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitSettings {
@@ -259,25 +263,26 @@ pub(crate) struct LimitSettings {
     pub(crate) workers: Option<u16>,
     pub(crate) connect_timeout: Option<Time>,
     pub(crate) handshake_timeout: Option<Time>,
-    /// HTTP and FTP: how long an origin that owes something may be silent.
+    /// HTTP and FTP: time after which a silent origin that owes a response is given up.
     pub(crate) response_timeout: Option<Time>,
-    /// How long nothing may pass over a tunnel before it is ended; 0s is for ever.
+    /// Idle time after which a tunnel is closed; 0s is never.
     pub(crate) tunnel_idle_timeout: Option<Time>,
     pub(crate) grace: Option<Time>,
-    /// Names that may be looked up for one client address at a time; more of them wait.
+    /// Concurrent name lookups for one client address; further ones wait.
     pub(crate) lookups_per_client: Option<u32>,
-    /// Connections that one client address may have; more of them are reset.
+    /// Connections of one client address; further ones are reset.
     pub(crate) connections_per_client: Option<u32>,
-    /// What one client address may hold once `memory` is used up and others are there.
+    /// Memory that one client address may hold once `memory` is used up and there are other
+    /// clients.
     pub(crate) memory_per_client: Option<Bytes>,
-    /// How long somebody may take nothing of what is there for them.
+    /// Time for which an endpoint may read nothing although data waits for it.
     pub(crate) stall_timeout: Option<Time>,
     pub(crate) pipe_size: Option<Bytes>,
-    /// What all legs' socket buffers and pipes may hold together before new connections wait.
+    /// Memory of the socket buffers and pipes of all legs, above which new connections wait.
     pub(crate) memory: Option<Bytes>,
 }
 
-/// Where records go.
+/// Settings of the record file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CounterSettings {
@@ -285,11 +290,11 @@ pub(crate) struct CounterSettings {
     pub(crate) interval: Option<Time>,
 }
 
-/// The admin endpoint: health, metrics, the status page.
+/// Settings of the admin endpoint: health, metrics and the status page.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AdminSettings {
-    /// On loopback; absent is off.
+    /// Address on loopback; absent disables the endpoint.
     #[serde(deserialize_with = "optional_place")]
     pub(crate) address: Option<SocketAddr>,
 }
@@ -302,7 +307,7 @@ where
     text(input).map(Some)
 }
 
-/// An address to listen on. A name is none: it may lead to several.
+/// Parses an address to listen on. A name is refused: it may resolve to several addresses.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("{text:?} is no IP address with a port (for example 127.0.0.1:1080 or [::1]:1080)")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may use a listener that asks for user and password: a text file that only its owner can
-//! read, one `USER:PASSWORD` a line.
+//! Users of a listener that requires a password: a text file that only its owner can read, with one
+//! `USER:PASSWORD` a line.
 //!
-//! SOCKS5 and Basic send passwords in the clear, so that a slow hash in the file would protect them
-//! only where the file's own permissions already do, and would cost its time on every request.
+//! SOCKS5 and Basic send passwords in clear text. A slow hash in the file would protect passwords
+//! only where the file's permissions already do, and would take its time on every request.
 
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
@@ -12,7 +12,8 @@ use std::{collections::HashMap, fmt, path::Path};
 
 type Hash = [u8; 32];
 
-/// Users and their passwords' hashes, so that passwords are not kept and all are compared alike.
+/// Users and hashes of their passwords, so that passwords are not kept in memory and all
+/// comparisons take the same time.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Users(HashMap<Vec<u8>, Hash>);
 
@@ -22,13 +23,13 @@ impl fmt::Debug for Users {
     }
 }
 
-/// RFC 1929 §2: a byte counts the length.
+/// Longest user name and password in bytes (RFC 1929 §2: the length is one byte).
 const LEN_MAX: usize = 255;
-/// Bytes read of a file.
+/// Most bytes read of a file.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
 impl Users {
-    /// Reads a file; one that others can read is refused.
+    /// Reads a file; refuses one that others can read.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let refused = |problem| Refusal::usage(format!("users {}: {problem}", path.display()));
         let text = private_file::read(path, FILE_LEN_MAX);
@@ -59,8 +60,8 @@ impl Users {
         }
     }
 
-    /// Whether `user` is one of them, with this password. Takes the same time for a wrong password,
-    /// wherever it differs, and for a name that nobody has.
+    /// Whether `user` exists and has this password. Takes the same time for an unknown user and for
+    /// any wrong password.
     pub(crate) fn know(&self, user: &[u8], password: &[u8]) -> bool {
         let given: Hash = Sha256::digest(password).into();
         let known = self.0.get(user);
@@ -79,7 +80,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn knows_those_in_the_file_and_nobody_else() {
+    fn accepts_only_users_of_the_file() {
         let users = Users::parse("# who\nme:secret\n\nyou:a:b\n").unwrap();
         assert!(users.know(b"me", b"secret"));
         assert!(users.know(b"you", b"a:b"));
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_list_of_users() {
+    fn rejects_malformed_file() {
         let long = format!("{}:p", "u".repeat(256));
         for (text, word) in [
             ("", "nobody"),
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_refused() {
+    fn rejects_file_readable_by_others() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(&file, "me:secret\n").unwrap();
         let mode = |bits| fs::set_permissions(&file, fs::Permissions::from_mode(bits)).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A listener at work.
+//! A running listener.
 
 use crate::{
     config::listener::Listener, doors::ready::Ready, faults::warnings::Warnings,
@@ -18,23 +18,24 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A listener's settings of now, its counters, and what its connections share.
+/// Current settings of a listener, its counters, and state shared by its connections.
 #[derive(Debug)]
 pub(crate) struct Door {
-    /// The one that the kernel gave it.
+    /// Bound address; the kernel chooses the port if the configured one is 0.
     pub(crate) address: SocketAddr,
-    /// Its sockets came from the service manager, which keeps them: this process can neither open
-    /// others there nor close them for good.
+    /// The service manager passed the sockets and keeps them. This process can neither open others
+    /// there nor close them for good.
     pub(crate) is_passed: bool,
     settings: RwLock<Settings>,
     pub(crate) counters: Counters,
     pub(crate) warnings: Warnings,
-    /// Of clients with wrong passwords.
+    /// Penalties of clients with wrong passwords.
     pub(crate) penalties: Penalties,
     clients: ClientRateLimits,
-    /// The newest set of its sockets, counted from 1; all older ones are to be closed.
+    /// Generation of the newest set of sockets, from 1. Sockets of older generations are to be
+    /// closed.
     sockets: watch::Sender<u64>,
-    /// Far legs that were opened ahead of their clients.
+    /// Upstream connections opened before the client's handshake is complete.
     pub(crate) ready: Ready,
 }
 
@@ -69,13 +70,13 @@ impl Door {
         }
     }
 
-    /// The settings that a new connection is served by.
+    /// Settings for new connections.
     pub(crate) fn listener(&self) -> Arc<Listener> {
         self.settings.read().listener.clone()
     }
 
-    /// Its name; where the kernel chose the port and nobody a name, the address tells it from
-    /// others.
+    /// Name of the listener. If the kernel chose the port and the configuration has no name, the
+    /// bound address.
     pub(crate) fn name(&self) -> String {
         let listener = self.listener();
         match listener.name == listener.address.to_string() {
@@ -84,7 +85,7 @@ impl Door {
         }
     }
 
-    /// What it has counted.
+    /// Snapshot of the counters.
     pub(crate) fn counts(&self) -> ListenerCounts {
         ListenerCounts {
             name: self.name(),
@@ -94,36 +95,36 @@ impl Door {
         }
     }
 
-    /// New connections are served by `listener` from now on.
+    /// Applies new settings; open connections keep the old ones.
     pub(crate) fn change(&self, listener: Listener) {
         let mut settings = self.settings.write();
         match settings.listener.rate == listener.rate {
-            // The limit is over all connections, the open ones included.
+            // The rate limit spans all connections, open ones included.
             true => settings.listener = listener.into(),
             false => *settings = Settings::new(listener),
         }
     }
 
-    /// Whether it never had sockets that accept.
+    /// Whether the listener never had sockets.
     pub(crate) fn is_new(&self) -> bool {
         *self.sockets.borrow() == 0
     }
 
-    /// The number of a new set of sockets; those of older sets are closed, also if there is none to
-    /// follow.
+    /// Starts a new generation of sockets and returns its number. All older sockets are closed,
+    /// even if no new ones follow.
     pub(crate) fn next_sockets(&self) -> u64 {
         self.sockets.send_modify(|newest| *newest += 1);
         *self.sockets.borrow()
     }
 
-    /// Returns as soon as this set of sockets is to be closed.
+    /// Returns as soon as sockets of this generation are to be closed.
     pub(crate) async fn closed(&self, generation: u64) {
         let mut newest = self.sockets.subscribe();
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = newest.wait_for(|newest| *newest > generation).await;
     }
 
-    /// The rate limits that a new connection from `client` is under.
+    /// Rate limits for a new connection from `client`.
     pub(crate) fn limits(&self, listener: &Listener, client: IpAddr) -> RateLimits {
         let all = self.settings.read().rate.clone();
         let pair = |rate| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All listeners at work, those that a reload has closed included: their connections go on, and
-//! what they have counted stays in the total.
+//! Running listeners, closed ones included as long as they have connections. Counters of listeners
+//! that are gone stay in the total.
 
 pub(crate) mod door;
 pub(crate) mod opening;
@@ -14,7 +14,7 @@ use longhaul_admin::{
 use parking_lot::RwLock;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The listeners; a reload replaces them.
+/// All running listeners. A reload replaces the open ones.
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
     list: RwLock<List>,
@@ -24,9 +24,9 @@ pub(crate) struct Doors {
 #[derive(Debug, Default)]
 struct List {
     open: Vec<Arc<Door>>,
-    /// Closed, with connections that go on; no more than there are connections.
+    /// Closed listeners with open connections; never more than there are connections.
     closing: Vec<Arc<Door>>,
-    /// What those counted that are gone.
+    /// Sum of the counters of listeners that are gone.
     past: Counts,
 }
 
@@ -37,13 +37,13 @@ impl Doors {
         doors
     }
 
-    /// Those that accept.
+    /// Returns the listeners that accept.
     pub(crate) fn open(&self) -> Vec<Arc<Door>> {
         let list = self.list.read();
         list.open.clone()
     }
 
-    /// Those that accept from now on, and those that do no more.
+    /// Replaces the listeners that accept, and keeps `closed` until their connections end.
     pub(crate) fn replace(
         &self,
         open: Vec<Arc<Door>>,
@@ -56,12 +56,12 @@ impl Doors {
         list.forget_idle();
     }
 
-    /// Where connections would reach this relay.
+    /// Addresses on which this relay accepts connections.
     pub(crate) fn addresses(&self) -> &ListenAddresses {
         &self.addresses
     }
 
-    /// The counters of each, and the total since the start.
+    /// Counters of each listener, and the total since the start.
     pub(crate) fn counts(&self) -> (Vec<ListenerCounts>, Counts) {
         let list = self.list.read();
         let doors = list.open.iter().chain(&list.closing);
@@ -72,7 +72,8 @@ impl Doors {
 }
 
 impl Doors {
-    /// How long the connections of each took. Two of one name, of which one is closing, are one.
+    /// Connection durations by listener. An open and a closing listener of the same name count as
+    /// one.
     pub(crate) fn times(&self) -> Vec<ListenerTimes> {
         let list = self.list.read();
         let mut names = BTreeSet::new();
@@ -88,7 +89,7 @@ impl List {
     fn forget_idle(&mut self) {
         let doors = std::mem::take(&mut self.closing);
         for door in doors {
-            // A worker may still hand over what was in the listen queue.
+            // A worker may still accept connections from the listen queue.
             if Arc::strong_count(&door) > 1 {
                 self.closing.push(door);
             } else {
@@ -110,14 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn the_total_never_shrinks() {
+    fn total_keeps_counters_of_closed_listeners() {
         let (kept, gone) = (door(), door());
         let doors = Doors::new(vec![kept.clone(), gone.clone()]);
         drop(kept.counters.connection());
         drop(gone.counters.connection());
         doors.replace(vec![kept.clone()], [gone.clone()]);
         let (each, total) = doors.counts();
-        assert_eq!((each.len(), total.accepted), (2, 2), "it may still count");
+        assert_eq!(
+            (each.len(), total.accepted),
+            (2, 2),
+            "a closing listener may still count"
+        );
         drop(gone);
         doors.replace(vec![kept.clone()], []);
         let (each, total) = doors.counts();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening the sockets of listeners, or taking those that the service manager opened (socket activation).
+//! Opens listening sockets, or adopts those that the service manager passed (socket activation).
 
 use crate::{
     config::{
@@ -10,7 +10,7 @@ use crate::{
     doors::door::Door,
     leg::{profile::set_initial_window, udt},
 };
-use longhaul_command::{exit::Refusal, note};
+use longhaul_command::{errln, exit::Refusal};
 use longhaul_linux::{activation, netfilter::marks::NEAR_MARK, socket};
 use longhaul_udt::socket::Socket;
 use std::{
@@ -19,12 +19,12 @@ use std::{
     sync::Arc,
 };
 
-/// Sockets that no listener has taken yet.
+/// Passed sockets that no listener has adopted yet.
 #[derive(Debug)]
 pub(crate) struct PassedSockets(Vec<activation::Passed>);
 
 impl PassedSockets {
-    /// What this process was started with.
+    /// Takes the sockets that were passed to this process.
     pub(crate) fn take() -> anyhow::Result<Self> {
         let passed = activation::take();
         passed.map(Self).map_err(|error| {
@@ -34,10 +34,11 @@ impl PassedSockets {
         })
     }
 
-    /// Those for `listener`: under its name, or on its address. None: it opens its own.
+    /// Removes and returns the sockets for `listener`: of its name, or on its address. If there are
+    /// none, the listener opens its own.
     pub(crate) fn taken_by(&mut self, listener: &Listener) -> anyhow::Result<Vec<TcpListener>> {
         let is_for = |passed: &mut activation::Passed| {
-            // Only those of TCP have one.
+            // Only TCP sockets have an address.
             let there = passed
                 .address()
                 .filter(|_| listener.transport == Transport::Tcp);
@@ -53,7 +54,7 @@ impl PassedSockets {
         Ok(taken.into_iter().map(TcpListener::from).collect())
     }
 
-    /// Nobody would serve the clients of a socket that is left.
+    /// Refuses sockets that no listener has adopted: nothing would serve their clients.
     pub(crate) fn check_none_left(&self) -> anyhow::Result<()> {
         let Some(passed) = self.0.first() else {
             return Ok(());
@@ -72,21 +73,21 @@ impl PassedSockets {
     }
 }
 
-/// A socket to accept on.
+/// Listening socket for a worker.
 pub(crate) struct Opening {
     pub(crate) door: Arc<Door>,
-    /// The set of the door's sockets that this one is of.
+    /// Generation of the listener's sockets that this one belongs to.
     pub(crate) generation: u64,
     pub(crate) socket: ListenSocket,
 }
 
-/// What a worker hears newcomers by.
+/// Listening socket of TCP or UDT.
 pub(crate) enum ListenSocket {
     Tcp(TcpListener),
     Udt(Socket),
 }
 
-/// A door and the sockets behind it, one a worker, or one for all.
+/// A listener and its sockets: one for each worker, or one for all.
 pub(crate) type OpenDoor = (Arc<Door>, Vec<ListenSocket>);
 
 pub(crate) fn open_doors(
@@ -109,13 +110,14 @@ pub(crate) fn open_doors(
     }
 }
 
-/// Where IPv6 is off there is nothing to divert, and that is no reason not to divert the rest.
+/// Whether this host supports the listener. A transparent IPv6 listener is skipped where IPv6 is
+/// off: there is nothing to divert, and the other listeners still work.
 pub(crate) fn is_possible(listener: &Listener) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
     let possible =
         !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
     if !possible {
-        note!(
+        errln!(
             "longhaul relay: IPv6 is off here: transparent {} is left out",
             listener.address
         );
@@ -123,7 +125,7 @@ pub(crate) fn is_possible(listener: &Listener) -> bool {
     possible
 }
 
-/// On the sockets that were passed, if there are any.
+/// Opens a listener, on the `passed` sockets if there are any.
 pub(crate) fn open_door(
     config: &Config,
     listener: &Listener,
@@ -156,7 +158,7 @@ fn open_udt_door(listener: &Listener) -> anyhow::Result<OpenDoor> {
     Ok((Arc::new(door), vec![ListenSocket::Udt(socket)]))
 }
 
-/// Gives what the sockets accept the initial window of their listener.
+/// Sets the initial window of the listener's profile for the connections that the sockets accept.
 pub(crate) fn with_initial_window(
     sockets: Vec<TcpListener>,
     listener: &Listener,
@@ -168,7 +170,7 @@ pub(crate) fn with_initial_window(
     Ok(sockets)
 }
 
-/// Of a listener's sockets, and of those that they accept.
+/// Socket options for listening sockets; accepted sockets inherit them.
 pub(crate) fn socket_options(listener: &Listener) -> socket::Options {
     let keeps_source = listener.intercept.as_ref().is_some_and(|i| i.keeps_source);
     let own = listener.profile.options.mark;

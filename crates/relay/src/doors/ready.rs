@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections whose far leg was opened before their near leg.
+//! Upstream connections opened before their client's handshake is complete (`verify_connect`).
 
 use crate::route::far::Far;
 use longhaul_interception::{flow::Flow, held::PerClient};
@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Far legs that wait for their near legs. Each waits for an ACK that is on its way; who puts them
-/// in bounds their number.
+/// Upstream connections by client flow. Each waits for the client's ACK, which is in flight. The
+/// caller bounds their number.
 #[derive(Debug, Default)]
 pub(crate) struct Ready(Mutex<State>);
 
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Ready {
-    /// Time that a client has for its ACK.
+    /// Time within which the client's ACK must arrive.
     const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
     pub(crate) fn put(&self, flow: Flow, far: Far) {
@@ -33,7 +33,7 @@ impl Ready {
         }
     }
 
-    /// Takes out the far leg of this connection.
+    /// Removes and returns the upstream connection of this flow.
     pub(crate) fn take(&self, flow: Flow) -> Option<Far> {
         let mut state = self.lock();
         let (_, far) = state.legs.remove(&flow)?;
@@ -45,18 +45,18 @@ impl Ready {
         self.lock().legs.contains_key(&flow)
     }
 
-    /// Those of all clients, and those of `client`.
+    /// Number of connections of all clients, and of `client`.
     pub(crate) fn count(&self, client: IpAddr) -> (usize, usize) {
         let state = self.lock();
         (state.legs.len(), state.clients.count(client))
     }
 
-    /// Resets those whose clients did not come in time.
+    /// Resets connections whose client's ACK has not arrived in time.
     pub(crate) fn expire(&self) {
         self.retain(|since| since.elapsed() < Self::ACK_TIMEOUT);
     }
 
-    /// Resets all.
+    /// Resets all connections.
     pub(crate) fn clear(&self) {
         self.retain(|_| false);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What two relays do not agree on, in words for the operator of either: the cause and the remedy.
+//! Configuration mismatches between two relays, described for the operator of either: cause and
+//! remedy.
 
 use crate::{
     config::certificates::identity::{NotAllowed, listed},
@@ -13,29 +14,29 @@ use longhaul_units::Time;
 use rustls::{AlertDescription, CertificateError, Error as TlsError, OtherError};
 use std::{fmt, io, net::SocketAddr, time::Duration};
 
-/// Why a peer does not serve this relay.
+/// Error that makes a peer unusable for this relay.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// There is no connection to it.
+    /// Connecting failed.
     Unreachable(Failure),
-    /// TLS does not come about, or ends with an alert.
+    /// The TLS handshake failed, or an alert ended the connection.
     Tls(io::Error),
-    /// It closed the connection, to which this relay came from the address, without an answer.
+    /// The peer closed the connection without an answer. The address is this relay's end of it.
     Closed(Option<SocketAddr>),
-    /// It has not answered within this time.
+    /// No answer within this time.
     Silent(Duration),
-    /// Its answer begins with these bytes, which are not Convert.
+    /// The answer is not Convert; it begins with these bytes.
     Foreign(Vec<u8>),
-    /// It speaks another version of Convert.
+    /// The answer has another version of Convert.
     Version(u8),
-    /// It refuses to read what longhaul sends.
+    /// The peer rejects the form of longhaul's message.
     Refuses(ErrorCode),
-    /// A relay before it in the chain says that it can't go on to it.
+    /// An earlier relay of the chain reports that it can't reach the peer.
     Beyond(Fault),
 }
 
 impl Obstacle {
-    /// What clients hear of it.
+    /// Failure reported to clients.
     pub(crate) fn failure(&self) -> Failure {
         match self {
             Self::Unreachable(failure) => *failure,
@@ -45,7 +46,7 @@ impl Obstacle {
         }
     }
 
-    /// What an error of the connection means.
+    /// Classifies an I/O error of the connection; `from` is this relay's address.
     pub(crate) fn from_io(error: io::Error, from: Option<SocketAddr>) -> Self {
         match tls_error(&error) {
             Some(_) => Self::Tls(error),
@@ -60,7 +61,7 @@ impl fmt::Display for Obstacle {
             Self::Unreachable(Failure::Refused) => f.write_str(
                 "connection refused: start its relay, or correct the port or the transport",
             ),
-            // One that is near may be as quick as that.
+            // A peer on a short path may reset before connect(2) returns.
             Self::Unreachable(Failure::Reset) => Self::Closed(None).fmt(f),
             Self::Unreachable(Failure::TimedOut) => {
                 write!(
@@ -106,7 +107,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What answers in another protocol.
+/// Description of an answer that is not Convert.
 fn foreign_answer(bytes: &[u8]) -> &'static str {
     if is_tls(bytes) {
         return "it wants TLS: give this peer tls, or take it from its listener";
@@ -120,34 +121,34 @@ fn foreign_answer(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Content types of TLS records, 20 to 24, and the major version (RFC 8446 §5.1).
+/// Whether the bytes begin a TLS record: content type 20 to 24, major version 3 (RFC 8446 §5.1).
 fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [20..=24, 3, ..])
 }
 
-/// Why a client is not let in.
+/// Reason for which a listener refuses a client.
 #[derive(Debug)]
 pub(crate) enum Stranger {
-    /// `allow_from` lacks it.
+    /// `allow_from` does not contain the client.
     NotListed,
-    /// `deny_from` has it.
+    /// `deny_from` contains the client.
     Denied,
-    /// TLS does not come about.
+    /// The TLS handshake failed.
     Tls(io::Error),
-    /// It does not begin the handshake of TLS.
+    /// The client did not begin a TLS handshake.
     NoHandshake,
-    /// Its first bytes are not Convert.
+    /// The first bytes are not Convert.
     Foreign(Vec<u8>),
-    /// It speaks another version of Convert.
+    /// The request has another version of Convert.
     Version(u8),
-    /// It does not begin with a header of the PROXY protocol.
+    /// The connection does not begin with a PROXY protocol header.
     NoProxyHeader,
-    /// Its password is wrong.
+    /// The password is wrong.
     WrongPassword,
 }
 
 impl Stranger {
-    /// Which cause it is, for those who count causes.
+    /// Number of the reason, for counters.
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Self::NotListed => 0,
@@ -161,7 +162,8 @@ impl Stranger {
         }
     }
 
-    /// The words, unless it is nobody's mistake: whoever only connects and leaves.
+    /// Message for the operator. `None` if nothing is misconfigured: the client only connected and
+    /// left.
     pub(crate) fn words(&self) -> Option<String> {
         Some(match self {
             Self::NotListed => {
@@ -207,30 +209,30 @@ fn tls_error(error: &io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What is wrong between the two ends of TLS.
+/// Cause of a failed TLS handshake.
 enum TlsProblem {
-    /// The other side speaks none.
+    /// The other side does not use TLS.
     NoTls,
-    /// No version in common.
+    /// The two sides have no version in common.
     NoTls13,
     NoCertificate,
-    /// This side does not accept the other one's certificate.
+    /// This side rejects the certificate of the other.
     Theirs(Flaw),
-    /// The other side does not accept this one's.
+    /// The other side rejects this side's certificate.
     Ours(Flaw),
     Ended,
     Other(String),
 }
 
-/// What is wrong with a certificate.
+/// Problem with a certificate.
 enum Flaw {
     Authority,
     Expired,
     NotYetValid,
-    /// The names that it has.
+    /// The certificate has other names: these.
     Name(String),
     Purpose,
-    /// The names that it has, none of them in `allow`.
+    /// The certificate's names, none of them in `allow`.
     NotAllowed(String),
     Other(String),
 }
@@ -250,15 +252,15 @@ impl TlsProblem {
         }
     }
 
-    /// RFC 8446 §6.2, as rustls uses it.
+    /// Classifies a TLS alert (RFC 8446 §6.2), as rustls uses them.
     fn alert(alert: AlertDescription) -> Self {
         use AlertDescription as A;
-        let nobody = String::new;
+        let no_names = String::new;
         match alert {
             A::UnknownCA | A::DecryptError => Self::Ours(Flaw::Authority),
             A::CertificateExpired => Self::Ours(Flaw::Expired),
-            A::CertificateUnknown | A::AccessDenied => Self::Ours(Flaw::NotAllowed(nobody())),
-            A::BadCertificate => Self::Ours(Flaw::Name(nobody())),
+            A::CertificateUnknown | A::AccessDenied => Self::Ours(Flaw::NotAllowed(no_names())),
+            A::BadCertificate => Self::Ours(Flaw::Name(no_names())),
             A::UnsupportedCertificate => Self::Ours(Flaw::Purpose),
             A::CertificateRequired => Self::Other("it wants a certificate".into()),
             A::ProtocolVersion | A::HandshakeFailure => Self::NoTls13,
@@ -267,7 +269,7 @@ impl TlsProblem {
         }
     }
 
-    /// For the relay that has the other one as its peer.
+    /// Message at the connecting relay, which has the other as its peer.
     fn at_peer(&self) -> String {
         match self {
             Self::NoTls => {
@@ -282,7 +284,7 @@ impl TlsProblem {
         }
     }
 
-    /// For the relay that the other one has as its peer.
+    /// Message at the accepting relay, which the other has as its peer.
     fn at_client(&self) -> String {
         match self {
             Self::NoTls => {
@@ -321,7 +323,8 @@ impl Flaw {
         }
     }
 
-    /// `names` is what to do with the names of a certificate that has others.
+    /// Message about the other side's certificate. `names` is the remedy if its names are the
+    /// problem.
     fn of_theirs(&self, names: &str) -> String {
         match self {
             Self::Authority => "its certificate is of another authority than ca here: make both \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A failure and its place on the way: at the destination or at a relay, and which relay says so.
+//! A failure, the hop at which it happened (destination or relay), and the relay that reported it.
 
 use longhaul_protocol::failure::Failure;
 use longhaul_protocol::{
@@ -8,13 +8,13 @@ use longhaul_protocol::{
 };
 use std::{fmt, net::SocketAddr};
 
-/// Why a connection was not made, and where.
+/// Cause of a connection that was not established, and the hop at which it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) failure: Failure,
-    /// The relay that says so; `None` is this one.
+    /// Relay that reported the failure; `None` is this relay.
     by: Option<Box<str>>,
-    /// The relay that could not be gone on to; `None`: the destination.
+    /// Relay that could not be reached; `None` is the destination.
     at: Option<Box<str>>,
 }
 
@@ -29,7 +29,7 @@ impl From<Failure> for Fault {
 }
 
 impl Fault {
-    /// What this relay found on its way to `relay`.
+    /// Failure at `relay`, found by this relay itself.
     pub(crate) fn at(failure: Failure, relay: &str) -> Self {
         Self {
             at: Some(relay.into()),
@@ -37,7 +37,8 @@ impl Fault {
         }
     }
 
-    /// What `relay` answered. Which relay says so is known to the one behind it.
+    /// Failure that `relay` reported. The reporting relay need not name itself: its neighbour knows
+    /// it.
     pub(crate) fn of_answer(
         (code, detail): (ErrorCode, u8),
         cause: Option<Cause>,
@@ -50,7 +51,7 @@ impl Fault {
         }) = cause
         else {
             let failure = Failure::from_convert(code, detail);
-            // It can't read what this relay sends: no matter where that was to lead.
+            // The relay can't parse this relay's messages, whatever the destination.
             return match failure {
                 Failure::PeerProtocol => Self::at(failure, relay),
                 failure => Self {
@@ -67,7 +68,7 @@ impl Fault {
         }
     }
 
-    /// The same with other names for relays.
+    /// Returns the fault with relay names replaced by those from `name`.
     pub(crate) fn renamed(self, name: impl Fn(SocketAddr) -> Option<String>) -> Self {
         let renamed = |old: Box<str>| match old.parse().ok().and_then(&name) {
             Some(new) => new.into_boxed_str(),
@@ -80,7 +81,7 @@ impl Fault {
         }
     }
 
-    /// RFC 8803 §6.2.8, and the cause for relays that know it.
+    /// Encodes a Convert answer (RFC 8803 §6.2.8), with the cause for relays that know that option.
     pub(crate) fn convert(&self) -> Vec<u8> {
         let answer = self.failure.convert();
         let name = |name: &Option<Box<str>>| name.clone().unwrap_or_default();
@@ -90,8 +91,8 @@ impl Fault {
         }
     }
 
-    /// RFC 1928 §6. A relay that can't be gone on to is part of the network, and no host that was
-    /// asked for.
+    /// SOCKS5 reply code (RFC 1928 §6). An unreachable relay counts as part of the network, not as
+    /// the requested host.
     pub(crate) fn socks5(&self) -> Reply {
         use Failure as F;
         match (&self.at, self.failure) {
@@ -108,17 +109,17 @@ impl Fault {
         }
     }
 
-    /// The relay that could not be gone on to, if it goes by its address.
+    /// Address of the relay that could not be reached, if it is named by an address.
     pub(crate) fn hop(&self) -> Option<SocketAddr> {
         self.at.as_deref()?.parse().ok()
     }
 
-    /// Whether a relay on the way is to blame, and not the destination.
+    /// Whether a relay on the path failed, and not the destination.
     pub(crate) fn is_at_relay(&self) -> bool {
         self.at.is_some()
     }
 
-    /// The whole sentence. `destination` is empty if there is none yet.
+    /// Full message. `destination` is empty if it is not known yet.
     pub(crate) fn words(&self, destination: &str) -> String {
         let at = match &self.at {
             Some(relay) => format!("relay {relay}: "),
@@ -129,8 +130,8 @@ impl Fault {
         format!("{at}{}{}", self.failure, by.collect::<String>())
     }
 
-    /// The value of Proxy-Status (RFC 9209 §2): the relay that failed comes before this one, which
-    /// is known as `own` and says `error`.
+    /// Value of a Proxy-Status field (RFC 9209 §2). The relay that failed precedes this one, which
+    /// is named `own` and reports `error`.
     pub(crate) fn proxy_status(&self, own: &str, destination: &str, error: &str) -> String {
         let next = match self.at.as_deref().unwrap_or(destination) {
             "" => String::new(),
@@ -142,7 +143,7 @@ impl Fault {
         }
     }
 
-    /// RFC 9209 §2.3.
+    /// Error type for Proxy-Status (RFC 9209 §2.3).
     pub(crate) fn error_type(&self) -> &'static str {
         use Failure as F;
         match self.failure {
@@ -162,7 +163,7 @@ impl Fault {
     }
 }
 
-/// For records and logs, where the destination stands beside it.
+/// Format for records and logs, which contain the destination besides.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.failure.fmt(f)?;
@@ -178,7 +179,8 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// A string of structured fields (RFC 8941 §3.3.3). What ASCII does not show is `?`.
+/// Encodes a structured-field string (RFC 8941 §3.3.3). Characters that are not printable ASCII
+/// become `?`.
 fn string(text: &str) -> String {
     let shown = text.chars().map(|c| match c {
         '"' | '\\' => format!("\\{c}"),
@@ -188,7 +190,7 @@ fn string(text: &str) -> String {
     format!("\"{}\"", shown.collect::<String>())
 }
 
-/// The failures of [`Cause::code`]. What is wrong between two neighbours only is not among them.
+/// Numbers of failures in [`Cause::code`]. Failures that concern only two neighbours have none.
 const NUMBERS: [(Failure, u8); 13] = [
     (Failure::Refused, 1),
     (Failure::Reset, 2),
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
     use longhaul_protocol::convert::Answer;
 
-    /// What the relay before hears of it, from `relay`.
+    /// Fault at the relay before, to which `relay` answers with `fault`.
     fn passed_on(fault: &Fault, relay: &str) -> Fault {
         let bytes = fault.convert();
         let Ok(Some((Answer::Refused { code, detail }, _))) = Answer::parse(&bytes) else {
@@ -230,24 +232,24 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_the_same_behind_any_number_of_relays() {
+    fn keeps_fault_across_relays() {
         for (failure, _) in NUMBERS {
             let (end, middle) = (Fault::from(failure), Fault::at(failure, "osaka"));
-            let heard = passed_on(&passed_on(&passed_on(&end, "c"), "b"), "a");
+            let received = passed_on(&passed_on(&passed_on(&end, "c"), "b"), "a");
             assert_eq!(
-                heard.words("host:80"),
+                received.words("host:80"),
                 format!("host:80: {failure}, says relay c")
             );
-            let heard = passed_on(&passed_on(&middle, "b"), "a");
+            let received = passed_on(&passed_on(&middle, "b"), "a");
             assert_eq!(
-                heard.words("host:80"),
+                received.words("host:80"),
                 format!("relay osaka: {failure}, says relay b")
             );
         }
     }
 
     #[test]
-    fn a_relay_that_tells_no_cause_is_believed_its_code() {
+    fn uses_error_code_when_cause_is_missing() {
         let fault = Fault::of_answer((ErrorCode::ConnectionReset, 0), None, "old");
         assert_eq!(
             fault.words("host:80"),
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_have_the_names_of_this_relay_s_file() {
+    fn replaces_addresses_by_configured_names() {
         let fault = passed_on(
             &Fault::at(Failure::Refused, "192.0.2.1:5124"),
             "192.0.2.9:5124",
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn proxy_status_is_well_formed_whatever_others_are_called() {
+    fn proxy_status_escapes_relay_names() {
         let fault = passed_on(&Fault::from(Failure::Refused), "to\"k\\yo");
         assert_eq!(
             fault.proxy_status("longhaul-1", "host:80", fault.error_type()),
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_relay_is_no_refusal_of_the_destination() {
+    fn maps_relay_failure_to_network_unreachable() {
         assert_eq!(
             Fault::from(Failure::Refused).socks5(),
             Reply::ConnectionRefused

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a connection failed, in words: for clients, for other relays, and for the operator.
+//! Causes of failed connections, described for clients, for other relays and for the operator.
 
 pub(crate) mod disagreement;
 pub(crate) mod fault;

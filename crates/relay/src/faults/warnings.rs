@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines about clients that a listener turned away. Strangers cause them, so that their number is
-//! bounded whatever comes.
+//! Log lines about clients that a listener refused. Strangers cause them, so their number is
+//! bounded.
 
 use crate::faults::disagreement::Stranger;
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_interception::held::CLIENT_MAX;
 use longhaul_protocol::networks::network;
 use parking_lot::Mutex;
@@ -13,50 +13,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After which time the same is said again.
+/// Time after which the same line is logged again.
 const PAUSE: Duration = Duration::from_secs(600);
-/// Lines of one listener in that time, one an address and cause; a further one says that there are
-/// more. Memory: under 1 KiB a listener.
+/// Lines of one listener in that time, one for each address and cause; another line reports the
+/// overflow. Memory: under 1 KiB a listener.
 const LINES_MAX: usize = 16;
 
-/// What one listener has said.
+/// Recent log lines of one listener.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     said: HashMap<(IpAddr, u8), Instant>,
-    /// When it was said that there are more.
+    /// Time of the last overflow line.
     overflow: Option<Instant>,
 }
 
-/// What is to be said of a client.
+/// Decision whether to log a line about a client.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     New,
-    /// There are more than there is room for.
+    /// Log that the limit is exceeded.
     More,
     Nothing,
 }
 
 impl Warnings {
-    /// Says why `client` is not let in by `listener`, unless that was said of late.
+    /// Logs the reason for which `listener` refused `client`, unless it was logged recently.
     pub(crate) fn turned_away(&self, listener: &str, client: IpAddr, why: &Stranger) {
         let Some(words) = why.words() else {
             return;
         };
         let client = client.to_canonical();
         match self.line((network(client), why.kind()), Instant::now()) {
-            Line::New => note!("longhaul relay: {listener}: {client} is turned away: {words}"),
-            Line::More => note!(
+            Line::New => errln!("longhaul relay: {listener}: {client} is turned away: {words}"),
+            Line::More => errln!(
                 "longhaul relay: {listener}: more clients are turned away, and not named for some minutes"
             ),
             Line::Nothing => {}
         }
     }
 
-    /// Says that what is to be intercepted passes by, unless that was said of late: because of `client`'s number, or of all
-    /// clients'.
+    /// Logs that connections bypass interception, unless it was logged recently. The cause is the
+    /// number of `client`'s connections, or, without a client, of all connections.
     pub(crate) fn pass_by(&self, listener: &str, client: Option<IpAddr>) {
         const KIND: u8 = u8::MAX;
         let all = IpAddr::from([0; 4]);
@@ -65,10 +65,10 @@ impl Warnings {
             return;
         };
         match client {
-            Some(client) => note!(
+            Some(client) => errln!(
                 "longhaul relay: {listener}: {client} has {CLIENT_MAX} connections on their way, or all that it may have: its others pass by"
             ),
-            None => note!(
+            None => errln!(
                 "longhaul relay: {listener}: there is no room for more connections on their way: others pass by"
             ),
         }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn says_each_cause_of_an_address_once_in_a_while() {
+    fn logs_each_cause_once_per_interval() {
         let (warnings, now) = (Warnings::default(), Instant::now());
         assert_eq!(warnings.line(client(1), now), Line::New);
         assert_eq!(warnings.line(client(1), now), Line::Nothing);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_do_not_choose_how_much_is_said() {
+    fn bounds_lines_from_many_clients() {
         let (warnings, now) = (Warnings::default(), Instant::now());
         let lines: Vec<_> = (0..200).map(|n| warnings.line(client(n), now)).collect();
         assert!(lines[..LINES_MAX].iter().all(|line| *line == Line::New));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Addresses of one destination in the order in which they are to be tried: IPv6 first, then by
-//! turns (RFC 8305 §4), those that become known late included.
+//! Addresses of one destination in the order of attempts: IPv6 first, then alternating (RFC 8305
+//! §4). Addresses that a lookup returns later are included.
 
 use crate::leg::resolver::{Addresses, Answers, Resolver};
 use futures_util::future::BoxFuture;
@@ -14,20 +14,20 @@ use std::{
 };
 use tokio::{select, time::timeout};
 
-/// How long IPv4 addresses wait for IPv6 ones (RFC 8305 §3, Resolution Delay).
+/// Time for which IPv4 addresses wait for IPv6 ones (RFC 8305 §3, Resolution Delay).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// Addresses of one name that are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Addresses to be tried, and those to be expected.
+/// Addresses to try, and pending lookups for more.
 pub(crate) struct Candidates<'a> {
     port: u16,
     families: Families,
     ipv4_is_next: bool,
-    /// Of those that may still be given out.
+    /// Number of addresses that `next` may still return.
     left: usize,
-    /// Of the lookup.
+    /// Permit for the lookup.
     permit: Option<LookupPermit<'a>>,
 }
 
@@ -37,7 +37,7 @@ struct Families {
     ipv4: Family,
 }
 
-/// The addresses of one family that are known, and the lookup for others.
+/// Known addresses of one family, and the pending lookup for more.
 #[derive(Default)]
 struct Family {
     known: VecDeque<IpAddr>,
@@ -52,7 +52,7 @@ impl Family {
         }
     }
 
-    /// Waits for its lookup, for ever if there is none.
+    /// Waits for the lookup; forever if there is none.
     async fn answer(&mut self) -> Result<(), Failure> {
         let Some(due) = &mut self.due else {
             return std::future::pending().await;
@@ -80,7 +80,7 @@ impl Families {
         self.ipv6.due.is_some() || self.ipv4.due.is_some()
     }
 
-    /// Waits for the next lookup that ends.
+    /// Waits for the next lookup to end.
     async fn more(&mut self) -> Result<(), Failure> {
         select! {
             biased;
@@ -89,7 +89,7 @@ impl Families {
         }
     }
 
-    /// Waits for the first addresses, and a moment longer for IPv6 ones.
+    /// Waits for the first addresses, and then up to the resolution delay for IPv6 ones.
     async fn first(&mut self) -> Result<(), Failure> {
         let mut outcome = Err(Failure::NameNotFound);
         while self.is_due() && !self.is_known() {
@@ -100,7 +100,7 @@ impl Families {
             return outcome;
         }
         if self.ipv6.due.is_some() {
-            // There are IPv4 addresses: what becomes of this lookup does not matter.
+            // IPv4 addresses are known, so this lookup may fail.
             let _ = timeout(RESOLUTION_DELAY, self.ipv6.answer()).await;
         }
         Ok(())
@@ -108,8 +108,7 @@ impl Families {
 }
 
 impl<'a> Candidates<'a> {
-    /// The addresses of `destination`: its own, or as soon as it is resolved. A lookup for a client
-    /// counts as its `lookup_quota`'s.
+    /// Resolves `destination`. A lookup for a client counts against its `lookup_quota`.
     pub(crate) async fn of(
         destination: &Destination,
         lookup_quota: Option<LookupQuota<'a>>,
@@ -132,7 +131,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The first of the names that `text` may mean decides that has addresses.
+    /// Resolves the first of the names that `text` may stand for and that has addresses.
     async fn find(
         text: &str,
         port: u16,
@@ -170,12 +169,12 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Whether an address is known that was not given out.
+    /// Whether `next` has an address now.
     pub(crate) fn has_next(&self) -> bool {
         self.left > 0 && self.families.is_known()
     }
 
-    /// The next address to try.
+    /// Returns the next address to try.
     pub(crate) fn next(&mut self) -> Option<SocketAddr> {
         let Families { ipv6, ipv4 } = &mut self.families;
         let (first, second) = match self.ipv4_is_next {
@@ -189,12 +188,12 @@ impl<'a> Candidates<'a> {
         Some((ip, self.port).into())
     }
 
-    /// Whether a lookup is under way that may bring others.
+    /// Whether a pending lookup may return more addresses.
     pub(crate) fn is_pending(&self) -> bool {
         self.left > 0 && self.families.is_due()
     }
 
-    /// Waits until a lookup has ended. Its failure does not matter: there were addresses.
+    /// Waits until a lookup has ended. A failure is ignored: addresses were found before.
     pub(crate) async fn more(&mut self) {
         let next = async {
             let _ = self.families.more().await;
@@ -212,7 +211,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// All that are known now.
+    /// Returns all addresses known now.
     pub(crate) fn known(mut self) -> Vec<SocketAddr> {
         std::iter::from_fn(|| self.next()).collect()
     }

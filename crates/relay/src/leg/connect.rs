@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening a leg: resolve, connect, and say why not.
+//! Opens a TCP leg: resolves, connects, and classifies failures.
 
 use crate::{
     config::profile::Profile,
@@ -20,28 +20,28 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A leg, and the address at its other end.
+/// A connected socket and its remote address.
 type Connected = (TcpStream, SocketAddr);
 
-/// How a leg is to be opened.
+/// Options for opening a leg.
 pub(crate) struct Departure<'a> {
-    /// Address and port to leave with, if not the relay's own.
+    /// Source address and port, if not the relay's own.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) profile: &'a Profile,
-    /// Resolution included.
+    /// Time limit, resolution included.
     pub(crate) limit: Duration,
-    /// Who a lookup counts for, if it is a client.
+    /// Quota that a lookup counts against, if it is for a client.
     pub(crate) lookup_quota: Option<LookupQuota<'a>>,
-    /// The client's DSCP, if the profile has none.
+    /// DSCP of the client, used if the profile has none.
     pub(crate) dscp: u8,
 }
 
-/// Connects to `destination`. Each address that is tried passes `permits` first, whether it was
-/// given or a name led to it.
+/// Connects to `destination`. Each address must pass `is_allowed` first, whether it was given or
+/// resolved.
 pub(crate) async fn connect(
     destination: &Destination,
     departure: Departure<'_>,
-    permits: impl Fn(SocketAddr) -> bool,
+    is_allowed: impl Fn(SocketAddr) -> bool,
 ) -> Result<Connected, Failure> {
     let source = departure.source;
     let options = Options {
@@ -53,9 +53,9 @@ pub(crate) async fn connect(
             .or((departure.dscp != 0).then_some(departure.dscp)),
         ..departure.profile.options.clone()
     };
-    let (options, profile, permits) = (&options, departure.profile, &permits);
+    let (options, profile, is_allowed) = (&options, departure.profile, &is_allowed);
     let attempt = |address| -> BoxFuture<'_, _> {
-        match permits(address) {
+        match is_allowed(address) {
             true => Box::pin(connect_to(address, source, options, profile)),
             false => Box::pin(ready(Err(Failure::NotAllowed))),
         }
@@ -70,9 +70,9 @@ pub(crate) async fn connect(
 /// Time between two attempts (RFC 8305 §5, Connection Attempt Delay).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Happy Eyeballs (RFC 8305 §5): makes an attempt with each address, the next when one has failed or
-/// has not succeeded for a while. The first that succeeds ends the others; the last failure is the
-/// failure of all.
+/// Happy Eyeballs (RFC 8305 §5). Starts an attempt with each address: the next one when an attempt
+/// has failed or the attempt delay has passed. The first success cancels the others. If all fail,
+/// returns the last failure.
 pub(crate) async fn race<'a, T>(
     mut candidates: Candidates<'_>,
     attempt: impl Fn(SocketAddr) -> BoxFuture<'a, Result<T, Failure>>,
@@ -102,9 +102,9 @@ pub(crate) async fn race<'a, T>(
     }
 }
 
-/// With a source, the port is kept if it can be: an earlier connection between the same four
-/// (address and port, twice) may still be in TIME-WAIT,
-/// and connect(2) notices it where bind(2) does not.
+/// Connects from `source`, with its port if possible. An earlier connection with the same addresses
+/// and ports may still be in TIME-WAIT, which connect(2) notices and bind(2) does not; then the
+/// kernel chooses the port.
 async fn connect_to(
     address: SocketAddr,
     source: Option<SocketAddr>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Legs of connections: how one is opened, and what is read and written on it besides relayed bytes.
+//! Outgoing legs: name resolution, connecting, socket profiles, and legs as async streams.
 
 pub(crate) mod candidates;
 pub(crate) mod connect;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What profiles ask of sockets.
+//! Application of profiles to sockets.
 
 use crate::config::{
     location::{In as _, Table},
@@ -10,7 +10,7 @@ use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::socket::{self, Options};
 use std::{error::Error as _, io, net::SocketAddr, os::fd::AsFd};
 
-/// Whether this system takes what profiles ask for, found out on sockets that are thrown away.
+/// Checks that this system supports the profiles, on sockets that are discarded.
 pub(crate) fn try_out(profiles: &Profiles) -> anyhow::Result<()> {
     profiles.iter().try_for_each(|(name, profile)| {
         let table = Table::Profile(name.clone());
@@ -19,26 +19,27 @@ pub(crate) fn try_out(profiles: &Profiles) -> anyhow::Result<()> {
 }
 
 fn try_one(profile: &Profile) -> anyhow::Result<()> {
-    let asked = [
+    let needs_bpf = [
         ("initial_window", profile.initial_window.is_some()),
         ("ecn", profile.ecn),
     ];
-    if let Some((key, _)) = asked.into_iter().find(|(_, asked)| *asked) {
+    if let Some((key, _)) = needs_bpf.into_iter().find(|(_, is_set)| *is_set) {
         initial_window::attach().map_err(|error| without_program(profile, key, &error))?;
     }
-    let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
-    // The mark goes with interception, which says by itself what it needs.
+    let discard = SocketAddr::from(([127, 0, 0, 1], 9));
+    // Interception, which needs the mark, checks it itself.
     let options = Options {
         mark: None,
         ..profile.options.clone()
     };
-    match socket::outgoing(anywhere, None, &options) {
+    match socket::outgoing(discard, None, &options) {
         Ok(_) => Ok(()),
         Err(error) => explain(profile, &error),
     }
 }
 
-/// Gives a socket its initial window, before connect(2) or for all that a listener accepts, and lets its SYN offer ECN.
+/// Sets the initial window of a socket, before connect(2) or for the connections that a listener
+/// accepts, and lets its SYN offer ECN.
 pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::Result<()> {
     match (profile.initial_window, profile.ecn) {
         (None, false) => Ok(()),
@@ -56,8 +57,8 @@ fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
     let profile = &profile.name;
     Err(match error.kind() {
         io::ErrorKind::NotFound => {
-            let there = socket::congestion_controls()?.join(", ");
-            Refusal::usage(format!("profile {profile}: {}", absent(cc, &there)))
+            let available = socket::congestion_controls()?.join(", ");
+            Refusal::usage(format!("profile {profile}: {}", absent(cc, &available)))
         }
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
             "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
@@ -67,11 +68,12 @@ fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
     })
 }
 
-/// What is said of a congestion control that is not `there`, with the way to it if it is longhaul's.
-fn absent(cc: &str, there: &str) -> String {
+/// Message about a congestion control that is not among `available`, with the command that loads it
+/// if it is longhaul's.
+fn absent(cc: &str, available: &str) -> String {
     let nowhere = format!("{cc}: no such congestion control here");
     let Some(ours) = longhaul_congestion::math::algorithm(cc) else {
-        return format!("{nowhere}; there are: {there}");
+        return format!("{nowhere}; there are: {available}");
     };
     let (name, load) = (
         ours.system_name(),
@@ -79,7 +81,7 @@ fn absent(cc: &str, there: &str) -> String {
     );
     match name == cc {
         true => format!("{cc} is not loaded: {load}"),
-        false => format!("{nowhere}; longhaul's own is {name} ({load}); there are: {there}"),
+        false => format!("{nowhere}; longhaul's own is {name} ({load}); there are: {available}"),
     }
 }
 
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    fn tried_out(profile: &str) -> Result<(), String> {
+    fn check_support_of(profile: &str) -> Result<(), String> {
         let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\n";
         let settings = toml::from_str(&format!("{listener}[profile.long]\n{profile}")).unwrap();
         let config = Config::new(&settings).unwrap();
@@ -96,23 +98,23 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_nothing_uses_is_tried_out_too() {
-        assert_eq!(tried_out("mss = 1000"), Ok(()));
-        let problem = tried_out("congestion_control = 'no-such'").unwrap_err();
+    fn checks_unused_profiles() {
+        assert_eq!(check_support_of("mss = 1000"), Ok(()));
+        let problem = check_support_of("congestion_control = 'no-such'").unwrap_err();
         let begin = "profile long: no-such: no such congestion control here; there are: ";
         assert!(problem.starts_with(begin), "{problem}");
     }
 
     #[test]
-    fn one_of_longhauls_that_is_not_loaded_is_to_be_loaded() {
+    fn names_the_command_that_loads_a_congestion_control() {
         assert_eq!(
             absent("lh_bic_linux", "reno"),
             "lh_bic_linux is not loaded: longhaul cc load bic_linux"
         );
-        let said = absent("fast", "reno, cubic");
+        let message = absent("fast", "reno, cubic");
         assert!(
-            said.contains("lh_fast (longhaul cc load fast); there are: reno, cubic"),
-            "{said}"
+            message.contains("lh_fast (longhaul cc load fast); there are: reno, cubic"),
+            "{message}"
         );
         assert!(!absent("lh_no_such", "reno").contains("cc load"));
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Host names become addresses, without a thread that waits: by /etc/hosts, then by the name
-//! servers of /etc/resolv.conf, with its search domains and options (resolv.conf(5)). Both files are
-//! read again when they change. nsswitch.conf is not looked at.
+//! Asynchronous resolver of host names: /etc/hosts first, then the name servers of
+//! /etc/resolv.conf, with its search domains and options (resolv.conf(5)). Both files are read
+//! again when they change. nsswitch.conf is ignored.
 //!
-//! Each thread with an event loop has a resolver of its own, because the sockets of one belong to
-//! the event loop that opened them.
+//! Each thread with an event loop has its own resolver, because a resolver's sockets belong to the
+//! event loop that opened them.
 
 use futures_util::future::BoxFuture;
 use hickory_resolver::{
@@ -28,19 +28,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The files that names are resolved by.
+/// Files that the resolver reads.
 const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 
-/// Time between two looks at whether the files have changed.
+/// Time between two checks for changes of the files.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Answers that a thread keeps for as long as their TTL says; about 1 KiB each.
+/// Answers that a thread caches, for as long as their TTL allows; about 1 KiB each.
 const CACHE_SIZE: u64 = 1024;
 
-/// Requests at a time over one TCP connection to a name server; more of them fail.
+/// Concurrent requests over one TCP connection to a name server; further ones fail.
 const TCP_REQUESTS_MAX: usize = 1024;
 
-/// What the files said when they were read.
+/// Resolver configured from the files.
 pub(crate) struct Resolver {
     hosts: Hosts,
     dns: TokioResolver,
@@ -48,7 +48,7 @@ pub(crate) struct Resolver {
     ndots: usize,
 }
 
-/// A thread's resolver, and the state of the files that it was read from.
+/// Resolver of a thread, and the state of the files it was configured from.
 struct Kept {
     resolver: Arc<Resolver>,
     files: Files,
@@ -61,17 +61,17 @@ thread_local! {
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
-/// Addresses of one family, or why there are none.
+/// Addresses of one family, or the cause of failure.
 pub(crate) type Addresses = Result<Vec<IpAddr>, Failure>;
 
-/// The addresses of one name, as they become known.
+/// Lookups of one name, one for each family.
 pub(crate) struct Answers {
     pub(crate) ipv6: BoxFuture<'static, Addresses>,
     pub(crate) ipv4: BoxFuture<'static, Addresses>,
 }
 
 impl Resolver {
-    /// The calling thread's resolver, which has read the files as they are now.
+    /// Returns the calling thread's resolver, up to date with the files.
     pub(crate) fn of_this_thread() -> Result<Arc<Self>, Failure> {
         KEPT.with_borrow_mut(|kept| {
             let now = Instant::now();
@@ -96,7 +96,7 @@ impl Resolver {
     }
 
     fn read() -> Result<Self, NetError> {
-        // Without a usable file, resolv.conf(5) has the name server of this host asked.
+        // Without a usable file, resolv.conf(5) prescribes the name server of this host.
         let (config, options) = read_system_conf().unwrap_or_else(|_| {
             let here = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
             let config = ResolverConfig::from_parts(None, Vec::new(), vec![here]);
@@ -124,7 +124,7 @@ impl Resolver {
         })
     }
 
-    /// The names that `text` may mean, in the order in which they are to be tried.
+    /// Fully qualified names that `text` may stand for, in the order of attempts.
     pub(crate) fn names(&self, text: &str) -> Result<Vec<Name>, Failure> {
         let name = Name::from_str_relaxed(text).map_err(|_| Failure::NameNotFound)?;
         let mut itself = name.clone();
@@ -152,8 +152,8 @@ impl Resolver {
         found.map_or_else(Vec::new, |lookup| addresses(&lookup))
     }
 
-    /// Asks for the addresses of `name`, which is fully qualified. What /etc/hosts says is all that
-    /// there is.
+    /// Looks up the addresses of `name`, which is fully qualified. A name in /etc/hosts has no
+    /// other addresses.
     pub(crate) fn ask(self: &Arc<Self>, name: &Name) -> Answers {
         if self.is_in_hosts(name) {
             let known = |record| -> BoxFuture<'static, Addresses> {
@@ -190,7 +190,8 @@ impl Resolver {
     }
 }
 
-/// Without descriptors a resolver has errors of its own.
+/// Converts a resolver error. Without free descriptors the resolver returns errors of its own, so
+/// the descriptor limit is checked.
 fn described(error: NetError) -> io::Error {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) if says_there_is_none(&none) => {
@@ -202,7 +203,8 @@ fn described(error: NetError) -> io::Error {
     }
 }
 
-/// Unlike SERVFAIL or REFUSED, with which a server says nothing of the name (RFC 1035 §4.1.1).
+/// Whether the answer means that the name has no such record, unlike SERVFAIL or REFUSED (RFC 1035
+/// §4.1.1).
 fn says_there_is_none(answer: &NoRecords) -> bool {
     matches!(
         answer.response_code,
@@ -210,14 +212,14 @@ fn says_there_is_none(answer: &NoRecords) -> bool {
     )
 }
 
-/// IPv4 addresses are taken out of IPv4-mapped ones.
+/// Addresses of an answer; IPv4-mapped ones become IPv4.
 fn addresses(lookup: &hickory_resolver::lookup::Lookup) -> Vec<IpAddr> {
     let ip = |record: &hickory_resolver::proto::rr::Record| record.data.ip_addr();
     let found = lookup.answers().iter().filter_map(ip);
     found.map(|ip| ip.to_canonical()).collect()
 }
 
-/// What tells that a file is another, or has changed.
+/// Inode, modification time and size of each file, which reveal a change.
 fn files() -> Files {
     FILES.map(|path| {
         let file = fs::metadata(path).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A leg as hyper and others want it, for whom a stream is what can be polled.
+//! Adapter from a leg to tokio's `AsyncRead` and `AsyncWrite`, for hyper and others.
 
 use longhaul_transport::{channel::Channel, leg::Leg};
 use std::{
@@ -9,11 +9,11 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A socket as hyper wants it. Clones share the socket, so that the relay keeps hold of it for
+/// A leg as an async stream. Clones of the leg share the socket, so the relay can still use it for
 /// splice, RST and TCP_INFO.
 pub(crate) struct Shared {
     pub(crate) stream: Leg,
-    /// Told how many bytes were read (first) or written (second).
+    /// Called with the numbers of bytes read (first) and written (second).
     pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Legs over UDT: what a profile means for them, and the ports that they come and go by.
+//! Legs over UDT: translation of profiles, listening and connecting.
 
 use crate::config::profile::Profile;
 use longhaul_protocol::failure::Failure;
@@ -10,14 +10,14 @@ use longhaul_udt::{
 };
 use std::{io, net::SocketAddr};
 
-/// Bytes that a buffer has if the profile does not say: 1 Gbit/s over 380 ms. A ring of the system's memory, which gives it
-/// when it is first used.
+/// Default size of a buffer in bytes: 1 Gbit/s over 380 ms. The memory is allocated when it is
+/// first used.
 const BUFFER: usize = 48 << 20;
 
-/// Bytes of a packet with all headers, if the profile does not say: Ethernet's.
+/// Default packet size in bytes, headers included: the MTU of Ethernet.
 const MSS: u32 = 1500;
 
-/// Takes a UDP port that other relays may connect to.
+/// Binds a UDP port that accepts other relays.
 pub(crate) fn listen(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
     let control = profile.udt_control.unwrap_or_default();
     let socket = port::bind(at, config(profile), control)?;
@@ -32,18 +32,18 @@ fn config(profile: &Profile) -> Config {
         let packets = bytes.unwrap_or(BUFFER) / mss as usize;
         u32::try_from(packets).unwrap_or(u32::MAX).max(32)
     };
-    let usual = Config::default();
+    let defaults = Config::default();
     let silence = options.user_timeout.map(longhaul_units::Time::from);
     Config {
         mss,
         send_packets: packets(options.send_buffer),
         receive_packets: packets(options.receive_buffer),
-        silence: silence.unwrap_or(usual.silence),
-        ..usual
+        silence: silence.unwrap_or(defaults.silence),
+        ..defaults
     }
 }
 
-/// A leg to `to`, which leaves by the ports of `departure`.
+/// Connects to `to` from the local ports of `departure`.
 pub(crate) async fn connect(
     departure: &Departure,
     to: SocketAddr,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
+//! Convert clients: other relays (RFC 8803), which may open connections ahead of requests.
 
 use crate::{
     faults::{disagreement::Stranger, fault::Fault},
@@ -14,13 +14,13 @@ use longhaul_protocol::failure::Failure;
 use std::future::poll_fn;
 use tokio::{select, time::timeout};
 
-/// Waits for the first byte of a request: the listener's `idle_timeout`, since a relay that keeps
-/// connections ready has nothing to say yet, and until the relay drains. A connection that ends
-/// before is no failure.
+/// Waits for the first byte of a request, up to the listener's `idle_timeout` or until the relay
+/// drains: a pooled connection has no request yet. A connection that ends before is not a failure.
 pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
     if let Err(failure) = session.protect(limit).await {
-        // Whoever is not let in hears what TLS has said, and then RST, before which UDT would drop it.
+        // A refused relay first receives the TLS alert. UDT would drop the alert at a reset, so it
+        // is flushed before.
         if session.client.tcp().is_none() {
             let said = poll_fn(|cx| session.client.poll_finish_sending(cx));
             let _ = timeout(FAREWELL_TIME, said).await;
@@ -35,7 +35,7 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
             Ok(Ok(())) if !near.is_abandoned() => Ok(()),
             _ => Err(End::Finished),
         },
-        () = session.relay.drain.reached(Phase::Drain) => Err(End::Finished),
+        () = session.relay.drain.wait_for(Phase::Drain) => Err(End::Finished),
     }
 }
 
@@ -71,7 +71,8 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejection> {
     }))
 }
 
-/// Malformed messages of Convert itself are a programmer's affair, and not the operator's.
+/// Logs that the client does not use this version of Convert. Other malformed messages are bugs,
+/// not mistakes of the operator.
 fn say_what_is_foreign(session: &Session, error: &ConvertError, bytes: &[u8]) {
     let why = match error {
         ConvertError::Magic => Stranger::Foreign(bytes.to_vec()),

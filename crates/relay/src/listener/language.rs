@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What clients have asked for, how that is read, and how they are answered.
+//! Requests of clients: reading them, replying, and closing a refused connection.
 
 use crate::{
     faults::fault::Fault,
@@ -17,31 +17,32 @@ use longhaul_transport::{
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::timeout;
 
-/// What a listener makes of a client: what it wants, and the words to answer it.
+/// A client's request, and the format of the reply.
 pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) language: Language,
 }
 
-/// What another relay has said.
+/// First message of another relay.
 pub(crate) enum Heard {
+    /// A new connection.
     Asks(Asked),
-    /// It is a further leg of a connection that was asked for before.
+    /// A further leg of a striped connection.
     Joins(Seat),
-    /// Only whether it would be served.
+    /// A health check: would a request be served?
     Checks,
 }
 
-/// What a client has sent and no parser has taken yet.
+/// Bytes received and not parsed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Vec<u8>);
 
-/// Bytes asked for in one read of a handshake: a request and some early data.
+/// Bytes of one read during a handshake: a request and some early data.
 const READ_LEN: usize = 4096;
 
 impl Inbox {
-    /// Reads until `parse` has a whole message, and takes it out. A message that the parser calls
-    /// incomplete although more than `len_max` bytes are there is a bad request.
+    /// Reads until `parse` returns a message, and removes the message from the buffer. A message
+    /// that is still incomplete after `len_max` bytes is a bad request.
     pub(crate) async fn message<T, E>(
         &mut self,
         stream: &impl Channel,
@@ -63,43 +64,43 @@ impl Inbox {
         }
     }
 
-    /// What no message was found in.
+    /// Bytes received and not parsed.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.0
     }
 
-    /// What came behind the last message.
+    /// Returns the bytes behind the last message.
     pub(crate) fn into_rest(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Why there is no message.
+/// Error while reading a message.
 #[derive(Debug)]
 pub(crate) enum Unread<E> {
-    /// The parser says so.
+    /// The parser rejects it.
     Malformed(E),
-    /// The client left, or never came to an end.
+    /// The client left, or the message is too long.
     Failed(Failure),
 }
 
-/// How success and failure are said.
+/// Format of replies to a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Language {
     /// SOCKS5 replies.
     Socks5,
-    /// The answers of SOCKS4.
+    /// SOCKS4 replies.
     Socks4,
     /// Convert answers.
     Convert,
-    /// None: relayed bytes, or RST.
+    /// No reply: relayed bytes, or RST.
     Tcp,
 }
 
 impl Language {
     pub(crate) fn success(self, far: &Far) -> Vec<u8> {
         match self {
-            // RFC 1928 §6: it carries the outgoing leg's own address.
+            // The reply contains the local address of the outgoing leg (RFC 1928 §6).
             Self::Socks5 | Self::Socks4 => {
                 self.reply(Reply::Succeeded, far.stream.carrier().local_addr().ok())
             }
@@ -116,7 +117,7 @@ impl Language {
         }
     }
 
-    /// A reply of SOCKS, of either version.
+    /// Encodes a SOCKS reply, of version 4 or 5.
     pub(crate) fn reply(self, reply: Reply, bound: Option<SocketAddr>) -> Vec<u8> {
         match self {
             Self::Socks4 => socks4::reply(reply, bound),
@@ -124,22 +125,22 @@ impl Language {
         }
     }
 
-    /// For a request of SOCKS that can't be met.
+    /// Rejection of a SOCKS request that failed.
     pub(crate) fn rejection(self, failure: Failure) -> Rejection {
         Rejection::new(failure, self.reply(failure.socks5(), None))
     }
 
-    /// For a command of SOCKS that is not served, here or on this way out.
+    /// Rejection of a SOCKS command that is not supported, here or on this route.
     pub(crate) fn unsupported(self) -> Rejection {
         let reply = self.reply(Reply::CommandNotSupported, None);
         Rejection::new(Failure::BadRequest, reply)
     }
 }
 
-/// A client that gets no connection.
+/// Refusal of a client's request.
 pub(crate) struct Rejection {
     pub(crate) failure: Failure,
-    /// The last words; none means RST.
+    /// Last bytes to the client; if empty, the connection is reset.
     pub(crate) answer: Vec<u8>,
 }
 
@@ -149,7 +150,7 @@ impl Rejection {
         Self { failure, answer }
     }
 
-    /// For messages that were not understood, with the answer to a malformed one.
+    /// Rejection after a read error; `answer` encodes the reply to a malformed message.
     pub(crate) fn unread<E>(unread: Unread<E>, answer: impl FnOnce(&E) -> Vec<u8>) -> Self {
         match unread {
             Unread::Malformed(error) => Self::new(Failure::BadRequest, answer(&error)),
@@ -158,13 +159,13 @@ impl Rejection {
     }
 }
 
-/// Tells the client in its own words.
+/// Replies with the failure in the client's protocol, and closes.
 pub(crate) async fn refuse(session: &Session, fault: Fault, language: Language) -> End {
     Box::pin(farewell(&session.near(), &language.failure(&fault))).await;
     session.fail(fault)
 }
 
-/// What the client wants, if it says so before the handshake time-out.
+/// Returns the client's request if it arrives within the handshake time-out.
 pub(crate) async fn hear<T>(
     session: &Session,
     asking: impl Future<Output = Result<T, Rejection>>,
@@ -181,13 +182,13 @@ pub(crate) async fn reject(session: &Session, rejected: Rejection) -> End {
     session.fail(failure)
 }
 
-/// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.
+/// Time for a client to read a refusal. RFC 1928 §6 allows 10 s.
 pub(crate) const FAREWELL_TIME: Duration = Duration::from_secs(2);
-/// What is read of what it still sends, in bytes.
+/// Most bytes that are read and discarded meanwhile.
 const FAREWELL_BYTES_MAX: usize = 1 << 20;
 
-/// Says `answer` and lets the client close first: a close with unread bytes would send RST, which
-/// can destroy the answer on its way. Without an answer, RST is the answer.
+/// Sends `answer` and lets the client close first: a close with unread bytes would send RST, which
+/// can destroy the answer in flight. Without an answer, resets the connection.
 pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
     if answer.is_empty() {
         client.carrier().reset_on_close();
@@ -198,11 +199,11 @@ pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
         client.finish_sending().await?;
         read_off(client).await
     };
-    // Whatever goes wrong, the client is gone, and so is the need to tell it.
+    // After an error the client is gone, so no answer is needed.
     let _ = timeout(FAREWELL_TIME, say).await;
 }
 
-/// Lets a client close first that has its answer, and may still be sending.
+/// Lets the client close first; it has its answer and may still be sending.
 pub(crate) async fn linger(client: &Leg) {
     let _ = timeout(FAREWELL_TIME, read_off(client)).await;
 }
@@ -220,7 +221,7 @@ async fn read_off(client: &Leg) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The address of this end of the client's connection.
+/// Local address of the client's connection.
 pub(crate) fn local_address(client: &Carrier) -> Result<SocketAddr, Rejection> {
     client
         .local_addr()

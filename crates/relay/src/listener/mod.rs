@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each kind of listener knows: how its clients say where to go, and how they are answered.
+//! Protocols of clients: how each kind of listener reads requests and replies to them.
 
 pub(crate) mod convert;
 mod ftp;
@@ -22,10 +22,10 @@ use longhaul_linux::socket::{is_local_address, syn_dscp};
 use longhaul_protocol::{convert::Answer, destination::Destination, failure::Failure};
 use std::net::SocketAddr;
 
-/// Serves a client that says once where to go, or not at all.
+/// Serves a client with one request, or with a destination that its listener implies.
 pub(crate) async fn serve(session: &Session, kind: &Kind) -> End {
-    // In a box, as everything that is over before bytes are relayed: an idle connection is as large
-    // as the largest state that its future may be in.
+    // Boxed, like every step that ends before bytes are relayed: an idle connection occupies as
+    // much memory as the largest state of its future.
     let opened = Box::pin(async { open(session, hear_out(session, kind).await?).await });
     match opened.await {
         Ok(opened) => relay(session, opened).await,
@@ -33,8 +33,8 @@ pub(crate) async fn serve(session: &Session, kind: &Kind) -> End {
     }
 }
 
-/// What the client wants. Those who speak to another relay have a time to say it; those who speak
-/// to none have said it by coming here.
+/// Reads or derives the client's request. Relays must send theirs within the handshake time-out;
+/// forwarded and diverted clients send none.
 async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
     let asked = match kind {
         Kind::Convert => {
@@ -52,7 +52,7 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
         }
         Kind::Forward(destination) => Ok(forwarded(destination)),
         Kind::Transparent { keep_source } => diverted(session, *keep_source),
-        Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
+        Kind::Socks5 | Kind::Http => unreachable!("these protocols have their own loops"),
     };
     match asked {
         Ok(asked) => Ok(asked),
@@ -60,7 +60,7 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
     }
 }
 
-/// Clients that all go to one place.
+/// Request of a client of a forward listener: the configured destination.
 fn forwarded(destination: &Destination) -> Asked {
     Asked {
         request: Request::to(destination.clone(), Vec::new()).unanswered(),
@@ -68,9 +68,8 @@ fn forwarded(destination: &Destination) -> Asked {
     }
 }
 
-/// Clients that know nothing of the relay: TPROXY diverted their connections, and the accepted
-/// socket's local address is where they wanted to go
-/// (Documentation/networking/tproxy.rst).
+/// Request of a client that does not know of the relay: TPROXY diverted its connection, and the
+/// local address of the accepted socket is the destination (Documentation/networking/tproxy.rst).
 fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejection> {
     let wanted = local_address(&session.client)?;
     if is_own_port(wanted, session.door.address) {
@@ -89,8 +88,8 @@ fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejection> {
     })
 }
 
-/// Whether the client connected straight to the listener: relayed, the connection would come back
-/// here without end. In doubt, yes.
+/// Whether the client connected to the listener itself: relayed, the connection would come back
+/// here in a loop. If unknown, true.
 fn is_own_port(wanted: SocketAddr, listener: SocketAddr) -> bool {
     wanted.port() == listener.port() && is_local_address(wanted.ip()).unwrap_or(true)
 }

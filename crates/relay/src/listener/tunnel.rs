@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way out for a client that says once where to go, and the bytes on it.
+//! Opening of the upstream connection for a client with one request, and relaying over it.
 
 use crate::{
     faults::fault::Fault,
@@ -9,15 +9,15 @@ use crate::{
     transfer::End,
 };
 
-/// A client with a way out.
+/// An open upstream connection for a client.
 pub(crate) struct Opened {
     far: Far,
     language: Language,
-    /// For the way out that turns out to have been dead.
+    /// Request to repeat if the upstream connection was dead.
     again: Option<Box<Request>>,
 }
 
-/// Opens the way out, and relays.
+/// Opens the upstream connection and relays.
 pub(crate) async fn connect(session: &Session, asked: Asked) -> End {
     match Box::pin(open(session, asked)).await {
         Ok(opened) => relay(session, opened).await,
@@ -25,7 +25,7 @@ pub(crate) async fn connect(session: &Session, asked: Asked) -> End {
     }
 }
 
-/// Relays over the way out that was opened, or over another if that was dead.
+/// Relays over the upstream connection; if it was dead, over another one.
 pub(crate) async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
     loop {
         let (far, language) = (&opened.far, opened.language);
@@ -41,8 +41,8 @@ pub(crate) async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
     }
 }
 
-/// Makes the request again, if that does no harm: over a connection that did not stand ready, over one
-/// leg to a peer that has refused to read a request for several, or past a peer that is down now.
+/// Repeats the request if that is safe. There are three cases: the pooled connection was stale; a
+/// peer refused a striped request unread; a peer is down and another route exists.
 async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Far, Fault>> {
     let (far, request) = (&opened.far, opened.again.as_mut()?);
     if far.was_stale() {
@@ -60,7 +60,7 @@ async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Fa
     }
 }
 
-/// Opens the way out.
+/// Opens the upstream connection.
 pub(crate) async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>, End> {
     let Asked {
         mut request,
@@ -71,8 +71,8 @@ pub(crate) async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>,
         Ok(far) => far,
         Err(fault) => return Err(refuse(session, fault, language).await),
     };
-    // They have left, and a request that had any is not made twice, unless a peer refuses to read
-    // it, which has it in pieces.
+    // Early data was sent, so a request with early data is not repeated. The exception is a striped
+    // request, which a peer may refuse unread; the group has that data.
     let striped = far.group.is_some();
     if !striped {
         request.early = Vec::new();

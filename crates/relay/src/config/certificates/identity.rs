@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a relay shows and believes: TLS 1.3, and both sides must show a certificate.
+//! TLS identity of a relay: mutual TLS 1.3, its own certificate and the trusted authorities.
 
 use crate::config::certificates::{TlsSettings, validity::Certificates};
 use longhaul_command::exit::Refusal;
@@ -26,10 +26,10 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes read of a key's file: an RSA key of 16,384 bits takes 13 kB.
+/// Most bytes read of a key file: an RSA key of 16,384 bits takes 13 kB.
 pub(crate) const KEY_LEN_MAX: u64 = 64 << 10;
 
-/// What a relay shows and believes, read and checked.
+/// Own certificate, trusted authorities and key, as read from files.
 #[derive(Debug)]
 struct Identity {
     certificates: Certificates,
@@ -37,7 +37,7 @@ struct Identity {
     key: PrivateKeyDer<'static>,
 }
 
-/// The side that connects.
+/// TLS client: the side that connects.
 #[derive(Debug)]
 pub(crate) struct Initiator {
     certificates: Certificates,
@@ -45,23 +45,23 @@ pub(crate) struct Initiator {
     peer: ServerName<'static>,
 }
 
-/// The side that listens.
+/// TLS server: the side that listens.
 #[derive(Debug)]
 pub(crate) struct Responder {
     certificates: Certificates,
     config: Arc<ServerConfig>,
 }
 
-/// Whom a listener serves: relays that the authority vouches for, and of these whom `allow` names.
+/// Verifier of client certificates: an authority must have signed them, and `allow` must name them.
 #[derive(Debug)]
 struct Guests {
     authority: Arc<dyn ClientCertVerifier>,
-    /// Empty is all.
+    /// Permitted names; empty permits all.
     allow: Vec<ServerName<'static>>,
 }
 
-/// The authority's answer, and a refusal of names that are not in `allow`: the other side hears of it
-/// by an alert, as of any other certificate that is not accepted.
+/// Refuses certificates whose names are not in `allow` by a TLS alert, as any other invalid
+/// certificate.
 impl ClientCertVerifier for Guests {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.authority.root_hint_subjects()
@@ -121,10 +121,10 @@ impl Guests {
     }
 }
 
-/// A certificate that the authority vouches for, and `allow` does not name.
+/// Error of a valid certificate that `allow` does not name.
 #[derive(Debug)]
 pub(crate) struct NotAllowed {
-    /// The names that it is for.
+    /// Names in the certificate.
     pub(crate) names: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for NotAllowed {
     }
 }
 
-/// Names of a certificate, as far as they can be shown.
+/// Formats names of a certificate, without characters that are not printable.
 pub(crate) fn listed(names: &[String]) -> String {
     // webpki writes DnsName("tokyo").
     let shown = |name: &String| {
@@ -151,7 +151,8 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
-/// Names in a certificate that are printed, each with so many bytes: they come from elsewhere.
+/// Most names of a certificate in a message, and most bytes of each: certificates are untrusted
+/// input.
 const NAMES_MAX: usize = 4;
 const NAME_LEN_MAX: usize = 64;
 
@@ -176,71 +177,71 @@ impl PartialEq for Responder {
 }
 
 impl Initiator {
-    /// Reads the files; `user` is who asks for them, and `peer` the name that the other side's
-    /// certificate must have if the settings name none.
-    pub(crate) fn new(written: &TlsSettings, user: &str, peer: &str) -> anyhow::Result<Self> {
+    /// Reads the files; `owner` names the peer in messages. `peer` is the name that the other
+    /// side's certificate must have if the settings name none.
+    pub(crate) fn new(written: &TlsSettings, owner: &str, peer: &str) -> anyhow::Result<Self> {
         if !written.allow.is_empty() {
             let problem =
                 "tls.allow is for listeners; the name of a peer's certificate is tls.name";
-            return Err(Refusal::usage(format!("{user}: {problem}")));
+            return Err(Refusal::usage(format!("{owner}: {problem}")));
         }
         let Identity {
             certificates,
             authorities,
             key,
-        } = Identity::read(written, user)?;
+        } = Identity::read(written, owner)?;
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| refused(user, error))?
+            .map_err(|error| refused(owner, error))?
             .with_root_certificates(authorities)
             .with_client_auth_cert(certificates.chain.clone(), key)
-            .map_err(|error| unfit(written, user, error))?;
+            .map_err(|error| unfit(written, owner, error))?;
         Ok(Self {
             certificates,
             config: Arc::new(config),
-            peer: name(written.name.as_deref().unwrap_or(peer), user)?,
+            peer: name(written.name.as_deref().unwrap_or(peer), owner)?,
         })
     }
 
-    /// What it shows and believes.
+    /// Own certificate and trusted authorities.
     pub(crate) fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// A connection that has not shaken hands yet.
+    /// TLS state of a new connection, before the handshake.
     pub(crate) fn connection(&self) -> io::Result<ClientConnection> {
         ClientConnection::new(self.config.clone(), self.peer.clone()).map_err(io::Error::other)
     }
 }
 
 impl Responder {
-    /// Reads the files; `user` is who asks for them.
-    pub(crate) fn new(written: &TlsSettings, user: &str) -> anyhow::Result<Self> {
+    /// Reads the files; `owner` names the listener in messages.
+    pub(crate) fn new(written: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
         if written.name.is_some() {
             let problem = "tls.name is for peers; the names that a listener serves are tls.allow";
-            return Err(Refusal::usage(format!("{user}: {problem}")));
+            return Err(Refusal::usage(format!("{owner}: {problem}")));
         }
         let Identity {
             certificates,
             authorities,
             key,
-        } = Identity::read(written, user)?;
+        } = Identity::read(written, owner)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
             .build()
-            .map_err(|error| refused(user, error))?;
-        let allow = written.allow.iter().map(|allowed| name(allowed, user));
+            .map_err(|error| refused(owner, error))?;
+        let allow = written.allow.iter().map(|allowed| name(allowed, owner));
         let guests = Guests {
             authority: verifier,
             allow: allow.collect::<Result<_, _>>()?,
         };
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| refused(user, error))?
+            .map_err(|error| refused(owner, error))?
             .with_client_cert_verifier(Arc::new(guests))
             .with_single_cert(certificates.chain.clone(), key)
-            .map_err(|error| unfit(written, user, error))?;
-        // A ticket that nobody reads would turn the peer's close into RST (RFC 1122 §4.2.2.13),
-        // and ready connections make resumption needless.
+            .map_err(|error| unfit(written, owner, error))?;
+        // A session ticket that the peer never reads would turn its close into RST (RFC 1122
+        // §4.2.2.13). Pooled connections make resumption unnecessary.
         config.send_tls13_tickets = 0;
         Ok(Self {
             certificates,
@@ -248,36 +249,36 @@ impl Responder {
         })
     }
 
-    /// What it shows and believes.
+    /// Own certificate and trusted authorities.
     pub(crate) fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// A connection that has not shaken hands yet.
+    /// TLS state of a new connection, before the handshake.
     pub(crate) fn connection(&self) -> io::Result<ServerConnection> {
         ServerConnection::new(self.config.clone()).map_err(io::Error::other)
     }
 }
 
 impl Identity {
-    fn read(written: &TlsSettings, user: &str) -> anyhow::Result<Self> {
+    fn read(written: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
         let mut authorities = RootCertStore::empty();
-        let trusted = certificates(&written.ca, user)?;
+        let trusted = certificates(&written.ca, owner)?;
         for authority in &trusted {
             let added = authorities.add(authority.clone());
-            added.map_err(|error| unusable(&written.ca, user, error))?;
+            added.map_err(|error| unusable(&written.ca, owner, error))?;
         }
         let key = private_file::read(&written.key, KEY_LEN_MAX)
-            .map_err(|error| unusable(&written.key, user, error))?;
+            .map_err(|error| unusable(&written.key, owner, error))?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
         Ok(Self {
             certificates: Certificates {
                 written: written.clone(),
-                chain: certificates(&written.certificate, user)?,
+                chain: certificates(&written.certificate, owner)?,
                 authorities: trusted,
             },
             authorities: authorities.into(),
-            key: key.map_err(|error| unusable(&written.key, user, in_words(&error)))?,
+            key: key.map_err(|error| unusable(&written.key, owner, in_words(&error)))?,
         })
     }
 }
@@ -291,20 +292,20 @@ fn in_words(error: &pem::Error) -> String {
     }
 }
 
-fn certificates(path: &Path, user: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+fn certificates(path: &Path, owner: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(unusable(path, user, "no certificate in it")),
-        Err(error) => Err(unusable(path, user, error)),
+        Ok(_) => Err(unusable(path, owner, "no certificate in it")),
+        Err(error) => Err(unusable(path, owner, error)),
     }
 }
 
-fn name(text: &str, user: &str) -> anyhow::Result<ServerName<'static>> {
+fn name(text: &str, owner: &str) -> anyhow::Result<ServerName<'static>> {
     let name = ServerName::try_from(text.to_owned());
     name.map_err(|_| {
         Refusal::usage(format!(
-            "{user}: {text:?} is no name for a certificate: want a host name or an IP address"
+            "{owner}: {text:?} is no name for a certificate: want a host name or an IP address"
         ))
     })
 }
@@ -313,25 +314,25 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn unusable(path: &Path, user: &str, error: impl Display) -> anyhow::Error {
-    Refusal::usage(format!("{user}: {}: {error}", path.display()))
+fn unusable(path: &Path, owner: &str, error: impl Display) -> anyhow::Error {
+    Refusal::usage(format!("{owner}: {}: {error}", path.display()))
 }
 
-/// Of a certificate and a key, each of which is one.
-fn unfit(written: &TlsSettings, user: &str, error: rustls::Error) -> anyhow::Error {
+/// Error of a certificate and a key that are each valid but do not match.
+fn unfit(written: &TlsSettings, owner: &str, error: rustls::Error) -> anyhow::Error {
     match error {
         rustls::Error::InconsistentKeys(_) => {
             let certificate = written.certificate.display();
             unusable(
                 &written.key,
-                user,
+                owner,
                 format!("it is not the key to {certificate}"),
             )
         }
-        other => refused(user, other),
+        other => refused(owner, other),
     }
 }
 
-fn refused(user: &str, error: impl Display) -> anyhow::Error {
-    Refusal::usage(format!("{user}: tls: {error}"))
+fn refused(owner: &str, error: impl Display) -> anyhow::Error {
+    Refusal::usage(format!("{owner}: tls: {error}"))
 }

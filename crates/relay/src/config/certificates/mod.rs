@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who relays are to each other: certificates of an authority of their own, read and checked.
+//! Certificates with which relays authenticate each other, issued by their own authority.
 
 pub(crate) mod identity;
 pub(crate) mod validity;
@@ -7,20 +7,19 @@ pub(crate) mod validity;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// Mutual TLS 1.3 between relays; files are PEM.
+/// Settings of mutual TLS 1.3 between relays; all files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TlsSettings {
-    /// Certificates of the authorities that vouch for the other side.
+    /// Certificates of the trusted authorities.
     pub(crate) ca: PathBuf,
-    /// This relay's certificate, with those between it and the authority.
+    /// This relay's certificate, followed by intermediate certificates.
     pub(crate) certificate: PathBuf,
-    /// The private key to it.
+    /// Private key of the certificate.
     pub(crate) key: PathBuf,
-    /// Peers: the name in the peer's certificate, if it is not the peer's name here.
+    /// Peers: name in the peer's certificate, by default the peer's name here.
     pub(crate) name: Option<String>,
-    /// Listeners: names of the relays that are served; all that the authorities vouch for if
-    /// absent.
+    /// Listeners: names of the relays that are served; by default, all with a valid certificate.
     #[serde(default)]
     pub(crate) allow: Vec<String>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The certificates that a listener or peer shows and believes, and until when they hold.
+//! Certificates of a listener or peer, and their validity.
 
 use crate::config::certificates::TlsSettings;
 use jiff::{SignedDuration, Timestamp};
@@ -10,41 +10,42 @@ use rustls::{
 use std::time::Duration;
 use webpki::{EndEntityCert, Error, KeyUsage};
 
-/// What the files of one `tls` table hold.
+/// Certificates from the files of one `tls` table.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     pub(crate) written: TlsSettings,
-    /// The own one first, then those between it and the authority.
+    /// Own certificate first, then intermediate ones.
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) authorities: Vec<CertificateDer<'static>>,
 }
 
 impl Certificates {
-    /// The own chain holds no longer than its first certificate that ends.
+    /// Time at which the first certificate of the own chain expires.
     pub(crate) fn own_end(&self) -> Option<Timestamp> {
         self.chain.iter().filter_map(not_after).min()
     }
 
-    /// One of several authorities is enough: a file may have the old and the new one.
+    /// Time at which the last authority expires: one valid authority is enough, so a file may
+    /// contain an old and a new one.
     pub(crate) fn authority_end(&self) -> Option<Timestamp> {
         self.authorities.iter().filter_map(not_after).max()
     }
 }
 
-/// What a relay shows its certificate for.
+/// Role in which a relay uses its certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To those who connect.
+    /// Accepts connections.
     Server,
-    /// To whom it connects.
+    /// Makes connections.
     Client,
 }
 
-/// Certificates that end sooner than this are warned of.
+/// Remaining validity below which a warning is given.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl Certificates {
-    /// What will make others refuse them, in words, or soon will.
+    /// Problems for which other relays refuse the certificates, now or soon.
     pub(crate) fn problems(&self, purpose: Purpose, now: Timestamp) -> Vec<String> {
         let mut problems = Vec::new();
         let files = [
@@ -64,9 +65,9 @@ impl Certificates {
         starts.max()
     }
 
-    /// Whether no authority vouches for the own certificate, whatever the time.
+    /// Problem with the signature chain or the purpose of the own certificate, whatever the time.
     fn unsigned(&self, purpose: Purpose, now: Timestamp) -> Option<String> {
-        let (own, between) = self.chain.split_first()?;
+        let (own, intermediates) = self.chain.split_first()?;
         let (start, end) = validity(own)?;
         let authorities = self.authorities.iter();
         let anchors: Vec<_> = authorities
@@ -78,13 +79,13 @@ impl Certificates {
             self.written.certificate.display(),
             self.written.ca.display(),
         );
-        match verify(own, &anchors, between, time, purpose)? {
-            // Of one of those between.
+        match verify(own, &anchors, intermediates, time, purpose)? {
+            // An intermediate certificate's validity.
             Error::CertExpired { .. } | Error::CertNotValidYet { .. } => None,
             Error::UnknownIssuer | Error::InvalidSignatureForPublicKey => {
                 Some(format!("{file}: it is not signed by an authority in {ca}"))
             }
-            // One that it signed itself, most often.
+            // A self-signed certificate, most often.
             Error::CaUsedAsEndEntity => Some(format!(
                 "{file}: it is an authority's certificate, which a relay can't show as its own"
             )),
@@ -115,11 +116,11 @@ fn time_problem(
     }
 }
 
-/// Why it is not accepted, if it is not.
+/// Error for which the certificate is not accepted, if any.
 fn verify(
     certificate: &CertificateDer<'_>,
     anchors: &[TrustAnchor<'_>],
-    between: &[CertificateDer<'_>],
+    intermediates: &[CertificateDer<'_>],
     time: UnixTime,
     purpose: Purpose,
 ) -> Option<Error> {
@@ -132,12 +133,20 @@ fn verify(
         Purpose::Client => KeyUsage::client_auth(),
     };
     let algorithms = ring::default_provider().signature_verification_algorithms;
-    read.verify_for_usage(algorithms.all, anchors, between, time, usage, None, None)
-        .err()
+    read.verify_for_usage(
+        algorithms.all,
+        anchors,
+        intermediates,
+        time,
+        usage,
+        None,
+        None,
+    )
+    .err()
 }
 
-/// From when until when a certificate holds (RFC 5280 §4.1.2.5). That is the first thing that is
-/// checked, so that checks at both ends of time tell it.
+/// Validity of a certificate (RFC 5280 §4.1.2.5). webpki checks the validity first, so checks at
+/// both ends of time reveal its limits.
 fn validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
     let at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -145,7 +154,7 @@ fn validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> 
     };
     let start = match at(0)? {
         Error::CertNotValidYet { not_before, .. } => not_before.as_secs(),
-        // It holds since 1970 or before.
+        // Valid since 1970 or earlier.
         _ => 0,
     };
     let Error::CertExpired { not_after, .. } = at(u64::MAX)? else {
@@ -173,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_read_wherever_it_lies() {
+    fn reads_not_after_of_any_date() {
         for (year, seconds) in [(2002, 1_009_843_200), (2090, 3_786_912_000)] {
             let found = not_after(&certificate(year)).unwrap();
             assert_eq!(found.as_second(), seconds);
@@ -181,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_with_its_first_and_authorities_with_their_last() {
+    fn chain_expires_with_its_first_authorities_with_their_last() {
         let certificates = Certificates {
             written: TlsSettings {
                 ca: "ca.pem".into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file on its way from an FTP server into an HTTP response.
+//! FTP download, streamed into an HTTP response.
 
 use crate::listener::ftp::refusal::in_time;
 use bytes::{Bytes, BytesMut};
@@ -20,19 +20,20 @@ use tokio::{
     sync::{OwnedSemaphorePermit, mpsc},
 };
 
-/// Bytes a read takes, and reads that may wait for the client: 256 KiB a download.
+/// Bytes of one read, and reads that may wait for the client: 256 KiB a download.
 const CHUNK_LEN: usize = 64 * 1024;
 const CHUNKS_MAX: usize = 4;
 
 type Chunks = mpsc::Sender<io::Result<Bytes>>;
 
-/// A response body. It fails unless the server says that the file is complete.
+/// Response body. It fails unless the server confirms that the file is complete.
 #[derive(Debug)]
 pub(crate) struct Download(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Download {
-    /// Reads in a task that ends with the file, after `len` bytes of it or with the client, and gives back the places
-    /// of its descriptors then. The server has `limit` for each read, which a slow client does not count for.
+    /// Reads in a task, which ends with the file, after `len` bytes, or when the client is gone;
+    /// then it releases the permits of its descriptors. The server must answer each read within
+    /// `limit`; time spent on a slow client does not count.
     pub(super) fn start(
         ftp: AsyncFtpStream,
         (stream, len): (TransferStream<AsyncNoTlsStream>, Option<u64>),
@@ -47,7 +48,7 @@ impl Download {
                 },
                 () = left.closed() => {}
             }
-            // The control connection stands until here.
+            // Keeps the control connection open until here.
             drop(ftp);
             drop(places);
         });
@@ -67,7 +68,7 @@ async fn pass_on(
         let read = part.read_buf(&mut chunk);
         let read = async { read.await.map_err(FtpError::ConnectionError) };
         if in_time(limit, read).await.map_err(io::Error::other)? == 0 {
-            // The server breaks off what nobody has asked for.
+            // The rest was not requested; closing the connection makes the server abort.
             if part.limit() == 0 {
                 return Ok(());
             }

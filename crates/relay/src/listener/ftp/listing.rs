@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory as a page of plain HTML.
+//! FTP directory listings as plain HTML pages.
 
 use crate::listener::ftp::refusal::in_time;
 use maud::{DOCTYPE, Markup, html};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use suppaftp::{FtpError, Status, list::ListParser, tokio::AsyncFtpStream};
 use tokio::io::AsyncReadExt as _;
 
-/// Bytes that are read of a listing; the page says so if there is more.
+/// Most bytes that are read of a listing; the page says if there is more.
 const LEN_MAX: u64 = 1 << 20;
 
-/// The server's lines for the working directory. It has `limit` for its answers and for the next
-/// byte, not for all of them.
+/// Reads the listing of the working directory. The server must send each reply and each further
+/// byte within `limit`.
 pub(super) async fn read(
     ftp: &mut AsyncFtpStream,
     limit: Duration,
@@ -37,7 +37,7 @@ pub(super) async fn read(
     Ok(lines)
 }
 
-/// One line of the page.
+/// HTML page for a directory.
 pub(super) fn page(path: &str, lines: &[String]) -> Markup {
     let title = format!("Index of /{}", path.trim_start_matches('/'));
     html! {
@@ -55,7 +55,7 @@ pub(super) fn page(path: &str, lines: &[String]) -> Markup {
     }
 }
 
-/// The line as the server wrote it, its name a link if the form is known.
+/// One line as the server sent it; the name becomes a link if the format is known.
 fn row(line: &str) -> Markup {
     let parsed = ListParser::parse_posix(line).or_else(|_| ListParser::parse_dos(line));
     let Ok(entry) = parsed else {
@@ -67,14 +67,15 @@ fn row(line: &str) -> Markup {
     html! { (before) a href={ (link(name)) (slash) } { (name) (slash) } }
 }
 
-/// RFC 3986 §2.3: everything but unreserved characters is encoded.
+/// Characters to encode: all but the unreserved ones (RFC 3986 §2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// `./` because a name with a colon would be taken for a scheme (RFC 3986 §4.2).
+/// Relative link to `name`. It begins with `./` because a name with a colon would be parsed as a
+/// scheme (RFC 3986 §4.2).
 fn link(name: &str) -> String {
     format!("./{}", utf8_percent_encode(name, RESERVED))
 }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_links_and_nothing_is_markup() {
+    fn links_names_and_escapes_markup() {
         let lines = [
             "drwxr-xr-x 2 o g 4096 Nov 21 08:00 sub dir".to_owned(),
             "-rw-r--r-- 1 o g 12 Nov 21 08:00 a<b&c:d".to_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ftp://` URLs for HTTP clients: files are streamed both ways, directories become a page. Control and data
-//! connections both take the client's route; the addresses that servers give are not believed.
+//! `ftp://` URLs for HTTP clients: files are streamed both ways, directories become an HTML page.
+//! Control and data connections follow the client's route; addresses from servers are ignored.
 
 mod download;
 mod listing;
@@ -49,12 +49,12 @@ use tokio::{
 
 pub(crate) type Body = Either<Full<Bytes>, Download>;
 
-/// Places beyond that of the client's connection, two descriptors each: control and data connection
-/// are up to three each (the leg, and over TLS a bridge's two ends), and the client's last origin
-/// may still be connected.
+/// Permits needed besides the client's own, two descriptors each. Control and data connection have
+/// up to three each (the leg, and with TLS both ends of a bridge), and the client's last origin may
+/// still be connected.
 const PLACES: u32 = 3;
 
-/// Puts the body where `url` says; `invite` is called once it may come.
+/// Uploads the body to `url`; calls `invite` once the server accepts the body.
 pub(crate) async fn put(
     session: &Arc<Session>,
     server: &Destination,
@@ -70,7 +70,7 @@ pub(crate) async fn put(
     Ok(response)
 }
 
-/// Gets what `url` names, a part of it if the fields ask for one, or only its head.
+/// Downloads `url`: the whole, the range in the header fields, or only the head.
 pub(crate) async fn get(
     session: &Arc<Session>,
     server: &Destination,
@@ -94,7 +94,7 @@ async fn log_in(
 ) -> Result<AsyncFtpStream, Refusal> {
     let (control, address) = open(session, server).await?;
     let straight = matches!(session.straight_way(server), Ok(Some(_)));
-    // Of a name's addresses, the one that answered; behind a peer, only the name is known.
+    // Uses the address that answered; behind a peer, only the name is known.
     let host = match straight {
         true => Destination::Address(address),
         false => server.clone(),
@@ -112,14 +112,14 @@ async fn log_in(
 
 type DataLeg = Pin<Box<dyn Future<Output = Result<TcpStream, FtpError>> + Send + Sync>>;
 
-/// A data connection to the host of the control connection, whichever address the server gave: it
-/// could be anybody's, and what it is behind a translator helps nobody (RFC 2577 §3).
+/// Opens a data connection to the host of the control connection, whatever address the server gave.
+/// That address could be any host's, and behind an address translator it is wrong (RFC 2577 §3).
 fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
     let to = match host {
         Destination::Address(address) => Destination::from_ip(address.ip(), port),
         Destination::Name(name, _) => Destination::Name(name, port),
     };
-    // A task of its own, because its future can't be shared between threads and this one's must.
+    // Spawned as a task: suppaftp needs a future that is Sync, and `open`'s is not.
     let opening = tokio::spawn(async move { open(&session, &to).await });
     Box::pin(async move {
         let opened = opening.await.map_err(io::Error::other);
@@ -128,11 +128,13 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
     })
 }
 
-/// A leg that stands; the session keeps hold of its socket, for the record and for RST.
+/// Opens a connection for suppaftp. The session keeps a handle of the socket, for the record and
+/// for RST.
 async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Fault> {
     let request = Request::to(to.clone(), Vec::new());
     let far = session.open_answered(&request).await?;
-    // Nothing but commands goes to the server, but for uploads, which see to their end: none is taken for theirs.
+    // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own
+    // end.
     far.stream.carrier().fin_on_close();
     let socket = match far.stream.carrier().tcp() {
         Some(socket) if !far.stream.needs_copy() => {
@@ -149,7 +151,7 @@ fn duplicate(socket: &TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(std::net::TcpStream::from(socket))
 }
 
-/// suppaftp wants a socket: TLS gets one that leads to it, over loopback.
+/// Bridges a leg to a TCP socket over loopback, as suppaftp takes only sockets and TLS is not one.
 async fn bridge(leg: Leg) -> io::Result<TcpStream> {
     let listener = retry_on_exhaustion(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await?;
     let at = listener.local_addr()?;
@@ -168,7 +170,7 @@ async fn bridge(leg: Leg) -> io::Result<TcpStream> {
             on_bytes,
         };
         if copy_bidirectional(&mut inner, &mut leg).await.is_err() {
-            // What broke must not look like an end, on neither side.
+            // An error must not look like a clean end on either side.
             let _ = reset_on_close(&inner);
             leg.stream.carrier().reset_on_close();
         }
@@ -201,7 +203,7 @@ async fn directory(
     Ok(response)
 }
 
-/// A file, or only its head without `fields`.
+/// Downloads a file, or only its head if `fields` is `None`.
 async fn file(
     mut ftp: AsyncFtpStream,
     url: &Url,
@@ -242,7 +244,7 @@ async fn file(
     Ok(response)
 }
 
-/// Bytes after which the rest of a file is not waited for.
+/// Bytes after which the download stops before the end of the file.
 fn bounded(part: Part, size: Option<u64>) -> Option<u64> {
     match part {
         Part::Bytes(first, last) if Some(last + 1) != size => Some(last + 1 - first),
@@ -250,7 +252,7 @@ fn bounded(part: Part, size: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Says how much of a file of this size it is.
+/// Sets status, length and range fields for `part` of a file of `size` bytes.
 fn measure(response: &mut Response<Body>, part: Part, size: u64) {
     put_field(response, header::ACCEPT_RANGES, "bytes");
     let (status, len, range) = match part {
@@ -272,7 +274,8 @@ fn measure(response: &mut Response<Body>, part: Part, size: u64) {
     }
 }
 
-/// The part that the server gives: all, where it can't begin in the middle (RFC 3659 §5).
+/// Starts a retrieval. Returns the part that the server sends: the whole file if it can't start in
+/// the middle (RFC 3659 §5).
 async fn retrieve(
     ftp: &mut AsyncFtpStream,
     path: &str,
@@ -288,7 +291,7 @@ async fn retrieve(
         retrieved = retrieve_from(ftp, path, first).await;
     }
     match retrieved {
-        // REST was refused.
+        // The server refused REST.
         Err(error) if first > 0 && lacks_epsv(&error) => {
             Ok((retrieve_from(ftp, path, 0).await?, Part::Whole))
         }
@@ -305,7 +308,8 @@ async fn retrieve_from(
     ftp.retr_as_stream(path).await
 }
 
-/// What is no file may be a directory whose URL lacks the final slash; links on its page need it.
+/// Redirects to the directory if the path is one: its URL needs a final slash for the links on its
+/// page.
 async fn elsewhere(
     ftp: &mut AsyncFtpStream,
     url: &Url,

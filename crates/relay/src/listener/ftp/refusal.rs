@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the client gets where the server gives nothing.
+//! HTTP errors for failures of the FTP server.
 
 use crate::faults::fault::Fault;
 use hyper::StatusCode;
@@ -8,12 +8,12 @@ use std::{io, time::Duration};
 use suppaftp::FtpError;
 use tokio::time::timeout;
 
-/// What the client gets instead.
+/// HTTP error response for a failed FTP request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) reason: String,
-    /// There is no connection to the server.
+    /// Set if the connection to the server failed.
     pub(crate) fault: Option<Fault>,
 }
 
@@ -43,7 +43,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// RFC 959 §4.2.
+/// Maps FTP reply codes (RFC 959 §4.2) to HTTP status codes.
 impl From<FtpError> for Refusal {
     fn from(error: FtpError) -> Self {
         if is_late(&error) {
@@ -61,7 +61,7 @@ impl From<FtpError> for Refusal {
     }
 }
 
-/// What the server said, with its code.
+/// Reply of the server, with its code.
 fn words(error: &FtpError) -> String {
     match error {
         FtpError::UnexpectedResponse(reply) => {
@@ -78,12 +78,12 @@ pub(crate) fn code(error: &FtpError) -> Option<u32> {
     }
 }
 
-/// Servers without EPSV (RFC 2428) have PASV.
+/// Whether the server does not support EPSV (RFC 2428); PASV is the fallback.
 pub(crate) fn lacks_epsv(error: &FtpError) -> bool {
     matches!(code(error), Some(500..=504 | 522))
 }
 
-/// A step of the protocol that a server has `limit` for.
+/// Runs one step of the protocol, with a time-out of `limit`.
 pub(crate) async fn in_time<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, FtpError>>,
@@ -96,7 +96,7 @@ fn is_late(error: &FtpError) -> bool {
     matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// What a server may leave out, but not by silence.
+/// Makes an optional step's failure `None`, except a time-out.
 pub(crate) fn if_known<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
     match outcome {
         Err(error) if is_late(&error) => Err(error),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A PUT that becomes a STOR.
+//! FTP upload: STOR for an HTTP PUT.
 
 use crate::listener::ftp::{
     refusal::{Refusal, code, if_known, in_time, lacks_epsv},
@@ -18,7 +18,8 @@ use tokio::io::AsyncWriteExt as _;
 
 type Stream = TransferStream<AsyncNoTlsStream>;
 
-/// What a PUT must not ask for: a part would become the whole, and no condition holds until the file is there.
+/// Refuses partial and conditional uploads: a part would replace the whole file, and a condition
+/// can't be held until the file is written.
 pub(super) fn refuse_parts(url: &Url, headers: &HeaderMap) -> Result<(), Refusal> {
     let conditions = [
         header::IF_MATCH,
@@ -40,8 +41,9 @@ pub(super) fn refuse_parts(url: &Url, headers: &HeaderMap) -> Result<(), Refusal
     Err(Refusal::new(status, reason))
 }
 
-/// Stores the body under its final name, since servers agree on no other way; `invite` is called once it may come. The
-/// server has `limit` for each of its steps, which a slow client does not count for.
+/// Uploads the body under its final name, since servers have no common way to rename. Calls
+/// `invite` once the server accepts the body. The server must finish each step within `limit`; time
+/// spent on a slow client does not count.
 pub(super) async fn store(
     mut ftp: AsyncFtpStream,
     path: &str,
@@ -50,7 +52,7 @@ pub(super) async fn store(
 ) -> Result<StatusCode, Refusal> {
     let known = if_known(in_time(limit, ftp.size(path)).await)?;
     let stream = in_time(limit, open(&mut ftp, path)).await.map_err(denied)?;
-    // What is cut short must not look like an end.
+    // An interrupted upload must not look complete.
     let broken = |_| Refusal::new(StatusCode::BAD_GATEWAY, "the data connection is gone");
     reset_on_close(stream.get_ref().get_ref()).map_err(broken)?;
     invite();
@@ -73,7 +75,7 @@ async fn open(ftp: &mut AsyncFtpStream, path: &str) -> Result<Stream, FtpError> 
     }
 }
 
-/// 550 is "not found" for what is there to be read.
+/// Error for a refused STOR: code 550, "not found" when reading, means "forbidden" when writing.
 fn denied(error: FtpError) -> Refusal {
     let is_denied = code(&error) == Some(550);
     let mut refusal = Refusal::from(error);
@@ -95,7 +97,7 @@ async fn fill(
             let write = stream.write_buf(&mut data);
             let write = async { write.await.map_err(FtpError::ConnectionError) };
             if let Err(error) = in_time(limit, write).await {
-                // A server that wants no more may have said why.
+                // A server that stopped reading may have sent the reason.
                 in_time(limit, stream.finish()).await?;
                 return Err(error.into());
             }

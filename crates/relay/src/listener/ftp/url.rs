@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an `ftp://` URL asks for (RFC 1738 §3.2). No I/O.
+//! Parser of `ftp://` URLs (RFC 1738 §3.2). No I/O.
 
 use hyper::Uri;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
-/// Who asks for what.
+/// User, password and path of an `ftp://` URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) user: String,
     pub(crate) password: String,
-    /// Relative to where the server puts the user, unless it begins with a slash. RFC 1738 wants a
-    /// CWD for each part; all at once saves as many round trips, and servers know it.
+    /// Path, relative to the user's home directory unless it begins with a slash. RFC 1738
+    /// prescribes a CWD for each part; a single path saves those round trips, and servers accept
+    /// it.
     pub(crate) path: String,
-    /// As the client wrote it, for redirections; without user and password.
+    /// URL as written, without user and password, for redirects.
     written: String,
 }
 
 impl Url {
-    /// From a request's URI. `given` is the user and password of its Authorization field, if any;
-    /// those in the URI come first.
+    /// Parses a request's URI. `given` is user and password from the Authorization field; those in
+    /// the URI take precedence.
     pub(crate) fn new(uri: &Uri, given: Option<(Vec<u8>, Vec<u8>)>) -> Result<Self, String> {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let (user_info, host) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -45,12 +46,12 @@ impl Url {
         self.path.is_empty() || self.path.ends_with('/')
     }
 
-    /// The same place with a final slash.
+    /// URL with a final slash.
     pub(crate) fn as_directory(&self) -> String {
         format!("{}/", self.written)
     }
 
-    /// A guess from the name's end; in doubt, bytes.
+    /// Media type guessed from the file name extension; by default, a byte stream.
     pub(crate) fn content_type(&self) -> &'static str {
         let end = self.path.rsplit_once('.').map_or("", |(_, end)| end);
         match end.to_ascii_lowercase().as_str() {
@@ -76,7 +77,7 @@ fn decoded(text: &str) -> Result<String, String> {
     clean(percent_decode_str(text).collect())
 }
 
-/// A line end would begin another FTP command.
+/// Decodes UTF-8 and rejects line ends, which would begin another FTP command.
 fn clean(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes).map_err(|_| "the URL is not UTF-8".to_owned())?;
     match text.contains(['\r', '\n', '\0']) {
@@ -85,7 +86,7 @@ fn clean(bytes: Vec<u8>) -> Result<String, String> {
     }
 }
 
-/// RFC 9110 §5.6.7, from seconds since 1970.
+/// Formats seconds since 1970 as an HTTP date (RFC 9110 §5.6.7).
 pub(crate) fn http_date(seconds: i64) -> Option<String> {
     let time = Timestamp::from_second(seconds).ok()?;
     Some(time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_paths_are_decoded() {
+    fn decodes_user_and_path() {
         let found = url("ftp://m%40e:s%2Fc@h.test:2121/a%20b/c.txt;type=i").unwrap();
         assert_eq!(
             (found.user.as_str(), found.password.as_str()),
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_user_it_is_the_field_s_or_nobody() {
+    fn takes_user_from_field_or_anonymous() {
         assert_eq!(url("ftp://h.test/").unwrap().user, "anonymous");
         let given = Some((b"me".to_vec(), b"secret".to_vec()));
         let found = Url::new(&"ftp://h.test/".parse().unwrap(), given).unwrap();
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_url_smuggles_a_command() {
+    fn rejects_control_characters() {
         for bad in [
             "ftp://h/a%0d%0aDELE%20b",
             "ftp://a%0ab@h/",
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_http() {
+    fn formats_http_dates() {
         let date = http_date(784_111_777).unwrap();
         assert_eq!(date, "Sun, 06 Nov 1994 08:49:37 GMT");
     }

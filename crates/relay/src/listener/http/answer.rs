@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An outgoing leg as hyper wants it: the answer of a peer on the way comes first.
+//! Adapter from an upstream connection to an async stream, which reads the peer's reply first.
 
 use crate::{
     faults::fault::Fault,
@@ -21,14 +21,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 type Answer = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
-/// An outgoing leg as hyper wants it: before the first byte is read from it comes the answer of the
-/// peer on the way, if there is one. Writing does not wait for it.
+/// Upstream connection as an async stream: the reply of the peer on the path, if there is one, is
+/// read before the first byte of HTTP. Writes do not wait for it.
 pub(crate) struct Answered {
     stream: Shared,
     answer: Option<Answer>,
-    /// Where a refusal goes.
+    /// Receives the fault if the peer refuses.
     refused: Arc<OnceLock<Fault>>,
-    /// Of the request that is on its way.
+    /// Progress of the current request.
     current: Arc<Mutex<Arc<Progress>>>,
     first: First,
 }
@@ -54,7 +54,7 @@ impl Answered {
 }
 
 impl Answered {
-    /// Ready once the answer is there; a refusal is an error.
+    /// Ready once the reply has arrived; a refusal is an error.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(answer) = &mut self.answer else {
             return Poll::Ready(Ok(()));
@@ -106,7 +106,7 @@ impl AsyncWrite for Answered {
             return Poll::Ready(Ok(END.len()));
         };
         match Pin::new(&mut self.stream).poll_write_vectored(cx, slices) {
-            // A peer that refuses closes: its answer says more than the error.
+            // A refusing peer closes the connection: its reply says more than the error.
             Poll::Ready(Err(error)) => {
                 ready!(self.poll_answer(cx))?;
                 Poll::Ready(Err(error))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the exchange of messages with a client stands, for what hyper's server does not do: interim responses that
-//! are the origin's, trailers that nobody has announced, refusals with a reason.
+//! State of the message exchange with an HTTP client, for features that hyper's server lacks:
+//! interim responses from the origin, trailers that were not announced, refusals with a reason.
 
 use crate::session::http_memory::HEAD_LEN_MAX;
 use hyper::{Request, StatusCode, Version, body::Body};
@@ -11,60 +11,61 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// What hyper writes by itself when somebody begins to read a body that its client holds back.
+/// Interim response that hyper writes by itself when the body of a request with `Expect:
+/// 100-continue` is first read.
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// One client's.
+/// Exchange state of one client, shared by the handler and the stream below hyper.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     turn: Turn,
-    /// The client waits for 100, and has neither that nor a response.
+    /// The client waits for 100 (Continue), and has received neither that nor a response.
     held_back: bool,
-    /// hyper has bytes of a message that are not out.
+    /// hyper has written bytes that are not flushed.
     unflushed: bool,
-    /// What comes behind the head that was read last, until the reader knows.
+    /// Framing of the body behind the last head, until the reader takes it.
     body: Option<Framing>,
-    /// The client may still be sending the last request.
+    /// The last request may not be read to its end.
     unread: bool,
-    /// The client understands chunks.
+    /// The client supports chunked encoding.
     chunks: bool,
-    /// What is to be written before anything else.
+    /// Bytes to write before anything else.
     out: Vec<u8>,
-    /// In place of the end of a response.
+    /// Trailer section that replaces the end of the response.
     trailers: Option<Vec<u8>>,
     refusal: Option<(StatusCode, Option<String>)>,
-    /// Of the task that serves the client, and whether it waits for a flush.
+    /// Waker of the task that serves the client, and whether it waits for a flush.
     waker: Option<(Waker, bool)>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The client's, to ask. If hyper says something, it is a refusal.
+    /// Waiting for a request. If hyper writes now, it refuses a malformed one.
     #[default]
     Client,
-    /// The origin's, which has not answered.
+    /// Waiting for the origin's response.
     Origin,
-    /// The response is on its way.
+    /// Writing the response.
     Response,
 }
 
-/// How the reader finds the end of a request's body.
+/// Framing of a request's body.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Framing {
     Length(u64),
-    /// By its chunks.
+    /// Chunked encoding.
     Chunked,
 }
 
 impl Exchange {
-    /// hyper has understood a head.
+    /// Starts an exchange: hyper has parsed a head.
     pub(super) fn begin(&self, request: &Request<impl Body>) {
         let (version, hint) = (request.version(), request.body().size_hint());
         let mut state = self.0.lock();
-        // An old client knows no interim responses.
+        // HTTP/1.0 clients do not know interim responses.
         state.chunks = version == Version::HTTP_11;
         state.turn = match state.chunks && !state.unflushed {
             true => Turn::Origin,
@@ -77,7 +78,7 @@ impl Exchange {
         state.trailers = None;
     }
 
-    /// Something that goes to the client before the response.
+    /// Queues an interim response for the client.
     pub(crate) fn interim(&self, head: &[u8]) {
         let mut state = self.0.lock();
         state.held_back &= !head.starts_with(b"HTTP/1.1 100 ");
@@ -87,24 +88,24 @@ impl Exchange {
         }
     }
 
-    /// The client may send its body, if it waits to be told.
+    /// Asks the client to send its body, if it waits for 100 (Continue).
     pub(crate) fn invite_body(&self) {
         if self.is_held_back() {
             self.interim(CONTINUE);
         }
     }
 
-    /// Whether the client may still not have sent its body.
+    /// Whether the client may still hold back its body.
     pub(super) fn is_held_back(&self) -> bool {
         self.0.lock().held_back
     }
 
-    /// Something of the body has come, whoever was waited for.
+    /// Notes that body data has arrived, with or without 100 (Continue).
     pub(super) fn body_comes(&self) {
         self.0.lock().held_back = false;
     }
 
-    /// The last request has been read to its end.
+    /// Notes that the last request was read to its end.
     pub(super) fn has_read_all(&self) {
         self.0.lock().unread = false;
     }
@@ -113,7 +114,7 @@ impl Exchange {
         self.0.lock().unread
     }
 
-    /// The response's body ends with them.
+    /// Sets the end of the response's body, trailers included.
     pub(super) fn set_trailers(&self, end: Vec<u8>) {
         let mut state = self.0.lock();
         state.trailers = state.chunks.then_some(end);
@@ -127,12 +128,12 @@ impl Exchange {
         self.0.lock().trailers.take().unwrap_or_default()
     }
 
-    /// The client gets this in place of what hyper would say, and then no more.
+    /// Sets the refusal that the client receives instead of hyper's; the connection closes then.
     pub(super) fn refuse(&self, status: StatusCode, reason: Option<String>) {
         self.0.lock().refusal.get_or_insert((status, reason));
     }
 
-    /// The same if no response is on its way, since the body that the client sends is malformed.
+    /// Refuses a malformed request body, unless a response has begun.
     pub(super) fn refuse_body(&self) {
         if self.turn() == Turn::Origin {
             let reason = "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
@@ -153,7 +154,7 @@ impl Exchange {
         self.0.lock().turn
     }
 
-    /// Bytes of a response are on their way.
+    /// Notes that bytes of a response are being written.
     pub(super) fn responds(&self) {
         let mut state = self.0.lock();
         state.turn = Turn::Response;
@@ -164,7 +165,7 @@ impl Exchange {
         take(&mut self.0.lock().out)
     }
 
-    /// All that hyper has given is out. Whoever has something to say later finds the task to wake.
+    /// Notes that hyper's output is flushed, and keeps the waker for later interim responses.
     pub(super) fn flushed(&self, cx: &Context<'_>) {
         let mut state = self.0.lock();
         state.unflushed = false;
@@ -179,7 +180,7 @@ impl Exchange {
         self.0.lock().body.take()
     }
 
-    /// Ready once the response before is out: then it is the client's turn.
+    /// Ready once the previous response is flushed: then the next request may begin.
     pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.unflushed {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client's leg as hyper's server wants it, which knows where heads begin and end. hyper is given a head when it is
-//! whole, in a buffer of its own size: hyper would have some 25 KiB for a client that has said nothing, and several
-//! times the head for one that says it slowly.
+//! Stream between a client's leg and hyper's server that finds the limits of messages. hyper
+//! receives a head only when it is complete, in a buffer of the head's size. By itself, hyper would
+//! use some 25 KiB for a silent client, and several times the head for a slow one.
 
 use crate::{
     listener::http::{
@@ -26,39 +26,40 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// The first part of the buffer, which doubles when it is full.
+/// Initial length of the buffer, which doubles when it is full.
 const BUFFER_LEN: usize = 512;
 
-/// Bytes that one read of a body takes while it may be a head. hyper makes its buffer larger than 64 KiB if a read
-/// fills its 8 KiB.
+/// Most bytes of one read of a body that may still be a head. hyper grows its buffer beyond 64 KiB
+/// if a read fills its 8 KiB.
 const READ_MAX: usize = 8191;
 
+/// Stream of a client's HTTP messages, for hyper's server.
 pub(crate) struct Messages {
     stream: Paced,
     exchange: Arc<Exchange>,
     memory: Arc<HttpMemory>,
-    /// What was read and nobody has taken.
+    /// Bytes that were read ahead of hyper.
     ahead: BytesMut,
-    /// Of it, what is known to have no end of a head in it.
+    /// Bytes of `ahead` that were searched for the end of a head.
     seen: usize,
     reading: Reading,
     first: First,
 }
 
-/// What comes next for hyper.
+/// Part of a message that hyper reads next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Head,
-    /// The rest of a head that is whole.
+    /// Bytes left of a complete head.
     Given(usize),
     Body(u64),
     Chunks(Chunks),
-    /// Whatever comes: it is no HTTP, as far as can be seen.
+    /// Anything: the bytes are not HTTP.
     Loose,
 }
 
 impl Reading {
-    /// The message is.
+    /// Whether the message has ended.
     fn is_over(self) -> bool {
         [Self::Body(0), Self::Chunks(Chunks::Over)].contains(&self)
     }
@@ -77,17 +78,17 @@ impl Messages {
         }
     }
 
-    /// The client has said nothing since its last message.
+    /// Whether the client has sent nothing since its last message.
     pub(super) fn is_silent(&self) -> bool {
         self.ahead.is_empty()
     }
 
-    /// What was read before and nobody has taken.
+    /// Returns the bytes that were read ahead.
     pub(super) fn into_ahead(self) -> Bytes {
         self.ahead.freeze()
     }
 
-    /// Reads until a head is whole, or can't become one: then hyper says what is wrong with it.
+    /// Reads until a head is complete or can't become one; then hyper reports the error.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.reading == Reading::Head {
             self.ahead.advance(empty_lines(&self.ahead));
@@ -113,7 +114,7 @@ impl Messages {
         pin!(self.stream.read_buf(&mut self.ahead)).poll(cx)
     }
 
-    /// A head of this length is hyper's, if its first line can be understood.
+    /// Hands a head of this length to hyper, if its first line is valid.
     fn give(&mut self, end: usize) {
         self.seen = 0;
         self.reading = Reading::Given(end);
@@ -131,7 +132,7 @@ impl Messages {
         }
     }
 
-    /// How much of what comes next hyper may have now.
+    /// Most bytes that hyper may read now.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.exchange.is_refused() {
             return Poll::Ready(Ok(0));
@@ -152,7 +153,7 @@ impl Messages {
         ready!(self.poll_head(cx))?;
         let refused = self.exchange.is_refused();
         let most = match self.reading {
-            // The end of all.
+            // End of the stream.
             _ if refused => 0,
             Reading::Given(len) => len,
             Reading::Body(len) => usize::try_from(len).unwrap_or(usize::MAX),
@@ -164,7 +165,7 @@ impl Messages {
         }))
     }
 
-    /// How many of these bytes, no more than there is room for, hyper has now.
+    /// Counts `bytes` as part of the message, and returns how many of them belong to it.
     fn pass(&mut self, bytes: &[u8]) -> usize {
         let taken = match &mut self.reading {
             Reading::Chunks(chunks) => chunks.take(bytes),
@@ -228,7 +229,7 @@ impl AsyncWrite for Messages {
     ) -> Poll<io::Result<usize>> {
         let beginning = slices.first().map_or(&[][..], |slice| slice);
         match self.exchange.turn() {
-            // hyper refuses what it can't parse, without a reason.
+            // hyper refuses a malformed head without a reason.
             Turn::Client => {
                 let status = beginning
                     .get(9..12)
@@ -237,11 +238,11 @@ impl AsyncWrite for Messages {
                     .refuse(status.unwrap_or(StatusCode::BAD_REQUEST), None);
                 return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
             }
-            // The refusal is said in its place.
+            // The refusal is sent instead.
             _ if self.exchange.is_refused() => {
                 return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
             }
-            // That is the origin's to say.
+            // Only the origin decides about 100 (Continue).
             Turn::Origin if beginning.starts_with(CONTINUE) => {
                 return Poll::Ready(Ok(CONTINUE.len()));
             }
@@ -263,7 +264,7 @@ impl AsyncWrite for Messages {
         true
     }
 
-    /// hyper flushes whenever something wakes it, and only when it has written all that it has.
+    /// Flushes. hyper calls it at each wake-up, and only when all its output is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_first(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
@@ -280,7 +281,7 @@ impl AsyncWrite for Messages {
 }
 
 impl Messages {
-    /// Writes what goes out before whatever hyper writes.
+    /// Writes pending bytes that precede hyper's output.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.first.poll_write(cx, &mut self.stream))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel, http:// requests are passed on
-//! one by one while the connection is kept alive.
+//! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel; http:// requests are forwarded
+//! one by one over a persistent connection.
 
 mod answer;
 mod exchange;
@@ -64,10 +64,10 @@ use tokio::{
     time::timeout,
 };
 
-/// RFC 9209 §2.
+/// Field that names the cause of an error (RFC 9209 §2).
 const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-status");
 
-/// Serves one client until it leaves, or has its tunnel and that ends.
+/// Serves one client until it leaves, or until its tunnel ends.
 pub(crate) async fn serve(session: &Arc<Session>) -> End {
     let proxy = Arc::new(Proxy {
         session: session.clone(),
@@ -80,7 +80,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
     if let Err(end) = await_head(session, &mut messages).await {
         return end;
     }
-    // In a box: a client that has not said anything yet costs no more than its head.
+    // Boxed: a client that has sent nothing yet occupies no more memory than its head.
     if let Some(end) = Box::pin(exchange_until_broken(&proxy, messages)).await {
         return end;
     }
@@ -88,7 +88,7 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
     match tunnel {
         Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
         None => {
-            // RFC 9112 §9.6: a close with unread bytes could destroy the answer on its way.
+            // A close with unread bytes could destroy the response in flight (RFC 9112 §9.6).
             if proxy.exchange.is_unread() {
                 Box::pin(linger(&session.near())).await;
             }
@@ -111,10 +111,10 @@ fn messages(session: &Arc<Session>, exchange: &Arc<Exchange>) -> Messages {
     Messages::new(paced, exchange.clone(), memory)
 }
 
-/// The end of a client that has said nothing is the end of all.
+/// Waits for the first head. A client that leaves before it ends without an error.
 async fn await_head(session: &Session, messages: &mut Messages) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
-    let mut drained = pin!(session.relay.drain.reached(Phase::Drain));
+    let mut drained = pin!(session.relay.drain.wait_for(Phase::Drain));
     let head = poll_fn(|cx| match messages.poll_head(cx) {
         Poll::Pending if messages.is_silent() => drained.as_mut().poll(cx).map(Ok),
         polled => polled,
@@ -127,7 +127,7 @@ async fn await_head(session: &Session, messages: &mut Messages) -> Result<(), En
     }
 }
 
-/// A body that could not be produced came from the origin; the rest is the client's.
+/// Side that caused an error: the origin if a response body failed, else the client.
 fn culprit(error: &hyper::Error) -> Side {
     match error.is_user() {
         true => Side::Far,
@@ -135,10 +135,11 @@ fn culprit(error: &hyper::Error) -> Side {
     }
 }
 
-/// How it ended, unless it did well. While an origin says nothing, nobody reads from the client or writes to it: that it
-/// has reset, or is gone by its keepalive, is looked for here.
+/// Runs the exchange, and returns how it ended if it failed. While an origin is silent, nothing
+/// reads from the client or writes to it, so this function watches for the client's reset or
+/// keepalive failure.
 async fn exchange_until_broken(proxy: &Arc<Proxy>, messages: Messages) -> Option<End> {
-    // It stays until its leg is reset: HTTP ends what is dropped cleanly.
+    // Keeps the exchange until its leg is reset: HTTP ends a dropped exchange cleanly.
     let exchange = exchange(proxy, messages);
     tokio::pin!(exchange);
     select! {
@@ -155,7 +156,7 @@ async fn exchange_until_broken(proxy: &Arc<Proxy>, messages: Messages) -> Option
     }
 }
 
-/// Requests and responses, until the client leaves or CONNECT is answered.
+/// Serves requests until the client leaves or CONNECT succeeds.
 async fn exchange(proxy: &Arc<Proxy>, messages: Messages) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let _counted = session.http.connection();
@@ -179,7 +180,7 @@ async fn exchange(proxy: &Arc<Proxy>, messages: Messages) -> hyper::Result<()> {
     tokio::pin!(connection);
     select! {
         outcome = connection.as_mut() => return outcome,
-        () = session.relay.drain.reached(Phase::Drain) => connection.as_mut().graceful_shutdown(),
+        () = session.relay.drain.wait_for(Phase::Drain) => connection.as_mut().graceful_shutdown(),
     }
     connection.await
 }
@@ -208,14 +209,14 @@ impl Proxy {
             self.explain(declined, &wanted)
         });
         if self.exchange.is_held_back() {
-            // Whether the client still sends the body is its affair: nobody reads it (RFC 9110 §10.1.1).
+            // The client may still send the body, but nothing reads it (RFC 9110 §10.1.1).
             let close = header::HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
         response
     }
 
-    /// The client gets no other answer, as what it has sent can't be read: hyper's has no reason.
+    /// Replies to a request that can't be parsed, with a reason, which hyper's reply lacks.
     async fn refuse(
         &self,
         (status, reason): (StatusCode, Option<String>),
@@ -227,7 +228,8 @@ impl Proxy {
         self.session.fail(Failure::BadRequest)
     }
 
-    /// In words and as a field (RFC 9209). Relays have the names of this one's file.
+    /// Error response with a message and a Proxy-Status field (RFC 9209). Relays have their names
+    /// in this relay's configuration.
     fn explain(&self, declined: Declined, wanted: &str) -> Response<Body> {
         let Declined {
             fault,
@@ -236,7 +238,8 @@ impl Proxy {
             error,
         } = declined;
         let peers = &self.session.peers;
-        let fault = fault.renamed(|address| Some(peers.known_at(address)?.config.name.clone()));
+        let fault =
+            fault.renamed(|address| Some(peers.find_by_address(address)?.config.name.clone()));
         let mut response = explanation(status, &reason.unwrap_or_else(|| fault.words(wanted)));
         let error = error.unwrap_or(fault.error_type());
         let field = fault.proxy_status(&self.session.relay.pseudonym, wanted, error);
@@ -308,7 +311,7 @@ impl Proxy {
         }
     }
 
-    /// RFC 9110 §11.7.1.
+    /// Checks the Proxy-Authorization field (RFC 9110 §11.7.1).
     async fn authenticate(&self, request: &ClientRequest) -> Verdict {
         let Some(users) = &self.session.listener.users else {
             return Verdict::Right;
@@ -343,7 +346,7 @@ impl Proxy {
         Ok(destination)
     }
 
-    /// RFC 9110 §9.3.6. The answer waits for the destination's.
+    /// Serves CONNECT (RFC 9110 §9.3.6). The response waits for the destination.
     async fn connect(
         &self,
         mut request: ClientRequest,
@@ -362,11 +365,11 @@ impl Proxy {
         Ok(Response::new(own(Bytes::new())))
     }
 
-    /// The exchange ended other than by a clean close between two requests.
+    /// Handles an exchange that did not end by a clean close between two requests.
     async fn broken_off(&self, error: hyper::Error) -> End {
         let origin = self.origin.lock().await;
         if error.is_timeout() {
-            // Kept alive long enough, or a client that never finished its first request.
+            // Either the keep-alive time is over, or the first request never completed.
             return match self.asked.lock().ptr_eq(&Weak::new()) {
                 false => End::Finished,
                 true => {
@@ -375,14 +378,15 @@ impl Proxy {
                 }
             };
         }
-        // A message was cut short on one side: so it must end on the other (invariant 3).
+        // A message was truncated on one side, so it must not end cleanly on the other (invariant
+        // 3).
         if let Some(origin) = &*origin {
             origin.far.stream.carrier().reset_on_close();
         }
         End::Broken(culprit(&error), io::Error::other(error))
     }
 
-    /// The client is gone in the middle of the exchange.
+    /// Resets the connection to the origin: the client is gone in mid-exchange.
     fn reset_origin(&self) {
         let kept = self.origin.try_lock().ok();
         if let Some(Some(idle)) = kept.as_deref()
@@ -390,7 +394,7 @@ impl Proxy {
         {
             return idle.far.stream.carrier().reset_on_close();
         }
-        // It owes an answer, or the rest of one: HTTP would end that cleanly.
+        // The origin owes a response or the rest of one; HTTP would end it cleanly.
         let asked = self.asked.lock();
         if let Some(far) = asked.upgrade() {
             far.stream.carrier().reset();
@@ -398,7 +402,7 @@ impl Proxy {
     }
 }
 
-/// TRACE and OPTIONS that may go no further (RFC 9110 §7.6.2).
+/// Answers TRACE and OPTIONS with Max-Forwards 0 (RFC 9110 §7.6.2).
 fn answer_here(request: &ClientRequest) -> Response<Body> {
     let trace = request.method() == Method::TRACE;
     let body = match trace {
@@ -413,7 +417,8 @@ fn answer_here(request: &ClientRequest) -> Response<Body> {
     response
 }
 
-/// After CONNECT or an upgrade: what hyper has read too much goes first, the rest bypasses it.
+/// Relays after CONNECT or an upgrade. Bytes that hyper has read ahead are sent first; the rest
+/// bypasses hyper.
 async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
     let Tunnel {
         client,
@@ -439,7 +444,7 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
     }
 }
 
-/// What was read behind the last message of HTTP, on a connection over `T`, and that.
+/// Takes a connection back from hyper: the bytes read behind the last message, and the stream.
 async fn left_over<T>(upgrade: OnUpgrade) -> io::Result<(Bytes, T)>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,

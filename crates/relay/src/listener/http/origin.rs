@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests on their way to an origin server, and its responses.
+//! Forwarding of requests to origin servers, and of their responses.
 
 use crate::{
     listener::http::{
@@ -29,7 +29,7 @@ use std::{
 use tokio::select;
 
 impl Proxy {
-    /// Passes a request on and its response back; bodies stream.
+    /// Forwards a request and returns the response; bodies are streamed.
     pub(super) async fn pass_on(
         &self,
         mut request: ClientRequest,
@@ -49,7 +49,7 @@ impl Proxy {
         self.answer(&mut kept, response, offered)
     }
 
-    /// Interim responses, 100 among them, go to the client as they come (RFC 9110 §15.2).
+    /// Forwards interim responses, 100 included, as they arrive (RFC 9110 §15.2).
     fn pass_on_interim(&self, request: &mut OnwardRequest, progress: &Arc<Progress>) {
         let (exchange, relay) = (self.exchange.clone(), self.session.relay.clone());
         let progress = progress.clone();
@@ -63,9 +63,9 @@ impl Proxy {
         });
     }
 
-    /// Asks over the connection that was kept, else over one that stands ready, else over a new one.
-    /// One that turns out to be dead hands the request back for the next, or has taken it along:
-    /// then it is made again if that does no harm (RFC 9110 §9.2.2).
+    /// Sends a request over the persistent connection, else over a pooled one, else over a new one.
+    /// A dead connection may return the request unsent; then the next is tried. If the request may
+    /// have been sent, it is repeated only if that is safe (RFC 9110 §9.2.2).
     async fn ask(
         &self,
         kept: &mut Option<Origin>,
@@ -73,7 +73,7 @@ impl Proxy {
         destination: &Destination,
     ) -> Result<Response<Download>, Declined> {
         let ways = std::iter::repeat_n(Source::New, WAYS_MAX);
-        // It may have arrived each time: once more is enough.
+        // The request may have arrived each time, so it is repeated only once.
         let mut again = true;
         for source in [Source::Kept, Source::Ready].into_iter().chain(ways) {
             let Some(origin) = self.origin(source, kept, destination).await? else {
@@ -113,8 +113,8 @@ impl Proxy {
         self.speak(destination, far).await.map(Some)
     }
 
-    /// The response for the client. A change of protocols (RFC 9110 §7.8) takes both legs out of
-    /// HTTP once it is out.
+    /// Converts the response for the client. After 101 (RFC 9110 §7.8), both legs leave HTTP once
+    /// it is written.
     fn answer(
         &self,
         kept: &mut Option<Origin>,
@@ -161,7 +161,7 @@ impl Proxy {
                 self.session.hears_answer();
                 let mut response =
                     response.map(|body| Download::new(body, silence, &self.exchange));
-                // A client that waits for 100 sends nothing, or what nobody asks for.
+                // A client that still waits for 100 will not send its body, or sends it unread.
                 let refused = self.exchange.is_held_back();
                 if refused {
                     progress.refused.store(true, Relaxed);
@@ -182,7 +182,7 @@ impl Proxy {
         }
     }
 
-    /// The request went, and no response came.
+    /// Classifies the loss of a request that was sent and had no response.
     async fn lost(&self, origin: &Origin, error: &hyper::Error) -> Unsent {
         let wanted = Request::to(origin.destination.clone(), Vec::new());
         match origin.refused.get() {
@@ -196,8 +196,8 @@ impl Proxy {
         }
     }
 
-    /// HTTP over a leg. Requests leave behind the preamble for a peer, whose answer is read before
-    /// the first response: no round trip is spent on it (RFC 8803 §3).
+    /// Starts HTTP on an upstream connection. Requests follow the peer's preamble at once, and its
+    /// reply is read before the first response: that saves a round trip (RFC 8803 §3).
     async fn speak(&self, destination: &Destination, far: Far) -> Result<Origin, Declined> {
         let far = Arc::new(far);
         let refused = Arc::new(OnceLock::new());
@@ -217,7 +217,7 @@ impl Proxy {
             .handshake(io)
             .await
             .map_err(|error| no_response(&error.to_string()))?;
-        // It ends with its sender, its response body, or its error, which the body reports.
+        // The task ends with its sender, its response body, or its error, which the body reports.
         let connection = tokio::spawn(connection.with_upgrades());
         Ok(Origin {
             destination: destination.clone(),
@@ -232,20 +232,19 @@ impl Proxy {
     }
 }
 
-/// New connections that one request may take: one, and one more for each peer that turns out to be
-/// down.
+/// Most new connections for one request: one, and one more for each peer that is down.
 const WAYS_MAX: usize = 4;
 
-/// Where a connection to an origin comes from.
+/// Source of a connection to an origin.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Kept,
-    /// Among those to peers that stand ready, or a new one.
+    /// A pooled connection to a peer, or a new one.
     Ready,
     New,
 }
 
-/// The request once more, if it has no body that is gone and may come twice.
+/// Copy of the request for a repetition, if it is idempotent and has no body.
 fn harmless_copy(request: &OnwardRequest) -> Option<OnwardRequest> {
     let harmless = request.method().is_idempotent() && request.body().is_end_stream();
     harmless.then(|| {
@@ -265,14 +264,14 @@ impl Origin {
     }
 }
 
-/// Why a request has no response.
+/// Cause of a missing response.
 enum Unsent {
-    /// Nothing of it left; it can be tried again.
+    /// Nothing was sent; the request can be repeated.
     GivenBack(Box<OnwardRequest>),
-    /// It was answered, though not by a response.
+    /// The request failed for good.
     Lost(Declined),
-    /// A peer on the way did not pass it on; there is another way.
+    /// A peer on the path did not forward it; there is another route.
     Refused(Declined),
-    /// The connection ended under it; it may have arrived.
+    /// The connection was lost; the request may have arrived.
     Died(Declined),
 }

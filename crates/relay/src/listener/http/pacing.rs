@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
-//! bytes ([`crate::transfer`]) this does to messages.
+//! Rate limits for a client's HTTP messages, as [`crate::transfer`] applies them to relayed bytes.
 
 use crate::{leg::stream::Shared, session::http_memory::HttpMemory};
 use longhaul_admission::rate_limits::{Direction, RateLimits};
@@ -16,7 +15,7 @@ use tokio::{
     time::{Sleep, sleep_until},
 };
 
-/// Reads are upwards, writes are downwards.
+/// Async stream with rate limits. Reads count as up, writes as down.
 pub(crate) struct Paced {
     stream: Shared,
     limits: RateLimits,
@@ -37,12 +36,12 @@ impl Paced {
     }
 }
 
-/// A direction's time without bytes. An allocation only while there is one.
+/// Pause of one direction; allocated only while it lasts.
 #[derive(Default)]
 struct Pause(Option<Pin<Box<Sleep>>>);
 
 impl Pause {
-    /// After `bytes` have passed.
+    /// Starts the pause that `bytes` bytes cause.
     fn follow(&mut self, limits: &RateLimits, direction: Direction, bytes: usize) {
         let until = limits.spend(direction, bytes, Instant::now);
         self.0 = until.map(|until| Box::pin(sleep_until(until.into())));

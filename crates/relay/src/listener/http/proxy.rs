@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client's proxy holds, and the answers that are its own.
+//! State of the proxy for one HTTP client, and its own responses.
 
 use crate::{
     faults::fault::Fault,
@@ -26,58 +26,58 @@ use std::sync::{Arc, OnceLock, Weak};
 use tokio::task::AbortHandle;
 
 pub(crate) type ClientRequest = hyper::Request<Incoming>;
-/// The client's request as it goes on; one that is made again has no body.
+/// Request to the origin; a repeated one has no body.
 pub(crate) type OnwardRequest = hyper::Request<OnwardBody>;
 type OnwardBody = Either<Upload, Empty<Bytes>>;
-/// An origin's, or our own.
+/// Response body: the origin's, or the proxy's own.
 pub(super) type Body = Either<Download, ftp::Body>;
 
-/// Fields of a message head; more is 431.
+/// Most fields of a message head; more is an error 431.
 pub(crate) const FIELDS_MAX: usize = 512;
 
-/// One client's proxy.
+/// Proxy for one client.
 pub(crate) struct Proxy {
     pub(super) session: Arc<Session>,
     pub(super) exchange: Arc<Exchange>,
-    /// The origin of the last request, for the next one.
+    /// Persistent connection to the origin of the last request.
     pub(super) origin: tokio::sync::Mutex<Option<Origin>>,
-    /// The leg that was asked over last, while it stands.
+    /// Connection of the last request, while it is open.
     pub(super) asked: Mutex<Weak<Far>>,
-    /// What CONNECT or Upgrade leaves behind for the time after its response.
+    /// Tunnel to start after the response to CONNECT or Upgrade.
     pub(super) tunnel: Mutex<Option<Tunnel>>,
 }
 
-/// Two legs that HTTP has left, or will have left when its response is out.
+/// Two legs that leave HTTP once the response is written.
 pub(crate) struct Tunnel {
     pub(super) client: OnUpgrade,
-    /// None after CONNECT: there never was HTTP.
+    /// `None` after CONNECT: that leg never used HTTP.
     pub(super) origin: Option<OnUpgrade>,
     pub(super) far: Arc<Far>,
 }
 
-/// A connection to an origin server that can take the next request.
+/// Connection to an origin server that can take the next request.
 pub(crate) struct Origin {
     pub(super) destination: Destination,
     pub(super) sender: SendRequest<OnwardBody>,
-    /// It stood before its next request, and may have died unnoticed.
+    /// The connection was open before this request, and may have died unnoticed.
     pub(super) stood: bool,
     pub(super) far: Arc<Far>,
-    /// What the peer on the way said, if it refused.
+    /// Fault from the peer on the path, if it refused.
     pub(super) refused: Arc<OnceLock<Fault>>,
-    /// Of the request that is on its way.
+    /// Progress of the current request.
     pub(super) current: Arc<Mutex<Arc<Progress>>>,
-    /// hyper's part of the connection.
+    /// Task in which hyper drives the connection.
     pub(super) connection: AbortHandle,
     pub(super) _counted: Counted,
 }
 
-/// A request that gets an answer from the proxy itself.
+/// Error response of the proxy itself.
 pub(crate) struct Declined {
     pub(super) fault: Fault,
     pub(super) status: StatusCode,
-    /// The body, if it is not the fault in words.
+    /// Body of the response, if not the fault's message.
     pub(super) reason: Option<String>,
-    /// For Proxy-Status (RFC 9209 §2.3), if it is not the fault's; `""` is none at all.
+    /// Error type for Proxy-Status (RFC 9209 §2.3), if not the fault's; `""` omits the field.
     pub(super) error: Option<&'static str>,
 }
 
@@ -89,7 +89,7 @@ impl Declined {
         }
     }
 
-    /// For who is no user, or not known to be one.
+    /// Response for a client that is not authenticated.
     pub(super) fn stranger(status: StatusCode, reason: &str) -> Self {
         Self {
             status,
@@ -136,7 +136,7 @@ pub(crate) fn no_response(error: &str) -> Declined {
     }
 }
 
-/// The same for who is not answered by hyper.
+/// Error response as bytes, for clients that hyper does not answer.
 pub(super) fn explanation_bytes(status: StatusCode, reason: &str) -> Vec<u8> {
     let body = format!("longhaul relay: {reason}\n");
     let fields = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
@@ -151,7 +151,7 @@ pub(super) fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     if status == StatusCode::TOO_MANY_REQUESTS {
-        // The longest time between two passwords that are looked at.
+        // Longest delay between two password checks.
         let seconds = penalties::DELAY_MAX.as_secs().into();
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
-//! silent, and nobody is who waits for the client or can't be heard because the client is slow.
+//! Response time-out for HTTP origins. An origin that sends or takes bytes, however slowly, does
+//! not time out. Neither does time count while the client must act, or while a slow client blocks
+//! the origin.
 
 use crate::{
     listener::http::exchange::Exchange, route::far::Far, session::http_memory::HttpMemory,
@@ -26,35 +27,34 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior, interval_at},
 };
 
-/// Looks at the connection in the time that an origin has: it is found silent at most a quarter of
-/// that later.
+/// Checks of the connection within the time limit: a time-out is detected at most a quarter of the
+/// limit late.
 const LOOKS: u32 = 4;
 
-/// What a peer has taken it may still be handing on, at this rate in bytes a second or faster:
-/// 8 kbit/s.
+/// Lowest rate, in bytes a second, at which a peer is assumed to forward its backlog: 8 kbit/s.
 const SLOWEST: f64 = 1000.0;
 
-/// Bytes that are believed to be in a peer at most: what sockets commonly hold on long fat paths.
-/// Their time is 4 h 40 min.
+/// Largest backlog assumed at a peer, in bytes: a common socket buffer on long fat paths. At the
+/// lowest rate it lasts 4 h 40 min.
 const PEER_BYTES_MAX: f64 = (16 << 20) as f64;
 
-/// Watches an origin over one exchange.
+/// Response timer of one exchange with an origin.
 pub(crate) struct Silence {
     far: Arc<Far>,
     progress: Arc<Progress>,
     look: Interval,
-    /// Looks in a row that saw nothing new.
+    /// Consecutive checks without progress.
     vain: u32,
-    /// Something came since the last look.
+    /// Data has arrived since the last check.
     heard: bool,
-    /// What had passed at the last look.
+    /// Byte counts at the last check.
     seen: Passed,
-    /// Bytes that a peer may still have.
+    /// Estimated backlog of the peer in bytes.
     with_peer: f64,
 }
 
 impl Silence {
-    /// An origin behind `far` that has `limit`, unless it is the client's turn.
+    /// Timer for an origin behind `far`; the limit does not apply while the client must act.
     pub(crate) fn new(far: &Arc<Far>, progress: &Arc<Progress>, limit: Duration) -> Self {
         let step = (limit / LOOKS).max(Duration::from_millis(1));
         let mut look = interval_at(Instant::now() + step, step);
@@ -70,8 +70,8 @@ impl Silence {
         }
     }
 
-    /// Returns when the origin has been silent for too long and is given up, by a reset. To be
-    /// waited for only while there is nothing from it to be read.
+    /// Returns when the origin has timed out, after resetting the connection. Await it only while
+    /// there is nothing to read from the origin.
     pub(crate) async fn too_long(&mut self) {
         poll_fn(|cx| self.poll(cx)).await;
     }
@@ -95,7 +95,8 @@ impl Silence {
         heard || with_peer || self.progress.unasked.load(Relaxed)
     }
 
-    /// Whether some of what was sent may not have left the peer, which has taken `more`.
+    /// Whether sent bytes may still be queued at the peer, which has taken `more` since the last
+    /// check.
     fn is_with_peer(&mut self, more: u64) -> bool {
         let left = SLOWEST * self.look.period().as_secs_f64();
         self.with_peer = (self.with_peer + more as f64).min(PEER_BYTES_MAX) - left;
@@ -104,7 +105,7 @@ impl Silence {
     }
 }
 
-/// Bytes that the neighbour has acknowledged, and that it has sent.
+/// Bytes acknowledged by the neighbour, and received from it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Passed {
     up: u64,
@@ -121,30 +122,30 @@ impl Passed {
     }
 }
 
-/// The error of whoever waited.
+/// Error of a response that timed out.
 pub(crate) fn fallen_silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the origin has fallen silent")
 }
 
-/// How a request is getting on.
+/// Progress of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// It is the client's turn: the rest of the request is missing.
+    /// The client must act: the rest of the request is missing.
     unasked: AtomicBool,
-    /// The response came first: the body stays here.
+    /// The response arrived before the body, which is not sent.
     pub(super) refused: AtomicBool,
-    /// In place of the end of the request.
+    /// Trailer section that replaces the end of the request.
     pub(super) trailers: Mutex<Option<Vec<u8>>>,
 }
 
 impl Progress {
-    /// The origin has asked for the body.
+    /// Notes that the origin has sent 100 (Continue).
     pub(super) fn invited(&self) {
         self.unasked.store(true, Relaxed);
     }
 }
 
-/// A request's body, which tells whose turn it is.
+/// Request body that records whether the client must act.
 pub(crate) struct Upload {
     body: Incoming,
     progress: Arc<Progress>,
@@ -212,8 +213,8 @@ impl Body for Upload {
     }
 }
 
-/// Whether all of a body came and its trailers can't be read: they may be left out (RFC 9110 §6.5.1). hyper says so in
-/// the words that its parser has for fields.
+/// Whether the body is complete and only its trailers are malformed: they may be dropped (RFC 9110
+/// §6.5.1). hyper reports it in its parser's words for fields.
 fn is_of_trailers(error: &hyper::Error) -> bool {
     let words = ["invalid header name", "invalid header value"];
     cause(error).is_some_and(|cause| words.contains(&cause.to_string().as_str()))
@@ -223,13 +224,13 @@ fn cause(error: &hyper::Error) -> Option<&io::Error> {
     error.source()?.downcast_ref()
 }
 
-/// Whether a body came that is none, rather than not all of it.
+/// Whether the body is malformed, rather than truncated.
 fn is_malformed(error: &hyper::Error) -> bool {
     let kinds = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];
     cause(error).is_some_and(|cause| kinds.contains(&cause.kind()))
 }
 
-/// An origin that has enough of it waits no longer for the client.
+/// An origin that stops reading the body no longer waits for the client.
 impl Drop for Upload {
     fn drop(&mut self) {
         self.progress.unasked.store(false, Relaxed);
@@ -237,12 +238,12 @@ impl Drop for Upload {
     }
 }
 
-/// A response's body, which fails when its origin falls silent.
+/// Response body that fails when its origin times out.
 pub(crate) struct Download {
     body: Incoming,
     silence: Silence,
     exchange: Arc<Exchange>,
-    /// What serves the connection, if it ends with this response.
+    /// Task of the connection, if it closes after this response.
     last: Option<AbortHandle>,
 }
 
@@ -256,8 +257,8 @@ impl Download {
         }
     }
 
-    /// The origin still waits for a body that does not come, or its messages may be misread: its connection is of no
-    /// use.
+    /// Closes the connection after this response: the origin still waits for a body that will not
+    /// come, or its messages are ambiguous.
     pub(super) fn is_last_of(&mut self, connection: AbortHandle) {
         self.last = Some(connection);
     }

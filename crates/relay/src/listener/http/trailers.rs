@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! hyper ends a chunked message without trailers unless they were announced, and without them for clients that do not
-//! say that they take them. So the streams below hyper put them in.
+//! Trailer sections of chunked messages. hyper drops trailers that were not announced, and all
+//! trailers for clients that do not accept them. So the streams below hyper insert them.
 
 use bytes::{Buf as _, Bytes};
 use std::{
@@ -10,11 +10,12 @@ use std::{
 };
 use tokio::io::AsyncWrite;
 
-/// How hyper ends a chunked message: always in a slice of its own, and the last.
+/// Last chunk, as hyper writes it: always as a separate slice, and the last one.
 pub(super) const END: &[u8] = b"0\r\n\r\n";
 
-/// What of a message's bytes may be written when trailers take the place of its end; none if it is their turn. Data
-/// that looks like an end is not taken for it: the line break that ends its chunk is there, too.
+/// Slices before the last chunk, which trailers replace; `None` if only the last chunk is left.
+/// Data that looks like a last chunk is not mistaken for it: its slices are followed by the line
+/// break that ends the data's chunk.
 pub(super) fn before_end<'a, 'b>(slices: &'a [IoSlice<'b>]) -> Option<&'a [IoSlice<'b>]> {
     match slices {
         [end] if **end == *END => None,
@@ -23,7 +24,7 @@ pub(super) fn before_end<'a, 'b>(slices: &'a [IoSlice<'b>]) -> Option<&'a [IoSli
     }
 }
 
-/// Bytes that go out before all others.
+/// Pending bytes that precede all others.
 #[derive(Debug, Default)]
 pub(super) struct First(pub(super) Bytes);
 
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_the_last_slice_and_its_own() {
+    fn recognizes_last_chunk_only_as_last_slice() {
         let lens = |parts: &[&[u8]]| {
             let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
             before_end(&slices).map(<[IoSlice<'_>]>::len)

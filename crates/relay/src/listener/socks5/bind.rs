@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BIND (RFC 1928 §4): the relay listens for one connection on the client's behalf, for protocols
-//! whose servers connect back. Two replies: where it listens, and who came.
+//! SOCKS BIND (RFC 1928 §4): the relay listens for one connection on behalf of the client, for
+//! protocols whose servers connect back. Sends two replies: the listening address, and the address
+//! of the peer that connected.
 
 use crate::{
     config::profile::Profile,
@@ -24,7 +25,7 @@ use tokio::{
     select,
 };
 
-/// Waits for the peer that the client expects, for at most the connect time-out, and relays.
+/// Waits for the expected peer, at most for the connect time-out, and relays.
 pub(super) async fn serve(
     session: &Session,
     expected: &Destination,
@@ -59,7 +60,7 @@ async fn wait(
         .map_err(rejected)?
         .ok_or_else(|| language.unsupported())?;
     let limit = session.config.limits.connect_timeout;
-    // For the socket that listens, until the one that came takes its turn.
+    // Permit for the listening socket, until it is replaced by the accepted one.
     let _place = session.more_places(1).map_err(rejected)?;
     let arrival = async {
         let peers = addresses(session, expected).await?;
@@ -80,18 +81,18 @@ async fn wait(
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 
-/// The client does not know yet who will connect.
+/// Whether the client does not know its peer yet.
 fn is_anyone(expected: &Destination) -> bool {
     matches!(expected, Destination::Address(address) if address.ip().is_unspecified())
 }
 
-/// Who may connect; nobody in particular if the client does not know that yet.
+/// Addresses that may connect; empty if the client does not know its peer yet.
 async fn addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
     if is_anyone(expected) {
         return Ok(Vec::new());
     }
     let found = session.resolve(expected).await?.into_iter();
-    // A name may lead where its rule did not look.
+    // A name may resolve to an address that other rules apply to.
     let allowed = found.filter(|address| goes_straight(session, *address));
     let allowed: Vec<_> = allowed.map(|address| address.ip()).collect();
     match allowed.is_empty() {
@@ -105,7 +106,8 @@ fn goes_straight(session: &Session, address: SocketAddr) -> bool {
     matches!(session.straight_way(&address), Ok(Some(_)))
 }
 
-/// Listens where the expected peer can reach us; without one, where the client did.
+/// Listens on the address that the expected peer can reach; if there is none, on the address that
+/// the client connected to.
 async fn listen(
     session: &Session,
     peers: &[IpAddr],
@@ -125,7 +127,8 @@ async fn listen(
         .map_err(|error| Failure::from_connect(&error))
 }
 
-/// A datagram socket's connect(2) asks the routing table and sends nothing.
+/// Local address for `peer`. connect(2) on a datagram socket consults the routing table and sends
+/// nothing.
 async fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     const DISCARD: u16 = 9;
     let any: SocketAddr = match peer {
@@ -137,8 +140,8 @@ async fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// The first connection from an expected peer that the rules allow; others are reset. RFC 1928
-/// gives the peer's port no meaning: FTP servers come from port 20, others from any.
+/// Accepts the first connection from an expected peer that the rules allow; resets others. RFC 1928
+/// gives the peer's port no meaning: FTP servers use port 20, others any.
 async fn accept(
     session: &Session,
     listener: &TcpListener,
@@ -156,14 +159,14 @@ async fn accept(
     }
 }
 
-/// Returns when the client has left; data that it sends ahead is for the peer and stays.
+/// Returns when the client has closed; early data from it is for the peer and stays queued.
 async fn gone(client: &Carrier) {
     if matches!(client.peeked().await, Ok(1..)) {
         std::future::pending::<()>().await;
     }
 }
 
-/// A stranger knocked: turn it away.
+/// Resets an unexpected connection when it is dropped.
 fn turn_away(stranger: &TcpStream) {
     // An error here means that the socket has lost its connection already.
     let _ = reset_on_close(stranger);

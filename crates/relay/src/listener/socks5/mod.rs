@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SOCKS5 clients (RFC 1928, RFC 1929): CONNECT, BIND and UDP ASSOCIATE; and those of SOCKS4 and 4a, which have the
-//! first two and no password.
+//! SOCKS5 clients (RFC 1928, RFC 1929): CONNECT, BIND and UDP ASSOCIATE; and SOCKS4 and 4a clients,
+//! which have CONNECT and BIND and no password.
 
 mod bind;
 mod udp;
@@ -24,7 +24,7 @@ use longhaul_protocol::{
 };
 use longhaul_transport::{carrier::Carrier, channel::write_all};
 
-/// Serves one client until its end.
+/// Serves one client until its connection ends.
 pub(crate) async fn serve(session: &Session) -> End {
     let (request, early, language) = match hear(session, ask(session)).await {
         Ok(asked) => asked,
@@ -45,7 +45,7 @@ pub(crate) async fn serve(session: &Session) -> End {
     }
 }
 
-/// Reads what the client wants, once it has said who it is. Also returns what came behind it.
+/// Authenticates the client and reads its request. Also returns the bytes behind it.
 async fn ask(session: &Session) -> Result<(Request, Vec<u8>, Language), Rejection> {
     let client = &session.client;
     let mut inbox = Inbox::default();
@@ -63,7 +63,8 @@ async fn ask(session: &Session) -> Result<(Request, Vec<u8>, Language), Rejectio
     Ok((request, inbox.into_rest(), Language::Socks5))
 }
 
-/// Its user is a name that anybody may give, and lets nobody in where a password is asked for.
+/// Reads a SOCKS4 request. Its user name proves nothing, so it is refused where the listener
+/// requires a password.
 async fn ask_in_socks4(session: &Session, inbox: &mut Inbox) -> Result<Request, Rejection> {
     let len_max = socks4::MESSAGE_LEN_MAX;
     let request = inbox.message(&session.client, len_max, socks4::parse_request);
@@ -110,7 +111,7 @@ async fn check_password(
     match known.await {
         Verdict::Right => say(client, &password_answer(true)).await,
         Verdict::Wrong => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
-        // No answer says so (RFC 1929 §2).
+        // RFC 1929 §2 has no reply for it.
         Verdict::Unseen => Err(Rejection::new(Failure::NotAllowed, [])),
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UDP ASSOCIATE (RFC 1928 §7): datagrams for one client, as long as its TCP connection stands.
+//! SOCKS5 UDP ASSOCIATE (RFC 1928 §7): relays datagrams of one client while its TCP connection is
+//! open.
 
 use crate::{
     listener::language::{Language, Rejection, reject},
@@ -27,21 +28,21 @@ use std::{
 };
 use tokio::{net::UdpSocket, select, sync::OwnedSemaphorePermit, time::timeout};
 
-/// The largest datagram; two such buffers an association.
+/// Largest datagram in bytes; an association has two such buffers.
 const DATAGRAM_LEN_MAX: usize = 65_535;
-/// Hosts that may answer: the last ones that the client has sent to.
+/// Most hosts that may answer: the last ones that the client has sent to.
 const HOSTS_MAX: usize = 1024;
-/// Names whose address is remembered, and for how long.
+/// Most names whose addresses are cached, and for how long.
 const NAMES_MAX: usize = 64;
 const NAME_TIME: Duration = Duration::from_secs(30);
 
-/// Three sockets and what has been seen on them.
+/// UDP sockets of an association, and the addresses seen on them.
 struct Association<'a> {
     session: &'a Session,
-    /// With its TCP connection, it has four descriptors.
+    /// Permit for two descriptors: with its TCP connection, the association has four.
     _place: OwnedSemaphorePermit,
     sockets: Sockets,
-    /// Where the client sends from: as it announced, or as its first datagram shows.
+    /// Source address of the client: as announced, or from its first datagram.
     client: OnceLock<SocketAddr>,
     hosts: Mutex<IndexSet<IpAddr>>,
 }
@@ -49,15 +50,15 @@ struct Association<'a> {
 struct Sockets {
     near: UdpSocket,
     far_v4: UdpSocket,
-    /// None where the host has no IPv6.
+    /// `None` if the host has no IPv6.
     far_v6: Option<UdpSocket>,
 }
 
 impl Sockets {
     async fn bind(session: &Session) -> io::Result<Self> {
-        let facing_client = session.client.local_addr()?.ip();
+        let local = session.client.local_addr()?.ip();
         Ok(Self {
-            near: UdpSocket::bind((facing_client, 0)).await?,
+            near: UdpSocket::bind((local, 0)).await?,
             far_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
             far_v6: match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
                 Err(error) if is_exhaustion(&error) => return Err(error),
@@ -92,7 +93,8 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
 
 impl<'a> Association<'a> {
     async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejection> {
-        // Datagrams go straight. Where everything leaves through peers, there is nothing to offer.
+        // Datagrams only go directly to destinations. If all routes lead through peers, the command
+        // is not supported.
         let rejected = |failure| Language::Socks5.rejection(failure);
         let way = session.straight_way_to_anyone().map_err(rejected)?;
         way.ok_or_else(|| Language::Socks5.unsupported())?;
@@ -113,26 +115,26 @@ impl<'a> Association<'a> {
         Ok(association)
     }
 
-    /// RFC 1928 §6: the client may announce where it will send from, or zeroes. Behind an address
-    /// translator it can only be wrong about itself; then its first datagram tells.
+    /// Takes the source address that the client announces, or zeroes (RFC 1928 §6). A client behind
+    /// an address translator can't know its address; then its first datagram sets it.
     fn expect(&self, announced: &Destination) {
-        let home = self.session.sender.ip().to_canonical();
+        let client_ip = self.session.sender.ip().to_canonical();
         match announced {
-            Destination::Address(address) if address.ip() == home && address.port() != 0 => {
+            Destination::Address(address) if address.ip() == client_ip && address.port() != 0 => {
                 let _ = self.client.set(*address);
             }
             _ => {}
         }
     }
 
-    /// Whether a datagram comes from the client itself.
+    /// Whether the client sent a datagram.
     fn is_client(&self, from: SocketAddr) -> bool {
-        let home = self.session.sender.ip().to_canonical();
+        let client_ip = self.session.sender.ip().to_canonical();
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        from.ip() == home && *self.client.get_or_init(|| from) == from
+        from.ip() == client_ip && *self.client.get_or_init(|| from) == from
     }
 
-    /// From the client to destinations; ends with an error of its socket.
+    /// Relays datagrams from the client to destinations until its socket fails.
     async fn up(&self) -> io::Error {
         let mut buffer = vec![0; DATAGRAM_LEN_MAX];
         let mut names = Names::default();
@@ -141,7 +143,7 @@ impl<'a> Association<'a> {
                 Ok(received) => received,
                 Err(error) => return error,
             };
-            // RFC 1928 §7: what is from elsewhere, a fragment or no datagram of ours is dropped.
+            // Drops datagrams from other hosts, fragments and malformed datagrams (RFC 1928 §7).
             if self.is_client(from)
                 && let Ok((destination, data)) = parse_datagram(&buffer[..len])
                 && let Some(address) = self.resolve(&destination, &mut names).await
@@ -151,14 +153,14 @@ impl<'a> Association<'a> {
         }
     }
 
-    /// Where a datagram goes, if it may; over UDP there is nobody to tell why not.
+    /// Address to send a datagram to; `None` if it is not allowed: UDP has no error reply.
     async fn resolve(&self, destination: &Destination, names: &mut Names) -> Option<SocketAddr> {
         self.goes_straight(destination).then_some(())?;
         let address = match destination {
             Destination::Address(address) => return Some(*address),
             Destination::Name(name, _) => names.address(self.session, name, destination).await?,
         };
-        // A name may lead where its rule did not look.
+        // A name may resolve to an address that other rules apply to.
         self.goes_straight(&Destination::Address(address))
             .then_some(address)
     }
@@ -175,7 +177,7 @@ impl<'a> Association<'a> {
         let Some(socket) = socket else { return };
         self.remember(to.ip());
         self.session.pace(Direction::Up, data.len()).await;
-        // A datagram that can't be sent is lost, as datagrams are.
+        // A datagram that can't be sent is lost, as UDP permits.
         if socket.send_to(data, to).await.is_ok() {
             self.session.count(Direction::Up, data.len());
         }
@@ -194,7 +196,7 @@ impl<'a> Association<'a> {
         hosts.contains(&host)
     }
 
-    /// From those that the client has sent to, back to it; ends with an error of a socket.
+    /// Relays datagrams from known hosts to the client until a socket fails.
     async fn down(&self) -> io::Error {
         const AT: usize = DATAGRAM_HEADER_LEN_MAX;
         let mut buffer = vec![0; AT + DATAGRAM_LEN_MAX];
@@ -234,16 +236,16 @@ impl<'a> Association<'a> {
     }
 }
 
-/// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
+/// Returns when the client has closed its TCP connection. Bytes that it sends before are ignored.
 async fn closed(client: &Carrier) -> std::io::Result<()> {
-    let mut nonsense = Vec::new();
-    while read_some(client, &mut nonsense, 4096).await? > 0 {
-        nonsense.clear();
+    let mut ignored = Vec::new();
+    while read_some(client, &mut ignored, 4096).await? > 0 {
+        ignored.clear();
     }
     Ok(())
 }
 
-/// Names resolved a short while ago: one lookup a datagram would be slow.
+/// Cache of recently resolved names, since one lookup for each datagram would be slow.
 #[derive(Default)]
 struct Names(IndexMap<HostName, (Instant, IpAddr)>);
 
