@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the server is, and how long it may be silent.
+//! Address of the server, and its time limits.
 
 use crate::error::Error;
 use std::{fmt::Write, time::Duration};
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
 
-/// How long one address of the server may take to accept a connection.
+/// Limit for one address of the server to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A quiet connection is probed after so long, …
+/// Idle time after which a connection is probed.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
-/// … every so long, …
+/// Interval of the probes.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// … so often, …
+/// Unanswered probes after which a connection is broken.
 const PROBES: u32 = 3;
-/// … and one that owes an acknowledgement for so long is broken.
+/// Time without an acknowledgement after which a connection is broken.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(25);
 
-/// A server's address, with our limits where it has none of its own.
+/// Parses a server's address. Limits that it does not set get the defaults above.
 pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     let mut config: Config = text.parse().map_err(Error::Address)?;
     if config.get_application_name().is_none() {
@@ -28,7 +28,7 @@ pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(UNACKNOWLEDGED);
     }
-    // Of several hosts the one that takes writes: the others are its standbys.
+    // Of several hosts, uses the one that accepts writes. The others are its standbys.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     probe(&mut config);
     Ok(config)

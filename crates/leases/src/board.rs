@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs: made, joined, listed, forgotten.
+//! Jobs in the database: creating, joining, listing and deleting them.
 
 use crate::{
     connection::{CALL_LIMIT, Connection, Repeat, Target},
@@ -17,60 +17,65 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-/// How long forgetting may take: a million extents go in seconds.
+/// Limit for deleting a job: a million tasks take seconds.
 const FORGET_LIMIT: Duration = Duration::from_secs(310);
 const FORGET_TIMEOUT: &str = "SET LOCAL statement_timeout = '300s'";
-/// How often a job may be made and forgotten under our hands before we give up.
+/// Attempts to join a job while others create and delete it.
 const JOIN_TRIES: u32 = 10;
-/// Jobs that [`Board::jobs`] lists, the oldest first.
+/// Maximum number of jobs that [`Board::jobs`] lists, the oldest first.
 pub const JOBS_MAX: i64 = 1000;
 
-/// Jobs of a database, over one connection. Any thread may use it; calls wait for each other, so who renews
-/// while another thread adds a lot takes [`another`](Board::another). For threads, not for async tasks:
-/// within an async runtime calls panic.
+/// Jobs in a database, over one connection. Any thread may use it, but calls wait for each other. A
+/// thread that renews leases while another adds many tasks should use [`another`](Board::another)
+/// connection. Calls block: within an async runtime they panic.
 ///
-/// Calls end in bounded time (see the [crate]'s bounds), come what may. One whose connection had broken is made once more on a new
-/// one where repeating does no harm, and otherwise fails; in either case the next call connects
-/// again by itself.
+/// Every call ends in bounded time (see the [crate]'s bounds). If its connection was broken, a call
+/// that is safe to repeat is repeated once on a new connection. Any other call fails. In either
+/// case the next call connects again.
 pub struct Board {
     connection: Mutex<Connection>,
     target: Target,
 }
 
-/// A job in a list.
+/// Job in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The job, to look at or to forget.
+    /// Handle of the job.
     pub job: Job,
-    /// The name that it was made with.
+    /// Name that the job was created with.
     pub name: Vec<u8>,
-    /// The spec that it was made with.
+    /// Spec that the job was created with.
     pub spec: Vec<u8>,
-    /// Since when it is there, to the microsecond.
+    /// Time since the job was created, to the microsecond.
     pub age: Duration,
-    /// How long nobody has taken, renewed, added or ended anything in it.
+    /// Time since a task of the job was last acquired, renewed, added or ended.
     pub quiet: Duration,
-    /// Extents, all told.
+    /// Number of tasks.
     pub extents: u64,
-    /// Bytes of all extents, at most `u64::MAX`.
+    /// Bytes of all tasks, at most `u64::MAX`.
     pub bytes: u64,
 }
 
 impl Board {
-    /// Connects to `address` (a URL `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `key=value` words as
-    /// libpq has them; several hosts: the one that takes writes) and makes the schema `longhaul` where it is missing.
-    /// Over TCP with `sslmode=require` it is TLS or nothing; with `prefer`, which is what no word
-    /// means, TLS wherever the server has it. In both, certificates are verified, against the system's
-    /// authorities or those in the file that `SSL_CERT_FILE` names. Passwords come with the address: there is no `.pgpass`.
+    /// Connects to the database at `address`, and creates the schema `longhaul` if it is missing.
+    ///
+    /// The address is a URL `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or `key=value` words
+    /// as in libpq. Of several hosts, the one that accepts writes is used. Passwords come from the
+    /// address; `.pgpass` is not read.
+    ///
+    /// Over TCP, `sslmode=require` demands TLS. The default, `prefer`, uses TLS if the server
+    /// offers it. Both verify certificates against the system's authorities, or those in the file
+    /// that `SSL_CERT_FILE` names.
     ///
     /// # Errors
-    /// [`Error::Address`]; [`Error::Unreachable`] and [`Error::Refused`] as the server is; [`Error::Format`]
-    /// where another version of longhaul keeps its tables.
+    /// [`Error::Address`]; [`Error::Unreachable`] and [`Error::Refused`], depending on the server;
+    /// [`Error::Format`] if another version of longhaul created the tables.
     pub fn open(address: &str) -> Result<Self, Error> {
         Self::prepared(Target::new(address, None)?)
     }
 
-    /// As [`open`](Self::open), with the authorities in a PEM file instead of the system's.
+    /// Connects as [`open`](Self::open) does, with the authorities in a PEM file instead of the
+    /// system's.
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`Error::Authorities`] for that file.
@@ -85,7 +90,7 @@ impl Board {
         Ok(Self { connection, target })
     }
 
-    /// Another connection to the same database, which its first call makes.
+    /// Prepares a further connection to the same database. Its first call connects.
     ///
     /// # Errors
     /// [`Error::EventLoop`]: no file descriptors are left.
@@ -95,19 +100,19 @@ impl Board {
         Ok(Self { connection, target })
     }
 
-    /// Hosts, ports and database, for messages: without user and password.
+    /// Hosts, ports and database, for messages; without user and password.
     pub fn label(&self) -> &str {
         &self.target.label
     }
 
-    /// The job of this name: made with `first` as its only extent (usually the one that plans the others)
-    /// if there is none, else the one that is there, in which case `first` is not looked at. However
-    /// many join at once, there is one.
+    /// Joins the job of this name. If there is none, creates it with `first` as its only task,
+    /// usually the one that plans the others. If the job exists, `first` is ignored. Concurrent
+    /// calls create one job.
     ///
     /// # Errors
-    /// [`Error::OtherSpec`] if it was made with another `spec`, [`Error::TooLarge`] beyond [`NAME_LEN_MAX`],
-    /// [`SPEC_LEN_MAX`] and the bounds of extents, [`Error::NoJob`] if others forget it as often as it is
-    /// made, and those of the connection.
+    /// [`Error::OtherSpec`] if the job has another `spec`. [`Error::TooLarge`] beyond
+    /// [`NAME_LEN_MAX`], [`SPEC_LEN_MAX`] and the bounds of tasks. [`Error::NoJob`] if others
+    /// delete the job as often as it is created. Errors of the connection.
     pub fn join(&self, name: &[u8], spec: &[u8], first: &NewExtent) -> Result<Job, Error> {
         bounded("a job's name", name.len(), NAME_LEN_MAX)?;
         bounded("a job's spec", spec.len(), SPEC_LEN_MAX)?;
@@ -123,18 +128,18 @@ impl Board {
             match found {
                 Some((id, found)) if found == spec => return Ok(Job(id)),
                 Some(_) => return Err(Error::OtherSpec),
-                // Forgotten between the two.
+                // Deleted between the two statements.
                 None => {}
             }
         }
         Err(Error::NoJob)
     }
 
-    /// Removes the job and everything about it: no row stays. Holders of its leases find that none stands.
-    /// False if it wasn't there.
+    /// Deletes the job with all its rows. Its leases are no longer valid. Returns false if there
+    /// was no such job.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub fn forget(&self, job: Job) -> Result<bool, Error> {
         self.lock()
             .call(Repeat::Once, FORGET_LIMIT, async |client| {
@@ -149,17 +154,17 @@ impl Board {
             })
     }
 
-    /// What is there, the oldest first, at most [`JOBS_MAX`]: for a person who cleans up.
+    /// Lists jobs for cleaning up, the oldest first, at most [`JOBS_MAX`].
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub fn jobs(&self) -> Result<Vec<Listed>, Error> {
         let sql = format!("{JOBS} LIMIT {JOBS_MAX}");
         self.rows(&sql, &[], listed)
     }
 
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
-        // A panic in the middle of a call leaves a connection that the next one replaces.
+        // A panic during a call leaves a connection that the next call replaces.
         self.connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -172,7 +177,7 @@ impl Board {
         self.lock().call(Repeat::Once, CALL_LIMIT, work)
     }
 
-    /// What a statement that may be repeated answers.
+    /// Runs a statement that is safe to repeat, and returns its rows.
     pub(crate) fn rows<T>(
         &self,
         sql: &str,
@@ -186,7 +191,7 @@ impl Board {
     }
 }
 
-/// A statement's value and its type there.
+/// Parameter of a statement, with its SQL type.
 pub(crate) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
 const MAKE: &str = "
@@ -247,7 +252,7 @@ fn listed(row: &Row) -> Result<Listed, Said> {
     })
 }
 
-/// Of the server's microseconds, which a clock that was set back makes negative.
+/// Converts the server's microseconds. They are negative if its clock was set back.
 pub(crate) fn duration(micros: i64) -> Duration {
     Duration::from_micros(count(micros))
 }

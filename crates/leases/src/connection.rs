@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection to the server, opened again when it broke; each call on it ends in bounded time.
+//! Connection to the server, opened again after a failure. Each call on it ends in bounded time.
 
 use crate::{address, error::Error, tls};
 use std::{path::Path, time::Duration};
@@ -14,14 +14,14 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long connecting may take: names, TLS, password and the session's settings included.
+/// Limit for connecting: name resolution, TLS, password and session settings.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// How long one call may take on a connection that stands.
+/// Limit for one call on an open connection.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What every session begins with. The server gives up before [`CALL_LIMIT`], so that nothing is going on there
-/// behind our back, and gets rid of a session whose machine is gone, whose locks would hold up others.
-/// What was acknowledged is on disk.
+/// Settings of every session. The server gives up before [`CALL_LIMIT`], so that no statement runs
+/// on there afterwards. It ends sessions of dead machines, whose locks would block others.
+/// Acknowledged commits are on disk.
 const SESSION: &str = "
 SET statement_timeout = '15s';
 SET lock_timeout = '10s';
@@ -35,16 +35,16 @@ SET jit = off;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 ";
 
-/// Whether a call whose connection breaks is made once more on a new one.
+/// Whether a call is repeated on a new connection when its connection breaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It does no harm.
+    /// Repeat once: repeating does no harm.
     Once,
-    /// What it did may have been done, and must not be done twice.
+    /// Do not repeat: the call may have succeeded, and must not be done twice.
     Never,
 }
 
-/// What it takes to connect.
+/// Settings needed to connect.
 #[derive(Clone)]
 pub(crate) struct Target {
     config: Config,
@@ -65,14 +65,15 @@ impl Target {
 
 pub(crate) struct Connection {
     target: Target,
-    /// There until the end, when it is told not to wait for a look-up of names that hangs.
+    /// Event loop; always present until the drop, which does not wait for a hanging name
+    /// resolution.
     runtime: Option<Runtime>,
     session: Option<Session>,
 }
 
 struct Session {
     client: Client,
-    /// Moves bytes while a call waits.
+    /// Task that transfers bytes while a call waits.
     carrier: JoinHandle<()>,
 }
 
@@ -92,7 +93,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Nothing is connected before the first call.
+    /// Prepares a connection. The first call connects.
     pub(crate) fn new(target: Target) -> Result<Self, Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         Ok(Self {
@@ -106,7 +107,7 @@ impl Connection {
         &self.target.label
     }
 
-    /// Does `work` within `limit`. Only a connection that stood before and broke is a reason to repeat.
+    /// Runs `work` within `limit`. Repeats it only if a connection that was open has broken.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "closures are written where they are used"
@@ -129,7 +130,7 @@ impl Connection {
         .map_err(|failure| self.error(failure))
     }
 
-    /// Sees to a connection that stood a moment ago.
+    /// Checks the connection, and connects again if it is broken.
     pub(crate) fn revive(&mut self) -> Result<(), Error> {
         self.call(Repeat::Once, CALL_LIMIT, async |client| {
             client.check_connection().await
@@ -180,7 +181,7 @@ impl Connection {
     }
 }
 
-/// The server says so before it closes the connection.
+/// Whether the server reports that it closes the connection.
 fn ends_session(said: &Said) -> bool {
     let severity = said.as_db_error().and_then(DbError::parsed_severity);
     matches!(severity, Some(Severity::Fatal | Severity::Panic))
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// An administrator's `off` is turned on, and anything stronger stays.
+    /// A setting `off` of the administrator is changed to `on`; stronger settings stay.
     #[test]
     fn what_is_acknowledged_is_on_disk() {
         let server = Server::shared();

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong, and whether trying again may help.
+//! Errors, and whether repeating a call may help.
 
 use std::{io, time::Duration};
 use tokio_postgres::error::{DbError, SqlState};
 
-/// What can go wrong with a [`Board`](crate::Board).
+/// Error of a [`Board`](crate::Board).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address can't be used.
+    /// The address is invalid.
     #[error(
         "this is no address of a PostgreSQL server (postgresql://USER@HOST:PORT/DATABASE, or \
          'host=… port=… user=… dbname=…'; sslmode is disable, prefer or require)"
     )]
     Address(#[source] tokio_postgres::Error),
-    /// Certificates of authorities can't be read.
+    /// The certificates of the authorities cannot be read.
     #[error("certificates of authorities: {0}")]
     Authorities(String),
-    /// The server can't be reached, is starting or stopping, is a standby, has no room, or was too
-    /// slow. The same call may succeed later; what became of this one is unknown.
+    /// The server cannot be reached, is starting or stopping, is a standby, is overloaded, or was
+    /// too slow. The same call may succeed later. Whether this call had an effect is unknown.
     #[error("PostgreSQL at {server} can't be reached")]
     Unreachable {
         /// Hosts, ports and database.
         server: String,
-        /// What was seen.
+        /// Error that occurred.
         #[source]
         source: Cause,
     },
-    /// The server was reached and refuses, or can't be trusted. Trying again won't help.
+    /// The server refuses, or cannot be trusted. Repeating the call does not help.
     #[error("PostgreSQL at {server} refuses")]
     Refused {
         /// Hosts, ports and database.
         server: String,
-        /// What it says.
+        /// Reason.
         #[source]
         source: Cause,
     },
-    /// Another version of longhaul made the tables.
+    /// The tables were created by another version of longhaul.
     #[error(
         "the schema longhaul at {server} has format {found}, this longhaul knows format {known}: \
          use another database, or one version of longhaul on all machines"
@@ -43,45 +43,45 @@ pub enum Error {
     Format {
         /// Hosts, ports and database.
         server: String,
-        /// The number found.
+        /// Format of the tables.
         found: i32,
-        /// The number known.
+        /// Format that this version supports.
         known: i32,
     },
-    /// A job of this name is there and is to do something else.
+    /// A job of this name exists with another spec.
     #[error("a job of this name is there already and was started with other arguments")]
     OtherSpec,
-    /// The job is not there (any more): it was forgotten.
+    /// The job does not exist; it may have been deleted.
     #[error("the job is not there any more: somebody took it away")]
     NoJob,
-    /// Something is larger than its bound.
+    /// A value is larger than its limit.
     #[error("{what} is {len}, at most {max} is possible")]
     TooLarge {
-        /// What it is.
+        /// Value.
         what: &'static str,
         /// Its length or number.
         len: u64,
-        /// The bound.
+        /// Limit.
         max: u64,
     },
-    /// No thread of its own for the connection's timers and sockets could be set up.
+    /// The event loop for the connection's timers and sockets cannot be created.
     #[error("the connection's event loop can't be made")]
     EventLoop(#[source] io::Error),
 }
 
-/// Why a server didn't do what it was asked for.
+/// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    /// It said nothing for so long.
+    /// No reply within this time.
     #[error("no answer within {} s", .0.as_secs())]
     Silence(Duration),
-    /// It, or the network, said so.
+    /// Error of the server or of the network.
     #[error(transparent)]
     Said(#[from] tokio_postgres::Error),
 }
 
 impl Error {
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// Whether the same call may succeed later without any change.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
@@ -104,7 +104,7 @@ impl Error {
     }
 }
 
-/// Whether this may be otherwise later.
+/// Whether the error may disappear by itself.
 fn passes(error: &tokio_postgres::Error) -> bool {
     if let Some(said) = error.as_db_error() {
         return condition_passes(said);
@@ -115,7 +115,7 @@ fn passes(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// PostgreSQL's appendix A.
+/// Whether an error of the server may disappear by itself (PostgreSQL's appendix A).
 fn condition_passes(said: &DbError) -> bool {
     let code = said.code();
     let class = &code.code()[..2];
@@ -135,12 +135,12 @@ fn condition_passes(said: &DbError) -> bool {
         .contains(code)
 }
 
-/// What is wrong with bytes (no PostgreSQL there, a certificate that nobody vouches for) or with rights
-/// to a Unix socket stays wrong.
+/// Whether an error of the network may disappear by itself. Wrong bytes do not: no PostgreSQL
+/// there, or an untrusted certificate. Missing permissions for a Unix socket do not either.
 fn network_passes(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => false,
-        // Without a number it is the library's word for a standby.
+        // Without an error number, the library means a standby.
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
         _ => true,
     }

@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces of work and the right to do them, with the bounds of what is kept about them.
+//! Tasks and leases, with the limits of what is stored about them.
 
 use crate::error::Error;
 use std::{fmt, time::Duration, time::Instant};
 
-/// Bytes of a job's name, at most.
+/// Maximum bytes in a job's name.
 pub const NAME_LEN_MAX: usize = 1024;
-/// Bytes of a job's spec, at most.
+/// Maximum bytes in a job's spec.
 pub const SPEC_LEN_MAX: usize = 64 << 10;
-/// Bytes of an extent's key, of the names of its groups and of a holder's name, at most.
+/// Maximum bytes in a task's key, in a group's name and in a holder's name.
 pub const KEY_LEN_MAX: usize = 64 << 10;
-/// Bytes of an extent's body, at most: what one taken extent costs in memory.
+/// Maximum bytes in a task's body: the memory that an acquired task needs.
 pub const BODY_LEN_MAX: usize = 4 << 20;
-/// Bytes of a result or of a reason, at most.
+/// Maximum bytes in a result or a reason.
 pub const RESULT_LEN_MAX: usize = 64 << 10;
-/// Extents that one [`Board::add`](crate::Board::add) may bring.
+/// Maximum number of tasks in a call of [`Board::add`](crate::Board::add).
 pub const ADD_COUNT_MAX: usize = 10_000;
-/// Bytes of bodies and keys that one [`Board::add`](crate::Board::add) may bring; twice that is held in
-/// memory while they are sent.
+/// Maximum bytes of bodies and keys in a call of [`Board::add`](crate::Board::add). Twice as much
+/// memory is needed while they are sent.
 pub const ADD_LEN_MAX: usize = 64 << 20;
-/// Extents that one [`Board::take`](crate::Board::take) may take.
+/// Maximum number of tasks that a call of [`Board::take`](crate::Board::take) acquires.
 pub const TAKE_COUNT_MAX: u32 = 64;
-/// Tokens that one [`Board::renew`](crate::Board::renew) may name.
+/// Maximum number of tokens in a call of [`Board::renew`](crate::Board::renew).
 pub const RENEW_COUNT_MAX: usize = 10_000;
-/// The longest lease, and the longest pause after giving back.
+/// Longest lease, and longest pause after a release.
 pub const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A job, as [`Board::join`](crate::Board::join) found or made it.
+/// Handle of a job, from [`Board::join`](crate::Board::join).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Job(pub(crate) i64);
 
-/// The proof of one taking. Whoever takes later has a larger one, whatever the job or extent.
+/// Fencing token of one acquisition. A later acquisition, of any task in any job, has a larger
+/// token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub(crate) i64);
 
 impl Token {
-    /// The number, from 1, for records and for fences elsewhere.
+    /// Number of the token, from 1, for logs and for fences elsewhere.
     pub fn number(self) -> u64 {
         self.0.cast_unsigned()
     }
@@ -47,21 +48,21 @@ impl fmt::Display for Token {
     }
 }
 
-/// An extent to be added.
+/// Task to be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewExtent {
-    /// Names it within its job; adding another with the same key does nothing. Any bytes, at most
-    /// [`KEY_LEN_MAX`].
+    /// Name of the task within its job. Adding a second task with the same key has no effect. Any
+    /// bytes, at most [`KEY_LEN_MAX`].
     pub key: Vec<u8>,
-    /// What there is to do, in the caller's form, at most [`BODY_LEN_MAX`].
+    /// Description of the work, in the caller's format, at most [`BODY_LEN_MAX`].
     pub body: Vec<u8>,
-    /// How much work it is, in bytes, below 2⁶³.
+    /// Amount of work, in bytes, below 2⁶³.
     pub bytes: u64,
-    /// A group that it is part of.
+    /// Group that the task belongs to.
     pub group: Option<Vec<u8>>,
-    /// It may be taken only when every extent of this group is done. A group without extents *is* done: put its
-    /// extents into the same call as those that wait for it, or an extent into it that lasts until
-    /// all are added, as the one that plans does.
+    /// Group whose tasks must all be done before this task can be acquired. A group without tasks
+    /// counts as done. So add its tasks in the same call as the tasks that wait for it. Or put a
+    /// task into it that stays unfinished until all are added, such as the planning task.
     pub after: Option<Vec<u8>>,
 }
 
@@ -88,32 +89,34 @@ impl NewExtent {
     }
 }
 
-/// The right to work on an extent for a while.
+/// Right to work on a task for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What to show with every word about this extent.
+    /// Token for all calls about this task.
     pub token: Token,
-    /// Until when its holder may act without having renewed: from before the request went out, so never later
-    /// than the server counts. A clock that stands while the machine sleeps (as Linux's monotonic one
-    /// does) says too late; the token holds even then.
+    /// Time until which the holder may work without renewing. Counted from before the request was
+    /// sent, so it is never later than the server's time. A clock that stops while the machine
+    /// sleeps, like Linux's monotonic clock, gives a time that is too late. The token protects the
+    /// database even then.
     pub until: Instant,
-    /// How often it has been taken, this time included; from 1. More than one says that somebody died or
-    /// gave up over it.
+    /// Number of acquisitions, this one included; from 1. A number above 1 means that an earlier
+    /// holder died or gave up.
     pub tries: u32,
-    /// As it was added.
+    /// Key, as added.
     pub key: Vec<u8>,
-    /// As it was added.
+    /// Body, as added.
     pub body: Vec<u8>,
-    /// As it was added.
+    /// Bytes, as added.
     pub bytes: u64,
 }
 
-/// What renewing found.
+/// Result of a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewed {
-    /// Until when the holder of `tokens` may act, as in [`Lease::until`].
+    /// Time until which the holder of `tokens` may work, as in [`Lease::until`].
     pub until: Instant,
-    /// Those that still stand, in ascending order. Work on all others must end: somebody else may have it.
+    /// Tokens that are still valid, in ascending order. Work for all others must stop: another
+    /// holder may have the task.
     pub tokens: Vec<Token>,
 }
 
@@ -125,7 +128,7 @@ pub(crate) fn bounded(what: &'static str, len: usize, max: usize) -> Result<(), 
     Err(Error::TooLarge { what, len, max })
 }
 
-/// Microseconds, as the server is told.
+/// Converts a time to microseconds for the server.
 pub(crate) fn micros(what: &'static str, time: Duration) -> Result<i64, Error> {
     if time <= TTL_MAX {
         return Ok(i64::try_from(time.as_micros()).expect("a week fits"));

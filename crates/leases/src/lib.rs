@@ -1,42 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work that several machines share, kept in PostgreSQL: leases with fencing tokens.
+//! Work shared by several machines, stored in PostgreSQL: leases with fencing tokens.
 //!
-//! A [`Board`] is a database. Whoever works on a job [joins](Board::join) it by a name that all of them
-//! can make (a digest of the work). The first brings the first extent, usually "plan this"; who
-//! [takes](Board::take) that one [adds](Board::add) the others, each with a key, so that a second planner
-//! after the first one's death adds nothing twice. Everybody takes extents, does what their bodies say,
-//! [renews](Board::renew) what takes long, and says [`done`](Board::done) when the result is durable.
-//! [`standing`](Board::standing) tells how far all are, and in the end somebody [forgets](Board::forget) the job.
+//! A [`Board`] is a database with jobs. Every machine that works on a job [joins](Board::join) it
+//! by a name that all can compute, such as a digest of the work. The first machine adds the first
+//! task, usually "plan this". The machine that [acquires](Board::take) that task [adds](Board::add)
+//! the others. Each has a key, so that a second planner, after the death of the first, adds no task
+//! twice. All machines acquire tasks, do the work in their bodies, and [renew](Board::renew) leases
+//! that take long. When a result is durable, they [complete](Board::done) the task.
+//! [`standing`](Board::standing) reports the progress of the job. At the end, one machine
+//! [deletes](Board::forget) the job.
 //!
-//! **Leases.** An extent is taken for a time, its `ttl`, and with a token from one sequence: larger than all before. A
-//! taker that dies says nothing; when its lease is over, the next [`take`](Board::take) of
-//! anybody gets the extent with a larger token. So the work of a dead machine waits up to one `ttl`
-//! and as long as others take to ask again. A lease that is over and that nobody has taken stands: its holder may still
-//! renew it or be done. Renew at a third of the `ttl`, and let that be longer than a
-//! restart of the server: minutes, for extents that take minutes.
+//! **Leases.** A task is leased for a time, its `ttl`, with a token from one sequence, larger than
+//! all before. A holder that dies sends no message. When its lease has expired, the next
+//! [`take`](Board::take) of any machine gets the task with a larger token. So the work of a dead
+//! machine waits for one `ttl` at most, and for the next call of another machine. An expired lease
+//! stays valid until another machine acquires the task: its holder may still renew or complete it.
+//! Renew at a third of the `ttl`. Choose a `ttl` longer than a restart of the server: minutes, for
+//! tasks that take minutes.
 //!
-//! **Clocks.** The server's alone decides what is over. A holder that can't reach the server counts for itself,
-//! from before it asked ([`Lease::until`]), and stops by then.
+//! **Clocks.** Only the server's clock decides whether a lease has expired. A holder that cannot
+//! reach the server uses its own clock, from before its request ([`Lease::until`]), and stops by
+//! then.
 //!
-//! **Fences.** A token guards the database: once an extent has been taken again, nothing that the earlier holder
-//! says about it is heard ([`done`](Board::done) is false, [`add`](Board::add) adds nothing). It can't guard files: a
-//! holder that was stopped in the middle of a write may finish that write whenever it is continued. So
-//! two holders of one extent must write the same bytes to the same places, which the caller sees
-//! to, and what only one may do (giving a file its name) is an extent of its own
-//! [after](NewExtent::after) the others, or harmless twice.
+//! **Fences.** A token protects the database. Once a task has been acquired again, calls of the
+//! earlier holder have no effect: [`done`](Board::done) returns false, [`add`](Board::add) adds
+//! nothing. A token cannot protect files: a holder that was stopped during a write may finish it
+//! when it is continued. So two holders of a task must write the same bytes to the same places,
+//! which the caller ensures. An action that must happen once, such as giving a file its name, is a
+//! task of its own [after](NewExtent::after) the others, or harmless when repeated.
 //!
-//! **What survives.** What was acknowledged is on the server's disk (`synchronous_commit` is turned on where it was
-//! off; `fsync = off` is the administrator's word against it). A server that is killed and comes
-//! back goes on where it was, and boards connect again by themselves. A standby that takes over
-//! without the last commits forgets takings and gives their tokens again: let it replicate synchronously.
+//! **Durability.** Acknowledged calls are on the server's disk. `synchronous_commit` is turned on
+//! if it was off; `fsync = off` is the administrator's decision. A server that was killed continues
+//! from its last state, and connections are opened again automatically. A standby that takes over
+//! without the last commits loses acquisitions and issues their tokens again: use synchronous
+//! replication.
 //!
-//! **Bounds.** Every call ends within a minute, taking within a minute and a half: connecting within 10 s, an answer within 20 s (15 s at the server),
-//! once more where the connection had broken. A connection whose server is gone is given up after 25 s even if
-//! nothing is asked. Memory is what [`TAKE_COUNT_MAX`] bodies or one addition of [`ADD_LEN_MAX`] take.
-//! Only [`forget`](Board::forget) may take five minutes, or twice that.
+//! **Bounds.** Every call ends within a minute, acquiring within a minute and a half. Connecting
+//! takes at most 10 s, a reply 20 s (15 s at the server). Both may be needed twice if the
+//! connection was broken. An idle connection whose server is gone is closed after 25 s. Memory is
+//! that of [`TAKE_COUNT_MAX`] bodies, or of one addition of [`ADD_LEN_MAX`]. Only
+//! [`forget`](Board::forget) may take five minutes, or ten.
 //!
-//! Keys, names, reasons: any bytes. PostgreSQL 12 or later; sessions, not a pool that gives each transaction
-//! another one.
+//! Keys, names and reasons may be any bytes. Needs PostgreSQL 12 or later, and sessions: a pool
+//! that gives each transaction another session does not work.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

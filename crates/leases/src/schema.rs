@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables, made by whoever comes first.
+//! Tables, created by the first machine that connects.
 
 use crate::{
     connection::{CALL_LIMIT, Connection, Repeat},
@@ -7,14 +7,15 @@ use crate::{
 };
 use tokio_postgres::{Client, Error as Said};
 
-/// Changes with the tables.
+/// Format number, increased when the tables change.
 pub(crate) const FORMAT: i32 = 1;
 
-/// In one transaction, as statements sent together are. The lock's number is the word "longhaul".
+/// Statements that create the tables, in one transaction, because they are sent together. The
+/// lock's number is the word "longhaul".
 ///
-/// `state`: 0 open, 1 leased, 2 done, 3 failed. `token` and `holder` are those of the last taking. Names
-/// of groups are kept as digests, because an index has no place for long ones; keys are for the same
-/// reason unique by their digests.
+/// `state`: 0 open, 1 leased, 2 done, 3 failed. `token` and `holder` are those of the last
+/// acquisition. Names of groups are stored as digests, because an index cannot hold long values.
+/// For the same reason, keys are unique by their digests.
 const TABLES: &str = "
 SELECT pg_advisory_xact_lock(x'6c6f6e676861756c'::bigint);
 CREATE SCHEMA IF NOT EXISTS longhaul;
@@ -52,10 +53,10 @@ CREATE INDEX IF NOT EXISTS extent_unfinished ON longhaul.extent (job, part_of) W
 INSERT INTO longhaul.format SELECT 1 WHERE NOT EXISTS (SELECT FROM longhaul.format);
 ";
 
-/// Makes the tables where they are missing. Whoever finds them needs no right to make any.
+/// Creates the tables if they are missing. If they exist, no right to create tables is needed.
 ///
 /// # Errors
-/// [`Error::Format`] for tables that are not as we know them, [`Error::Refused`] without the rights.
+/// [`Error::Format`] for tables of another format, [`Error::Refused`] without the rights.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Error> {
     let found = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
         if !is_there(client).await? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a job is, and what came of it.
+//! Progress and results of a job.
 
 use crate::{
     board::{Board, Value, count, duration},
@@ -12,99 +12,100 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-/// Holders that a [`Standing`] names, those with most extents first.
+/// Maximum number of holders in a [`Standing`], those with most tasks first.
 pub const HOLDERS_MAX: i64 = 1000;
-/// Failed extents that a [`Standing`] names, in the order in which they were added.
+/// Maximum number of failed tasks in a [`Standing`], in the order in which they were added.
 pub const FAILURES_MAX: i64 = 100;
-/// Results that one [`Board::results`] returns, at most.
+/// Maximum number of results that a call of [`Board::results`] returns.
 pub const RESULTS_MAX: u32 = 1000;
 
-/// Extents and their bytes.
+/// Number of tasks, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// Number of tasks.
     pub extents: u64,
-    /// Their bytes, at most 2⁶³ − 1.
+    /// Bytes of the tasks, at most 2⁶³ − 1.
     pub bytes: u64,
 }
 
-/// How far a job is, all at one moment.
+/// Progress of a job at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// May be taken, at once or after the pause of one that was given back.
+    /// Tasks that can be acquired, at once or after the pause of a release.
     pub open: Amount,
-    /// Wait for a group.
+    /// Tasks that wait for a group.
     pub waiting: Amount,
-    /// Taken; those whose lease is over are among them until somebody takes them.
+    /// Leased tasks, including expired ones that no other holder has acquired.
     pub leased: Amount,
-    /// Done.
+    /// Completed tasks.
     pub done: Amount,
-    /// Failed for good.
+    /// Tasks that failed permanently.
     pub failed: Amount,
-    /// Who has what, at most [`HOLDERS_MAX`].
+    /// Holders with their leases, at most [`HOLDERS_MAX`].
     pub holders: Vec<Holder>,
-    /// What failed and why, at most [`FAILURES_MAX`].
+    /// Failed tasks with the reasons, at most [`FAILURES_MAX`].
     pub failures: Vec<Failure>,
 }
 
-/// One who has leases.
+/// Holder of leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The name it took them by.
+    /// Name given when the tasks were acquired.
     pub name: String,
-    /// What it has.
+    /// Tasks that the holder has leased.
     pub has: Amount,
-    /// How long it has had the oldest.
+    /// Time since its oldest acquisition.
     pub since: Duration,
-    /// Of what it has, what is over: it has not renewed in time.
+    /// Number of its leases that have expired because they were not renewed in time.
     pub over: u64,
 }
 
-/// An extent that failed.
+/// Task that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Its key.
+    /// Key of the task.
     pub key: Vec<u8>,
-    /// Who said so.
+    /// Holder that reported the failure.
     pub holder: String,
-    /// Why.
+    /// Reason.
     pub why: String,
-    /// How often it was taken.
+    /// Number of acquisitions.
     pub tries: u32,
 }
 
-/// An extent that is done.
+/// Task that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Where in the job's order it is: what the next question for results begins after.
+    /// Position in the job's order, from which the next call for results continues.
     pub position: Position,
-    /// Its key.
+    /// Key of the task.
     pub key: Vec<u8>,
-    /// What was said with [`Board::done`].
+    /// Result passed to [`Board::done`].
     pub result: Vec<u8>,
 }
 
-/// A place in a job's order of extents; the default is before the first.
+/// Position in a job's order of tasks. The default is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(i64);
 
 impl Standing {
-    /// Whether nothing will happen any more: all is done, has failed, or waits for what failed.
+    /// Whether the job has ended: every task is done, has failed, or waits for one that failed.
     pub fn is_over(&self) -> bool {
         self.open.extents == 0 && self.leased.extents == 0
     }
 
-    /// Whether all is done.
+    /// Whether every task is done.
     pub fn is_done(&self) -> bool {
         self.is_over() && self.failed.extents == 0 && self.waiting.extents == 0
     }
 }
 
 impl Board {
-    /// How far the job is. With 100,000 extents some tenth of a second of the server's time.
+    /// Progress of the job. With 100,000 tasks it takes about a tenth of a second of the server's
+    /// time.
     ///
     /// # Errors
-    /// [`Error::NoJob`] if it was forgotten, and those of the connection.
+    /// [`Error::NoJob`] if the job was deleted, and errors of the connection.
     pub fn standing(&self, job: Job) -> Result<Standing, Error> {
         let found = self.repeatable(async |client| {
             let snapshot = client
@@ -127,20 +128,20 @@ impl Board {
         found.ok_or(Error::NoJob)
     }
 
-    /// Whether the job is in the database: it was not forgotten. One row is looked up.
+    /// Whether the job exists. Reads one row.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub fn has(&self, job: Job) -> Result<bool, Error> {
         self.repeatable(async |client| is_there(client, job).await)
     }
 
-    /// Results of what is done, in the order in which the extents were added, from after `position` on.
-    /// Fewer than `limit` are all there are now; what is done later may be at an earlier place, so ask again from the
-    /// beginning when the job is over.
+    /// Results of completed tasks after `position`, in the order in which the tasks were added.
+    /// Fewer than `limit` means that there are no more now. Tasks that complete later may have
+    /// earlier positions, so read all results again when the job has ended.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`RESULTS_MAX`], and those of the connection.
+    /// [`Error::TooLarge`] beyond [`RESULTS_MAX`], and errors of the connection.
     pub fn results(&self, job: Job, position: Position, limit: u32) -> Result<Vec<Outcome>, Error> {
         bounded(
             "a question for results",
@@ -158,7 +159,7 @@ impl Board {
 }
 
 impl Standing {
-    /// As [`AMOUNTS`] calls them.
+    /// Total for a `kind` of [`AMOUNTS`].
     fn amount(&mut self, kind: i32) -> &mut Amount {
         match kind {
             0 => &mut self.open,
@@ -170,8 +171,8 @@ impl Standing {
     }
 }
 
-/// States as they are kept, and 4 for what is open and waits. Unfinished groups are looked for once, not for each
-/// extent.
+/// Counts tasks by the stored state; 4 stands for open tasks that wait. Unfinished groups are read
+/// once, not for each task.
 const AMOUNTS: &str = "
 WITH unfinished AS (
     SELECT DISTINCT part_of FROM longhaul.extent WHERE job = $1 AND state <> 2 AND part_of IS NOT NULL
@@ -259,7 +260,8 @@ fn outcome(row: &Row) -> Result<Outcome, Said> {
     })
 }
 
-/// Names and reasons are kept as bytes, which have no forbidden ones; what came from us is UTF-8.
+/// Decodes a name or a reason, which is UTF-8. It is stored as bytes, because text columns do not
+/// allow a NUL.
 fn text(row: &Row, column: usize) -> Result<String, Said> {
     let bytes: &[u8] = row.try_get(column)?;
     Ok(String::from_utf8_lossy(bytes).into_owned())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leases: taken, renewed, ended. Each is one statement, which is one transaction.
+//! Leases: acquiring, renewing and ending them. Each call is one statement in one transaction.
 
 use crate::{
     board::{Board, Value, count},
@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Error as Said, Row, types::Type};
 
 impl Board {
-    /// Takes up to `count` extents, in the order in which they were added: open ones, and those whose
-    /// lease is over. `holder` names the one who takes, for [`standing`](Self::standing) and for what it
-    /// gave back itself. Nothing if there is nothing to take now, or the job was forgotten.
+    /// Acquires up to `count` tasks, in the order in which they were added: open tasks, and those
+    /// whose lease has expired. `holder` names the caller, for [`standing`](Self::standing) and for
+    /// the pause after a release. Returns an empty list if no task is available now, or the job was
+    /// deleted.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`TAKE_COUNT_MAX`], [`KEY_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and those of the
-    /// connection. After [`Error::Unreachable`] something may have been taken without us knowing: nobody
-    /// has it until `ttl` is over.
+    /// [`Error::TooLarge`] beyond [`TAKE_COUNT_MAX`], [`KEY_LEN_MAX`] and
+    /// [`TTL_MAX`](crate::TTL_MAX), and errors of the connection. After [`Error::Unreachable`],
+    /// tasks may have been acquired without a reply. They stay leased until `ttl` has passed.
     pub fn take(
         &self,
         job: Job,
@@ -52,12 +53,13 @@ impl Board {
         Ok(taken.into_iter().map(|(_, lease)| lease).collect())
     }
 
-    /// Lets leases end `ttl` from now. One that is over and that nobody has taken yet stands again: after
-    /// the server was away, work goes on. Repeated names are fine.
+    /// Extends leases to `ttl` from now. An expired lease that no other holder has acquired becomes
+    /// current again, so work continues after an outage of the server. Duplicate tokens are
+    /// allowed.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and those of the connection. After them the
-    /// old [`until`](Lease::until) holds.
+    /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors
+    /// of the connection. After an error the former [`until`](Lease::until) applies.
     pub fn renew(&self, tokens: &[Token], ttl: Duration) -> Result<Renewed, Error> {
         bounded("a renewal", tokens.len(), RENEW_COUNT_MAX)?;
         let ttl_us = micros("a lease, in seconds,", ttl)?;
@@ -74,12 +76,12 @@ impl Board {
         Ok(renewed)
     }
 
-    /// Adds extents to the job of the extent that `token` has leased, all or none. How many were not there
-    /// yet, or nothing if the token does not stand, and then nothing was added.
+    /// Adds tasks to the job of the task that `token` has leased, all or none. Returns the number
+    /// of new keys, or `None` if the token is not valid, and then adds nothing.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`ADD_COUNT_MAX`], [`ADD_LEN_MAX`] and the bounds of extents, and those of
-    /// the connection.
+    /// [`Error::TooLarge`] beyond [`ADD_COUNT_MAX`], [`ADD_LEN_MAX`] and the limits of tasks, and
+    /// errors of the connection.
     pub fn add(&self, token: Token, extents: &[NewExtent]) -> Result<Option<u64>, Error> {
         check_all(extents)?;
         let keys: Vec<&[u8]> = extents.iter().map(|extent| &*extent.key).collect();
@@ -102,41 +104,44 @@ impl Board {
         Ok(held.then_some(count(added)))
     }
 
-    /// The work is done and durable, with a result for whoever asks. False: somebody else has the extent
-    /// now, or its job is gone, and this changed nothing. Saying it again with the same token is true again, and the
-    /// first result stays.
+    /// Completes a task whose work is durable, with a result for other machines. Returns false,
+    /// without effect, if another holder has the task now or the job was deleted. A repeated call
+    /// with the same token returns true, and the first result stays.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and those of the connection.
+    /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
     pub fn done(&self, token: Token, result: &[u8]) -> Result<bool, Error> {
         self.end(DONE, token, "a result", result, None)
     }
 
-    /// The extent is open again: for others at once, for the same holder after `pause`, so that what
-    /// one can't do finds its way to another where there is one. True and false as in [`done`](Self::done).
+    /// Releases a task: others can acquire it at once, the same holder after `pause`. So a task
+    /// that one holder cannot do reaches another, if there is one. Returns as [`done`](Self::done)
+    /// does.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and those of the connection.
+    /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors of
+    /// the connection.
     pub fn give_back(&self, token: Token, why: &str, pause: Duration) -> Result<bool, Error> {
         let pause = micros("a pause, in seconds,", pause)?;
         self.end(GIVE_BACK, token, "a reason", why.as_bytes(), Some(pause))
     }
 
-    /// Nobody will do it: it, and what comes after its group, stays undone for good. True and false as in
-    /// [`done`](Self::done). Who decides is the caller, by [`Lease::tries`].
+    /// Fails a task permanently: neither it nor the tasks that wait for its group will be done.
+    /// Returns as [`done`](Self::done) does. The caller decides when, by [`Lease::tries`].
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and those of the connection.
+    /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
     pub fn fail(&self, token: Token, why: &str) -> Result<bool, Error> {
         self.end(FAIL, token, "a reason", why.as_bytes(), None)
     }
 
-    /// Opens what `holder` has leased in the job, all but `known`, and says how much that was: what was taken when the
-    /// answer got lost, or what an earlier process of the same name had. Not while another thread takes
-    /// by the same name: it would lose what it gets.
+    /// Releases all leases of `holder` in the job except `known`, and returns their number. Such
+    /// leases come from a reply that was lost, or from an earlier process of the same name. No
+    /// other thread may acquire by the same name meanwhile: it would lose its leases.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`KEY_LEN_MAX`], and those of the connection.
+    /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`KEY_LEN_MAX`], and errors of the
+    /// connection.
     pub fn give_back_unknown(&self, job: Job, holder: &str, known: &[Token]) -> Result<u64, Error> {
         bounded("a holder's name", holder.len(), KEY_LEN_MAX)?;
         bounded("a list of tokens", known.len(), RENEW_COUNT_MAX)?;
@@ -170,8 +175,9 @@ fn numbers(tokens: &[Token]) -> Vec<i64> {
     tokens.iter().map(|token| token.0).collect()
 }
 
-/// What is chosen is chosen once, whatever the planner makes of it; a row that another taker is about to have
-/// is passed over, and one that another had a moment ago is looked at afresh before it is locked.
+/// Acquires tasks. MATERIALIZED chooses the rows once, whatever the planner does. Rows that another
+/// holder is about to acquire are skipped. Rows that another holder has just changed are checked
+/// again before they are locked.
 const TAKE: &str = "
 WITH chosen AS MATERIALIZED (
     SELECT id FROM longhaul.extent e
@@ -195,7 +201,8 @@ UPDATE longhaul.extent SET expires = clock_timestamp() + $2 * interval '1 micros
 WHERE token = ANY ($1) AND state = 1
 RETURNING token";
 
-/// The planner's row stays locked until what it adds is there, so that nobody takes it in between.
+/// Adds tasks. The planner's row stays locked until they are added, so that no other holder
+/// acquires it meanwhile.
 const ADD: &str = "
 WITH held AS MATERIALIZED (
     SELECT id, job FROM longhaul.extent WHERE token = $1 AND state = 1 FOR UPDATE
@@ -212,7 +219,7 @@ WITH held AS MATERIALIZED (
 )
 SELECT EXISTS (SELECT FROM held), (SELECT count(*) FROM added)";
 
-/// The second time, nothing is written over.
+/// Completes a task. A repeated call does not overwrite the result.
 const DONE: &str = "
 UPDATE longhaul.extent SET state = 2, result = CASE state WHEN 1 THEN $2 ELSE result END, changed = clock_timestamp()
 WHERE token = $1 AND state IN (1, 2)";

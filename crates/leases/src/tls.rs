@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TLS to the server, which it must prove itself by: no certificate is taken on trust.
+//! TLS to the server, with its certificate verified.
 
 use crate::error::Error;
 use rustls::{
@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 use tokio_postgres::config::{Config, Host, SslMode, SslNegotiation};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// `authorities`: a PEM file instead of the system's.
+/// TLS connector. `authorities`: a PEM file instead of the system's authorities.
 pub(crate) fn connector(
     config: &Config,
     authorities: Option<&Path>,
@@ -32,7 +32,7 @@ pub(crate) fn connector(
     Ok(MakeRustlsConnect::new(tls))
 }
 
-/// PostgreSQL has no TLS over Unix sockets.
+/// Whether TLS may be used. PostgreSQL has no TLS over Unix sockets.
 fn may_be_used(config: &Config) -> bool {
     let over_tcp = |host: &Host| matches!(host, Host::Tcp(_));
     config.get_ssl_mode() != SslMode::Disable && config.get_hosts().iter().any(over_tcp)
@@ -52,7 +52,8 @@ fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// What can't be read is not trusted; a server that needs it is refused by the handshake.
+/// System's authorities. Certificates that cannot be read are not trusted; a server that needs one
+/// is refused by the handshake.
 fn roots_of_system() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -48,7 +48,7 @@ pub enum Kind {
         /// Path that the link points to: data, never followed.
         target: Box<[u8]>,
     },
-    /// Another name of an entry that came before.
+    /// Hard link: a further name of an entry that came before.
     HardLink {
         /// Earlier name.
         to: RelPath,

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takers that die in the middle, and a server that does.
+//! Holders that die during a call, and a server that does.
 
 use crate::ground::{Ground, LONG, OVER, database, extent, extents, keys, only, planned, wait_for};
 use longhaul_leases::{Board, Error, Job, Token};
 use longhaul_testbed::postgres::{Server, Setup};
 use std::{collections::HashSet, sync::Mutex, thread};
 
-/// Takings by this name stop within their statement, with their rows locked, until the number may be locked.
+/// Trigger that stops acquisitions by the holder "slow" within their statement, with their rows
+/// locked, until the lock 42 is free.
 const STOP: &str = "
 CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$;
 CREATE TRIGGER stop AFTER UPDATE ON longhaul.extent FOR EACH ROW
     WHEN (NEW.holder = 'slow' AND NEW.token <> OLD.token OR NEW.holder = 'slow' AND OLD.token IS NULL)
     EXECUTE FUNCTION stop();";
-/// Ends before a test that has failed has waited long for it.
+/// Holds the lock, and ends before a failed test has waited long for it.
 const HOLD: &str = "SELECT pg_advisory_lock(42); SELECT pg_sleep(40)";
 const END_SESSION: &str = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND datname = current_database()";
 
-/// Runs `test` while takings by the name "slow" stop; what it is given lets them go on.
+/// Runs `test` while acquisitions by the holder "slow" stop. `test` gets a function that lets them
+/// continue.
 fn with_slow_takings(ground: &Ground, test: impl FnOnce(&dyn Fn())) {
     ground.sql(STOP);
     thread::scope(|scope| {
@@ -31,7 +33,8 @@ fn with_slow_takings(ground: &Ground, test: impl FnOnce(&dyn Fn())) {
     });
 }
 
-/// What a session of this test waits for: the number, a row that another has locked, or nothing.
+/// Conditions for a session of this test: it waits for the lock 42, sleeps, or waits for a row that
+/// another session has locked.
 const WAITS_FOR_NUMBER: &str = "wait_event = 'advisory'";
 const WAITS_FOR_TIME: &str = "wait_event = 'PgSleep'";
 const WAITS_FOR_ROW: &str = "wait_event IN ('transactionid', 'tuple')";
@@ -74,7 +77,7 @@ fn a_taker_that_dies_within_its_transaction_takes_nothing_with_it() {
     );
 }
 
-/// What the first holder says while another is taking the extent is heard too late, and so not at all.
+/// A call of the first holder while another acquires the task comes too late, and has no effect.
 #[test]
 fn what_crosses_a_taking_is_not_heard() {
     type Word = fn(&Board, Token) -> bool;
@@ -129,7 +132,8 @@ fn a_connection_that_was_cut_is_made_again() {
     assert_eq!(board.standing(job).unwrap().done.extents, 2);
 }
 
-/// Some who take and are done, whatever happens to the server, and note what it acknowledged.
+/// Workers that acquire and complete tasks, whatever happens to the server, and record the
+/// acknowledged ones.
 struct Crew {
     board: Board,
     job: Job,
@@ -165,7 +169,7 @@ impl Crew {
     }
 }
 
-/// Until the server is there.
+/// Repeats a call until the server is reachable.
 fn persist<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
     let mut value = None;
     wait_for("the server", || {

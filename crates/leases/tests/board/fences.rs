@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who has an extent, and what is heard from those who had it.
+//! Fencing: the current holder of a task, and calls of former holders.
 
 use crate::ground::{Ground, LONG, OVER, after, extent, extents, keys, only, part_of, tokens};
 use longhaul_leases::{Position, TTL_MAX};

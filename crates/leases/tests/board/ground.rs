@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A database of a test's own.
+//! Database for one test.
 
 use longhaul_leases::{Board, Job, Lease, NewExtent, Token};
 use longhaul_testbed::postgres::Server;
@@ -8,15 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than any test.
+/// Lease longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
-/// A lease for so long is over at once.
+/// Lease that has expired at once.
 pub(crate) const OVER: Duration = Duration::ZERO;
 
-/// How long anything may take before it counts as hung. Nothing else depends on it.
+/// Limit after which a test counts as hung. Nothing else depends on it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Until it is so.
+/// Waits until the condition is true.
 pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -37,7 +37,7 @@ impl Ground {
         Self { url, board }
     }
 
-    /// Another machine.
+    /// Connection of another machine.
     pub(crate) fn board(&self) -> Board {
         Board::open(&self.url).unwrap()
     }
@@ -46,7 +46,7 @@ impl Ground {
         Server::shared().run(database(&self.url), sql)
     }
 
-    /// A job whose planning is done, with these extents.
+    /// Job with these tasks, whose planning is done.
     pub(crate) fn planned(&self, extents: &[NewExtent]) -> Job {
         planned(&self.board, extents)
     }
@@ -90,7 +90,7 @@ pub(crate) fn after(group: &str, key: &str) -> NewExtent {
     }
 }
 
-/// Extents with these keys.
+/// Tasks with these keys.
 pub(crate) fn extents<const N: usize>(keys: [&str; N]) -> Vec<NewExtent> {
     keys.map(extent).into()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories of some holders, against a model that knows one moment at a time.
+//! Random histories of several holders, compared with a sequential model.
 
 use crate::ground::{Ground, LONG, OVER, extent};
 use longhaul_leases::{Job, Lease, NewExtent, Standing, TTL_MAX, Token};
@@ -9,7 +9,7 @@ const HOLDERS: [&str; 3] = ["one", "two", "three"];
 const KEYS: usize = 8;
 const GROUPS: [&str; 2] = ["left", "right"];
 
-/// Tokens are named by the order in which they were given, from the last backwards.
+/// Operation of a history. A token is given by its index, counted back from the last one issued.
 #[derive(Clone, Debug)]
 enum Act {
     Take {
@@ -100,7 +100,7 @@ impl Extent {
     }
 }
 
-/// The model: extents in order, and the tokens that were given.
+/// Model: tasks in order, and the tokens that were issued.
 struct Model {
     extents: Vec<Extent>,
     tokens: Vec<Token>,
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// The extent whose last taking this was.
+    /// Task whose last acquisition has this token.
     fn of(&mut self, token: Token) -> Option<&mut Extent> {
         self.extents
             .iter_mut()
@@ -159,7 +159,8 @@ impl Model {
         self.of(token).is_some_and(leased)
     }
 
-    /// Whether ending it so is heard: if the token stands, or ended it so before.
+    /// Whether this end has an effect: the token is valid, or ended the task in the same way
+    /// before.
     fn end(&mut self, token: Token, end: State) -> bool {
         let Some(extent) = self.of(token) else {
             return false;
@@ -228,7 +229,7 @@ struct History {
 impl History {
     fn new(number: u64) -> Self {
         thread_local! {
-            // A database costs more than a history.
+            // One database for all histories, because creating one takes longer than a history.
             static URL: String = Ground::new().url;
         }
         let url = URL.with(Clone::clone);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs: joined by many, told apart, full of anything, forgotten.
+//! Jobs: concurrent joins, isolation, limits and deletion.
 
 use crate::ground::{Ground, LONG, after, extent, extents, only, part_of};
 use longhaul_leases::{
@@ -9,7 +9,7 @@ use longhaul_leases::{
 use longhaul_testbed::postgres::Server;
 use std::{sync::Barrier, thread, time::Duration};
 
-/// Tables and job are made by all of them at once.
+/// The tables and the job are created by all of them at once.
 #[test]
 fn eight_who_come_at_once_have_one_job() {
     let url = Server::shared().database();

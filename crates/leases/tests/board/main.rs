@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Boards on a real PostgreSQL. Leases end because they were taken for no time at all, never because a
-//! test has waited.
+//! Tests on a real PostgreSQL. Leases expire because their time is zero, never because a test
+//! waits.
 
 mod crashes;
 mod fences;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many takers at once, each with a connection of its own, in a seeded disorder.
+//! Many holders at once, each with its own connection, in a random order from seeds.
 
 use crate::ground::{Ground, LONG, OVER, after, part_of, wait_for};
 use longhaul_leases::{Board, Job, Lease, NewExtent, Token};
@@ -15,7 +15,8 @@ const TAKERS: u64 = 8;
 const GROUPS: usize = 12;
 const MEMBERS: usize = 12;
 
-/// Each group's last extent comes after its others, and is part of the group that the next one's come after.
+/// Tasks in groups. The last task of each group comes after the others, and belongs to the group
+/// that the next last task comes after.
 fn plan() -> Vec<NewExtent> {
     let mut extents = Vec::new();
     for group in 0..GROUPS {
@@ -27,12 +28,12 @@ fn plan() -> Vec<NewExtent> {
     extents
 }
 
-/// What is known outside the database.
+/// Expected state, tracked outside the database.
 #[derive(Default)]
 struct Truth {
     held: HashSet<Vec<u8>>,
     done: HashSet<String>,
-    /// The last of each.
+    /// Last token of each task.
     tokens: HashMap<Vec<u8>, Token>,
     takings: HashSet<Token>,
 }
@@ -111,7 +112,8 @@ impl Taker<'_> {
         }
     }
 
-    /// The truth is told first: from the moment of the call on others may act on it.
+    /// Ends a lease. The expected state is updated first: from the moment of the call, others may
+    /// act on it.
     fn end(&mut self, lease: &Lease) {
         let gives_back = self.random.random_bool(0.2);
         {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rights, passwords, TLS, and what is said when they are not as they should be.
+//! Rights, passwords and TLS, and the errors when they are wrong.
 
 use crate::ground::{Ground, LONG, database, extent, wait_for};
 use longhaul_leases::{Board, Error};
@@ -7,7 +7,7 @@ use longhaul_testbed::postgres::{Server, Setup};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::{error, fmt::Write, fs, net::TcpListener};
 
-/// All that a person would see.
+/// Complete text of an error, as a user sees it.
 fn said(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error::Error::source(error);
@@ -105,7 +105,8 @@ fn a_standby_may_take_over() {
     );
 }
 
-/// An authority, and what it gave a server at 127.0.0.1, all PEM.
+/// Certificate authority, and a certificate that it issued for a server at 127.0.0.1, in PEM
+/// format.
 struct Certificates {
     authority: String,
     server: String,
@@ -156,7 +157,7 @@ fn tls_is_what_it_says_or_nothing() {
         let board = Board::open_trusting(&url, &ours).unwrap();
         assert_eq!(encrypted(), "1|1", "{mode}");
         drop(board);
-        // It goes when the server sees that we have gone.
+        // The session ends when the server notices that the client has closed.
         wait_for("the end of its session", || encrypted() == "0|0");
         for opened in [Board::open(&url), Board::open_trusting(&url, &theirs)] {
             let text = refused(opened);
@@ -176,7 +177,7 @@ fn tls_is_what_it_says_or_nothing() {
     assert!(text.contains("no certificate in it"), "{text}");
 }
 
-/// As Debian makes them: nobody's but its own, which whoever has the file may trust.
+/// Self-signed, as Debian creates them. Whoever has the file may trust it.
 #[test]
 fn a_certificate_of_its_own_can_be_trusted_by_name() {
     let key = KeyPair::generate().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long calls take with 100,000 extents:
-//! `cargo test -p lease --test board -- --ignored --nocapture`.
+//! Duration of calls with 100,000 tasks: `cargo test -p longhaul-leases --test board -- --ignored
+//! --nocapture`.
 
 use crate::ground::{Ground, LONG, after, extent, part_of, tokens};
 use longhaul_leases::{Job, NewExtent};

@@ -96,7 +96,7 @@ pub enum How {
 /// Reason why a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process holds the lock.
+    /// The lock is held by another process.
     #[error("somebody else is writing it")]
     Busy,
     /// The name holds a file that is not trusted. The file was left untouched.
@@ -119,7 +119,7 @@ pub enum Refusal {
     /// The file has other names, maybe outside the tree.
     #[error("what is in its place has hard links elsewhere")]
     HardLinks,
-    /// Another user owns the file and could change it.
+    /// The file belongs to another user, who could change it.
     #[error("what is in its place belongs to another user")]
     Owner,
 }

@@ -2,9 +2,9 @@
 //! Simulated disk that loses power. After the loss it has all synced state, and any part of the
 //! rest:
 //!
-//! - of a file's bytes, each sector as it was at any time since the last sync;
-//! - of a file's lengths, any since the last sync, or a length between them;
-//! - of the changes to a directory's names, any subset.
+//! - Each sector of a file is as it was at any time since the last sync.
+//! - The length of a file is any that it had since the last sync, or a length between them.
+//! - Any subset of the changes to a directory's names survives.
 //!
 //! Real file systems behave better: most keep some order. Code that survives this disk survives all
 //! of them.

@@ -6,11 +6,16 @@
 //! own check, bound to the header, and lies at a multiple of its length after the header. A record
 //! with a correct check is valid whatever surrounds it. All other bytes are ignored.
 //!
-//! All numbers are big-endian. The header: magic (8 bytes), format (4), nanoseconds of mtime (4)
-//! and of ctime (4), zeros (4), bytes in a block (8), bytes in the file (8), the source's size,
-//! mtime in seconds, ctime in seconds and inode (8 each), zeros (8), BLAKE3 of all this (32). A
-//! record: the block's number (8), its hash (32), BLAKE3 of both keyed by the header, truncated
-//! (8).
+//! All numbers are big-endian. The fields of the header, with their bytes:
+//!
+//! - magic (8) and format (4);
+//! - nanoseconds of mtime (4) and of ctime (4), zeros (4);
+//! - bytes in a block (8) and in the file (8);
+//! - the source's size, mtime in seconds, ctime in seconds and inode (8 each);
+//! - zeros (8), BLAKE3 of all this (32).
+//!
+//! A record has the block's number (8), its hash (32), and the BLAKE3 of both, keyed by the header
+//! and truncated (8).
 
 use crate::{
     blocks::{BlockHash, Blocks},

@@ -19,7 +19,7 @@ use std::{io, ops::Range};
 
 /// Outcome of [`Part::open`].
 pub enum Opened<D: Directory = Dir> {
-    /// Another copy is writing the file.
+    /// The file is being written by another copy.
     Busy,
     /// New part: no usable one was found.
     Fresh(Part<D>),

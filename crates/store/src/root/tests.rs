@@ -157,7 +157,7 @@ fn the_longest_path_can_be_used() {
     dirs.iter().for_each(|dir| root.remove_dir(dir).unwrap());
 }
 
-/// Another process exchanges a directory for a link to another and back, as fast as possible.
+/// A second thread exchanges a directory for a link to another and back, as fast as possible.
 #[test]
 fn a_directory_swapped_for_a_link_leads_nowhere_else() {
     both_ways(|temp, root| {

@@ -44,11 +44,11 @@ pub enum There {
 /// Action to take for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// None: the entry and its metadata match.
+    /// Leave it: the entry and its metadata match.
     Unchanged,
     /// Set the metadata: the entry matches, for a file by size and time.
     Same,
-    /// None: the existing file is newer, and is kept.
+    /// Keep the existing file, which is newer.
     Newer,
     /// Compare the data of a file of the same size.
     Compare,

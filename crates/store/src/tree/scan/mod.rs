@@ -4,10 +4,10 @@
 //! The order is depth first, names sorted by bytes, a directory before its contents. A tree of
 //! millions of files is streamed. Only the following is kept in memory:
 //!
-//! - the names in the directories on the current path, see [`Names`], and those of files that have
-//!   pieces there;
-//! - for each file with several names, its path, some 60 bytes, until its last name is found;
-//! - with several sources, their names in the copy.
+//! - The names in the directories on the current path, see [`Names`].
+//! - The names of files that have pieces in these directories.
+//! - The path of each file with several names, some 60 bytes, until its last name is found.
+//! - The names of the sources in the copy, if there are several.
 
 mod kind;
 mod source;
