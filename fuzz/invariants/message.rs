@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end of a copy hears from the other: a message is read to its last byte and not beyond, written again it says
-//! the same, and its paths lead nowhere else.
+//! Messages that an endpoint of a copy receives from its peer. A message is read to its last byte and not beyond, reads
+//! the same after it is encoded again, and its paths stay inside the copy.
 
 use longhaul_store::path::RelPath;
 use longhaul_transfer::protocol::{
     entry::Kind,
-    message::{Answer, Order, read, write},
+    message::{SourceMsg, TargetMsg, read, write},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Component};
 
 pub(crate) fn check(input: &[u8]) {
-    heard::<Order>(input).iter().for_each(leads_nowhere);
-    heard::<Answer>(input);
-    // A script that needs not know its length.
+    read_all::<SourceMsg>(input).iter().for_each(check_paths);
+    read_all::<TargetMsg>(input);
+    // The same bytes with a correct length prefix.
     let framed = [&(input.len() as u32).to_be_bytes(), input].concat();
-    heard::<Order>(&framed).iter().for_each(leads_nowhere);
-    heard::<Answer>(&framed);
+    read_all::<SourceMsg>(&framed).iter().for_each(check_paths);
+    read_all::<TargetMsg>(&framed);
 }
 
-/// The messages of a conversation, up to its end or what is none.
-fn heard<M: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Vec<M> {
+/// Reads messages up to the end of the bytes, or up to the first invalid one.
+fn read_all<M: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Vec<M> {
     let (mut rest, mut all) = (bytes, Vec::new());
     loop {
         let before = rest;
         match read::<M>(&mut rest) {
             Ok(Some(message)) => {
-                ends_where_it_says(before, rest);
-                says_the_same(&message);
+                check_length(before, rest);
+                check_round_trip(&message);
                 all.push(message);
             }
             Ok(None) => {
@@ -39,38 +39,38 @@ fn heard<M: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Vec<M> {
     }
 }
 
-fn ends_where_it_says(before: &[u8], rest: &[u8]) {
+fn check_length(before: &[u8], rest: &[u8]) {
     let (length, _) = before.split_first_chunk().unwrap();
     let taken = before.len() - rest.len();
     assert_eq!(taken, 4 + u32::from_be_bytes(*length) as usize);
 }
 
-/// Numbers may be written longer than they need be: what is read of it is what counts.
-fn says_the_same<M: Serialize + DeserializeOwned + Debug>(message: &M) {
-    let mut written = Vec::new();
-    write(&mut written, message).unwrap();
-    let again: M = read(&mut written.as_slice()).unwrap().unwrap();
+/// Compares messages, not bytes: the encoding of a number may be longer than necessary.
+fn check_round_trip<M: Serialize + DeserializeOwned + Debug>(message: &M) {
+    let mut encoded = Vec::new();
+    write(&mut encoded, message).unwrap();
+    let again: M = read(&mut encoded.as_slice()).unwrap().unwrap();
     assert_eq!(format!("{again:?}"), format!("{message:?}"));
     let mut twice = Vec::new();
     write(&mut twice, &again).unwrap();
-    assert_eq!(twice, written);
+    assert_eq!(twice, encoded);
 }
 
-fn leads_nowhere(order: &Order) {
-    match order {
-        Order::Tops(tops) => tops.iter().for_each(stays_below),
-        Order::Spared(path) => stays_below(path),
-        Order::Entry { entry, .. } | Order::Again { entry, .. } => {
-            stays_below(&entry.path);
+fn check_paths(message: &SourceMsg) {
+    match message {
+        SourceMsg::Roots(roots) => roots.iter().for_each(check_path),
+        SourceMsg::Excluded(path) => check_path(path),
+        SourceMsg::Entry { entry, .. } | SourceMsg::Reannounce { entry, .. } => {
+            check_path(&entry.path);
             if let Kind::HardLink { to } = &entry.kind {
-                stays_below(to);
+                check_path(to);
             }
         }
         _ => {}
     }
 }
 
-fn stays_below(path: &RelPath) {
+fn check_path(path: &RelPath) {
     let mut components = path.as_path().components();
     assert!(components.all(|component| matches!(component, Component::Normal(_))));
 }

@@ -3,9 +3,9 @@
 
 use super::record::Record;
 use longhaul_transfer::protocol::{
+    control::{Begin, Role},
     hello::GREETING,
     message,
-    order::{Begin, Role},
     report::{Progress, Report},
 };
 use serde::de::DeserializeOwned;
@@ -114,9 +114,9 @@ impl Account {
         from_end.take(bytes, |frame| match frame.parse() {
             _ if !std::mem::replace(greeted, true) => {}
             Some(Report::Progress(now)) => *progress = now,
-            Some(Report::Over(now)) => (*progress, *ending) = (now, Ending::Over),
+            Some(Report::Finished(now)) => (*progress, *ending) = (now, Ending::Over),
             Some(Report::Refused(text)) => (*ending, *why) = (Ending::Refused, Some(text)),
-            Some(Report::Broken(text) | Report::Occupied(text)) => {
+            Some(Report::Broken(text) | Report::PortsInUse(text)) => {
                 (*ending, *why) = (Ending::Broken, Some(text));
             }
             _ => {}
@@ -225,9 +225,9 @@ mod tests {
     use super::*;
     use longhaul_store::tree::preserve::Preserve;
     use longhaul_transfer::protocol::{
+        control::{Rendezvous, Task},
         hello::Hello,
         options::{Options, Pace, Streams, Switch, Transport},
-        order::{Meeting, Task},
         sources::Sources,
     };
 
@@ -252,7 +252,7 @@ mod tests {
             Report::Progress(progress(1, 10)),
             // Longer than what is looked at.
             Report::Problem("x".repeat(2 * MESSAGE_LEN_MAX)),
-            Report::Over(progress(7, 70)),
+            Report::Finished(progress(7, 70)),
         ]);
         for piece in [1, 3, 7, 1000, bytes.len()] {
             let mut account = Account::new();
@@ -289,7 +289,7 @@ mod tests {
                 origin: [0; 32],
             },
             peer_certificate: Vec::new(),
-            meeting: Meeting::Later,
+            rendezvous: Rendezvous::Wait,
             task: Task::Whole,
             sources: Sources::default(),
             shares: Vec::new(),

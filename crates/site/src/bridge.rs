@@ -4,7 +4,7 @@
 
 use super::{account::Account, config::SELF, listener::accept::Stopped};
 use anyhow::{Context as _, Result};
-use longhaul_transfer::protocol::{admission::Confinement, message};
+use longhaul_transfer::protocol::{auth::ExportScope, message};
 use parking_lot::Mutex;
 use std::{io, process::Stdio};
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ pub(super) type Tls = TlsStream<TcpStream>;
 /// while it waits.
 pub(super) async fn bridge(
     tls: Tls,
-    confinement: &Confinement,
+    confinement: &ExportScope,
     account: &Mutex<Account>,
     mut stopped: Stopped,
 ) -> Result<()> {

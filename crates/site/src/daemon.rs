@@ -12,7 +12,7 @@ use super::{
     visit::{Site, visit},
 };
 use anyhow::{Context as _, Result};
-use longhaul_command::note;
+use longhaul_command::errln;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
 pub(super) fn run(config: Config) -> Result<()> {
     // Without more, fewer clients are served at once.
     let _ = longhaul_linux::descriptors::raise_limit();
-    let runtime = longhaul_command::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::current_thread()?;
     runtime.block_on(serve(Arc::new(config)))
 }
 
@@ -114,6 +114,6 @@ async fn serve(config: Arc<Config>) -> Result<()> {
 /// The service manager, if one listens.
 fn tell(news: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(news) {
-        note!("longhaul site: NOTIFY_SOCKET: {error}");
+        errln!("longhaul site: NOTIFY_SOCKET: {error}");
     }
 }

@@ -38,7 +38,7 @@ fn lines() -> &'static Lines {
             let out = io::stdout().as_fd().try_clone_to_owned().map(File::from);
             match out {
                 Ok(out) => write(lines(), out),
-                Err(error) => console::lose(error),
+                Err(error) => console::record_error(error),
             }
         });
         Lines::default()
@@ -47,7 +47,7 @@ fn lines() -> &'static Lines {
 
 /// Has a line written, or counted if too many wait already.
 pub(super) fn put(line: &str, json: bool) {
-    lines().change(|waiting| {
+    lines().update(|waiting| {
         waiting.json = json;
         match waiting.text.len() + line.len() < WAITING_MAX {
             true => waiting.text.extend([line, "\n"]),
@@ -58,7 +58,7 @@ pub(super) fn put(line: &str, json: bool) {
 
 /// Waits until all is written, but not for who does not read.
 pub(super) fn flush() {
-    lines().wait_some_time(FAREWELL, |waiting| {
+    lines().wait_timeout(FAREWELL, |waiting| {
         !waiting.writes && waiting.text.is_empty()
     });
 }
@@ -68,9 +68,9 @@ fn write(lines: &Lines, mut out: File) {
         let text = lines.wait_for(Waiting::take);
         // That nobody reads them any more is no reason to stop.
         if let Err(error) = out.write_all(text.as_bytes()) {
-            console::lose(error);
+            console::record_error(error);
         }
-        lines.change(|waiting| waiting.writes = false);
+        lines.update(|waiting| waiting.writes = false);
     }
 }
 

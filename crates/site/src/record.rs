@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a site says happens, one line each on standard output.
 
-use longhaul_command::console::escaped;
+use longhaul_command::console::escape;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr};
 
@@ -137,12 +137,12 @@ impl fmt::Display for Record {
                     ", {made} made, {removed} removed, {failed} failed, {bytes} bytes"
                 )?;
                 match why {
-                    Some(why) => write!(f, ": {}", escaped(why)),
+                    Some(why) => write!(f, ": {}", escape(why)),
                     None => Ok(()),
                 }
             }
             Self::Refused { client, why, count } => {
-                write!(f, "{client} refused: {}", escaped(why))?;
+                write!(f, "{client} refused: {}", escape(why))?;
                 match count {
                     1 => Ok(()),
                     _ => write!(f, " ({count} times)"),

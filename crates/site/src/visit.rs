@@ -16,11 +16,11 @@ use super::{
     record::Record,
 };
 use anyhow::{Context as _, Result, ensure};
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_transfer::{
     SILENCE,
     protocol::{
-        admission::{ASK_LEN_MAX, Answer, Ask, Confinement, PATIENCE, PROTOCOL},
+        auth::{AUTH_TIMEOUT, AuthRequest, AuthResponse, ExportScope, PROTOCOL, REQUEST_LEN_MAX},
         message,
     },
 };
@@ -63,7 +63,7 @@ pub(super) struct Site {
 
 /// What a client was let in for.
 struct Admission {
-    confinement: Confinement,
+    confinement: ExportScope,
     token: String,
     _one_of: OwnedSemaphorePermit,
 }
@@ -92,16 +92,16 @@ impl Site {
         self.refusals.say(client, cause, why, self.records)
     }
 
-    /// Whether a client gets what it asks for, who reached the site at `at`.
-    fn decide(&self, ask: &Ask, at: IpAddr) -> Result<Admission, (Cause, Answer)> {
-        let refused = |why: String| (Cause::Other, Answer::Refused(why));
-        let busy = |why: String| (Cause::Other, Answer::Busy(why));
+    /// Whether a client gets what it asks for, who reached the site at `local_address`.
+    fn decide(&self, ask: &AuthRequest, at: IpAddr) -> Result<Admission, (Cause, AuthResponse)> {
+        let refused = |why: String| (Cause::Other, AuthResponse::Refused(why));
+        let busy = |why: String| (Cause::Other, AuthResponse::Busy(why));
         let tokens = Tokens::read(&self.config.state)
             .map_err(|error| busy(format!("the site can't look at tokens: {error:#}")))?;
         let known = tokens.find(&ask.secret);
         let (token, grant) = known.ok_or_else(|| {
             let why = "the token is not one of its".to_owned();
-            (Cause::WrongToken, Answer::Refused(why))
+            (Cause::WrongToken, AuthResponse::Refused(why))
         })?;
         let name = &ask.export;
         let export = self.config.exports.get(name).filter(|_| grant.is_for(name));
@@ -112,12 +112,12 @@ impl Site {
             busy(format!("busy with {count} copies, which is its most"))
         })?;
         Ok(Admission {
-            confinement: Confinement {
+            confinement: ExportScope {
                 export: name.clone(),
                 directory: export.directory.clone(),
-                others: self.config.others(name),
+                other_exports: self.config.others(name),
                 writable: export.writable && !grant.read_only,
-                at,
+                local_address: at,
                 ports: self.config.ports,
             },
             token: token.to_owned(),
@@ -142,9 +142,9 @@ pub(super) async fn visit(
         return;
     };
     let let_in = tokio::select! {
-        let_in = timeout(PATIENCE, receive(&site, socket, client)) => let_in,
+        let_in = timeout(AUTH_TIMEOUT, receive(&site, socket, client)) => let_in,
         // A newcomer has its place.
-        () = connection.overstays(2 * PATIENCE) => {
+        () = connection.overstays(2 * AUTH_TIMEOUT) => {
             crowded();
             return;
         }
@@ -168,7 +168,7 @@ pub(super) async fn visit(
     });
     let account = Mutex::new(Account::new());
     if let Err(error) = bridge(tls, &admission.confinement, &account, stopped).await {
-        note!("longhaul site: copy {copy}: {error:#}");
+        errln!("longhaul site: copy {copy}: {error:#}");
     }
     if admission.confinement.writable {
         site.news.came(&admission.confinement.export);
@@ -190,7 +190,7 @@ async fn receive(
     let ask = read_ask(&mut tls).await?;
     match site.decide(&ask, at) {
         Ok(admission) => {
-            answer(&mut tls, &Answer::Welcome).await?;
+            answer(&mut tls, &AuthResponse::Accepted).await?;
             Ok(Some((tls, admission)))
         }
         Err((cause, refusal)) => {
@@ -203,17 +203,17 @@ async fn receive(
     }
 }
 
-async fn answer(tls: &mut Tls, answer: &Answer) -> Result<()> {
+async fn answer(tls: &mut Tls, answer: &AuthResponse) -> Result<()> {
     let mut bytes = Vec::new();
     message::write(&mut bytes, answer)?;
     tls.write_all(&bytes).await?;
     Ok(tls.flush().await?)
 }
 
-async fn read_ask(tls: &mut Tls) -> Result<Ask> {
+async fn read_ask(tls: &mut Tls) -> Result<AuthRequest> {
     let length = tls.read_u32().await?;
     ensure!(
-        length as usize <= ASK_LEN_MAX,
+        length as usize <= REQUEST_LEN_MAX,
         "a question of {length} bytes"
     );
     let mut bytes = length.to_be_bytes().to_vec();

@@ -7,7 +7,7 @@
 use crate::keys::state::State;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use longhaul_command::{exit::Refusal, say};
+use longhaul_command::{exit::Refusal, outln};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, os::unix::fs::OpenOptionsExt, time::Duration};
@@ -299,7 +299,7 @@ pub(crate) fn list(state: &State) -> Result<()> {
         let scope = if lock.shared { "shared" } else { "exclusive" };
         let depth = if lock.deep { " and what is below" } else { "" };
         let (token, place, principal) = (lock.token, lock.place, lock.principal);
-        say!(
+        outln!(
             "{token}: {place}{depth}, {scope}, {principal}'s until {:.0}",
             lock.until
         );

@@ -49,7 +49,7 @@ pub(crate) fn run(config: Config, scheme: Scheme) -> Result<()> {
     let _ = longhaul_linux::descriptors::raise_limit();
     let listener = std::io::stdin().as_fd().try_clone_to_owned()?;
     let http = Arc::new(Http::new(config, scheme)?);
-    longhaul_command::event_loop::of_this_thread()?.block_on(serve(listener.into(), http))
+    longhaul_command::event_loop::current_thread()?.block_on(serve(listener.into(), http))
 }
 
 async fn serve(listener: TcpListener, http: Arc<Http>) -> Result<()> {

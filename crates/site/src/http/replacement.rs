@@ -23,7 +23,7 @@ use super::{
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Request, StatusCode, header::HeaderValue};
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_store::{
     path::RelPath,
     root::{Root, lacks_rename_flags},
@@ -399,7 +399,7 @@ impl Replacement {
     fn discard(&self, path: &RelPath, changes: &Changes) {
         match tree::remove(&self.root, path, changes) {
             Ok(()) | Err(FsError::NotFound) => {}
-            Err(error) => note!("longhaul site: {path} is left, and can't be removed: {error:?}"),
+            Err(error) => errln!("longhaul site: {path} is left, and can't be removed: {error:?}"),
         }
     }
 }

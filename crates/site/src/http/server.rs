@@ -31,7 +31,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_transfer::{SILENCE, protocol::admission::PATIENCE};
+use longhaul_transfer::{SILENCE, protocol::auth::AUTH_TIMEOUT};
 use longhaul_transport::blocking::end_when_silent;
 use std::{
     convert::Infallible,
@@ -120,7 +120,7 @@ impl Http {
         let begin = Instant::now();
         tokio::select! {
             () = self.shake_hands(socket, client, &connection) => {}
-            () = connection.overstays(PATIENCE) => if begin.elapsed() < PATIENCE {
+            () = connection.overstays(AUTH_TIMEOUT) => if begin.elapsed() < AUTH_TIMEOUT {
                 crowded();
             },
             () = stopped.reached() => {}
@@ -158,7 +158,7 @@ impl Http {
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
+            .header_read_timeout(AUTH_TIMEOUT)
             .serve_connection(TokioIo::new(&mut stream), service_fn(answer));
         // What goes wrong with a client is the client's affair.
         if served.await.is_ok() {

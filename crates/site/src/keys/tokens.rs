@@ -9,7 +9,7 @@ use super::{
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::exit::Refusal;
-use longhaul_command::say;
+use longhaul_command::outln;
 use longhaul_transfer::protocol::token::{Secret, Token};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -108,7 +108,7 @@ pub(crate) fn make(state: &State, name: &str, exports: &[String], read_only: boo
     let grant = Grant::new(&secret, exports, read_only);
     tokens.0.insert(name.to_owned(), grant);
     tokens.write(state, &held)?;
-    say!("{}", Token { site, secret }.text());
+    outln!("{}", Token { site, secret }.text());
     Ok(())
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn list(state: &State) -> Result<()> {
         } else {
             "read and write"
         };
-        say!("{name}: {rights} {exports}, since {:.0}", grant.made);
+        outln!("{name}: {rights} {exports}, since {:.0}", grant.made);
     }
     Ok(())
 }

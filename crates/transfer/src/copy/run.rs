@@ -10,9 +10,9 @@ use super::{
     progress::{hearing::Hearing, record::Record},
     verify,
 };
-use crate::protocol::order::Task;
+use crate::protocol::control::Task;
 use anyhow::{Context as _, Result, bail};
-use longhaul_command::{note, say, threads};
+use longhaul_command::{errln, outln, threads};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     if args.attended {
-        threads::begin(end::reports::end_with_standard_input)?;
+        threads::spawn(end::reports::end_with_standard_input)?;
     }
     match &args.command {
         Some(Command::Verify(args)) => verify::run(&args.dir, args.json),
@@ -62,10 +62,10 @@ fn copy(config: &Config) -> Result<()> {
 /// No descriptors or threads are left.
 fn report_interruption() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
-    threads::begin(move || {
+    threads::spawn(move || {
         for signal in signals.forever() {
             // The progress display leaves the cursor behind its last line.
-            note!(
+            errln!(
                 "\nlonghaul: interrupted: what has arrived stays, and the same command copies the rest"
             );
             let _ended = emulate_default_handler(signal);
@@ -76,8 +76,8 @@ fn report_interruption() -> Result<()> {
 
 fn finish(config: &Config, record: &Record) -> Result<()> {
     match (config.json, config.quiet) {
-        (true, _) => say!("{}", serde_json::to_string(record)?),
-        (false, false) => say!("{record}"),
+        (true, _) => outln!("{}", serde_json::to_string(record)?),
+        (false, false) => outln!("{record}"),
         (false, true) => {}
     }
     match record.failed {

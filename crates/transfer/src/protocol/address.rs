@@ -18,7 +18,7 @@ pub struct Address {
 
 impl Address {
     /// Returns the host and the port, as a resolver takes them.
-    pub fn pair(&self) -> (&str, u16) {
+    pub fn host_and_port(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 }
@@ -76,7 +76,7 @@ mod tests {
             ("[2001:db8::1]:9", "2001:db8::1", 9),
         ] {
             let address: Address = text.parse().unwrap();
-            assert_eq!(address.pair(), (host, port));
+            assert_eq!(address.host_and_port(), (host, port));
             assert_eq!(address.to_string(), text);
         }
         assert_eq!("far:7311".parse::<Address>().unwrap().to_string(), "far");

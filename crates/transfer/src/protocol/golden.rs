@@ -3,16 +3,16 @@
 //! added, the protocol version changes: increase [`PROTOCOL_VERSION`] by one, and accept the snapshot.
 
 use super::{
-    admission::{self, Ask},
+    auth::{self, AuthRequest},
     block::{self, Header},
+    control::{Begin, Content, ControlMsg, Extent, Pass, Rendezvous, Role, Task},
     entry::{Entry, Kind, Metadata, Time, Version, Xattr, Xattrs},
     hello::{GREETING, Hello, PROTOCOL_VERSION},
-    measured::{Limited, Measured, Network},
-    message::{Answer, Need, Order, Outcome, Share, write},
+    measured::{LimiterTimes, Measured, Network},
+    message::{MissingBlocks, Outcome, Portion, SourceMsg, TargetMsg, write},
     options::{Options, Pace, Ports, Rule, Streams, Switch, Transport},
-    order::{Begin, Content, Extent, Meeting, Pass, Role, Task, Word},
-    report::{Action, Found, Planned, Progress, Report, StreamFigures},
-    sources::{Located, Made, Sources},
+    report::{Action, FoundEntry, PlannedAction, Progress, Report, StreamStats},
+    sources::{FileIdentity, SourceLocation, Sources},
     spread::{self, Placement},
     token::Token,
 };
@@ -51,69 +51,69 @@ impl Lines {
 }
 
 /// Returns the name of a task. The match is exhaustive, so that a new kind of message must be added below too.
-fn task(task: &Task) -> &'static str {
+fn task_label(task: &Task) -> &'static str {
     match task {
         Task::Whole => "task whole",
         Task::Locate => "task locate",
-        Task::Survey => "task survey",
+        Task::Scan => "task survey",
         Task::Spread(_) => "task spread",
         Task::Gather(Pass::Data) => "task gather data",
         Task::Gather(Pass::Last) => "task gather last",
         Task::Pieces => "task pieces",
         Task::Extents => "task extents",
-        Task::Mark(_) => "task mark",
-        Task::Seek(_) => "task seek",
+        Task::CreateProbe(_) => "task mark",
+        Task::FindProbe(_) => "task seek",
     }
 }
 
-fn meeting(meeting: &Meeting) -> &'static str {
-    match meeting {
-        Meeting::Later => "meeting later",
-        Meeting::Listen { .. } => "meeting listen",
-        Meeting::Connect(_) => "meeting connect",
+fn rendezvous_label(rendezvous: &Rendezvous) -> &'static str {
+    match rendezvous {
+        Rendezvous::Wait => "meeting later",
+        Rendezvous::Listen { .. } => "meeting listen",
+        Rendezvous::Connect(_) => "meeting connect",
     }
 }
 
-fn word(word: &Word) -> &'static str {
-    match word {
-        Word::Assignment { extent, .. } => match extent.content {
+fn control_label(message: &ControlMsg) -> &'static str {
+    match message {
+        ControlMsg::Assignment { extent, .. } => match extent.content {
             Content::Files(_) => "word assignment files",
             Content::Blocks { .. } => "word assignment blocks",
             Content::Name(_) => "word assignment name",
         },
-        Word::Until(_) => "word until",
-        Word::Enough => "word enough",
+        ControlMsg::LeaseRemaining(_) => "word until",
+        ControlMsg::NoMoreExtents => "word enough",
     }
 }
 
-fn report(report: &Report) -> &'static str {
+fn report_label(report: &Report) -> &'static str {
     match report {
         Report::Shares(_) => "report shares",
         Report::Sources(_) => "report sources",
         Report::Ready => "report ready",
         Report::Listening(_) => "report listening",
-        Report::Occupied(_) => "report occupied",
+        Report::PortsInUse(_) => "report occupied",
         Report::Progress(_) => "report progress",
         Report::Problem(_) => "report problem",
-        Report::Marked(_) => "report marked",
+        Report::ProbeVisible(_) => "report marked",
         Report::Found(_) => "report found",
-        Report::Done { .. } => "report done",
+        Report::ExtentDone { .. } => "report done",
         Report::Planned(planned) => match planned.action {
             Action::Make => "report planned make",
             Action::Change => "report planned change",
             Action::Remove => "report planned remove",
         },
         Report::Streams(_) => "report streams",
-        Report::Over(_) => "report over",
+        Report::Finished(_) => "report over",
         Report::Broken(_) => "report broken",
         Report::Refused(_) => "report refused",
     }
 }
 
-fn order(order: &Order) -> &'static str {
-    match order {
-        Order::Tops(_) => "order tops",
-        Order::Entry { entry, .. } => match entry.kind {
+fn source_label(message: &SourceMsg) -> &'static str {
+    match message {
+        SourceMsg::Roots(_) => "order tops",
+        SourceMsg::Entry { entry, .. } => match entry.kind {
             Kind::Directory => "order entry directory",
             Kind::File { .. } => "order entry file",
             Kind::Symlink { .. } => "order entry symlink",
@@ -121,48 +121,48 @@ fn order(order: &Order) -> &'static str {
             Kind::Fifo => "order entry fifo",
             Kind::Device { .. } => "order entry device",
         },
-        Order::Again { .. } => "order again",
-        Order::Top(_) => "order top",
-        Order::Spared(_) => "order spared",
-        Order::Unread => "order unread",
-        Order::ScanEnded => "order scan ended",
-        Order::Sealed { .. } => "order sealed",
-        Order::Withdrawn { .. } => "order withdrawn",
-        Order::Streams(_) => "order streams",
-        Order::Hashed { .. } => "order hashed",
-        Order::Gone { .. } => "order gone",
+        SourceMsg::Reannounce { .. } => "order again",
+        SourceMsg::RootMetadata(_) => "order top",
+        SourceMsg::Excluded(_) => "order spared",
+        SourceMsg::ScanError => "order unread",
+        SourceMsg::ScanEnded => "order scan ended",
+        SourceMsg::Sealed { .. } => "order sealed",
+        SourceMsg::Aborted { .. } => "order withdrawn",
+        SourceMsg::StreamCount(_) => "order streams",
+        SourceMsg::HashReply { .. } => "order hashed",
+        SourceMsg::StreamAbandoned { .. } => "order gone",
     }
 }
 
-fn share(share: &Share) -> &'static str {
-    match share {
-        Share::Whole => "share whole",
-        Share::Blocks(_) => "share blocks",
-        Share::Assembled => "share assembled",
-        Share::Kept(_) => "share kept",
-        Share::Piece(_) => "share piece",
+fn portion_label(portion: &Portion) -> &'static str {
+    match portion {
+        Portion::Whole => "share whole",
+        Portion::Blocks(_) => "share blocks",
+        Portion::Finalize => "share assembled",
+        Portion::KeepPiece(_) => "share kept",
+        Portion::JoinPiece(_) => "share piece",
     }
 }
 
-fn answer(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::Need { missing, .. } => match missing {
-            Need::Whole(_) => "answer need whole",
-            Need::Blocks(_) => "answer need blocks",
+fn target_label(message: &TargetMsg) -> &'static str {
+    match message {
+        TargetMsg::Request { missing, .. } => match missing {
+            MissingBlocks::Whole(_) => "answer need whole",
+            MissingBlocks::Blocks(_) => "answer need blocks",
         },
-        Answer::Hash { .. } => "answer hash",
-        Answer::Settled { outcome, .. } => match outcome {
+        TargetMsg::HashRequest { .. } => "answer hash",
+        TargetMsg::EntryDone { outcome, .. } => match outcome {
             Outcome::Same => "answer settled same",
             Outcome::Made => "answer settled made",
             Outcome::Newer => "answer settled newer",
-            Outcome::NotTaken => "answer settled not taken",
+            Outcome::LeftOut => "answer settled not taken",
             Outcome::MadeWithout(_) => "answer settled made without",
             Outcome::Failed(_) => "answer settled failed",
         },
-        Answer::Received { .. } => "answer received",
-        Answer::Ended { .. } => "answer ended",
-        Answer::Durable { .. } => "answer durable",
-        Answer::Over { .. } => "answer over",
+        TargetMsg::Received { .. } => "answer received",
+        TargetMsg::StreamEnded { .. } => "answer ended",
+        TargetMsg::Durable { .. } => "answer durable",
+        TargetMsg::Finished { .. } => "answer over",
     }
 }
 
@@ -209,17 +209,17 @@ fn options() -> Options {
 
 fn sources() -> Sources {
     Sources {
-        all: vec![Located {
-            shown: b"/a".to_vec(),
+        all: vec![SourceLocation {
+            given_path: b"/a".to_vec(),
             name: Some(path("a")),
             special: true,
-            spots: vec![([1; 16], Some(path("b"))), ([2; 16], None)],
-            made: Some(Made {
+            location_ids: vec![([1; 16], Some(path("b"))), ([2; 16], None)],
+            identity: Some(FileIdentity {
                 inode: 3,
                 birth: Some((4, 5)),
             }),
         }],
-        around: vec![[6; 16]],
+        enclosing: vec![[6; 16]],
     }
 }
 
@@ -240,7 +240,7 @@ fn progress() -> Progress {
         machine: 16,
         network: Network {
             streams: 17,
-            limited_us: Limited {
+            limited_us: LimiterTimes {
                 application: 18,
                 receive_window: 19,
                 send_buffer: 20,
@@ -270,7 +270,7 @@ fn progress() -> Progress {
         sent: 8,
         durable: 9,
         repeated: 10,
-        there: 11,
+        present: 11,
         measured,
     }
 }
@@ -279,7 +279,7 @@ fn tasks() -> [Task; 10] {
     [
         Task::Whole,
         Task::Locate,
-        Task::Survey,
+        Task::Scan,
         Task::Spread(Placement {
             host: 1,
             hosts: 2,
@@ -289,25 +289,25 @@ fn tasks() -> [Task; 10] {
         Task::Gather(Pass::Last),
         Task::Pieces,
         Task::Extents,
-        Task::Mark(1 << 100),
-        Task::Seek(7),
+        Task::CreateProbe(1 << 100),
+        Task::FindProbe(7),
     ]
 }
 
-fn meetings() -> [Meeting; 3] {
+fn rendezvous_all() -> [Rendezvous; 3] {
     let at: IpAddr = "192.0.2.1".parse().unwrap();
     let ports = Some(Ports {
         first: 7000,
         last: 7100,
     });
     [
-        Meeting::Later,
-        Meeting::Listen { at, ports },
-        Meeting::Connect(vec!["[2001:db8::1]:7000".parse().unwrap()]),
+        Rendezvous::Wait,
+        Rendezvous::Listen { at, ports },
+        Rendezvous::Connect(vec!["[2001:db8::1]:7000".parse().unwrap()]),
     ]
 }
 
-fn words() -> Vec<Word> {
+fn control_msgs() -> Vec<ControlMsg> {
     let contents = [
         Content::Files(vec![path("a"), path("b/c")]),
         Content::Blocks {
@@ -317,19 +317,19 @@ fn words() -> Vec<Word> {
         },
         Content::Name(path("a")),
     ];
-    let assignment = |content| Word::Assignment {
+    let assignment = |content| ControlMsg::Assignment {
         number: 1,
         extent: Extent { source: 2, content },
     };
     let assignments = contents.into_iter().map(assignment);
     assignments
-        .chain([Word::Until(1000), Word::Enough])
+        .chain([ControlMsg::LeaseRemaining(1000), ControlMsg::NoMoreExtents])
         .collect()
 }
 
 fn reports() -> Vec<Report> {
     let planned = [Action::Make, Action::Change, Action::Remove].map(|action| {
-        Report::Planned(Planned {
+        Report::Planned(PlannedAction {
             action,
             path: b"a".to_vec(),
             bytes: 1,
@@ -340,27 +340,27 @@ fn reports() -> Vec<Report> {
         Report::Sources(sources()),
         Report::Ready,
         Report::Listening(7000),
-        Report::Occupied("a".to_owned()),
+        Report::PortsInUse("a".to_owned()),
         Report::Progress(progress()),
         Report::Problem("a".to_owned()),
-        Report::Marked(true),
-        Report::Found(vec![Found {
+        Report::ProbeVisible(true),
+        Report::Found(vec![FoundEntry {
             source: 1,
             path: path("a"),
             kind: Kind::Directory,
-            held: Some(vec![2..3, 4..5]),
+            piece_blocks: Some(vec![2..3, 4..5]),
         }]),
-        Report::Done {
+        Report::ExtentDone {
             number: 1,
             failed: Some("a".to_owned()),
         },
-        Report::Streams(vec![StreamFigures {
-            lasted_s: 1.5,
+        Report::Streams(vec![StreamStats {
+            duration_s: 1.5,
             acked_bytes: 2,
-            sent_again_bytes: 3,
+            retransmitted_bytes: 3,
             rtt_us: 4,
         }]),
-        Report::Over(progress()),
+        Report::Finished(progress()),
         Report::Broken("a".to_owned()),
         Report::Refused("a".to_owned()),
     ];
@@ -368,7 +368,7 @@ fn reports() -> Vec<Report> {
     reports
 }
 
-fn orders() -> Vec<Order> {
+fn source_msgs() -> Vec<SourceMsg> {
     let time = |seconds, nanos| Time { seconds, nanos };
     let metadata = Metadata {
         mode: 0o644,
@@ -404,71 +404,71 @@ fn orders() -> Vec<Order> {
             minor: 2,
         },
     ];
-    let mut orders = vec![Order::Tops(vec![path("a")])];
-    orders.extend(kinds.map(|kind| Order::Entry {
+    let mut messages = vec![SourceMsg::Roots(vec![path("a")])];
+    messages.extend(kinds.map(|kind| SourceMsg::Entry {
         number: 1,
         entry: entry(kind),
-        share: Share::Whole,
+        portion: Portion::Whole,
     }));
-    orders.extend([
-        Order::Again {
+    messages.extend([
+        SourceMsg::Reannounce {
             old: 1,
             number: 2,
             entry: entry(file()),
-            share: Share::Whole,
+            portion: Portion::Whole,
         },
-        Order::Top(metadata.clone()),
-        Order::Spared(path("a")),
-        Order::Unread,
-        Order::ScanEnded,
-        Order::Sealed {
+        SourceMsg::RootMetadata(metadata.clone()),
+        SourceMsg::Excluded(path("a")),
+        SourceMsg::ScanError,
+        SourceMsg::ScanEnded,
+        SourceMsg::Sealed {
             file: 1,
             hash: Some([2; 32]),
         },
-        Order::Withdrawn { file: 1 },
-        Order::Streams(16),
-        Order::Hashed {
+        SourceMsg::Aborted { file: 1 },
+        SourceMsg::StreamCount(16),
+        SourceMsg::HashReply {
             file: 1,
             hash: [2; 32],
         },
-        Order::Gone { stream: 1 },
+        SourceMsg::StreamAbandoned { stream: 1 },
     ]);
-    orders
+    messages
 }
 
-fn answers() -> Vec<Answer> {
-    let needs = [
-        Need::Whole(1),
-        Need::Blocks(std::iter::once(1..300).collect()),
+fn target_msgs() -> Vec<TargetMsg> {
+    let missing_blocks = [
+        MissingBlocks::Whole(1),
+        MissingBlocks::Blocks(std::iter::once(1..300).collect()),
     ];
     let outcomes = [
         Outcome::Same,
         Outcome::Made,
         Outcome::Newer,
-        Outcome::NotTaken,
+        Outcome::LeftOut,
         Outcome::MadeWithout(vec!["a".to_owned()]),
         Outcome::Failed("a".to_owned()),
     ];
-    let mut answers = Vec::new();
-    answers.extend(needs.map(|missing| Answer::Need { file: 1, missing }));
-    answers.push(Answer::Hash { file: 1 });
-    answers.extend(outcomes.map(|outcome| Answer::Settled { number: 1, outcome }));
-    answers.extend([
-        Answer::Received {
+    let mut messages = Vec::new();
+    messages.extend(missing_blocks.map(|missing| TargetMsg::Request { file: 1, missing }));
+    messages.push(TargetMsg::HashRequest { file: 1 });
+    messages.extend(outcomes.map(|outcome| TargetMsg::EntryDone { number: 1, outcome }));
+    messages.extend([
+        TargetMsg::Received {
             stream: 1,
             blocks: 2,
         },
-        Answer::Ended {
+        TargetMsg::StreamEnded {
             stream: 1,
             blocks: 2,
         },
-        Answer::Durable { bytes: 1 },
-        Answer::Over {
+        TargetMsg::Durable { bytes: 1 },
+        TargetMsg::Finished {
             removed: 1,
             failed: 2,
         },
     ]);
-    answers
+    messages
 }
 
 #[test]
@@ -480,7 +480,7 @@ fn messages_have_stable_bytes() {
         paths: vec![b"/a".to_vec(), b"b".to_vec()],
         options: options(),
         peer_certificate: vec![1, 2, 3],
-        meeting: Meeting::Later,
+        rendezvous: Rendezvous::Wait,
         task: Task::Whole,
         sources: sources(),
         shares: shares(),
@@ -493,25 +493,25 @@ fn messages_have_stable_bytes() {
     lines.message("hello", &hello);
     lines.message("begin source", &begin(Role::Source));
     lines.message("begin target", &begin(Role::Target));
-    lines.each(task, &tasks());
-    lines.each(meeting, &meetings());
+    lines.each(task_label, &tasks());
+    lines.each(rendezvous_label, &rendezvous_all());
     lines.message("streams auto", &Streams::Auto);
     lines.message("pace auto", &Pace::Auto);
     lines.message("pace off", &Pace::Off);
     lines.message("transport tcp", &Transport::Tcp);
-    lines.each(word, &words());
-    lines.each(report, &reports());
-    lines.each(order, &orders());
+    lines.each(control_label, &control_msgs());
+    lines.each(report_label, &reports());
+    lines.each(source_label, &source_msgs());
     let ranges = || vec![1..2, 3..4];
     let all = [
-        Share::Whole,
-        Share::Blocks(1..2),
-        Share::Assembled,
-        Share::Kept(ranges()),
-        Share::Piece(ranges()),
+        Portion::Whole,
+        Portion::Blocks(1..2),
+        Portion::Finalize,
+        Portion::KeepPiece(ranges()),
+        Portion::JoinPiece(ranges()),
     ];
-    lines.each(share, &all);
-    lines.each(answer, &answers());
+    lines.each(portion_label, &all);
+    lines.each(target_label, &target_msgs());
     for (name, content) in [
         ("block", block::Content::Data(4)),
         ("hole", block::Content::Hole),
@@ -531,8 +531,8 @@ fn messages_have_stable_bytes() {
 #[test]
 fn entries_of_all_kinds_round_trip_through_the_store() {
     let mut kinds = 0;
-    for order in orders() {
-        if let Order::Entry { entry, .. } = order {
+    for message in source_msgs() {
+        if let SourceMsg::Entry { entry, .. } = message {
             let stored = longhaul_store::entry::Entry::from(entry.clone());
             assert_eq!(Entry::from(stored), entry);
             kinds += 1;
@@ -543,20 +543,20 @@ fn entries_of_all_kinds_round_trip_through_the_store() {
 
 #[test]
 fn site_authentication_has_stable_bytes() {
-    let mut lines = Lines(String::from_utf8_lossy(admission::PROTOCOL).into_owned() + "\n");
+    let mut lines = Lines(String::from_utf8_lossy(auth::PROTOCOL).into_owned() + "\n");
     let token = format!("lhs1.{}.{}", "A".repeat(43), "B".repeat(42) + "A");
     let token: Token = token.parse().unwrap();
-    let ask = Ask {
+    let request = AuthRequest {
         secret: token.secret,
         export: "a".to_owned(),
     };
-    lines.message("ask", &ask);
-    for (name, answer) in [
-        ("welcome", admission::Answer::Welcome),
-        ("refused", admission::Answer::Refused("a".to_owned())),
-        ("busy", admission::Answer::Busy("a".to_owned())),
+    lines.message("ask", &request);
+    for (name, response) in [
+        ("welcome", auth::AuthResponse::Accepted),
+        ("refused", auth::AuthResponse::Refused("a".to_owned())),
+        ("busy", auth::AuthResponse::Busy("a".to_owned())),
     ] {
-        lines.message(name, &answer);
+        lines.message(name, &response);
     }
     insta::assert_snapshot!(lines.0);
 }

@@ -31,7 +31,7 @@ pub struct Hello {
 
 /// Fields of [`Hello`] that every protocol version has.
 #[derive(Debug, Deserialize)]
-struct Speaker {
+struct HelloPrefix {
     protocol: u32,
     release: String,
 }
@@ -55,15 +55,15 @@ impl Hello {
         let Some(bytes) = message::read_bytes(from)? else {
             return Ok(None);
         };
-        let speaker = postcard::take_from_bytes::<Speaker>(&bytes);
+        let speaker = postcard::take_from_bytes::<HelloPrefix>(&bytes);
         let (speaker, _) = speaker.context("not a message")?;
-        speaker.check(host)?;
+        speaker.check_version(host)?;
         message::parse(&bytes).map(Some)
     }
 }
 
-impl Speaker {
-    fn check(&self, host: &dyn Display) -> Result<()> {
+impl HelloPrefix {
+    fn check_version(&self, host: &dyn Display) -> Result<()> {
         let Self { protocol, release } = self;
         if *protocol == PROTOCOL_VERSION {
             return Ok(());

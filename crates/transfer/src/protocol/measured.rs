@@ -50,7 +50,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    fn of(&mut self, stage: Stage) -> &mut Spent {
+    fn get_mut(&mut self, stage: Stage) -> &mut Spent {
         match stage {
             Stage::Idle => &mut self.idle,
             Stage::Reading => &mut self.reading,
@@ -70,7 +70,7 @@ impl From<scheduling::StageTimes> for Stages {
     fn from(own: scheduling::StageTimes) -> Self {
         let mut wire = Self::default();
         for stage in Stage::ALL {
-            *wire.of(stage) = own[stage].into();
+            *wire.get_mut(stage) = own[stage].into();
         }
         wire
     }
@@ -80,7 +80,7 @@ impl From<Stages> for scheduling::StageTimes {
     fn from(mut wire: Stages) -> Self {
         let mut own = Self::default();
         for stage in Stage::ALL {
-            own[stage] = (*wire.of(stage)).into();
+            own[stage] = (*wire.get_mut(stage)).into();
         }
         own
     }
@@ -103,7 +103,7 @@ pub struct Network {
     /// Number of open streams.
     pub streams: u32,
     /// Time during which each factor limited the streams.
-    pub limited_us: Limited,
+    pub limited_us: LimiterTimes,
     /// Whether the congestion control ignores single losses, as BBR does.
     pub shrugs_off_losses: bool,
     /// Bytes sent, with retransmissions.
@@ -134,7 +134,7 @@ same_fields!(
 
 /// Time during which each factor limited the streams, in microseconds, summed over the streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limited {
+pub struct LimiterTimes {
     pub application: u64,
     pub receive_window: u64,
     pub send_buffer: u64,
@@ -142,8 +142,8 @@ pub struct Limited {
     pub pacing: u64,
 }
 
-impl Limited {
-    fn by(&mut self, limiter: Limiter) -> &mut u64 {
+impl LimiterTimes {
+    fn get_mut(&mut self, limiter: Limiter) -> &mut u64 {
         match limiter {
             Limiter::Application => &mut self.application,
             Limiter::ReceiveWindow => &mut self.receive_window,
@@ -155,19 +155,19 @@ impl Limited {
 }
 
 /// Converts the times, in the order of [`Limiter::ALL`].
-impl From<[u64; 5]> for Limited {
+impl From<[u64; 5]> for LimiterTimes {
     fn from(own: [u64; 5]) -> Self {
         let mut wire = Self::default();
         for (limiter, us) in Limiter::ALL.into_iter().zip(own) {
-            *wire.by(limiter) = us;
+            *wire.get_mut(limiter) = us;
         }
         wire
     }
 }
 
-impl From<Limited> for [u64; 5] {
-    fn from(mut wire: Limited) -> Self {
-        Limiter::ALL.map(|limiter| *wire.by(limiter))
+impl From<LimiterTimes> for [u64; 5] {
+    fn from(mut wire: LimiterTimes) -> Self {
+        Limiter::ALL.map(|limiter| *wire.get_mut(limiter))
     }
 }
 

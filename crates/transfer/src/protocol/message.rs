@@ -17,9 +17,9 @@ const MESSAGE_LEN_MAX: usize = 4 << 20;
 
 /// Message from the source to the target.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Order {
+pub enum SourceMsg {
     /// Names of the sources that are copied under their own names. Anchored patterns start at these. Sent before all else.
-    Tops(Vec<RelPath>),
+    Roots(Vec<RelPath>),
     /// Announcement of an entry to copy. A number is used only once.
     Entry {
         /// Number of the entry.
@@ -27,11 +27,11 @@ pub enum Order {
         /// The entry.
         entry: Entry,
         /// Part of the file that this session carries.
-        share: Share,
+        portion: Portion,
     },
     /// New announcement of a file that changed while it was read. The target discards the blocks that it received under the
     /// old number.
-    Again {
+    Reannounce {
         /// Number of the earlier announcement.
         old: u64,
         /// Number of the entry.
@@ -39,14 +39,14 @@ pub enum Order {
         /// The entry.
         entry: Entry,
         /// Part of the file that this session carries.
-        share: Share,
+        portion: Portion,
     },
     /// Metadata for the target itself, if the contents of a source are copied directly into it.
-    Top(Metadata),
+    RootMetadata(Metadata),
     /// Path of an entry that is neither copied nor deleted, because of its type.
-    Spared(RelPath),
+    Excluded(RelPath),
     /// The source could not read an entry. The target then deletes nothing.
-    Unread,
+    ScanError,
     /// End of the announcements.
     ScanEnded,
     /// All missing blocks of a file were sent at least once, and the file did not change meanwhile.
@@ -57,21 +57,21 @@ pub enum Order {
         hash: Option<[u8; 32]>,
     },
     /// The file changed or became unreadable. The target discards the blocks that it received.
-    Withdrawn {
+    Aborted {
         /// Number of the file.
         file: u64,
     },
     /// Number of streams from now on, for a target that opens the streams.
-    Streams(u16),
+    StreamCount(u16),
     /// Hash of a file as announced, in reply to the target's request.
-    Hashed {
+    HashReply {
         /// Number of the file.
         file: u64,
         /// BLAKE3 hash of the contents.
         hash: [u8; 32],
     },
     /// The source has abandoned a stream. The target replies how many of its blocks arrived.
-    Gone {
+    StreamAbandoned {
         /// Number of the stream.
         stream: u64,
     },
@@ -79,36 +79,36 @@ pub enum Order {
 
 /// Part of a file that a session carries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Share {
+pub enum Portion {
     /// The whole file.
     Whole,
     /// These blocks. Other sessions carry the rest, and the file is not renamed to its final name yet.
     Blocks(Range<u64>),
     /// No blocks. Other sessions of this copy carried all of them, and the file is renamed to its final name.
-    Assembled,
+    Finalize,
     /// These blocks, which the target stores permanently as a piece of the file.
-    Kept(Vec<Range<u64>>),
+    KeepPiece(Vec<Range<u64>>),
     /// These blocks, from a piece that another host stores. After the last piece the file is renamed to its final name.
-    Piece(Vec<Range<u64>>),
+    JoinPiece(Vec<Range<u64>>),
 }
 
 /// Message from the target to the source.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum TargetMsg {
     /// Request for blocks of a file.
-    Need {
+    Request {
         /// Number of the file.
         file: u64,
         /// Blocks that the target lacks.
-        missing: Need,
+        missing: MissingBlocks,
     },
     /// Request for the hash of a file that the target has with the same size.
-    Hash {
+    HashRequest {
         /// Number of the file.
         file: u64,
     },
     /// Result of an entry, which ends its processing.
-    Settled {
+    EntryDone {
         /// Number of the entry.
         number: u64,
         /// Result.
@@ -122,7 +122,7 @@ pub enum Answer {
         blocks: u64,
     },
     /// Final number of blocks that arrived on a stream, after its end.
-    Ended {
+    StreamEnded {
         /// Number of the stream.
         stream: u64,
         /// Blocks that arrived.
@@ -134,7 +134,7 @@ pub enum Answer {
         bytes: u64,
     },
     /// The target has finished.
-    Over {
+    Finished {
         /// Entries removed that the source does not have.
         removed: u64,
         /// Failures that no entry's result reports.
@@ -144,7 +144,7 @@ pub enum Answer {
 
 /// Blocks of a file that the target lacks.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Need {
+pub enum MissingBlocks {
     /// The whole file of at most one block, with its size in bytes.
     Whole(u64),
     /// Ranges of blocks.
@@ -161,7 +161,7 @@ pub enum Outcome {
     /// The target's file is newer, and `--update` leaves it alone.
     Newer,
     /// The options exclude entries of this kind.
-    NotTaken,
+    LeftOut,
     /// The entry was created or changed, but without the listed metadata: the file system or the user's rights did not
     /// allow it.
     MadeWithout(Vec<String>),
@@ -214,7 +214,7 @@ pub(super) fn parse<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
 mod tests {
     use super::*;
 
-    fn encoded(message: &Answer) -> Vec<u8> {
+    fn encoded(message: &TargetMsg) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut bytes, message).unwrap();
         bytes
@@ -222,30 +222,30 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let need = Answer::Need {
+        let need = TargetMsg::Request {
             file: 7,
-            missing: Need::Blocks(vec![0..3, 9..10]),
+            missing: MissingBlocks::Blocks(vec![0..3, 9..10]),
         };
         let mut bytes = encoded(&need);
-        bytes.extend(encoded(&Answer::Over {
+        bytes.extend(encoded(&TargetMsg::Finished {
             removed: 2,
             failed: 0,
         }));
         let mut from = bytes.as_slice();
-        let first: Answer = read(&mut from).unwrap().unwrap();
+        let first: TargetMsg = read(&mut from).unwrap().unwrap();
         assert_eq!(format!("{first:?}"), format!("{need:?}"));
-        let second: Answer = read(&mut from).unwrap().unwrap();
-        assert!(matches!(second, Answer::Over { removed: 2, .. }));
-        assert!(read::<Answer>(&mut from).unwrap().is_none());
+        let second: TargetMsg = read(&mut from).unwrap().unwrap();
+        assert!(matches!(second, TargetMsg::Finished { removed: 2, .. }));
+        assert!(read::<TargetMsg>(&mut from).unwrap().is_none());
     }
 
     #[test]
     fn rejects_truncated_overlong_and_invalid_messages() {
-        let good = encoded(&Answer::Over {
+        let good = encoded(&TargetMsg::Finished {
             removed: 2,
             failed: 0,
         });
-        let refused = |bytes: &[u8]| read::<Answer>(&mut &*bytes).unwrap_err().to_string();
+        let refused = |bytes: &[u8]| read::<TargetMsg>(&mut &*bytes).unwrap_err().to_string();
         assert!(!refused(&good[..good.len() - 1]).is_empty());
         assert!(refused(&u32::MAX.to_be_bytes()).contains("too long"));
         assert!(refused(&[0, 0, 0, 1, 99]).contains("not a message"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocol between longhaul processes on different hosts. The modules `copy` and `site` use it.
 //!
-//! The coordinator sends an endpoint its instructions ([`order`]) and receives its reports ([`report`]). The two
+//! The coordinator sends an endpoint its instructions ([`control`]) and receives its reports ([`report`]). The two
 //! endpoints of a copy exchange messages ([`message`]) and blocks ([`block`]). A client that connects to a site by its
-//! [`address`] authenticates with a [`token`] first ([`admission`]).
+//! [`address`] authenticates with a [`token`] first ([`auth`]).
 //!
 //! Messages have types of their own, which are converted into those of other crates on receipt: a change in another
 //! crate does not change the protocol. Two types are the store's: a path, whose bytes are checked whenever one is read,
@@ -31,8 +31,9 @@ macro_rules! same_fields {
 }
 
 pub mod address;
-pub mod admission;
+pub mod auth;
 pub mod block;
+pub mod control;
 pub mod entry;
 #[cfg(test)]
 mod golden;
@@ -40,7 +41,6 @@ pub mod hello;
 mod measured;
 pub mod message;
 pub mod options;
-pub mod order;
 pub mod preserve;
 pub mod report;
 pub mod sources;

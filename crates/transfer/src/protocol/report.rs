@@ -19,28 +19,28 @@ pub enum Report {
     /// The endpoint listens on this port.
     Listening(u16),
     /// All allowed ports are in use: permanently, or until the endpoint of a broken session has exited.
-    Occupied(String),
+    PortsInUse(String),
     /// Progress, a few times per second.
     Progress(Progress),
     /// An entry could not be copied, or not completely.
     Problem(String),
     /// Whether the probe file is visible.
-    Marked(bool),
+    ProbeVisible(bool),
     /// Entries that a scan found.
-    Found(Vec<Found>),
+    Found(Vec<FoundEntry>),
     /// An extent is finished.
-    Done {
+    ExtentDone {
         /// Number that the coordinator gave the extent.
         number: u64,
         /// Reason of a failure; `None` if the whole extent is durable at the target.
         failed: Option<String>,
     },
     /// Action that a copy would perform at the target, in a dry run.
-    Planned(Planned),
+    Planned(PlannedAction),
     /// Statistics of each stream, from the source at the end of the session.
-    Streams(Vec<StreamFigures>),
+    Streams(Vec<StreamStats>),
     /// The endpoint has finished. Everything that could be copied is copied.
-    Over(Progress),
+    Finished(Progress),
     /// The session broke. The next one resumes the copy.
     Broken(String),
     /// The endpoint refuses for a reason that a retry does not change.
@@ -49,7 +49,7 @@ pub enum Report {
 
 /// Entry that a scan found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Found {
+pub struct FoundEntry {
     /// Index of the source, from 0.
     pub source: u32,
     /// Path in the copy.
@@ -57,12 +57,12 @@ pub struct Found {
     /// Kind of the entry.
     pub kind: Kind,
     /// Blocks that the host has, if the entry is a piece of a file.
-    pub held: Option<Vec<Range<u64>>>,
+    pub piece_blocks: Option<Vec<Range<u64>>>,
 }
 
 /// Action that a copy would perform.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlannedAction {
     /// Kind of action.
     pub action: Action,
     /// Path in the file system.
@@ -84,13 +84,13 @@ pub enum Action {
 
 /// Statistics of one stream, from the sender's TCP.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct StreamFigures {
+pub struct StreamStats {
     /// Seconds between the first and the last measurement of the stream.
-    pub lasted_s: f64,
+    pub duration_s: f64,
     /// Bytes that the receiver has acknowledged.
     pub acked_bytes: u64,
     /// Bytes that TCP retransmitted.
-    pub sent_again_bytes: u64,
+    pub retransmitted_bytes: u64,
     /// Smoothed round-trip time at the last measurement.
     pub rtt_us: u32,
 }
@@ -121,7 +121,7 @@ pub struct Progress {
     /// Bytes sent a second time on another stream, because their first stream was slow.
     pub repeated: u64,
     /// Bytes that need not be sent, because the target has them already.
-    pub there: u64,
+    pub present: u64,
     /// Measurements of the endpoint in this session.
     pub measured: Measured,
 }
@@ -130,11 +130,11 @@ impl Report {
     /// Returns the report with escaped texts. The texts come from another host and may be shown on a terminal.
     pub fn escaped(mut self) -> Self {
         match &mut self {
-            Self::Occupied(text)
+            Self::PortsInUse(text)
             | Self::Problem(text)
             | Self::Broken(text)
             | Self::Refused(text)
-            | Self::Done {
+            | Self::ExtentDone {
                 failed: Some(text), ..
             } => *text = escape(text),
             _ => {}
@@ -149,7 +149,7 @@ impl Progress {
         match outcome {
             Outcome::Same | Outcome::Newer => self.same += 1,
             Outcome::Made | Outcome::MadeWithout(_) => self.made += 1,
-            Outcome::NotTaken => self.left_out += 1,
+            Outcome::LeftOut => self.left_out += 1,
             Outcome::Failed(_) => self.failed += 1,
         }
     }

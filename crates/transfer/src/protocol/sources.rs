@@ -5,22 +5,22 @@ use longhaul_store::path::{RelPath, Shown};
 use serde::{Deserialize, Serialize};
 
 /// Hash that identifies a location in the file systems of one running machine.
-pub type Spot = [u8; 16];
+pub type LocationId = [u8; 16];
 
 /// Locations of all sources of an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// Location of each source.
-    pub all: Vec<Located>,
+    pub all: Vec<SourceLocation>,
     /// Directories that contain any of the sources.
-    pub around: Vec<Spot>,
+    pub enclosing: Vec<LocationId>,
 }
 
 impl Sources {
     /// Adds the sources of another host.
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         self.all.extend(other.all);
-        self.around.extend(other.around);
+        self.enclosing.extend(other.enclosing);
         self
     }
 
@@ -31,18 +31,18 @@ impl Sources {
 
     /// Returns the first source, as the user gave it, that differs from its counterpart on another host. Hosts that share a
     /// file system agree about the inode number of an entry and, if known, about its birth time.
-    pub fn other_than(&self, like: &Self) -> Option<String> {
+    pub fn first_difference(&self, like: &Self) -> Option<String> {
         let pairs = self.all.iter().zip(&like.all);
-        let mut others = pairs.filter(|(one, other)| match (one.made, other.made) {
-            (Some(one), Some(other)) => one.is_other_than(&other),
+        let mut others = pairs.filter(|(one, other)| match (one.identity, other.identity) {
+            (Some(one), Some(other)) => one.differs_from(&other),
             _ => false,
         });
         let (other, _) = others.next()?;
-        Some(Shown(&other.shown).to_string())
+        Some(Shown(&other.given_path).to_string())
     }
 
     /// Returns the names in the copy of the sources that are not devices, fifos or sockets.
-    pub fn plain(&self) -> impl Iterator<Item = Option<&RelPath>> {
+    pub fn non_special_names(&self) -> impl Iterator<Item = Option<&RelPath>> {
         let plain = self.all.iter().filter(|source| !source.special);
         plain.map(|source| source.name.as_ref())
     }
@@ -50,30 +50,30 @@ impl Sources {
 
 /// Location of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Located {
+pub struct SourceLocation {
     /// Path as the user gave it.
-    pub shown: Vec<u8>,
+    pub given_path: Vec<u8>,
     /// Name in the copy; `None` if only the contents are copied.
     pub name: Option<RelPath>,
     /// Whether the source is a device, a fifo or a socket.
     pub special: bool,
     /// Locations of the source itself, and of the file systems mounted in it with their paths in the source.
-    pub spots: Vec<(Spot, Option<RelPath>)>,
+    pub location_ids: Vec<(LocationId, Option<RelPath>)>,
     /// Identity of the source; `None` if it cannot be read.
-    pub made: Option<Made>,
+    pub identity: Option<FileIdentity>,
 }
 
 /// Identity of an entry, which is the same on all hosts that share its file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct FileIdentity {
     /// Inode number.
     pub inode: u64,
     /// Birth time in seconds and nanoseconds, if the file system records it.
     pub birth: Option<(i64, u32)>,
 }
 
-impl Made {
-    fn is_other_than(&self, other: &Self) -> bool {
+impl FileIdentity {
+    fn differs_from(&self, other: &Self) -> bool {
         let births = self.birth.zip(other.birth);
         self.inode != other.inode || births.is_some_and(|(one, other)| one != other)
     }

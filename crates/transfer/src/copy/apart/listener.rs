@@ -7,7 +7,7 @@ use crate::{
         patience::Gain,
     },
     protocol::{
-        order::Role,
+        control::Role,
         report::{Progress, Report},
     },
 };
@@ -48,7 +48,7 @@ impl ShareListener {
 impl Listener for ShareListener {
     fn hear(&mut self, role: Role, report: Report) -> Result<()> {
         match report {
-            Report::Progress(progress) | Report::Over(progress) => {
+            Report::Progress(progress) | Report::Finished(progress) => {
                 self.gain.hear(role, &progress);
                 self.say(Said::Progress(role, Box::new(progress)));
             }

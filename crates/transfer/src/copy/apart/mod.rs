@@ -18,7 +18,7 @@ use crate::{
         progress::{hearing::Hearing, record::Record},
     },
     protocol::{
-        order::{Pass, Task},
+        control::{Pass, Task},
         spread::Placement,
     },
 };
@@ -115,7 +115,7 @@ fn carry(job: &Job<'_>, side: Apart, shares: &[Share], shown: &mut Shares<'_>) -
             .iter()
             .map(|share| {
                 let mut listener = ShareListener::new(share.host, to.clone());
-                threads::begin_within(scope, move || {
+                threads::spawn_scoped(scope, move || {
                     let pair = |number| pair(job, side, share.host, number);
                     let ended = converse(job, pair, share.task, &mut listener);
                     ended.map_err(|error| (pair(0).to_string(), error))

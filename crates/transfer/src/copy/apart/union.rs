@@ -14,9 +14,9 @@ use crate::{
         progress::hearing::{Hearing, Narrator as _},
     },
     protocol::{
+        control::{Role, Task},
         entry::Kind,
-        order::{Role, Task},
-        report::{Found, Report},
+        report::{FoundEntry, Report},
         spread::Share,
     },
 };
@@ -33,7 +33,7 @@ struct Survey {
     /// The host, as it was given.
     name: String,
     far: Far,
-    ready: VecDeque<Found>,
+    ready: VecDeque<FoundEntry>,
     shares: Vec<Share>,
     over: bool,
 }
@@ -42,7 +42,7 @@ struct Survey {
 type Key = (u32, Vec<Vec<u8>>);
 
 /// Pieces of one file, each with its host.
-type Pieces = Vec<(usize, Found)>;
+type Pieces = Vec<(usize, FoundEntry)>;
 
 /// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different things of one
 /// name.
@@ -88,20 +88,20 @@ impl Survey {
     fn begin(job: &Job<'_>, host: usize) -> Result<Self> {
         Ok(Self {
             name: job.source_name(host),
-            far: job.alone(job.pair_of(host, host), Role::Source, Task::Survey)?,
+            far: job.alone(job.pair_of(host, host), Role::Source, Task::Scan)?,
             ready: VecDeque::new(),
             shares: Vec::new(),
             over: false,
         })
     }
 
-    fn next(&mut self) -> Result<Option<Found>> {
+    fn next(&mut self) -> Result<Option<FoundEntry>> {
         while self.ready.is_empty() && !self.over {
             let name = &self.name;
             match self.far.report()? {
                 Some(Report::Found(found)) => self.ready.extend(found),
                 Some(Report::Shares(shares)) => self.shares = shares,
-                Some(Report::Over(_)) => self.over = true,
+                Some(Report::Finished(_)) => self.over = true,
                 Some(Report::Refused(why)) => {
                     return Err(Refusal::usage(format!("{name}: {why}")));
                 }
@@ -118,8 +118,8 @@ impl Survey {
 #[derive(Default)]
 struct Union {
     /// The next thing of each host.
-    heads: BTreeMap<(Key, usize), Found>,
-    last: Option<(Key, usize, Found)>,
+    heads: BTreeMap<(Key, usize), FoundEntry>,
+    last: Option<(Key, usize, FoundEntry)>,
     pieces: BTreeMap<Key, Pieces>,
 }
 
@@ -128,7 +128,7 @@ impl Union {
     fn advance(&mut self, surveys: &mut [Survey], host: usize) -> Result<()> {
         while let Some(found) = surveys[host].next()? {
             let key = key(&found);
-            if found.held.is_some() {
+            if found.piece_blocks.is_some() {
                 self.pieces.entry(key).or_default().push((host, found));
                 continue;
             }
@@ -138,13 +138,13 @@ impl Union {
         Ok(())
     }
 
-    fn next(&mut self) -> Option<(Key, usize, Found)> {
+    fn next(&mut self) -> Option<(Key, usize, FoundEntry)> {
         let ((key, host), found) = self.heads.pop_first()?;
         Some((key, host, found))
     }
 
     /// Who has something else of this name, or a piece of something else.
-    fn differs(&self, key: &Key, host: usize, found: &Found) -> Option<usize> {
+    fn differs(&self, key: &Key, host: usize, found: &FoundEntry) -> Option<usize> {
         let last = self.last.iter().filter(|(last, ..)| last == key);
         let last = last.map(|(_, host, found)| (*host, found));
         let pieces = self.pieces.get(key).into_iter().flatten();
@@ -165,7 +165,7 @@ fn is_same(one: &Kind, other: &Kind) -> bool {
     }
 }
 
-fn key(found: &Found) -> Key {
+fn key(found: &FoundEntry) -> Key {
     let names = found.path.components().map(<[u8]>::to_vec);
     (found.source, names.collect())
 }
@@ -212,7 +212,9 @@ fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
         return None;
     };
     let count = Blocks::of(version.size).count();
-    let held = pieces.iter().filter_map(|(_, found)| found.held.as_ref());
+    let held = pieces
+        .iter()
+        .filter_map(|(_, found)| found.piece_blocks.as_ref());
     let there = covered(held.flatten().cloned().collect());
     (there < count).then(|| {
         format!(
@@ -244,12 +246,12 @@ mod tests {
     use crate::copy::samples::file;
     use longhaul_store::path::RelPath;
 
-    fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> Found {
-        Found {
+    fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> FoundEntry {
+        FoundEntry {
             source: 0,
             path: RelPath::parse(path.as_bytes()).unwrap(),
             kind: file(size).into(),
-            held,
+            piece_blocks: held,
         }
     }
 
@@ -317,7 +319,7 @@ mod tests {
         union.last = Some((key(&file), 0, file.clone()));
         assert_eq!(union.differs(&key(&file), 1, &file), None);
         assert_eq!(union.differs(&key(&file), 1, &larger), Some(0));
-        let link = Found {
+        let link = FoundEntry {
             kind: Kind::Fifo,
             ..file.clone()
         };

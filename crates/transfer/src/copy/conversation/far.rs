@@ -6,15 +6,15 @@ use super::{keyring::Keyring, site as client};
 use crate::{
     copy::{config::Config, place::Host},
     protocol::{
+        control::Role,
         hello::{GREETING, Hello},
         message,
-        order::Role,
         report::Report,
     },
 };
 use anyhow::{Context as _, Result, bail};
-use longhaul_command::note;
-use longhaul_command::{console::escaped, threads};
+use longhaul_command::errln;
+use longhaul_command::{console::escape, threads};
 use longhaul_linux::process_sockets;
 use longhaul_transport::duplex::Duplex;
 use serde::Serialize;
@@ -139,7 +139,7 @@ impl Far {
             "no longhaul answers on {place} (--remote-program says where it is there){}",
             match said.trim() {
                 "" => String::new(),
-                said => format!(": {}", escaped(said.lines().last().unwrap_or_default())),
+                said => format!(": {}", escape(said.lines().last().unwrap_or_default())),
             }
         );
     }
@@ -156,7 +156,7 @@ impl Far {
         Ok(message::read(from)?.map(Report::escaped))
     }
 
-    /// A [`crate::protocol::order::Begin`], or the meeting that was put off.
+    /// A [`crate::protocol::control::Begin`], or the meeting that was put off.
     pub(crate) fn tell(&mut self, message: &impl Serialize) -> Result<()> {
         message::write(&mut self.to, message)?;
         Ok(self.to.flush()?)
@@ -169,7 +169,7 @@ impl Far {
         to: Sender<(Role, Option<Report>)>,
     ) -> Result<()> {
         let mut from = self.from.take().context("it reports elsewhere")?;
-        threads::begin(move || {
+        threads::spawn(move || {
             loop {
                 // What can't be read is an end, too.
                 let report = message::read(&mut from).unwrap_or_default();
@@ -195,12 +195,12 @@ pub(super) fn shown(host: Option<&Host>) -> &dyn Display {
 /// Says what comes on another's standard error, line by line, escaped: it may be anybody's text, and this may be a terminal.
 fn repeat(from: impl Read + Send + 'static) -> Result<LastWord> {
     let (to, said) = channel();
-    threads::begin(move || {
+    threads::spawn(move || {
         let _until_the_end: Sender<()> = to;
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         while let Ok(1..) = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-            note!("{}", String::from_utf8_lossy(line.trim_ascii_end()));
+            errln!("{}", String::from_utf8_lossy(line.trim_ascii_end()));
             line.clear();
         }
     })?;

@@ -12,7 +12,7 @@ use crate::{
         patience::Patience,
     },
     protocol::{
-        order::{Role, Task},
+        control::{Role, Task},
         report::Report,
     },
 };
@@ -116,7 +116,7 @@ pub(crate) fn follow(
         match from.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break "both ends went away".to_owned(),
-            Ok((role, Some(over @ Report::Over(_)))) => {
+            Ok((role, Some(over @ Report::Finished(_)))) => {
                 listener.hear(role, over)?;
                 await_other(listener, role, hosts, from)?;
                 return Ok(Ending::Over);
@@ -151,7 +151,7 @@ fn await_other(
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match from.recv_timeout(left) {
-            Ok((role, Some(over @ Report::Over(_)))) => return listener.hear(role, over),
+            Ok((role, Some(over @ Report::Finished(_)))) => return listener.hear(role, over),
             Ok((role, None)) if role == first => {}
             // Whatever it is, all is done.
             Ok((role, Some(report))) => listener.hear(role, with_host(report, role, hosts))?,

@@ -8,8 +8,8 @@ use crate::{
         place::{Host, Place},
     },
     protocol::{
+        control::{Role, Task},
         options::Options,
-        order::{Role, Task},
         spread::Share,
     },
 };

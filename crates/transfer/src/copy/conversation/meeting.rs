@@ -8,7 +8,7 @@ use super::{
 use crate::{
     copy::place::{Host, Place},
     protocol::{
-        order::{Begin, Meeting, Role, Task},
+        control::{Begin, Rendezvous, Role, Task},
         report::Report,
         sources::Sources,
         spread::Share,
@@ -36,7 +36,7 @@ impl Ending {
     fn early(report: Option<Report>, role: Role, host: Option<&Host>) -> Result<Self> {
         match report {
             Some(Report::Refused(why)) => Err(Refusal::usage(why)),
-            Some(Report::Occupied(why)) => Err(anyhow!(why)),
+            Some(Report::PortsInUse(why)) => Err(anyhow!(why)),
             Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
             _ => Ok(Self::Broken {
                 why: format!(
@@ -86,7 +86,7 @@ impl Job<'_> {
         let mut far = self.start(host)?;
         let nobody = Contact::of(&mut far, host)?;
         let known = (sources, Vec::new());
-        far.tell(&self.begin((role, task), &nobody, Meeting::Later, known))?;
+        far.tell(&self.begin((role, task), &nobody, Rendezvous::Wait, known))?;
         Ok(far)
     }
 
@@ -101,7 +101,7 @@ impl Job<'_> {
         let source_listens = pair.source.is_some() && pair.target.is_none();
         let meeting = match source_listens {
             true => self.listening(&near)?,
-            false => Meeting::Later,
+            false => Rendezvous::Wait,
         };
         let none = Known::default();
         source.tell(&self.begin((Role::Source, task), &far, meeting, none))?;
@@ -142,7 +142,7 @@ impl Job<'_> {
         &self,
         (role, task): (Role, Task),
         peer: &Contact,
-        meeting: Meeting,
+        meeting: Rendezvous,
         (sources, shares): Known,
     ) -> Begin {
         let bytes = |place: &Place| place.path.as_bytes().to_vec();
@@ -155,15 +155,15 @@ impl Job<'_> {
             },
             options: self.options(task),
             peer_certificate: peer.certificate.clone(),
-            meeting,
+            rendezvous: meeting,
             task,
             sources,
             shares,
         }
     }
 
-    fn listening(&self, who: &Contact) -> Result<Meeting> {
-        Ok(Meeting::Listen {
+    fn listening(&self, who: &Contact) -> Result<Rendezvous> {
+        Ok(Rendezvous::Listen {
             at: who.listens_at()?,
             ports: self.config.ports,
         })
@@ -217,8 +217,8 @@ impl Contact {
     }
 
     /// How to come to what listens there.
-    fn at(&self, port: u16) -> Meeting {
+    fn at(&self, port: u16) -> Rendezvous {
         let addresses = self.addresses.iter();
-        Meeting::Connect(addresses.map(|ip| (*ip, port).into()).collect())
+        Rendezvous::Connect(addresses.map(|ip| (*ip, port).into()).collect())
     }
 }

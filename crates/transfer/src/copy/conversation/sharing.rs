@@ -7,7 +7,7 @@
 
 use super::{far::Far, job::Job};
 use crate::protocol::{
-    order::{Meeting, Role, Task},
+    control::{Rendezvous, Role, Task},
     report::Report,
     sources::Sources,
 };
@@ -47,7 +47,7 @@ pub(crate) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
     let Some((first, like)) = located.next() else {
         return Ok(());
     };
-    let other = located.find_map(|(host, sources)| Some((host, sources.other_than(&like)?)));
+    let other = located.find_map(|(host, sources)| Some((host, sources.first_difference(&like)?)));
     let Some((other, path)) = other else {
         return Ok(());
     };
@@ -71,7 +71,7 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
         let sources = sources.clone();
         answer(job.alone_knowing(job.pair(host), Role::Target, task, sources))
     };
-    let marked = |host: usize| Some((host, ask(host, Task::Mark(number))?.0));
+    let marked = |host: usize| Some((host, ask(host, Task::CreateProbe(number))?.0));
     // With one host there is nothing to find.
     let Some((first, mut marking)) = hosts
         .clone()
@@ -80,10 +80,9 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
     else {
         return Ok(None);
     };
-    let found =
-        |host: &usize| matches!(ask(*host, Task::Seek(number)), Some((_, seen)) if seen == sees);
+    let found = |host: &usize| matches!(ask(*host, Task::FindProbe(number)), Some((_, seen)) if seen == sees);
     let found = hosts.skip(first + 1).find(found);
-    marking.tell(&Meeting::Later)?;
+    marking.tell(&Rendezvous::Wait)?;
     marking.report()?;
     let name = |host: usize| job.pair(host).name(Role::Target);
     Ok(found.map(|found| (name(first), name(found))))
@@ -92,7 +91,7 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
 /// Where the sources on all hosts are, so that no mark is made in one of them.
 fn locate(job: &Job<'_>) -> Sources {
     let all = located(job).map(|(_, sources)| sources);
-    all.fold(Sources::default(), Sources::and)
+    all.fold(Sources::default(), Sources::merge)
 }
 
 /// Where they are on each host that can be reached now.
@@ -117,7 +116,7 @@ fn random() -> Result<u128> {
 fn answer(far: Result<Far>) -> Option<(Far, bool)> {
     let mut far = far.ok()?;
     match far.report() {
-        Ok(Some(Report::Marked(seen))) => Some((far, seen)),
+        Ok(Some(Report::ProbeVisible(seen))) => Some((far, seen)),
         _ => None,
     }
 }

@@ -5,14 +5,14 @@
 use crate::{
     protocol::{
         address::Address,
-        admission::{Answer, Ask, PATIENCE, PROTOCOL},
+        auth::{AUTH_TIMEOUT, AuthRequest, AuthResponse, PROTOCOL},
         message,
         token::Token,
     },
     transport::connection::SILENCE,
 };
 use anyhow::{Context as _, Result, bail};
-use longhaul_command::{console::escaped, exit::Refusal};
+use longhaul_command::{console::escape, exit::Refusal};
 use longhaul_transport::{blocking::end_when_silent, duplex::Duplex, identity::to_key};
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
@@ -26,7 +26,7 @@ pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex
     let socket = connect(site).with_context(|| format!("cannot reach the site {site}"))?;
     let tls = shake_hands(&socket, token).map_err(|error| explained(error, site))?;
     let mut line = Duplex::new(tls, socket)?;
-    let ask = Ask {
+    let ask = AuthRequest {
         secret: token.secret.clone(),
         export: export.to_owned(),
     };
@@ -34,11 +34,11 @@ pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex
     line.flush()?;
     let answer = message::read(&mut line).with_context(|| format!("{site} does not answer"))?;
     match answer {
-        Some(Answer::Welcome) => {}
-        Some(Answer::Refused(why)) => {
-            return Err(Refusal::usage(format!("{site}: {}", escaped(&why))));
+        Some(AuthResponse::Accepted) => {}
+        Some(AuthResponse::Refused(why)) => {
+            return Err(Refusal::usage(format!("{site}: {}", escape(&why))));
         }
-        Some(Answer::Busy(why)) => bail!("{site}: {}", escaped(&why)),
+        Some(AuthResponse::Busy(why)) => bail!("{site}: {}", escape(&why)),
         None => bail!("{site} went away"),
     }
     line.wait_forever()?;
@@ -47,11 +47,11 @@ pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex
 
 fn connect(site: &Address) -> io::Result<TcpStream> {
     let mut failure = io::ErrorKind::NotFound.into();
-    for address in site.pair().to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+    for address in site.host_and_port().to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, AUTH_TIMEOUT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
+                socket.set_read_timeout(Some(AUTH_TIMEOUT))?;
                 end_when_silent(&socket, SILENCE)?;
                 return Ok(socket);
             }

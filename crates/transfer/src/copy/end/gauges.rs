@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metrics of an endpoint: the time of its threads by stage, and the TCP state of its streams' sockets.
 
-use super::stopwatch::{Course, Seen, Stopwatch};
+use super::stopwatch::{ThreadTimer, ThreadTimes, ThreadTimesRef};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::{Metrics, Network, Stage};
 use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
@@ -16,81 +16,87 @@ use std::{
 
 /// Minimum time between two samples of a socket. The kernel counts limited time in jiffies: closer samples
 /// are too coarse.
-const LOOKS_APART: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Metrics shared by all threads of an endpoint.
 #[derive(Debug, Clone)]
-pub(super) struct Gauges(Arc<Mutex<State>>);
+pub(super) struct EndpointMetrics(Arc<Mutex<MetricsState>>);
 
 #[derive(Debug)]
-struct State {
-    began: Instant,
-    next: u64,
-    threads: BTreeMap<u64, Thread>,
+struct MetricsState {
+    started_at: Instant,
+    next_number: u64,
+    threads: BTreeMap<u64, MeasuredThread>,
     /// Times of threads that have ended, and samples of all sockets.
-    past: Metrics,
+    ended: Metrics,
 }
 
 #[derive(Debug)]
-struct Thread {
-    seen: Seen,
-    socket: Option<Socket>,
+struct MeasuredThread {
+    times: ThreadTimesRef,
+    socket: Option<MeasuredSocket>,
 }
 
 /// Socket of a stream that sends, with its last sample.
 #[derive(Debug)]
-struct Socket {
+struct MeasuredSocket {
     handle: Handle,
-    at: Instant,
-    last: TcpInfo,
+    sampled_at: Instant,
+    last_info: TcpInfo,
 }
 
 /// Measurement of one thread. Dropping it records the end of the thread.
 #[derive(Debug)]
-pub(super) struct Gauge {
-    watch: Stopwatch,
+pub(super) struct ThreadMeasurement {
+    timer: ThreadTimer,
     number: u64,
-    of: Gauges,
+    metrics: EndpointMetrics,
 }
 
-impl Default for Gauges {
+impl Default for EndpointMetrics {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State {
-            began: Instant::now(),
-            next: 0,
+        Self(Arc::new(Mutex::new(MetricsState {
+            started_at: Instant::now(),
+            next_number: 0,
             threads: BTreeMap::new(),
-            past: Metrics {
+            ended: Metrics {
                 cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-                machine: machine(),
+                machine: boot_number(),
                 ..Metrics::default()
             },
         })))
     }
 }
 
-impl Gauges {
+impl EndpointMetrics {
     /// Starts to measure the calling thread, and the socket that it writes to, if any.
-    pub(super) fn of_thread(&self, stage: Stage, socket: Option<Handle>) -> Gauge {
-        let watch = Stopwatch::start(stage);
+    pub(super) fn measure_thread(&self, stage: Stage, socket: Option<Handle>) -> ThreadMeasurement {
+        let timer = ThreadTimer::start(stage);
         let socket = socket.and_then(|handle| {
             let last = handle.connection().tcp_info()?;
             let at = Instant::now();
-            Some(Socket { handle, at, last })
+            Some(MeasuredSocket {
+                handle,
+                sampled_at: at,
+                last_info: last,
+            })
         });
         let tcp = socket.as_ref().and_then(|it| it.handle.connection().tcp());
         let control = tcp.map(tcp_congestion);
         let mut state = self.0.lock();
         if let Some(Ok(control)) = control {
-            state.past.network.shrugs_off_losses = control.starts_with("bbr");
+            state.ended.network.shrugs_off_losses = control.starts_with("bbr");
         }
-        let number = state.next;
-        state.next += 1;
-        let seen = watch.seen();
-        state.threads.insert(number, Thread { seen, socket });
-        Gauge {
-            watch,
+        let number = state.next_number;
+        state.next_number += 1;
+        let times = timer.times_ref();
+        state
+            .threads
+            .insert(number, MeasuredThread { times, socket });
+        ThreadMeasurement {
+            timer,
             number,
-            of: self.clone(),
+            metrics: self.clone(),
         }
     }
 
@@ -100,58 +106,58 @@ impl Gauges {
     }
 }
 
-impl Gauge {
+impl ThreadMeasurement {
     /// Switches the thread to another stage.
-    pub(super) fn begin(&mut self, stage: Stage) {
-        self.watch.begin(stage);
+    pub(super) fn enter(&mut self, stage: Stage) {
+        self.timer.enter(stage);
     }
 }
 
-impl Drop for Gauge {
+impl Drop for ThreadMeasurement {
     fn drop(&mut self) {
-        let course = self.watch.stop();
-        let mut state = self.of.0.lock();
-        if let Some(Thread { socket, .. }) = state.threads.remove(&self.number)
+        let times = self.timer.stop();
+        let mut state = self.metrics.0.lock();
+        if let Some(MeasuredThread { socket, .. }) = state.threads.remove(&self.number)
             && let Some(mut socket) = socket
         {
-            socket.look(&course, &mut state.past.network);
+            socket.sample(&times, &mut state.ended.network);
         }
-        add(&mut state.past, &course);
+        add_thread(&mut state.ended, &times);
     }
 }
 
-impl State {
+impl MetricsState {
     fn read(&mut self) -> Metrics {
         let (mut threads, mut rtts) = (Metrics::default(), Vec::new());
         for thread in self.threads.values_mut() {
-            let Some(course) = thread.seen.upgrade() else {
+            let Some(times) = thread.times.upgrade() else {
                 continue;
             };
-            let course = course.lock().now();
-            add(&mut threads, &course);
+            let times = times.lock().snapshot();
+            add_thread(&mut threads, &times);
             if let Some(socket) = &mut thread.socket {
-                socket.look(&course, &mut self.past.network);
-                rtts.push((socket.last.rtt_us, socket.last.rtt_min_us));
+                socket.sample(&times, &mut self.ended.network);
+                rtts.push((socket.last_info.rtt_us, socket.last_info.rtt_min_us));
             }
         }
-        enter(&rtts, &mut self.past.network);
-        let mut all = self.past;
-        all.elapsed_us = self.began.elapsed().as_micros() as u64;
+        record_rtts(&rtts, &mut self.ended.network);
+        let mut all = self.ended;
+        all.elapsed_us = self.started_at.elapsed().as_micros() as u64;
         all.stages.add(&threads.stages);
         all.crowded_us += threads.crowded_us;
         all
     }
 }
 
-fn add(to: &mut Metrics, course: &Course) {
-    to.stages.add(&course.stages);
-    to.crowded_us += course.crowded_us;
+fn add_thread(to: &mut Metrics, times: &ThreadTimes) {
+    to.stages.add(&times.stages);
+    to.crowded_us += times.runqueue_wait_us;
 }
 
 /// Sets the number of streams and their round-trip times from `(rtt, minimum rtt)` of each stream, in
 /// microseconds. All streams share a path, so the smallest minimum is the RTT of the path without a queue.
 /// After the last stream ends, the last known RTTs remain.
-fn enter(rtts: &[(u32, u32)], network: &mut Network) {
+fn record_rtts(rtts: &[(u32, u32)], network: &mut Network) {
     network.streams = rtts.len() as u32;
     let known: Vec<_> = rtts.iter().filter(|(_, min)| *min < u32::MAX).collect();
     let Some(min) = known.iter().map(|(_, min)| *min).min() else {
@@ -165,35 +171,35 @@ fn enter(rtts: &[(u32, u32)], network: &mut Network) {
     };
 }
 
-impl Socket {
-    fn look(&mut self, course: &Course, to: &mut Network) {
-        let (now, elapsed) = (Instant::now(), self.at.elapsed());
-        if elapsed < LOOKS_APART {
+impl MeasuredSocket {
+    fn sample(&mut self, times: &ThreadTimes, to: &mut Network) {
+        let (now, elapsed) = (Instant::now(), self.sampled_at.elapsed());
+        if elapsed < SAMPLE_INTERVAL_MIN {
             return;
         }
         let Some(info) = self.handle.connection().tcp_info() else {
             return;
         };
         let elapsed_us = elapsed.as_micros() as u64;
-        let waits = course.is_in(Stage::Sending);
-        let more = |of: fn(&TcpInfo) -> u64| of(&info).saturating_sub(of(&self.last));
-        let busy = more(|info| info.busy_us).min(elapsed_us);
-        let window = more(|info| info.rwnd_limited_us);
-        let buffer = more(|info| info.sndbuf_limited_us);
+        let waits = times.is_in(Stage::Sending);
+        let delta = |of: fn(&TcpInfo) -> u64| of(&info).saturating_sub(of(&self.last_info));
+        let busy = delta(|info| info.busy_us).min(elapsed_us);
+        let window = delta(|info| info.rwnd_limited_us);
+        let buffer = delta(|info| info.sndbuf_limited_us);
         to.limited(Limiter::ReceiveWindow, window);
         to.limited(Limiter::SendBuffer, buffer);
         let rest = busy.saturating_sub(window + buffer);
-        to.limited(rest_limiter(&info, waits), rest);
-        to.sent_bytes += more(|info| info.sent_bytes);
-        to.again_bytes += more(|info| info.retransmitted_bytes);
-        to.again_segments += more(|info| info.retransmits.into());
-        (self.at, self.last) = (now, info);
+        to.limited(uncounted_limiter(&info, waits), rest);
+        to.sent_bytes += delta(|info| info.sent_bytes);
+        to.again_bytes += delta(|info| info.retransmitted_bytes);
+        to.again_segments += delta(|info| info.retransmits.into());
+        (self.sampled_at, self.last_info) = (now, info);
     }
 }
 
 /// Returns the limiter of the time for which the kernel keeps no counter.
-fn rest_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
-    let look = Snapshot {
+fn uncounted_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
+    let snapshot = Snapshot {
         busy_us: 1,
         notsent_bytes: info.notsent_bytes,
         in_flight_segments: info.in_flight_segments,
@@ -203,17 +209,17 @@ fn rest_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
         writer_waits,
         ..Snapshot::default()
     };
-    let most = info.max_pacing_rate_bytes_per_s;
-    let asked_for = most < u64::MAX && info.pacing_rate_bytes_per_s >= most;
-    match limiter(&Snapshot::default(), &look, 1) {
-        Limiter::Pacing if !asked_for => Limiter::CongestionWindow,
+    let rate_max = info.max_pacing_rate_bytes_per_s;
+    let is_user_rate = rate_max < u64::MAX && info.pacing_rate_bytes_per_s >= rate_max;
+    match limiter(&Snapshot::default(), &snapshot, 1) {
+        Limiter::Pacing if !is_user_rate => Limiter::CongestionWindow,
         limiter => limiter,
     }
 }
 
 /// Returns a number shared by all processes of a machine until it reboots. Containers on it return the same
 /// number, because they share its CPUs.
-fn machine() -> u64 {
+fn boot_number() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id
         .chars()
@@ -229,9 +235,9 @@ mod tests {
 
     #[test]
     fn time_of_threads_that_ended_is_kept() {
-        let gauges = Gauges::default();
-        let waited = |gauges: &Gauges| gauges.read().stages[Stage::Reading].waited_us;
-        let gauge = gauges.of_thread(Stage::Reading, None);
+        let gauges = EndpointMetrics::default();
+        let waited = |gauges: &EndpointMetrics| gauges.read().stages[Stage::Reading].waited_us;
+        let gauge = gauges.measure_thread(Stage::Reading, None);
         std::thread::sleep(Duration::from_millis(5));
         assert!(waited(&gauges) >= 5_000, "under way");
         drop(gauge);
@@ -243,10 +249,10 @@ mod tests {
     #[test]
     fn round_trips_are_of_streams_that_know_theirs() {
         let mut network = Network::default();
-        enter(&[(10, 4), (30, 8), (0, u32::MAX)], &mut network);
+        record_rtts(&[(10, 4), (30, 8), (0, u32::MAX)], &mut network);
         assert_eq!(network.streams, 3);
         assert_eq!((network.rtt_us, network.rtt_min_us), (20, 4));
-        enter(&[], &mut network);
+        record_rtts(&[], &mut network);
         assert_eq!((network.streams, network.rtt_us), (0, 20));
     }
 }

@@ -2,7 +2,7 @@
 //! Limits of an endpoint: entries in flight, their extended attributes of up to 256 KiB per file, and open
 //! descriptors.
 
-use crate::protocol::order::Role;
+use crate::protocol::control::Role;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{metadata::Metadata, metadata::XATTRS_MAX};
@@ -10,48 +10,48 @@ use std::collections::HashMap;
 
 /// Maximum entries announced to the target and not yet completed, hard links not counted. An entry takes some
 /// 300 bytes at either endpoint.
-pub(super) const UNSETTLED_MAX: usize = 65_536;
+pub(super) const IN_FLIGHT_MAX: usize = 65_536;
 
 /// Bytes of extended attributes in flight from which a source announces no more entries.
-const ENOUGH: u64 = 64 << 20;
+const XATTR_BYTES_SOURCE_MAX: u64 = 64 << 20;
 
 /// Maximum bytes of extended attributes in flight that a target accepts: the source's own limit, and files
 /// that are reannounced under a new number before the old one is withdrawn.
-const MOST: u64 = ENOUGH + 1024 * XATTRS_MAX as u64;
+const XATTR_BYTES_TARGET_MAX: u64 = XATTR_BYTES_SOURCE_MAX + 1024 * XATTRS_MAX as u64;
 
 /// Bytes of extended attributes in flight, by number of the entry.
 #[derive(Debug, Default)]
-pub(super) struct Attributes {
+pub(super) struct XattrBudget {
     /// Entries with attributes; most have none.
-    each: HashMap<u64, u64>,
-    sum: u64,
+    bytes_by_entry: HashMap<u64, u64>,
+    total: u64,
 }
 
-impl Attributes {
+impl XattrBudget {
     pub(super) fn add(&mut self, number: u64, metadata: &Metadata) {
-        let bytes = bytes(metadata);
+        let bytes = xattr_bytes(metadata);
         if bytes > 0 {
-            self.each.insert(number, bytes);
-            self.sum += bytes;
+            self.bytes_by_entry.insert(number, bytes);
+            self.total += bytes;
         }
     }
 
     pub(super) fn remove(&mut self, number: u64) {
-        self.sum -= self.each.remove(&number).unwrap_or_default();
+        self.total -= self.bytes_by_entry.remove(&number).unwrap_or_default();
     }
 
     /// Returns whether a source may announce more.
-    pub(super) fn have_room(&self) -> bool {
-        self.sum < ENOUGH
+    pub(super) fn has_room(&self) -> bool {
+        self.total < XATTR_BYTES_SOURCE_MAX
     }
 
     /// Returns whether a source has announced more than it may.
-    pub(super) fn are_too_many(&self) -> bool {
-        self.sum > MOST
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.total > XATTR_BYTES_TARGET_MAX
     }
 }
 
-pub(super) fn bytes(metadata: &Metadata) -> u64 {
+pub(super) fn xattr_bytes(metadata: &Metadata) -> u64 {
     let lengths = metadata
         .xattrs
         .iter()
@@ -77,8 +77,8 @@ const DESCRIPTORS_MIN: usize =
 /// copy would end or block at whichever file cannot be opened first.
 pub(super) fn raise_descriptor_limit(role: Role) -> Result<()> {
     match longhaul_linux::descriptors::raise_limit() {
-        Some(all) if all < DESCRIPTORS_MIN as u64 => Err(Refusal::usage(format!(
-            "the {} may have {all} descriptors and needs {DESCRIPTORS_MIN}: raise the hard limit there (ulimit -Hn, LimitNOFILE= of a service)",
+        Some(available) if available < DESCRIPTORS_MIN as u64 => Err(Refusal::usage(format!(
+            "the {} may have {available} descriptors and needs {DESCRIPTORS_MIN}: raise the hard limit there (ulimit -Hn, LimitNOFILE= of a service)",
             role.name()
         ))),
         _ => Ok(()),
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use longhaul_store::metadata::Xattr;
 
-    fn with(length: usize) -> Metadata {
+    fn metadata_with_xattr(length: usize) -> Metadata {
         Metadata {
             xattrs: vec![Xattr {
                 name: b"user.a".as_slice().into(),
@@ -101,24 +101,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_makes_room() {
-        let mut attributes = Attributes::default();
-        let all = ENOUGH / XATTRS_MAX as u64;
-        for number in 0..all {
-            assert!(attributes.have_room());
-            attributes.add(number, &with(XATTRS_MAX));
+    fn completed_entries_free_xattr_budget() {
+        let mut budget = XattrBudget::default();
+        let full = XATTR_BYTES_SOURCE_MAX / XATTRS_MAX as u64;
+        for number in 0..full {
+            assert!(budget.has_room());
+            budget.add(number, &metadata_with_xattr(XATTRS_MAX));
         }
-        assert!(!attributes.have_room() && !attributes.are_too_many());
-        attributes.add(all, &Metadata::default());
-        attributes.remove(all);
-        assert!(!attributes.have_room());
-        attributes.remove(7);
-        assert!(attributes.have_room());
-        for number in all..all + 1025 {
-            attributes.add(number, &with(XATTRS_MAX));
+        assert!(!budget.has_room() && !budget.is_exceeded());
+        budget.add(full, &Metadata::default());
+        budget.remove(full);
+        assert!(!budget.has_room());
+        budget.remove(7);
+        assert!(budget.has_room());
+        for number in full..full + 1025 {
+            budget.add(number, &metadata_with_xattr(XATTRS_MAX));
         }
-        assert!(!attributes.are_too_many());
-        attributes.add(7, &with(7));
-        assert!(attributes.are_too_many());
+        assert!(!budget.is_exceeded());
+        budget.add(7, &metadata_with_xattr(7));
+        assert!(budget.is_exceeded());
     }
 }

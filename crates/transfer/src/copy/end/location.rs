@@ -8,7 +8,7 @@
 //! also identified by its inode number. A host that does not run on the same kernel cannot learn a path from
 //! the digest.
 
-use crate::protocol::sources::{Located, Made, Sources, Spot};
+use crate::protocol::sources::{FileIdentity, LocationId, SourceLocation, Sources};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
@@ -33,11 +33,11 @@ fn is_special(path: &Path) -> bool {
     found.is_ok_and(|found| !(found.is_file() || found.is_dir() || found.is_symlink()))
 }
 
-fn made(path: &Path) -> Option<Made> {
+fn made(path: &Path) -> Option<FileIdentity> {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
     let kept = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Some(Made {
+    Some(FileIdentity {
         inode: found.stx_ino,
         birth: kept.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
     })
@@ -89,21 +89,21 @@ impl Machine {
                 true => Vec::new(),
                 false => self.mounted_in(&path),
             };
-            Located {
-                shown,
+            SourceLocation {
+                given_path: shown,
                 name,
                 special: is_special(&path),
-                spots: own.chain(mounted).collect(),
-                made: made(&path),
+                location_ids: own.chain(mounted).collect(),
+                identity: made(&path),
             }
         });
         Sources {
             all: all.collect(),
-            around: around.into_keys().collect(),
+            enclosing: around.into_keys().collect(),
         }
     }
 
-    fn spot(&self, kind: &str, of: &[u8], path: &[u8]) -> Spot {
+    fn spot(&self, kind: &str, of: &[u8], path: &[u8]) -> LocationId {
         let mut hash = Sha256::new();
         for part in [&self.boot, kind.as_bytes(), of, path] {
             hash.update((part.len() as u64).to_be_bytes());
@@ -114,13 +114,13 @@ impl Machine {
         spot
     }
 
-    fn spot_in(&self, device: &[u8], path: &Path) -> Spot {
+    fn spot_in(&self, device: &[u8], path: &Path) -> LocationId {
         self.spot("path", device, path.as_os_str().as_bytes())
     }
 
     /// Returns all identifiers of a path. Names of one file are different locations; names of one directory
     /// are not.
-    fn spots(&self, path: &Path) -> Vec<Spot> {
+    fn spots(&self, path: &Path) -> Vec<LocationId> {
         let number = fs::symlink_metadata(path).ok();
         let number = number.filter(fs::Metadata::is_dir).map(|found| {
             let inode = found.ino().to_be_bytes();
@@ -145,7 +145,7 @@ impl Machine {
     /// Returns the directories that contain a path, each with the relative path from it. They are the
     /// ancestors by name, and in the file system the ancestors of each mount's root. With `one_file_system`
     /// only those in the path's own file system.
-    fn around(&self, path: &Path, one_file_system: bool) -> BTreeMap<Spot, PathBuf> {
+    fn around(&self, path: &Path, one_file_system: bool) -> BTreeMap<LocationId, PathBuf> {
         let mut around = BTreeMap::new();
         for (from, above) in path.ancestors().enumerate() {
             let below = path.strip_prefix(above).unwrap_or(Path::new(""));
@@ -171,7 +171,7 @@ impl Machine {
     }
 
     /// Returns the file systems mounted below a directory, each with its relative path there.
-    fn mounted_in(&self, path: &Path) -> Vec<(Spot, Option<RelPath>)> {
+    fn mounted_in(&self, path: &Path) -> Vec<(LocationId, Option<RelPath>)> {
         let below = self.mounts.iter().filter_map(|mount| {
             let at = mount.at.strip_prefix(path).ok()?.as_os_str();
             let at = RelPath::parse(at.as_bytes()).ok()?;
@@ -211,7 +211,7 @@ impl Target {
         let mut around = self.machine.around(&self.path, one_file_system);
         around.extend(own.into_iter().map(|spot| (spot, PathBuf::new())));
         for source in &sources.all {
-            let found = source.spots.iter().find_map(|(spot, mounted)| {
+            let found = source.location_ids.iter().find_map(|(spot, mounted)| {
                 let below = around.get(spot)?;
                 let inside = source.inside(mounted.as_ref(), below);
                 let copied = inside.is_none_or(|inside| {
@@ -220,7 +220,7 @@ impl Target {
                 copied.then_some(below)
             });
             if let Some(below) = found {
-                let source = Shown(&source.shown);
+                let source = Shown(&source.given_path);
                 return Err(Refusal::usage(match below.as_os_str().is_empty() {
                     true => format!("{}: it is the same as the source {source}", self.shown),
                     false => format!(
@@ -241,18 +241,18 @@ impl Target {
                 Some(name) if !renamed => self.path.join(name.as_path()),
                 _ => self.path.clone(),
             };
-            let shown = Shown(&source.shown);
+            let shown = Shown(&source.given_path);
             let spots = self.machine.spots(&path);
             if spots
                 .iter()
-                .any(|spot| source.spots.contains(&(*spot, None)))
+                .any(|spot| source.location_ids.contains(&(*spot, None)))
             {
                 let target = &self.shown;
                 return Err(Refusal::usage(format!(
                     "{shown}: it would be copied onto itself in {target}"
                 )));
             }
-            if delete && spots.iter().any(|spot| sources.around.contains(spot)) {
+            if delete && spots.iter().any(|spot| sources.enclosing.contains(spot)) {
                 return Err(Refusal::usage(format!(
                     "{}: a source is in the directory that {shown} is copied to, and --delete would remove it: leave --delete out, or \
                      name another target",
@@ -264,7 +264,7 @@ impl Target {
     }
 }
 
-impl Located {
+impl SourceLocation {
     /// Returns the path in the copy of a directory below the source; `None` if that is not a valid path.
     fn inside(&self, mounted: Option<&RelPath>, below: &Path) -> Option<RelPath> {
         let parts = [self.name.as_ref(), mounted];

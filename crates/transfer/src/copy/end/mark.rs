@@ -4,9 +4,9 @@
 
 use super::{reach::Reach, reports::Reporter};
 use crate::protocol::{
+    control::{Begin, Rendezvous},
     message,
     options::Options,
-    order::{Begin, Meeting},
     report::{Progress, Report},
 };
 use anyhow::Result;
@@ -15,24 +15,27 @@ use rustix::fs::{Mode, OFlags};
 use std::io;
 
 /// Creates the probe file, and removes it when the coordinator sends anything or ends.
-pub(super) fn make(
+pub(super) fn create_probe_file(
     number: u128,
     begin: &Begin,
     reach: &Reach,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    reach.refuse_within(path(begin), begin)?;
-    let (root, name) = (root(begin, reach, &begin.options)?, name(number)?);
+    reach.refuse_within(target_path(begin), begin)?;
+    let (root, name) = (
+        open_target(begin, reach, &begin.options)?,
+        probe_file_name(number)?,
+    );
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)?;
-    reporter.say(&Report::Marked(true));
+    reporter.send(&Report::ProbeVisible(true));
     // Any message or the end of the input: nobody needs the file any more.
-    let _enough: Result<Option<Meeting>> = message::read(&mut io::stdin().lock());
+    let _released: Result<Option<Rendezvous>> = message::read(&mut io::stdin().lock());
     root.remove(&name)?;
     Ok(Progress::default())
 }
 
-pub(super) fn seek(
+pub(super) fn find_probe_file(
     number: u128,
     begin: &Begin,
     reach: &Reach,
@@ -45,21 +48,22 @@ pub(super) fn seek(
         origin: [0; 32],
         ..begin.options.clone()
     };
-    let root = root(begin, reach, &options);
-    let found = root.is_ok_and(|root| name(number).is_ok_and(|name| root.stat(&name).is_ok()));
-    reporter.say(&Report::Marked(found));
+    let root = open_target(begin, reach, &options);
+    let found =
+        root.is_ok_and(|root| probe_file_name(number).is_ok_and(|name| root.stat(&name).is_ok()));
+    reporter.send(&Report::ProbeVisible(found));
     Ok(Progress::default())
 }
 
-fn root(begin: &Begin, reach: &Reach, options: &Options) -> Result<Root> {
-    Ok(reach.target(path(begin), options)?.0)
+fn open_target(begin: &Begin, reach: &Reach, options: &Options) -> Result<Root> {
+    Ok(reach.target(target_path(begin), options)?.0)
 }
 
-fn path(begin: &Begin) -> &[u8] {
+fn target_path(begin: &Begin) -> &[u8] {
     begin.paths.first().map_or(b".", Vec::as_slice)
 }
 
-fn name(number: u128) -> Result<RelPath> {
+fn probe_file_name(number: u128) -> Result<RelPath> {
     let name = format!("{OWN_PREFIX}{number:032x}.mark");
     Ok(RelPath::parse(name.as_bytes())?)
 }

@@ -3,13 +3,13 @@
 //! part. It may be killed at any moment, and ends by itself when the coordinator is gone.
 
 use super::{
-    limits::raise_descriptor_limit, mark, meeting::Occupied, reach::Reach, receiver,
+    limits::raise_descriptor_limit, mark, meeting::NoFreePort, reach::Reach, receiver,
     reports::Reporter, source, survey,
 };
 use crate::protocol::{
+    control::{Begin, Role, Task},
     hello::{GREETING, Hello},
     message,
-    order::{Begin, Role, Task},
     report::{Progress, Report},
 };
 use anyhow::{Context as _, Result};
@@ -34,23 +34,23 @@ pub(crate) fn run(confined: bool) -> Result<()> {
     stdout.write_all(GREETING)?;
     let reporter = Reporter(Arc::new(Mutex::new(stdout)));
     let identity = Identity::new()?;
-    reporter.write(&Hello::new(identity.certificate(), ssh()));
+    reporter.write(&Hello::new(identity.certificate(), ssh_addresses()));
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
     let begin = begin.context("the driver went away")?;
-    let report = match perform(begin, &reach, &identity, &reporter) {
-        Ok(progress) => Report::Over(progress),
+    let report = match run_task(begin, &reach, &identity, &reporter) {
+        Ok(progress) => Report::Finished(progress),
         Err(error) => match error.downcast_ref::<Refusal>() {
             Some(refusal) => Report::Refused(refusal.to_string()),
-            None if error.is::<Occupied>() => Report::Occupied(error.to_string()),
+            None if error.is::<NoFreePort>() => Report::PortsInUse(error.to_string()),
             None => Report::Broken(format!("{error:#}")),
         },
     };
-    reporter.say(&report);
+    reporter.send(&report);
     // Threads may still wait for connections that are not needed.
     std::process::exit(0)
 }
 
-fn perform(
+fn run_task(
     begin: Begin,
     reach: &Reach,
     identity: &Identity,
@@ -61,14 +61,14 @@ fn perform(
     raise_descriptor_limit(begin.role)?;
     match begin.role {
         Role::Source if begin.task == Task::Locate => {
-            reporter.say(&Report::Sources(source::share::located(&begin, reach)));
+            reporter.send(&Report::Sources(source::share::located(&begin, reach)));
             Ok(Progress::default())
         }
-        Role::Source if begin.task == Task::Survey => survey::run(&begin, reach, reporter),
+        Role::Source if begin.task == Task::Scan => survey::run(&begin, reach, reporter),
         Role::Source => source::conversation::run(begin, reach, identity, reporter),
         Role::Target => match begin.task {
-            Task::Mark(number) => mark::make(number, &begin, reach, reporter),
-            Task::Seek(number) => mark::seek(number, &begin, reach, reporter),
+            Task::CreateProbe(number) => mark::create_probe_file(number, &begin, reach, reporter),
+            Task::FindProbe(number) => mark::find_probe_file(number, &begin, reach, reporter),
             _ => receiver::conversation::run(begin, reach, identity, reporter),
         },
     }
@@ -76,7 +76,7 @@ fn perform(
 
 /// Returns the client's and the server's address from `SSH_CONNECTION`: the client's address and port, then
 /// the server's (sshd(8)).
-fn ssh() -> Option<(IpAddr, IpAddr)> {
+fn ssh_addresses() -> Option<(IpAddr, IpAddr)> {
     let text = std::env::var("SSH_CONNECTION").ok()?;
     let words: Vec<&str> = text.split(' ').collect();
     let [client, _, server, _] = words[..] else {

@@ -4,10 +4,10 @@
 
 use super::location::{self, Machine};
 use crate::protocol::{
-    admission::Confinement,
+    auth::ExportScope,
+    control::{Begin, Rendezvous, Role},
     message,
     options::{Options, Switch},
-    order::{Begin, Meeting, Role},
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
@@ -29,7 +29,7 @@ use std::{
 #[derive(Debug)]
 pub(super) enum Reach {
     Everything,
-    Export(Confinement),
+    Export(ExportScope),
 }
 
 impl Reach {
@@ -60,9 +60,9 @@ impl Reach {
     }
 
     /// Replaces the address and ports to listen on by the site's own.
-    pub(super) fn confine(&self, meeting: &mut Meeting) {
-        if let (Self::Export(export), Meeting::Listen { at, ports }) = (self, meeting) {
-            (*at, *ports) = (export.at, export.ports);
+    pub(super) fn confine(&self, meeting: &mut Rendezvous) {
+        if let (Self::Export(export), Rendezvous::Listen { at, ports }) = (self, meeting) {
+            (*at, *ports) = (export.local_address, export.ports);
         }
     }
 
@@ -182,7 +182,7 @@ fn is_its_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
     !options.into_directory && root.is_dir(path) && known().is_ok_and(|known| known)
 }
 
-impl Confinement {
+impl ExportScope {
     fn open(&self) -> Result<Root> {
         let name = &self.export;
         let opened = match Root::open_without_links(&self.directory) {
@@ -199,7 +199,7 @@ impl Confinement {
             let meta = path.symlink_metadata().ok()?;
             Some((meta.dev(), meta.ino()))
         };
-        Ok(opened.keeping(self.others.iter().filter_map(identity)))
+        Ok(opened.keeping(self.other_exports.iter().filter_map(identity)))
     }
 
     /// Returns the path below the export; `None` for the export itself.
@@ -256,7 +256,7 @@ mod tests {
     use tempfile::TempDir;
 
     /// Creates an export `in` beside a directory `outside`, with links to it.
-    fn export() -> (TempDir, Confinement) {
+    fn export() -> (TempDir, ExportScope) {
         let temp = TempDir::new().unwrap();
         let at = |name: &str| temp.path().join(name);
         fs::create_dir_all(at("in/dir")).unwrap();
@@ -266,12 +266,12 @@ mod tests {
         fs::write(at("in/.longhaul-x.part"), "x").unwrap();
         symlink(at("outside"), at("in/link")).unwrap();
         symlink("..", at("in/up")).unwrap();
-        let export = Confinement {
+        let export = ExportScope {
             export: "data".to_owned(),
             directory: at("in").canonicalize().unwrap(),
-            others: Vec::new(),
+            other_exports: Vec::new(),
             writable: false,
-            at: [127, 0, 0, 1].into(),
+            local_address: [127, 0, 0, 1].into(),
             ports: None,
         };
         (temp, export)
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn an_export_in_the_export_is_kept() {
         let (temp, mut export) = export();
-        export.others = vec![temp.path().join("in/dir")];
+        export.other_exports = vec![temp.path().join("in/dir")];
         let (root, _) = Reach::Export(export)
             .target(b"/data", &options(true))
             .unwrap();
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn the_site_says_where_data_comes_in() {
         let (_temp, export) = export();
-        let anywhere = || Meeting::Listen {
+        let anywhere = || Rendezvous::Listen {
             at: [0, 0, 0, 0].into(),
             ports: None,
         };
@@ -406,6 +406,6 @@ mod tests {
         Reach::Everything.confine(&mut free);
         assert_eq!(free, anywhere());
         Reach::Export(export).confine(&mut confined);
-        assert!(matches!(confined, Meeting::Listen { at, .. } if at.is_loopback()));
+        assert!(matches!(confined, Rendezvous::Listen { at, .. } if at.is_loopback()));
     }
 }

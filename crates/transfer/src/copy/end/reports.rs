@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports to the coordinator: progress twice a second, problems and results.
 
-use super::{gauges::Gauges, reach::Reach};
+use super::{gauges::EndpointMetrics, reach::Reach};
 use crate::protocol::{
+    control::{Begin, Rendezvous},
     message,
-    order::{Begin, Meeting},
     report::{Progress, Report},
 };
 use anyhow::{Context as _, Result};
@@ -22,60 +22,60 @@ use std::{
 pub(super) struct Reporter(pub(super) Arc<Mutex<dyn Write + Send>>);
 
 impl Reporter {
-    pub(super) fn say(&self, report: &Report) {
+    pub(super) fn send(&self, report: &Report) {
         self.write(report);
     }
 
     /// Reports an entry that could not be copied, or not wholly.
-    pub(super) fn problem(&self, said: String) {
-        self.say(&Report::Problem(said));
+    pub(super) fn send_problem(&self, text: String) {
+        self.send(&Report::Problem(text));
     }
 
     /// Writes a report, or the greeting before all reports.
-    pub(super) fn write(&self, what: &impl Serialize) {
+    pub(super) fn write(&self, report: &impl Serialize) {
         let mut to = self.0.lock();
-        let said = message::write(&mut *to, what).and_then(|()| Ok(to.flush()?));
-        if said.is_err() {
+        let written = message::write(&mut *to, report).and_then(|()| Ok(to.flush()?));
+        if written.is_err() {
             // The coordinator is gone.
             std::process::exit(1);
         }
     }
 }
 
-const INTERVAL: Duration = Duration::from_millis(500);
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Progress counters and metrics, shared by all threads.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
-    numbers: Arc<Mutex<Progress>>,
-    pub(super) gauges: Gauges,
+pub(super) struct Counters {
+    progress: Arc<Mutex<Progress>>,
+    pub(super) metrics: EndpointMetrics,
 }
 
-impl Tally {
-    pub(super) fn add(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.numbers.lock());
+impl Counters {
+    pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.progress.lock());
     }
 
-    pub(super) fn now(&self) -> Progress {
+    pub(super) fn snapshot(&self) -> Progress {
         Progress {
-            measured: self.gauges.read().into(),
-            ..*self.numbers.lock()
+            measured: self.metrics.read().into(),
+            ..*self.progress.lock()
         }
     }
 
     /// Starts a thread that reports progress, until all other owners of the counters are gone.
-    pub(super) fn tell(&self, reporter: Reporter) -> Result<()> {
-        let numbers = Arc::downgrade(&self.numbers);
-        let gauges = self.gauges.clone();
+    pub(super) fn start_reporting(&self, reporter: Reporter) -> Result<()> {
+        let progress = Arc::downgrade(&self.progress);
+        let metrics = self.metrics.clone();
         threads::spawn(move || {
-            while let Some(numbers) = numbers.upgrade() {
-                let told = Self {
-                    numbers,
-                    gauges: gauges.clone(),
+            while let Some(progress) = progress.upgrade() {
+                let counters = Self {
+                    progress,
+                    metrics: metrics.clone(),
                 };
-                reporter.say(&Report::Progress(told.now()));
-                drop(told);
-                std::thread::sleep(INTERVAL);
+                reporter.send(&Report::Progress(counters.snapshot()));
+                drop(counters);
+                std::thread::sleep(REPORT_INTERVAL);
             }
         })?;
         Ok(())
@@ -83,13 +83,13 @@ impl Tally {
 }
 
 /// Reports that this endpoint is ready, if the coordinator asked for it, and reads how to reach the peer.
-pub(super) fn get_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -> Result<()> {
-    if begin.meeting == Meeting::Later {
-        reporter.say(&Report::Ready);
-        let told: Option<Meeting> = message::read(&mut io::stdin().lock())?;
-        begin.meeting = told.context("the driver went away")?;
+pub(super) fn report_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -> Result<()> {
+    if begin.rendezvous == Rendezvous::Wait {
+        reporter.send(&Report::Ready);
+        let peer: Option<Rendezvous> = message::read(&mut io::stdin().lock())?;
+        begin.rendezvous = peer.context("the driver went away")?;
     }
-    reach.confine(&mut begin.meeting);
+    reach.confine(&mut begin.rendezvous);
     Ok(())
 }
 

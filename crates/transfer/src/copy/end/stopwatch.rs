@@ -13,24 +13,24 @@ use std::{
 };
 
 /// Interval between readings of a thread's run-queue wait, a system call each.
-const CROWDED_EVERY: Duration = Duration::from_millis(100);
+const RUNQUEUE_WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Times of one thread so far.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Course {
+pub(super) struct ThreadTimes {
     pub(super) stages: StageTimes,
-    pub(super) crowded_us: u64,
+    pub(super) runqueue_wait_us: u64,
     stage: Stage,
-    since: Instant,
+    stage_start: Instant,
 }
 
-impl Course {
+impl ThreadTimes {
     /// Returns the times with the current stage counted as waiting: only the thread itself can read its CPU
     /// clock.
-    pub(super) fn now(&self) -> Self {
-        let mut now = *self;
-        now.stages[self.stage].waited_us += micros(self.since.elapsed());
-        now
+    pub(super) fn snapshot(&self) -> Self {
+        let mut snapshot = *self;
+        snapshot.stages[self.stage].waited_us += micros(self.stage_start.elapsed());
+        snapshot
     }
 
     pub(super) fn is_in(&self, stage: Stage) -> bool {
@@ -40,89 +40,89 @@ impl Course {
 
 /// Timer owned by the measured thread.
 #[derive(Debug)]
-pub(super) struct Stopwatch {
-    course: Arc<Mutex<Course>>,
+pub(super) struct ThreadTimer {
+    times: Arc<Mutex<ThreadTimes>>,
     /// CPU time of the thread at the start of the stage.
-    ran: Duration,
-    crowded: Crowded,
+    cpu_time: Duration,
+    runqueue_wait: RunqueueWait,
 }
 
 /// Times of a thread as other threads see them.
-pub(super) type Seen = Weak<Mutex<Course>>;
+pub(super) type ThreadTimesRef = Weak<Mutex<ThreadTimes>>;
 
-impl Stopwatch {
+impl ThreadTimer {
     /// Starts a timer for the calling thread.
     pub(super) fn start(stage: Stage) -> Self {
-        let course = Course {
+        let times = ThreadTimes {
             stages: StageTimes::default(),
-            crowded_us: 0,
+            runqueue_wait_us: 0,
             stage,
-            since: Instant::now(),
+            stage_start: Instant::now(),
         };
         Self {
-            course: Arc::new(Mutex::new(course)),
-            ran: thread_time(),
-            crowded: Crowded::new(),
+            times: Arc::new(Mutex::new(times)),
+            cpu_time: thread_time(),
+            runqueue_wait: RunqueueWait::new(),
         }
     }
 
     /// Switches to another stage.
-    pub(super) fn begin(&mut self, stage: Stage) {
-        let (now, ran) = (Instant::now(), thread_time());
-        let crowded = self.crowded.look(now);
-        let mut course = self.course.lock();
-        let ran_us = micros(ran.saturating_sub(self.ran));
-        let took_us = micros(now.duration_since(course.since));
-        let before = course.stage;
-        course.stages[before].ran_us += ran_us;
-        course.stages[before].waited_us += took_us.saturating_sub(ran_us);
-        course.crowded_us += crowded;
-        (course.stage, course.since) = (stage, now);
-        self.ran = ran;
+    pub(super) fn enter(&mut self, stage: Stage) {
+        let (now, cpu_time) = (Instant::now(), thread_time());
+        let runqueue_wait_us = self.runqueue_wait.read_delta(now);
+        let mut times = self.times.lock();
+        let ran_us = micros(cpu_time.saturating_sub(self.cpu_time));
+        let took_us = micros(now.duration_since(times.stage_start));
+        let before = times.stage;
+        times.stages[before].ran_us += ran_us;
+        times.stages[before].waited_us += took_us.saturating_sub(ran_us);
+        times.runqueue_wait_us += runqueue_wait_us;
+        (times.stage, times.stage_start) = (stage, now);
+        self.cpu_time = cpu_time;
     }
 
-    pub(super) fn seen(&self) -> Seen {
-        Arc::downgrade(&self.course)
+    pub(super) fn times_ref(&self) -> ThreadTimesRef {
+        Arc::downgrade(&self.times)
     }
 
     /// Ends the measurement; returns all times.
-    pub(super) fn stop(&mut self) -> Course {
-        self.begin(Stage::Waiting);
-        *self.course.lock()
+    pub(super) fn stop(&mut self) -> ThreadTimes {
+        self.enter(Stage::Waiting);
+        *self.times.lock()
     }
 }
 
 /// Run-queue wait, from `/proc/thread-self/schedstat`: time on a CPU and time waiting for one, both in
 /// nanoseconds (Linux Documentation/scheduler/sched-stats.rst). Zero if the kernel lacks the file.
 #[derive(Debug)]
-struct Crowded {
+struct RunqueueWait {
     file: Option<File>,
     waited_ns: u64,
-    looked: Instant,
+    read_at: Instant,
 }
 
-impl Crowded {
+impl RunqueueWait {
     fn new() -> Self {
         let file = File::open("/proc/thread-self/schedstat").ok();
         Self {
             waited_ns: file.as_ref().and_then(waited_ns).unwrap_or_default(),
             file,
-            looked: Instant::now(),
+            read_at: Instant::now(),
         }
     }
 
     /// Returns the wait since the last reading, in microseconds; 0 if that was a moment ago.
-    fn look(&mut self, now: Instant) -> u64 {
-        if now.duration_since(self.looked) < CROWDED_EVERY {
+    fn read_delta(&mut self, now: Instant) -> u64 {
+        if now.duration_since(self.read_at) < RUNQUEUE_WAIT_INTERVAL {
             return 0;
         }
-        self.looked = now;
+        self.read_at = now;
         let Some(waited) = self.file.as_ref().and_then(waited_ns) else {
             return 0;
         };
-        let more = waited.saturating_sub(self.waited_ns);
+        let delta_ns = waited.saturating_sub(self.waited_ns);
         self.waited_ns = waited;
-        more / 1000
+        delta_ns / 1000
     }
 }
 
@@ -150,12 +150,12 @@ mod tests {
     /// A sleeping thread waits; a thread that loops until its CPU clock moves runs.
     #[test]
     fn running_and_waiting_are_told_apart_by_stage() {
-        let mut watch = Stopwatch::start(Stage::Reading);
+        let mut timer = ThreadTimer::start(Stage::Reading);
         std::thread::sleep(Duration::from_millis(20));
-        watch.begin(Stage::Hashing);
+        timer.enter(Stage::Hashing);
         let began = thread_time();
         while thread_time() - began < Duration::from_millis(10) {}
-        let stages = watch.stop().stages;
+        let stages = timer.stop().stages;
         assert!(stages[Stage::Reading].waited_us >= 15_000, "{stages:?}");
         assert!(stages[Stage::Hashing].ran_us >= 10_000, "{stages:?}");
         assert_eq!(stages[Stage::Sending].ran_us, 0);
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn what_is_under_way_counts_as_waited() {
-        let watch = Stopwatch::start(Stage::Sending);
+        let timer = ThreadTimer::start(Stage::Sending);
         std::thread::sleep(Duration::from_millis(2));
-        let course = watch.course.lock().now();
-        assert!(course.is_in(Stage::Sending));
-        assert!(course.stages[Stage::Sending].waited_us >= 2_000);
-        let seen = watch.seen();
-        assert!(seen.upgrade().is_some());
-        drop(watch);
-        assert!(seen.upgrade().is_none());
+        let times = timer.times.lock().snapshot();
+        assert!(times.is_in(Stage::Sending));
+        assert!(times.stages[Stage::Sending].waited_us >= 2_000);
+        let times = timer.times_ref();
+        assert!(times.upgrade().is_some());
+        drop(timer);
+        assert!(times.upgrade().is_none());
     }
 }

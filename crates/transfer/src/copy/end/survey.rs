@@ -8,9 +8,9 @@ use super::{
     source::{scan, share::shares},
 };
 use crate::protocol::{
+    control::Begin,
     entry::Kind,
-    order::Begin,
-    report::{Found, Progress, Report},
+    report::{FoundEntry, Progress, Report},
 };
 use anyhow::Result;
 use longhaul_command::threads;
@@ -18,44 +18,44 @@ use longhaul_store::tree::scan::Item;
 
 /// Maximum entries in one report; and bytes of their names and ranges, exceeded by one entry at most. Both
 /// are far below the limit of a message.
-const FOUND_MAX: usize = 4096;
-const BYTES_MAX: usize = 1 << 20;
+const REPORT_ENTRIES_MAX: usize = 4096;
+const REPORT_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum bytes of a range of blocks.
-const RANGE: usize = 20;
+const RANGE_BYTES_MAX: usize = 20;
 
 pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<Progress> {
     let scan = scan::open(begin, reach)?;
     threads::spawn(end_with_standard_input)?;
-    reporter.say(&Report::Shares(shares(begin, reach)?));
+    reporter.send(&Report::Shares(shares(begin, reach)?));
     let (mut found, mut bytes) = (Vec::new(), 0);
-    let mut all = Progress::default();
-    for thing in scan.filter_map(thing) {
-        all.entries += 1;
-        bytes += len(&thing);
-        found.push(thing);
-        if found.len() == FOUND_MAX || bytes > BYTES_MAX {
-            reporter.say(&Report::Found(std::mem::take(&mut found)));
+    let mut progress = Progress::default();
+    for entry in scan.filter_map(found_entry) {
+        progress.entries += 1;
+        bytes += variable_bytes(&entry);
+        found.push(entry);
+        if found.len() == REPORT_ENTRIES_MAX || bytes > REPORT_BYTES_MAX {
+            reporter.send(&Report::Found(std::mem::take(&mut found)));
             bytes = 0;
         }
     }
-    reporter.say(&Report::Found(found));
-    Ok(all)
+    reporter.send(&Report::Found(found));
+    Ok(progress)
 }
 
 /// Returns the bytes of all fields of variable length.
-fn len(thing: &Found) -> usize {
-    let pointed_to = match &thing.kind {
+fn variable_bytes(entry: &FoundEntry) -> usize {
+    let pointed_to = match &entry.kind {
         Kind::Symlink { target } => target.len(),
         Kind::HardLink { to } => to.as_bytes().len(),
         _ => 0,
     };
-    let held = thing.held.as_ref().map_or(0, Vec::len);
-    thing.path.as_bytes().len() + pointed_to + RANGE * held
+    let held = entry.piece_blocks.as_ref().map_or(0, Vec::len);
+    entry.path.as_bytes().len() + pointed_to + RANGE_BYTES_MAX * held
 }
 
 /// Returns the report of an item. Unreadable items are reported by the session that copies the rest.
-fn thing(item: Item) -> Option<Found> {
+fn found_entry(item: Item) -> Option<FoundEntry> {
     let (source, entry, held) = match item {
         Item::Entry { source, entry, .. } => (source, entry, None),
         Item::Piece {
@@ -65,11 +65,11 @@ fn thing(item: Item) -> Option<Found> {
         } => (source, entry, Some(held)),
         _ => return None,
     };
-    Some(Found {
+    Some(FoundEntry {
         source: source as u32,
         path: entry.path,
         kind: entry.kind.into(),
-        held,
+        piece_blocks: held,
     })
 }
 
@@ -81,23 +81,25 @@ mod tests {
     /// Further fields are numbers.
     #[test]
     fn what_may_be_long_is_counted() {
-        let long = RelPath::parse(&[b'a'; 200]).unwrap();
+        let long_path = RelPath::parse(&[b'a'; 200]).unwrap();
         let kinds = [
             Kind::Symlink {
                 target: [b'b'; 4095].into(),
             },
-            Kind::HardLink { to: long.clone() },
+            Kind::HardLink {
+                to: long_path.clone(),
+            },
             Kind::Directory,
         ];
         for kind in kinds {
-            let thing = Found {
+            let entry = FoundEntry {
                 source: u32::MAX,
-                path: long.clone(),
+                path: long_path.clone(),
                 kind,
-                held: Some(vec![u64::MAX - 1..u64::MAX; 100]),
+                piece_blocks: Some(vec![u64::MAX - 1..u64::MAX; 100]),
             };
-            let written = postcard::to_stdvec(&thing).unwrap().len();
-            assert!(written <= len(&thing) + 100, "{thing:?}");
+            let written = postcard::to_stdvec(&entry).unwrap().len();
+            assert!(written <= variable_bytes(&entry) + 100, "{entry:?}");
         }
     }
 }

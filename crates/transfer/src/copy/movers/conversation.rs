@@ -16,7 +16,7 @@ use crate::{
         progress::hearing::Listener,
     },
     protocol::{
-        order::{Extent, Role, Task, Word},
+        control::{ControlMsg, Extent, Role, Task},
         report::{Progress, Report},
     },
 };
@@ -89,8 +89,10 @@ impl Listener for Conversation<'_> {
         let one = self.heard.iter_mut().find(|(of, _)| *of == role);
         one.into_iter().for_each(|one| one.1 = Instant::now());
         match report {
-            Report::Progress(progress) | Report::Over(progress) => self.progress(role, progress),
-            Report::Done { number, failed } => self.done(number, failed.as_deref())?,
+            Report::Progress(progress) | Report::Finished(progress) => {
+                self.progress(role, progress)
+            }
+            Report::ExtentDone { number, failed } => self.done(number, failed.as_deref())?,
             // What could not be copied the last conversation tries again, and says.
             Report::Problem(problem) => tracing::debug!("{}: {problem}", self.mover.name),
             _ => {}
@@ -152,7 +154,7 @@ impl Conversation<'_> {
 
     fn progress(&mut self, role: Role, progress: Progress) {
         match role {
-            Role::Source => self.gone = progress.sent + progress.there,
+            Role::Source => self.gone = progress.sent + progress.present,
             Role::Target => self.gained = progress.durable,
         }
         let said = Said::Progress(self.mover.number, role, Box::new(progress));
@@ -205,16 +207,16 @@ impl Conversation<'_> {
         // Who got one may get another at once.
         self.poll = Instant::now();
         self.say_until()?;
-        self.source.tell(&Word::Assignment { number, extent })
+        self.source.tell(&ControlMsg::Assignment { number, extent })
     }
 
     fn say_until(&mut self) -> Result<()> {
         let millis = u32::try_from(self.held.left().as_millis()).unwrap_or(u32::MAX);
-        self.source.tell(&Word::Until(millis))
+        self.source.tell(&ControlMsg::LeaseRemaining(millis))
     }
 
     fn enough(&mut self) -> Result<()> {
         self.enough = true;
-        self.source.tell(&Word::Enough)
+        self.source.tell(&ControlMsg::NoMoreExtents)
     }
 }

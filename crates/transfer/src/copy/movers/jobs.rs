@@ -3,8 +3,8 @@
 
 use super::work::{Spec, open};
 use anyhow::Result;
-use longhaul_command::say;
-use longhaul_command::{console::escaped, exit::Refusal};
+use longhaul_command::outln;
+use longhaul_command::{console::escape, exit::Refusal};
 use longhaul_leases::{Board, Listed};
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;
@@ -58,8 +58,8 @@ fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
         movers: standing.holders.into_iter().map(|one| one.name).collect(),
     };
     match json {
-        true => say!("{}", serde_json::to_string(&shown)?),
-        false => say!("{shown}"),
+        true => outln!("{}", serde_json::to_string(&shown)?),
+        false => outln!("{shown}"),
     }
     Ok(())
 }
@@ -77,8 +77,8 @@ impl fmt::Display for Shown {
             f,
             "{}  {} to {}: {} of {}, {} of {} extents",
             self.number,
-            escaped(&self.sources.join(" ")),
-            escaped(&self.target),
+            escape(&self.sources.join(" ")),
+            escape(&self.target),
             Bytes::new(self.done_bytes),
             Bytes::new(self.bytes),
             self.done_extents,
@@ -91,6 +91,6 @@ impl fmt::Display for Shown {
         write!(f, "; begun {age} ago, last heard of {quiet} ago")?;
         self.movers
             .iter()
-            .try_for_each(|mover| write!(f, "\n  {}", escaped(mover)))
+            .try_for_each(|mover| write!(f, "\n  {}", escape(mover)))
     }
 }

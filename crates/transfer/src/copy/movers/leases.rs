@@ -94,7 +94,7 @@ impl<'a> Leases<'a> {
     /// Does something that may take longer than the leases last, and renews them meanwhile.
     pub(super) fn renewing<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T> {
         thread::scope(|scope| {
-            let working = threads::begin_within(scope, work)?;
+            let working = threads::spawn_scoped(scope, work)?;
             let mut renewed = Ok(false);
             while !working.is_finished() {
                 thread::sleep(BETWEEN_LOOKS);

@@ -14,7 +14,7 @@ use crate::{
         },
         progress::patience::Patience,
     },
-    protocol::{order::Role, report::Progress},
+    protocol::{control::Role, report::Progress},
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;

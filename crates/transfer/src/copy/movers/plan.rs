@@ -5,15 +5,15 @@ use super::{leases::Leases, mover::Mover, work::new_extent};
 use crate::{
     copy::conversation::{follow::TICK, meeting::Ending},
     protocol::{
+        control::{Content, Extent, Role, Task},
         entry::{Kind, Version},
-        order::{Content, Extent, Role, Task},
-        report::{Found, Report},
+        report::{FoundEntry, Report},
     },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_leases::{Lease, NewExtent};
-use longhaul_scheduling::extents::{EXTENT_MIN, Gathered, cut, extent_len};
+use longhaul_scheduling::extents::{EXTENT_MIN, ExtentFiles, extent_len, split};
 use longhaul_store::blocks::BLOCK;
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ const ADDED_LEN_MAX: usize = 8 << 20;
 struct Planner {
     extent: Option<u64>,
     /// Files too small for an extent of their own, of each source.
-    gathered: BTreeMap<u32, (Gathered, Vec<longhaul_store::path::RelPath>)>,
+    gathered: BTreeMap<u32, (ExtentFiles, Vec<longhaul_store::path::RelPath>)>,
     ready: Vec<NewExtent>,
 }
 
@@ -51,7 +51,7 @@ impl Mover<'_> {
             ready: Vec::new(),
         };
         let mut source =
-            held.renewing(|| self.job.alone(self.pair(), Role::Source, Task::Survey))??;
+            held.renewing(|| self.job.alone(self.pair(), Role::Source, Task::Scan))??;
         let (to, from) = channel();
         source.report_to(Role::Source, to)?;
         loop {
@@ -67,7 +67,7 @@ impl Mover<'_> {
                         }
                     }
                 }
-                Ok((_, Some(Report::Over(_)))) => break,
+                Ok((_, Some(Report::Finished(_)))) => break,
                 Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
                 Ok((_, Some(Report::Broken(why)))) => return Ok(Ending::Broken { why, gained: 0 }),
                 Ok((_, Some(_))) => {}
@@ -85,15 +85,15 @@ impl Mover<'_> {
 }
 
 /// A file that movers bring: the rest is the last conversation's matter, and pieces are that of `--apart`.
-fn file(found: Found) -> Option<(Found, Version)> {
+fn file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
     match found.kind {
-        Kind::File { version, .. } if found.held.is_none() => Some((found, version)),
+        Kind::File { version, .. } if found.piece_blocks.is_none() => Some((found, version)),
         _ => None,
     }
 }
 
 impl Planner {
-    fn offer(&mut self, file: Found, version: Version) -> Result<()> {
+    fn offer(&mut self, file: FoundEntry, version: Version) -> Result<()> {
         let extent = self.extent.unwrap_or_else(|| extent_len(version.size));
         if version.size > extent {
             return self.cut(file, version, extent);
@@ -108,10 +108,10 @@ impl Planner {
     }
 
     /// A file that several bring: the extents of its blocks, and one to give it its name when all are there.
-    fn cut(&mut self, file: Found, version: Version, extent: u64) -> Result<()> {
-        let Found { source, path, .. } = file;
+    fn cut(&mut self, file: FoundEntry, version: Version, extent: u64) -> Result<()> {
+        let FoundEntry { source, path, .. } = file;
         let bytes = version.size;
-        for blocks in cut(bytes, BLOCK, extent) {
+        for blocks in split(bytes, BLOCK, extent) {
             let len = bytes.min(blocks.end * BLOCK) - blocks.start * BLOCK;
             let path = path.clone();
             let content = Content::Blocks {

@@ -53,7 +53,7 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
             ended
         };
         let movers = movers.into_iter();
-        let threads = movers.map(|mover| threads::begin_within(scope, move || work(mover)));
+        let threads = movers.map(|mover| threads::spawn_scoped(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
         let pair = Movers::new(count).follow(&shared, hearing, &from, &forgotten);
         let ended = threads.into_iter().map(|thread| match thread {

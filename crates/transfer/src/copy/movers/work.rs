@@ -4,14 +4,14 @@
 use crate::{
     copy::{config::Config, conversation::job::Job, place::Place},
     protocol::{
+        control::{Content, Extent},
         options::Rule,
-        order::{Content, Extent},
         preserve::Preserve,
     },
 };
 use anyhow::Result;
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_leases::{Board, Lease, NewExtent, Standing};
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ impl Shared {
     /// Nothing of it stays in the database.
     pub(crate) fn forget(&self) {
         if let Err(error) = self.board.forget(self.job) {
-            note!("longhaul: the job stays in {}: {error}", self.board.label());
+            errln!("longhaul: the job stays in {}: {error}", self.board.label());
         }
     }
 }

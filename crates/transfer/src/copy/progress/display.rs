@@ -3,9 +3,9 @@
 //! standard error; or JSON lines on standard output.
 
 use super::record::Record;
-use crate::{copy::config::Config, protocol::report::Planned};
+use crate::{copy::config::Config, protocol::report::PlannedAction};
 use indicatif::{ProgressBar, ProgressStyle};
-use longhaul_command::{note, say};
+use longhaul_command::{errln, outln};
 use std::{
     io::{IsTerminal, stderr},
     time::{Duration, Instant},
@@ -62,30 +62,30 @@ impl Display {
             Form::Screen(screen) => screen.set_message(lines(&record()).join("\n")),
             Form::Lines => {
                 self.due = now + LINE_EVERY;
-                note!("{}", lines(&record())[1..].join("; "));
+                errln!("{}", lines(&record())[1..].join("; "));
             }
             Form::Json => {
                 self.due = now + Duration::from_secs(1);
-                say!("{}", serde_json::json!({ "progress": record() }));
+                outln!("{}", serde_json::json!({ "progress": record() }));
             }
         }
     }
 
     /// Something that would be done.
-    pub(crate) fn plan(&self, planned: &Planned) {
+    pub(crate) fn plan(&self, planned: &PlannedAction) {
         match &self.form {
-            _ if self.json => say!("{}", planned.json()),
+            _ if self.json => outln!("{}", planned.json()),
             Form::Nothing => {}
-            Form::Screen(screen) => screen.suspend(|| say!("{planned}")),
-            _ => say!("{planned}"),
+            Form::Screen(screen) => screen.suspend(|| outln!("{planned}")),
+            _ => outln!("{planned}"),
         }
     }
 
     /// Says something beside it.
     pub(crate) fn note(&self, said: &str) {
         match &self.form {
-            Form::Screen(screen) => screen.suspend(|| note!("longhaul: {said}")),
-            _ => note!("longhaul: {said}"),
+            Form::Screen(screen) => screen.suspend(|| errln!("longhaul: {said}")),
+            _ => errln!("longhaul: {said}"),
         }
     }
 

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     copy::config::Config,
     protocol::{
-        order::Role,
-        report::{Report, StreamFigures},
+        control::Role,
+        report::{Report, StreamStats},
     },
 };
 use anyhow::Result;
@@ -22,7 +22,7 @@ pub(crate) struct Hearing {
     standing: Standing,
     display: Display,
     /// What the streams of the last conversation carried.
-    streams: Vec<StreamFigures>,
+    streams: Vec<StreamStats>,
     /// With a dry run, what was said so far.
     plan: Option<Plan>,
 }
@@ -85,7 +85,7 @@ pub(crate) trait Narrator: Listener {
 impl Listener for Hearing {
     fn hear(&mut self, role: Role, report: Report) -> Result<()> {
         match report {
-            Report::Progress(progress) | Report::Over(progress) => {
+            Report::Progress(progress) | Report::Finished(progress) => {
                 self.standing.hear(role, progress, Instant::now());
             }
             Report::Problem(problem) => self.display.note(&problem),

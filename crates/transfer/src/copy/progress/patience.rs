@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long to wait before another conversation, and when to give up.
 
-use crate::protocol::{order::Role, report::Progress};
+use crate::protocol::{control::Role, report::Progress};
 use std::time::{Duration, Instant};
 
 /// Between two conversations.

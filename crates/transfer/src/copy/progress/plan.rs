@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a dry run says would be done, one by one and in total.
 
-use crate::protocol::report::{Action, Planned};
+use crate::protocol::report::{Action, PlannedAction};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longhaul_store::path::Shown;
 use longhaul_units::Bytes;
@@ -19,7 +19,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn add(&mut self, planned: &Planned) {
+    pub(crate) fn add(&mut self, planned: &PlannedAction) {
         let count = match planned.action {
             Action::Make => &mut self.make,
             Action::Change => &mut self.change,
@@ -40,7 +40,7 @@ impl Action {
     }
 }
 
-impl Planned {
+impl PlannedAction {
     pub(crate) fn json(&self) -> serde_json::Value {
         let Self {
             action,
@@ -64,7 +64,7 @@ pub(crate) fn with_path(path: &[u8], mut object: serde_json::Value) -> serde_jso
     object
 }
 
-impl fmt::Display for Planned {
+impl fmt::Display for PlannedAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.action.name(), Shown(&self.path))?;
         match self.bytes {
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_plan_is_the_sum_of_what_was_said() {
         let mut plan = Plan::default();
-        let planned = |action, bytes| Planned {
+        let planned = |action, bytes| PlannedAction {
             action,
             path: b"a".to_vec(),
             bytes,
@@ -120,7 +120,7 @@ mod tests {
     /// Quoted for people, they would be other names.
     #[test]
     fn programs_read_names_as_they_are() {
-        let planned = |path: &[u8]| Planned {
+        let planned = |path: &[u8]| PlannedAction {
             action: Action::Remove,
             path: path.to_vec(),
             bytes: 0,

@@ -2,7 +2,7 @@
 //! What is said of a copy, as JSON and in words.
 
 use super::plan::Plan;
-use crate::protocol::report::StreamFigures;
+use crate::protocol::report::StreamStats;
 use longhaul_scheduling::Verdict;
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Serialize, Serializer};
@@ -64,12 +64,12 @@ pub(super) struct Stream {
     rtt_us: u32,
 }
 
-impl From<StreamFigures> for Stream {
-    fn from(told: StreamFigures) -> Self {
-        let StreamFigures {
-            lasted_s,
+impl From<StreamStats> for Stream {
+    fn from(told: StreamStats) -> Self {
+        let StreamStats {
+            duration_s: lasted_s,
             acked_bytes,
-            sent_again_bytes,
+            retransmitted_bytes: sent_again_bytes,
             rtt_us,
         } = told;
         Self {
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn json_says_what_limits_a_copy_and_what_its_streams_carried() {
-        let stream = StreamFigures {
-            lasted_s: 1.5,
+        let stream = StreamStats {
+            duration_s: 1.5,
             acked_bytes: 2,
-            sent_again_bytes: 3,
+            retransmitted_bytes: 3,
             rtt_us: 4,
         };
         let record = Record {

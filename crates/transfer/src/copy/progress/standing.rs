@@ -6,10 +6,10 @@ use super::{
     record::{Brought, Record},
 };
 use crate::protocol::{
-    order::Role,
-    report::{Progress, StreamFigures},
+    control::Role,
+    report::{Progress, StreamStats},
 };
-use longhaul_scheduling::{End, Measured, Verdict};
+use longhaul_scheduling::{End, Metrics, Verdict};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -122,7 +122,7 @@ impl Standing {
     }
 
     /// All of it, when it is over.
-    pub(crate) fn over(&self, now: Instant, streams: Vec<StreamFigures>) -> Record {
+    pub(crate) fn over(&self, now: Instant, streams: Vec<StreamStats>) -> Record {
         let mut record = self.record(now);
         record.open_streams = self.streams_max;
         record.streams = Some(streams.into_iter().map(Into::into).collect());
@@ -146,7 +146,7 @@ impl Standing {
             left_out: source.left_out,
             failed: source.failed.max(target.failed),
             removed: source.removed,
-            there_bytes: source.there,
+            there_bytes: source.present,
             sent_bytes: self.sent_before + source.sent,
             durable_bytes: durable,
             repeated_bytes: self.repeated_before + source.repeated,
@@ -158,7 +158,7 @@ impl Standing {
             retransmitted_bytes: network.again_bytes,
             brought: self.brought.clone(),
             // What came in earlier conversations the source counts as there.
-            at: found.there + target.durable,
+            at: found.present + target.durable,
             ..Record::default()
         }
     }
@@ -174,7 +174,7 @@ impl Standing {
             entries: now.entries.max(before.entries),
             bytes: now.bytes.max(before.bytes),
             scanned: before.scanned,
-            there: now.there.max(before.there + durable),
+            present: now.present.max(before.present + durable),
             ..*now
         }
     }
@@ -209,9 +209,9 @@ impl Heard {
         (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
     }
 
-    fn recent(&self) -> Measured {
+    fn recent(&self) -> Metrics {
         let first = self.0.front().map(|(_, first)| first.measured.into());
-        let last = Measured::from(self.last().measured);
+        let last = Metrics::from(self.last().measured);
         last.since(&first.unwrap_or_default())
     }
 }
@@ -225,7 +225,7 @@ mod tests {
             entries: 40,
             bytes,
             scanned: true,
-            there,
+            present: there,
             ..Progress::default()
         }
     }

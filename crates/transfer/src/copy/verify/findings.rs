@@ -5,7 +5,7 @@ use super::files::{Found, What};
 use crate::copy::progress::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_command::say;
+use longhaul_command::outln;
 use longhaul_store::path::Shown;
 use longhaul_units::{BitRate, Bytes};
 use serde::Serialize;
@@ -82,8 +82,8 @@ impl Findings {
         *count += 1;
         let json = self.json;
         self.bar.suspend(|| match json {
-            true => say!("{}", found.json()),
-            false => say!("{found}"),
+            true => outln!("{}", found.json()),
+            false => outln!("{found}"),
         });
     }
 
@@ -93,8 +93,8 @@ impl Findings {
         let totals = &mut self.totals;
         totals.seconds = self.began.elapsed().as_secs_f64();
         match self.json {
-            true => say!("{}", serde_json::to_string(totals)?),
-            false => say!("{totals}"),
+            true => outln!("{}", serde_json::to_string(totals)?),
+            false => outln!("{totals}"),
         }
         Ok(totals.differ + totals.missing + totals.unreadable)
     }

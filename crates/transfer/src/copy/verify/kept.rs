@@ -3,8 +3,8 @@
 //! a name of its own.
 
 use anyhow::Result;
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_store::{
     manifest::{MANIFEST, Manifest, Record},
     medium::Dir,
@@ -61,7 +61,7 @@ impl Kept {
 
     fn say_where(&self, top: &Path) {
         if !self.beneath.is_empty() {
-            note!("its hashes are in {}", top.join(MANIFEST).display());
+            errln!("its hashes are in {}", top.join(MANIFEST).display());
         }
     }
 

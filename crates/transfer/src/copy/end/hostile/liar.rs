@@ -8,9 +8,9 @@ use crate::{
     },
     protocol::{
         block::{Content, Header},
+        control::{Begin, Rendezvous, Role, Task},
         message::{self, Outcome, Portion, SourceMsg, TargetMsg},
         options::{Options, Pace, Streams, Switch, Transport},
-        order::{Begin, Meeting, Role, Task},
         report::Progress,
         sources::Sources,
     },
@@ -100,7 +100,7 @@ impl Liar {
             }],
             options,
             peer_certificate: own.certificate().to_vec(),
-            meeting: Meeting::Connect(vec![listener.local_addr().unwrap()]),
+            rendezvous: Rendezvous::Connect(vec![listener.local_addr().unwrap()]),
             task: Task::Whole,
             sources: Sources::default(),
             shares: Vec::new(),
@@ -173,7 +173,7 @@ impl Liar {
         self.order(&SourceMsg::Entry {
             number,
             entry: entry(path, kind).into(),
-            share: Portion::Whole,
+            portion: Portion::Whole,
         });
     }
 
@@ -190,7 +190,7 @@ impl Liar {
     /// Waits for the outcome of an entry.
     pub(super) fn outcome(&mut self, of: u64) -> Outcome {
         loop {
-            if let TargetMsg::Settled { number, outcome } = Self::hear(&mut self.answers)
+            if let TargetMsg::EntryDone { number, outcome } = Self::hear(&mut self.answers)
                 && number == of
             {
                 return outcome;
@@ -201,7 +201,7 @@ impl Liar {
     /// Waits until the data of a file is requested.
     pub(super) fn need(&mut self, of: u64) {
         loop {
-            if let TargetMsg::Need { file, .. } = Self::hear(&mut self.answers)
+            if let TargetMsg::Request { file, .. } = Self::hear(&mut self.answers)
                 && file == of
             {
                 return;

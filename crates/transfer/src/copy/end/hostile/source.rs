@@ -10,8 +10,8 @@ use super::liar::Liar;
 use crate::{
     protocol::{
         block::{Content, HEADER_LEN, Header},
+        control::Role,
         message::{MissingBlocks, SourceMsg, TargetMsg},
-        order::Role,
     },
     transport::connection::Connection,
 };
@@ -35,7 +35,7 @@ fn a_source_believes_no_count_and_is_asked_once() {
         blocks: 1000,
     };
     assert!(told(&[received]).contains("1000 parcels confirmed"));
-    let need = || TargetMsg::Need {
+    let need = || TargetMsg::Request {
         file: 0,
         missing: MissingBlocks::Blocks(vec![0..1]),
     };
@@ -47,18 +47,18 @@ fn a_source_that_is_asked_for_what_it_has_not_withdraws() {
     let mut liar = Liar::to(Role::Source);
     let _stream = liar.meet();
     while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
-    let unknown = TargetMsg::Need {
+    let unknown = TargetMsg::Request {
         file: 4711,
         missing: MissingBlocks::Whole(u64::MAX),
     };
     liar.answer(&unknown);
     let beyond = MissingBlocks::Blocks(vec![u64::MAX - 1..u64::MAX, 5..u64::MAX, 9..3]);
-    liar.answer(&TargetMsg::Need {
+    liar.answer(&TargetMsg::Request {
         file: 0,
         missing: beyond,
     });
     let said = Liar::hear(&mut liar.orders);
-    assert!(matches!(said, SourceMsg::Withdrawn { file: 0 }), "{said:?}");
+    assert!(matches!(said, SourceMsg::Aborted { file: 0 }), "{said:?}");
     drop(liar.hang_up());
 }
 
@@ -78,7 +78,7 @@ fn what_a_stream_does_not_get_through_goes_on_another() {
     let mut liar = Liar::over_streams(2, Role::Source);
     let [(_, stalled), (number, mut good)] = liar.meet_all();
     while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
-    liar.answer(&TargetMsg::Need {
+    liar.answer(&TargetMsg::Request {
         file: 0,
         missing: MissingBlocks::Blocks(vec![0..2]),
     });
@@ -91,7 +91,7 @@ fn what_a_stream_does_not_get_through_goes_on_another() {
         });
     }
     assert_eq!(blocks, BTreeSet::from([0, 1]));
-    liar.answer(&TargetMsg::Over {
+    liar.answer(&TargetMsg::Finished {
         removed: 0,
         failed: 0,
     });
@@ -106,14 +106,17 @@ fn a_stream_that_the_far_end_left_without_a_word_is_given_up() {
     let mut liar = Liar::to(Role::Source);
     let mut stream = liar.meet();
     while !matches!(Liar::hear(&mut liar.orders), SourceMsg::ScanEnded) {}
-    liar.answer(&TargetMsg::Need {
+    liar.answer(&TargetMsg::Request {
         file: 0,
         missing: MissingBlocks::Blocks(vec![0..1]),
     });
     assert_eq!(receive(&mut stream).block, 0);
     drop(stream);
-    while !matches!(Liar::hear(&mut liar.orders), SourceMsg::Gone { stream: 0 }) {}
-    liar.answer(&TargetMsg::Ended {
+    while !matches!(
+        Liar::hear(&mut liar.orders),
+        SourceMsg::StreamAbandoned { stream: 0 }
+    ) {}
+    liar.answer(&TargetMsg::StreamEnded {
         stream: 0,
         blocks: 0,
     });

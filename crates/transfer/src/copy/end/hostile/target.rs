@@ -11,9 +11,9 @@ use crate::{
     copy::samples::{entry, file},
     protocol::{
         block::Content,
+        control::Role,
         message::{self, Outcome, Portion, SourceMsg, TargetMsg},
         options::Options,
-        order::Role,
     },
 };
 use longhaul_store::{
@@ -57,12 +57,12 @@ fn paths_that_lead_out_end_the_conversation() {
     ] {
         let mut liar = Liar::to(Role::Target);
         let _stream = liar.meet();
-        liar.order(&SourceMsg::Tops(Vec::new()));
+        liar.order(&SourceMsg::Roots(Vec::new()));
         let mut bytes = Vec::new();
         let order = SourceMsg::Entry {
             number: 0,
             entry: entry("abcdefgh", Kind::Directory).into(),
-            share: Portion::Whole,
+            portion: Portion::Whole,
         };
         message::write(&mut bytes, &order).unwrap();
         let at = bytes.windows(8).position(|at| at == b"abcdefgh").unwrap();
@@ -80,11 +80,11 @@ fn paths_that_lead_out_end_the_conversation() {
 /// The directory around a single named target must not change, nor lose entries by `--delete`.
 #[test]
 fn contents_are_refused_where_one_thing_gets_a_name() {
-    let top = || SourceMsg::Top(entry("a", Kind::Directory).metadata.into());
+    let top = || SourceMsg::RootMetadata(entry("a", Kind::Directory).metadata.into());
     let one = entry("a", Kind::Directory).path;
     for lie in [
-        vec![SourceMsg::Tops(vec![]), top()],
-        vec![SourceMsg::Tops(vec![one]), top()],
+        vec![SourceMsg::Roots(vec![]), top()],
+        vec![SourceMsg::Roots(vec![one]), top()],
     ] {
         let options = Options {
             into_directory: false,
@@ -111,7 +111,7 @@ fn contents_are_refused_where_one_thing_gets_a_name() {
 fn pieces_that_a_file_can_not_have_are_refused() {
     let mut liar = Liar::to(Role::Target);
     let _stream = liar.meet();
-    liar.order(&SourceMsg::Tops(Vec::new()));
+    liar.order(&SourceMsg::Roots(Vec::new()));
     let nonsense = [
         vec![],
         vec![0..3],
@@ -120,7 +120,7 @@ fn pieces_that_a_file_can_not_have_are_refused() {
         vec![2..1],
         vec![0..1, u64::MAX - 1..u64::MAX],
     ];
-    let shares = [Portion::Kept, Portion::Piece];
+    let shares = [Portion::KeepPiece, Portion::JoinPiece];
     let all = shares
         .iter()
         .flat_map(|share| nonsense.iter().cloned().map(share));
@@ -128,7 +128,7 @@ fn pieces_that_a_file_can_not_have_are_refused() {
         liar.order(&SourceMsg::Entry {
             number,
             entry: entry(&format!("large{number}"), file(BLOCK + 1)).into(),
-            share: share.clone(),
+            portion: share.clone(),
         });
         let outcome = liar.outcome(number);
         assert!(
@@ -152,7 +152,7 @@ fn no_link_leads_out_not_even_one_that_comes_later() {
     let mut stream = liar.meet();
     let outside = liar.path("from");
     let before = names(&outside);
-    liar.order(&SourceMsg::Tops(Vec::new()));
+    liar.order(&SourceMsg::Roots(Vec::new()));
     let target = outside.as_os_str().as_bytes().into();
     liar.announce(0, "way", Kind::Symlink { target });
     liar.announce(1, "way/small", file(3));
@@ -190,7 +190,7 @@ fn blocks_are_believed_where_they_belong_only() {
     let mut liar = Liar::to(Role::Target);
     let mut stream = liar.meet();
     let size = 2 * BLOCK + 5;
-    liar.order(&SourceMsg::Tops(Vec::new()));
+    liar.order(&SourceMsg::Roots(Vec::new()));
     for (number, name) in ["good", "beyond", "damaged", "short", "moved"]
         .iter()
         .enumerate()
@@ -239,7 +239,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
     let mut liar = Liar::to(Role::Target);
     let mut stream = liar.meet();
     let size = 2 * BLOCK;
-    liar.order(&SourceMsg::Tops(Vec::new()));
+    liar.order(&SourceMsg::Roots(Vec::new()));
     liar.announce(0, "file", file(size));
     liar.need(0);
     send(&mut stream, &block(0, size, 0));
@@ -249,7 +249,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
     stream.flush().unwrap();
     drop(stream);
     let ended = |liar: &mut Liar, of: u64| loop {
-        if let TargetMsg::Ended { stream, blocks } = Liar::hear(&mut liar.answers)
+        if let TargetMsg::StreamEnded { stream, blocks } = Liar::hear(&mut liar.answers)
             && stream == of
         {
             return blocks;
@@ -274,7 +274,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
 fn absurd_sizes_and_numbers_are_refused() {
     let mut liar = Liar::to(Role::Target);
     let _stream = liar.meet();
-    liar.order(&SourceMsg::Tops(Vec::new()));
+    liar.order(&SourceMsg::Roots(Vec::new()));
     liar.announce(0, "absurd", file(u64::MAX));
     assert!(matches!(liar.outcome(0), Outcome::Failed(_)));
     for number in 1..100_000 {
@@ -285,7 +285,7 @@ fn absurd_sizes_and_numbers_are_refused() {
 
     let mut liar = Liar::to(Role::Target);
     let _stream = liar.meet();
-    liar.order(&SourceMsg::Tops(Vec::new()));
+    liar.order(&SourceMsg::Roots(Vec::new()));
     let xattr = |number: u8| Xattr {
         name: format!("user.{number}").into_bytes().into(),
         value: vec![number; XATTR_VALUE_MAX - 1024].into(),
@@ -296,7 +296,7 @@ fn absurd_sizes_and_numbers_are_refused() {
         liar.order(&SourceMsg::Entry {
             number,
             entry: heavy.clone().into(),
-            share: Portion::Whole,
+            portion: Portion::Whole,
         });
     }
     let end = liar.end.join().unwrap().unwrap_err().to_string();

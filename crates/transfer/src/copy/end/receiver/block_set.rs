@@ -17,12 +17,12 @@ impl BlockSet {
     pub(super) fn of(share: &Portion, blocks: Blocks) -> Option<Self> {
         let count = blocks.count();
         let ranges = match share {
-            Portion::Whole | Portion::Assembled => std::iter::once(0..count).collect(),
+            Portion::Whole | Portion::Finalize => std::iter::once(0..count).collect(),
             Portion::Blocks(within) => {
                 let start = within.start.min(count);
                 std::iter::once(start..within.end.clamp(start, count)).collect()
             }
-            Portion::Kept(ranges) | Portion::Piece(ranges) => {
+            Portion::KeepPiece(ranges) | Portion::JoinPiece(ranges) => {
                 let mut end = 0;
                 let sound = ranges.iter().all(|range| {
                     let sound = end <= range.start && range.start < range.end && range.end <= count;
@@ -71,15 +71,17 @@ impl BlockSet {
 /// have a copy.
 pub(super) fn of_pieces(kind: Kind, share: &Portion) -> Kind {
     match (kind, share) {
-        (Kind::File { version, sparse }, Portion::Kept(_) | Portion::Piece(_)) => Kind::File {
-            version: Version {
-                changed: version.modified,
-                inode: 0,
-                device: 0,
-                ..version
-            },
-            sparse,
-        },
+        (Kind::File { version, sparse }, Portion::KeepPiece(_) | Portion::JoinPiece(_)) => {
+            Kind::File {
+                version: Version {
+                    changed: version.modified,
+                    inode: 0,
+                    device: 0,
+                    ..version
+                },
+                sparse,
+            }
+        }
         (kind, _) => kind,
     }
 }
@@ -95,7 +97,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn wanted(ranges: &[Range<u64>], count: u64) -> Option<BlockSet> {
-        BlockSet::of(&Portion::Kept(ranges.to_vec()), Blocks::of(count * BLOCK))
+        BlockSet::of(
+            &Portion::KeepPiece(ranges.to_vec()),
+            Blocks::of(count * BLOCK),
+        )
     }
 
     #[test]

@@ -31,11 +31,11 @@ type Noted = (Arc<Entry>, FileHash);
 impl Target {
     pub(super) fn commit_all(&self) {
         let mut manifest = self.manifest();
-        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Waiting, None);
         while !self.shared.is_over() {
             self.shared
                 .wait_timeout(INTERVAL, |state| state.over || state.wants_a_commit());
-            gauge.begin(Stage::Syncing);
+            gauge.enter(Stage::Syncing);
             for (stream, blocks) in self.shared.update(State::untold) {
                 self.answers.put(TargetMsg::Received { stream, blocks });
             }
@@ -50,7 +50,7 @@ impl Target {
             if self.shared.update(State::look_again) {
                 self.open_waiting();
             }
-            gauge.begin(Stage::Waiting);
+            gauge.enter(Stage::Waiting);
         }
     }
 
@@ -197,7 +197,7 @@ impl Target {
 
     fn durable(&self, bytes: u64) {
         if bytes > 0 {
-            self.tally.add(|now| now.durable += bytes);
+            self.tally.update(|now| now.durable += bytes);
             self.answers.put(TargetMsg::Durable { bytes });
         }
     }
@@ -227,7 +227,8 @@ impl Target {
     fn forget_journal(&self, file: Done) {
         let forgotten = file.finished.map_or(Ok(()), Finished::forget_journal);
         if let Err(error) = forgotten {
-            self.reporter.problem(in_its_place(&file.entry, &error));
+            self.reporter
+                .send_problem(in_its_place(&file.entry, &error));
         }
         self.settle(file.number, &file.entry.path, made(file.left_out));
     }

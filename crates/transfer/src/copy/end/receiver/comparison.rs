@@ -31,7 +31,7 @@ impl Target {
     pub(super) fn compare(&self, number: u64, entry: Entry) {
         self.shared
             .update(|state| state.comparing.insert(number, entry));
-        self.answers.put(TargetMsg::Hash { file: number });
+        self.answers.put(TargetMsg::HashRequest { file: number });
     }
 
     pub(super) fn hear_hash(&self, number: u64, hash: [u8; 32]) {
@@ -48,11 +48,11 @@ impl Target {
     }
 
     fn compare_files(&self) {
-        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Waiting, None);
         while let Some(next) = self.shared.next(|state| state.to_compare.pop_front()) {
-            gauge.begin(Stage::Scanning);
+            gauge.enter(Stage::Scanning);
             self.compare_one(next);
-            gauge.begin(Stage::Waiting);
+            gauge.enter(Stage::Waiting);
         }
     }
 

@@ -9,11 +9,11 @@
 use super::{place, state::Room, target::Target};
 use crate::{
     copy::end::{
-        meeting::{Lines, Opener, Streams, meet},
+        meeting::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
         reach::Reach,
-        reports::{Reporter, Tally, end_with_standard_input, get_ready},
+        reports::{Counters, Reporter, end_with_standard_input, report_ready},
     },
-    protocol::{message::TargetMsg, order::Begin, report::Progress},
+    protocol::{control::Begin, message::TargetMsg, report::Progress},
     transport::{
         connection::Connection,
         outbox::{Sender, outbox},
@@ -31,7 +31,7 @@ pub(crate) fn run(
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    get_ready(&mut begin, reach, reporter)?;
+    report_ready(&mut begin, reach, reporter)?;
     threads::spawn(end_with_standard_input)?;
     serve(&begin, reach, identity, reporter)
 }
@@ -59,7 +59,7 @@ pub(crate) fn serve(
         task: begin.task,
         shared: Arc::default(),
         answers,
-        tally: Tally::default(),
+        tally: Counters::default(),
         reporter: reporter.clone(),
         opener: Arc::default(),
     });
@@ -68,8 +68,8 @@ pub(crate) fn serve(
     target.note_shares(&shares.collect::<Vec<_>>())?;
     let outcome = target.converse(begin, identity, sender);
     target.shared.update(|state| state.over = true);
-    target.opener.conclude(outcome)?;
-    Ok(target.tally.now())
+    target.opener.finish(outcome)?;
+    Ok(target.tally.snapshot())
 }
 
 impl Target {
@@ -80,9 +80,12 @@ impl Target {
         identity: &Identity,
         sender: Sender<TargetMsg>,
     ) -> Result<()> {
-        let Lines { orders, answers } = meet(begin, identity, &self.reporter, self.clone())?;
+        let ControlConnections {
+            source_messages: orders,
+            target_messages: answers,
+        } = connect_endpoints(begin, identity, &self.reporter, self.clone())?;
         threads::spawn(move || sender.run(answers))?;
-        self.tally.tell(self.reporter.clone())?;
+        self.tally.start_reporting(self.reporter.clone())?;
         if begin.options.checksum {
             self.begin_comparing()?;
         }
@@ -96,8 +99,8 @@ impl Target {
     }
 }
 
-impl Streams for Target {
-    fn carry(&self, number: u64, stream: Connection) {
+impl StreamHandler for Target {
+    fn handle_stream(&self, number: u64, stream: Connection) {
         let Ok(handle) = stream.handle() else { return };
         if !self
             .shared
@@ -111,7 +114,7 @@ impl Streams for Target {
             tracing::debug!("stream {number}: {error:#}");
         }
         if let Some(blocks) = self.shared.update(|state| state.end_stream(number)) {
-            self.answers.put(TargetMsg::Ended {
+            self.answers.put(TargetMsg::StreamEnded {
                 stream: number,
                 blocks,
             });
@@ -122,7 +125,7 @@ impl Streams for Target {
         self.shared.is_over()
     }
 
-    fn opener(&self) -> &Opener {
+    fn opener(&self) -> &StreamOpener {
         &self.opener
     }
 }

@@ -4,7 +4,7 @@
 use super::{large::size, target::Target};
 use crate::protocol::{
     message::Outcome,
-    report::{Action, Planned, Report},
+    report::{Action, PlannedAction, Report},
 };
 use longhaul_store::{
     entry::Entry,
@@ -40,12 +40,12 @@ impl Target {
         });
         failures
             .iter()
-            .for_each(|failure| self.reporter.problem(failure.to_string()));
+            .for_each(|failure| self.reporter.send_problem(failure.to_string()));
         count
     }
 
     fn planned(&self, action: Action, path: &RelPath, bytes: u64) {
-        self.reporter.say(&Report::Planned(Planned {
+        self.reporter.send(&Report::Planned(PlannedAction {
             action,
             path: path.as_bytes().to_vec(),
             bytes,

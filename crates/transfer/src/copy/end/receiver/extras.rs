@@ -24,7 +24,7 @@ impl Target {
         let (found, failures) = match extras.finish(ended) {
             Ok(found) => found,
             Err(why) => {
-                self.reporter.problem(why.to_string());
+                self.reporter.send_problem(why.to_string());
                 return 0;
             }
         };

@@ -39,7 +39,7 @@ impl Target {
             // Nothing is to be sent.
             return self.write_empty(number);
         }
-        self.answers.put(TargetMsg::Need {
+        self.answers.put(TargetMsg::Request {
             file: number,
             missing: MissingBlocks::Whole(version.size),
         });
@@ -82,7 +82,7 @@ impl Target {
             // An earlier run was killed before the rename, or others sent all blocks. Nothing is sent, so the
             // source will not seal the file.
             large.seal(None);
-            if *share == Portion::Assembled {
+            if *share == Portion::Finalize {
                 large.trust();
             }
         }
@@ -120,7 +120,7 @@ impl Target {
             0..=RANGES_MAX => missing,
             _ => merged(&missing),
         };
-        self.answers.put(TargetMsg::Need {
+        self.answers.put(TargetMsg::Request {
             file,
             missing: MissingBlocks::Blocks(missing),
         });
@@ -146,11 +146,11 @@ impl Target {
 
     /// Thread that verifies data of an earlier run, while the rest arrives.
     pub(super) fn check_all(&self) {
-        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Waiting, None);
         while let Some(large) = self.shared.next(|state| state.to_check.pop_front()) {
-            gauge.begin(Stage::Scanning);
+            gauge.enter(Stage::Scanning);
             while large.check_next() && !self.shared.is_over() {}
-            gauge.begin(Stage::Waiting);
+            gauge.enter(Stage::Waiting);
         }
     }
 }

@@ -75,7 +75,7 @@ impl Large {
             version: (&version).into(),
             length: version.size,
             // The rest of a piece is on other hosts, and needs no space here.
-            sparse: sparse || matches!(share, Portion::Kept(_)),
+            sparse: sparse || matches!(share, Portion::KeepPiece(_)),
         };
         let opened = open(&dir, entry.path.name(), &origin, share, &wanted);
         let part = match opened.map_err(|error| in_its_place(entry, &error))? {
@@ -83,7 +83,7 @@ impl Large {
             Opened::Fresh(part) | Opened::Resumed(part) => part,
             Opened::Renamed(renamed) => return Ok(Begun::Renamed(renamed)),
         };
-        if matches!(share, Portion::Kept(_)) {
+        if matches!(share, Portion::KeepPiece(_)) {
             // The host that gathers the pieces verifies each block.
             part.trust();
         }
@@ -178,7 +178,7 @@ impl Large {
 
     /// Releases a finished piece. After the last piece, this object takes over the whole file.
     pub(super) fn assemble(&self) -> Result<(), String> {
-        if !matches!(self.share, Portion::Piece(_)) {
+        if !matches!(self.share, Portion::JoinPiece(_)) {
             return Ok(());
         }
         // Other sessions with a piece find the file busy as long as this one holds its piece.
@@ -207,8 +207,8 @@ impl Large {
     pub(super) fn finish(&self) -> Result<Option<Named>, String> {
         let mut part = self.part.write();
         let part = match (&self.share, part.take()) {
-            (Portion::Blocks(_), Some(_)) | (Portion::Piece(_), None) => return Ok(None),
-            (Portion::Kept(_), Some(part)) => {
+            (Portion::Blocks(_), Some(_)) | (Portion::JoinPiece(_), None) => return Ok(None),
+            (Portion::KeepPiece(_), Some(part)) => {
                 let kept = part.keep(&self.entry);
                 return kept
                     .map(|()| None)
@@ -234,7 +234,7 @@ impl Large {
 
     /// Returns whether the file remains a piece here.
     pub(super) fn is_kept(&self) -> bool {
-        matches!(self.share, Portion::Kept(_))
+        matches!(self.share, Portion::KeepPiece(_))
     }
 
     /// Discards what arrived of the file.
@@ -269,10 +269,10 @@ fn open(
     wanted: &BlockSet,
 ) -> Result<Opened, PartError> {
     match share {
-        Portion::Blocks(_) | Portion::Piece(_) => {
+        Portion::Blocks(_) | Portion::JoinPiece(_) => {
             Part::open_slice(dir, name, origin, wanted.ranges())
         }
-        Portion::Whole | Portion::Assembled | Portion::Kept(_) => Part::open(dir, name, origin),
+        Portion::Whole | Portion::Finalize | Portion::KeepPiece(_) => Part::open(dir, name, origin),
     }
 }
 

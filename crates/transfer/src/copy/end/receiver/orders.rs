@@ -10,8 +10,8 @@ use super::{
 use crate::{
     copy::end::limits as attributes,
     protocol::{
+        control::{Pass, Task},
         message::{self, Outcome, Portion, SourceMsg, TargetMsg},
-        order::{Pass, Task},
     },
     transport::connection::Connection,
 };
@@ -83,24 +83,24 @@ impl Target {
             to_sync: false,
             denied: BTreeSet::new(),
         };
-        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Waiting, None);
         loop {
-            gauge.begin(Stage::Waiting);
+            gauge.enter(Stage::Waiting);
             let order = message::read::<SourceMsg>(&mut from)?;
-            gauge.begin(Stage::Scanning);
+            gauge.enter(Stage::Scanning);
             let order = order.context("the source went away")?;
             match self.hear_of_data(order) {
                 None => {}
                 Some(SourceMsg::Entry {
                     number,
                     entry,
-                    share,
+                    portion: share,
                 }) => self.hear_of(&mut site, number, entry.into(), share)?,
                 // A source must not change the directory around a single named entry.
-                Some(SourceMsg::Top(_)) if self.renamed.is_some() => {
+                Some(SourceMsg::RootMetadata(_)) if self.renamed.is_some() => {
                     return Err(Refusal::usage(CONTENTS_FOR_ONE));
                 }
-                Some(SourceMsg::Top(metadata)) => {
+                Some(SourceMsg::RootMetadata(metadata)) => {
                     let mut metadata = metadata.into();
                     self.preserve.reduce_metadata(&mut metadata, true);
                     site.placer.top(metadata);
@@ -109,8 +109,8 @@ impl Target {
                         site.extras.top();
                     }
                 }
-                Some(SourceMsg::Spared(path)) => site.extras.spare(&self.here(path)?),
-                Some(SourceMsg::Unread) => site.unread += 1,
+                Some(SourceMsg::Excluded(path)) => site.extras.spare(&self.here(path)?),
+                Some(SourceMsg::ScanError) => site.unread += 1,
                 Some(SourceMsg::ScanEnded) => break,
                 Some(_) => bail!("an order out of order"),
             }
@@ -121,7 +121,7 @@ impl Target {
 
     /// Reads the names of the sources; returns the filter of `--exclude`, which also protects entries here.
     fn filter(&self, from: &mut Connection) -> Result<Filter> {
-        let Some(SourceMsg::Tops(tops)) = message::read(from)? else {
+        let Some(SourceMsg::Roots(tops)) = message::read(from)? else {
             bail!("the source does not say what it copies");
         };
         if self.renamed.is_some() && tops.len() != 1 {
@@ -140,16 +140,16 @@ impl Target {
                     large.seal(hash);
                 }
             }),
-            SourceMsg::Hashed { file, hash } => self.hear_hash(file, hash),
-            SourceMsg::Again {
+            SourceMsg::HashReply { file, hash } => self.hear_hash(file, hash),
+            SourceMsg::Reannounce {
                 old,
                 number,
                 entry,
-                share,
+                portion: share,
             } => self.hear_again(old, number, entry.into(), share),
-            SourceMsg::Withdrawn { file } => self.withdraw(file),
-            SourceMsg::Gone { stream } => self.give_up_stream(stream),
-            SourceMsg::Streams(count) => self.opener.want(count.into()),
+            SourceMsg::Aborted { file } => self.withdraw(file),
+            SourceMsg::StreamAbandoned { stream } => self.give_up_stream(stream),
+            SourceMsg::StreamCount(count) => self.opener.set_wanted(count.into()),
             other => return Some(other),
         }
         None
@@ -173,7 +173,7 @@ impl Target {
         for (number, entry) in std::mem::take(&mut site.links) {
             self.place(&mut site, number, entry, Portion::Whole);
         }
-        let failed = self.tally.now().failed;
+        let failed = self.tally.snapshot().failed;
         let removed = match self.options.delete {
             true => self.remove_extras(site.extras, site.filter, site.unread),
             false => 0,
@@ -183,7 +183,7 @@ impl Target {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
             _ => site.placer.finish(),
         };
-        self.tally.add(|now| now.removed += removed);
+        self.tally.update(|now| now.removed += removed);
         let to_sync = site.to_sync || removed > 0;
         for (path, applied) in directories {
             if let Err(failure) = applied {
@@ -199,14 +199,14 @@ impl Target {
                 1 => "1 device or fifo was left out".to_owned(),
                 count => format!("{count} devices and fifos were left out"),
             };
-            self.reporter.problem(format!(
+            self.reporter.send_problem(format!(
                 "{what} (--no-devices, --no-special; the default for a source at a site)"
             ));
         }
-        let failed = self.tally.now().failed - failed;
+        let failed = self.tally.snapshot().failed - failed;
         // Streams that end from now on are not opened again.
-        self.opener.end();
-        self.answers.put(TargetMsg::Over { removed, failed });
+        self.opener.stop();
+        self.answers.put(TargetMsg::Finished { removed, failed });
         // The source closes its connection after that message.
         self.shared.wait_until(|state| state.source_gone);
         Ok(())
@@ -237,9 +237,9 @@ impl Target {
             entry.metadata = Metadata::default();
         }
         if entry.kind == Kind::Directory {
-            site.of_directories += attributes::bytes(&entry.metadata);
+            site.of_directories += attributes::xattr_bytes(&entry.metadata);
         }
-        self.tally.add(|now| now.entries += 1);
+        self.tally.update(|now| now.entries += 1);
         let taken = self.takes(site, &entry);
         let link = taken && matches!(entry.kind, Kind::HardLink { .. });
         let too_much = self.shared.update_silent(|state| {
@@ -256,7 +256,7 @@ impl Target {
         match entry.kind {
             _ if !taken => {
                 site.not_taken += 1;
-                self.settle(number, &entry.path, Outcome::NotTaken);
+                self.settle(number, &entry.path, Outcome::LeftOut);
             }
             Kind::HardLink { .. } => site.links.push((number, entry)),
             _ => self.place(site, number, entry, share),
@@ -370,7 +370,7 @@ impl Target {
                 _ => "attributes trusted.* and capabilities are not set, which only root may",
             };
             if said.insert(why) {
-                self.reporter.problem(why.to_owned());
+                self.reporter.send_problem(why.to_owned());
             }
         }
     }
@@ -386,7 +386,7 @@ impl Target {
             .partition(|left| left.what == What::OfAnother);
         let why = "permissions and times are not set of what belongs to another user here";
         if !barred.is_empty() && said.insert(why) {
-            self.reporter.problem(why.to_owned());
+            self.reporter.send_problem(why.to_owned());
         }
         (placed, left_out)
     }
@@ -400,7 +400,7 @@ impl Target {
     /// Records the command that made a directory, so that the same command finds it again.
     fn note_origin(&self, path: &RelPath) {
         if let Err(error) = origin::note(&self.root, path, &self.options.origin) {
-            self.reporter.problem(format!(
+            self.reporter.send_problem(format!(
                 "{path}: {error}; the same command again would copy into it"
             ));
         }
@@ -408,7 +408,7 @@ impl Target {
 
     fn give_up_stream(&self, stream: u64) {
         if let Some(blocks) = self.shared.update(|state| state.give_up_stream(stream)) {
-            self.answers.put(TargetMsg::Ended { stream, blocks });
+            self.answers.put(TargetMsg::StreamEnded { stream, blocks });
         }
     }
 }

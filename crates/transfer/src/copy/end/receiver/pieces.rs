@@ -36,7 +36,7 @@ impl Target {
 
     /// Returns the outcome of a piece that is to stay here, if it is already here.
     pub(super) fn is_kept(&self, entry: &Entry, share: &Portion) -> Option<Outcome> {
-        let (Portion::Kept(_), Kind::File { version, .. }) = (share, &entry.kind) else {
+        let (Portion::KeepPiece(_), Kind::File { version, .. }) = (share, &entry.kind) else {
             return None;
         };
         let wanted = BlockSet::of(share, Blocks::of(version.size))?;

@@ -4,7 +4,7 @@
 
 use crate::{
     copy::end::reach::Reach,
-    protocol::{options::Options, order::Begin},
+    protocol::{control::Begin, options::Options},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -72,7 +72,7 @@ fn refuse_special(reach: &Reach, path: &[u8], begin: &Begin) -> Result<()> {
             "{shown}: {what} is there, which a copy does not replace: name a file or a directory"
         ))),
     };
-    for name in begin.sources.plain() {
+    for name in begin.sources.non_special_names() {
         let shown = Shown(path);
         refuse(&place, &shown)?;
         if let Some(name) = name {

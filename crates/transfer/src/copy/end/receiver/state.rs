@@ -3,7 +3,7 @@
 
 use super::large::{Large, Named, size};
 use crate::{
-    copy::end::limits::{Attributes, DESCRIPTORS_OTHER, DESCRIPTORS_STREAM},
+    copy::end::limits::{DESCRIPTORS_OTHER, DESCRIPTORS_STREAM, XattrBudget},
     protocol::message::Portion,
 };
 use longhaul_command::threads::{Ends, Monitor};
@@ -33,7 +33,7 @@ pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
 /// Maximum entries in flight that a target accepts: the source's own limit, and entries that its streams are
 /// withdrawing.
-const UNSETTLED_MAX: u64 = crate::copy::end::limits::UNSETTLED_MAX as u64 + 1024;
+const UNSETTLED_MAX: u64 = crate::copy::end::limits::IN_FLIGHT_MAX as u64 + 1024;
 
 /// Maximum wait for another copy that writes a file. Its process may have been killed a moment ago.
 const BUSY_MAX: Time = Time::from_secs(3);
@@ -79,7 +79,7 @@ pub(super) struct State {
     /// Entries that were announced and are neither completed nor withdrawn.
     pub(super) unsettled: u64,
     /// Extended attributes of these entries.
-    pub(super) attributes: Attributes,
+    pub(super) attributes: XattrBudget,
     /// Hard links among these entries: the files must exist first.
     pub(super) links: u64,
     /// Small files whose data is wanted.
@@ -186,7 +186,7 @@ impl Ends for State {
 impl State {
     /// Returns whether the source announced more than an honest one may.
     pub(super) fn announced_too_much(&self) -> bool {
-        self.unsettled - self.links > UNSETTLED_MAX || self.attributes.are_too_many()
+        self.unsettled - self.links > UNSETTLED_MAX || self.attributes.is_exceeded()
     }
 
     /// Returns the bytes that a kill would lose.

@@ -22,7 +22,7 @@ impl Target {
     /// file.
     pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
-        let mut gauge = self.tally.gauges.of_thread(Stage::Receiving, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Receiving, None);
         loop {
             let mut header = [0; HEADER_LEN];
             if !begins(&mut from, &mut header)? {
@@ -35,14 +35,14 @@ impl Target {
             };
             let bytes = &mut buffer[..length];
             from.read_exact(bytes).context("cut off within a block")?;
-            gauge.begin(Stage::Writing);
+            gauge.enter(Stage::Writing);
             self.shared.wait_until(State::has_room);
             self.take(&header, bytes);
             self.shared.update_if(
                 |state| state.count_block(number, length),
                 State::wants_a_commit,
             );
-            gauge.begin(Stage::Receiving);
+            gauge.enter(Stage::Receiving);
         }
     }
 

@@ -4,13 +4,13 @@
 use super::state::Shared;
 use crate::{
     copy::end::{
-        meeting::Opener,
-        reports::{Reporter, Tally},
+        meeting::StreamOpener,
+        reports::{Counters, Reporter},
     },
     protocol::{
+        control::Task,
         message::{Outcome, TargetMsg},
         options::Options,
-        order::Task,
     },
     transport::outbox::Outbox,
 };
@@ -31,26 +31,26 @@ pub(super) struct Target {
     pub(super) task: Task,
     pub(super) shared: Arc<Shared>,
     pub(super) answers: Outbox<TargetMsg>,
-    pub(super) tally: Tally,
+    pub(super) tally: Counters,
     pub(super) reporter: Reporter,
-    pub(super) opener: Arc<Opener>,
+    pub(super) opener: Arc<StreamOpener>,
 }
 
 impl Target {
     /// Completes an entry: counts and reports its outcome.
     pub(super) fn settle(&self, number: u64, path: &RelPath, outcome: Outcome) {
-        self.tally.add(|now| now.count(&outcome));
+        self.tally.update(|now| now.count(&outcome));
         match &outcome {
             Outcome::MadeWithout(what) => {
                 let what = what.join(", ");
                 self.reporter
-                    .problem(format!("{path}: copied, but for {what}"));
+                    .send_problem(format!("{path}: copied, but for {what}"));
             }
-            Outcome::Failed(why) => self.reporter.problem(why.clone()),
+            Outcome::Failed(why) => self.reporter.send_problem(why.clone()),
             _ => {}
         }
         // Before the entry counts as completed: the message that ends the session must come after it.
-        self.answers.put(TargetMsg::Settled { number, outcome });
+        self.answers.put(TargetMsg::EntryDone { number, outcome });
         self.shared.update_if(
             |state| {
                 state.unsettled -= 1;
@@ -62,7 +62,7 @@ impl Target {
 
     /// Counts and reports an error that belongs to no file.
     pub(super) fn fail(&self, why: String) {
-        self.tally.add(|now| now.failed += 1);
-        self.reporter.problem(why);
+        self.tally.update(|now| now.failed += 1);
+        self.reporter.send_problem(why);
     }
 }

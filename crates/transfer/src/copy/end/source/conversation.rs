@@ -15,13 +15,13 @@ use super::{
 };
 use crate::{
     copy::end::{
-        meeting::{Lines, Opener, Streams, meet},
+        meeting::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
         reach::Reach,
-        reports::{Reporter, Tally, end_with_standard_input, get_ready},
+        reports::{Counters, Reporter, end_with_standard_input, report_ready},
     },
     protocol::{
+        control::{Begin, Task},
         message::{self, MissingBlocks, Outcome, SourceMsg, TargetMsg},
-        order::{Begin, Task},
         report::{Progress, Report},
     },
     transport::{
@@ -49,10 +49,10 @@ pub(crate) fn run(
 ) -> Result<Progress> {
     let ready = prepare(&begin, reach)?;
     if begin.task == Task::Pieces {
-        reporter.say(&Report::Shares(shares(&begin, reach)?));
+        reporter.send(&Report::Shares(shares(&begin, reach)?));
     }
-    reporter.say(&Report::Sources(located(&begin, reach)));
-    get_ready(&mut begin, reach, reporter)?;
+    reporter.send(&Report::Sources(located(&begin, reach)));
+    report_ready(&mut begin, reach, reporter)?;
     let ready = match begin.task {
         Task::Extents => Ready {
             assigned: Some(extents::hear()?),
@@ -97,7 +97,7 @@ pub(crate) fn serve(
     let source = Arc::new(Source {
         shared: Arc::default(),
         orders,
-        tally: Tally::default(),
+        tally: Counters::default(),
         reporter: reporter.clone(),
         opener: Arc::default(),
         tuning: Arc::new(ready.tuning),
@@ -108,12 +108,12 @@ pub(crate) fn serve(
     });
     let outcome = source.converse(begin, ready.scan, ready.assigned, identity, sender);
     // First, so that streams that end now are not opened again.
-    let outcome = source.opener.conclude(outcome);
+    let outcome = source.opener.finish(outcome);
     source.shared.update(|state| state.over = true);
     // That thread sends a report at the end.
     let _ = outcome?.join();
     // Only the target's report ends the copy; these counters are the source's part.
-    Ok(source.tally.now())
+    Ok(source.tally.snapshot())
 }
 
 impl Source {
@@ -126,7 +126,10 @@ impl Source {
         identity: &Identity,
         sender: Sender<SourceMsg>,
     ) -> Result<JoinHandle<()>> {
-        let Lines { orders, answers } = meet(&begin, identity, &self.reporter, self.clone())?;
+        let ControlConnections {
+            source_messages: orders,
+            target_messages: answers,
+        } = connect_endpoints(&begin, identity, &self.reporter, self.clone())?;
         threads::spawn(move || sender.run(orders))?;
         let announcing = self.clone();
         threads::spawn(move || match assigned {
@@ -138,7 +141,7 @@ impl Source {
         }
         let trying = self.clone();
         threads::spawn(move || trying.try_again())?;
-        self.tally.tell(self.reporter.clone())?;
+        self.tally.start_reporting(self.reporter.clone())?;
         let watching = self.clone();
         let watcher = threads::spawn(move || watching.watch_streams(&begin))?;
         self.hear(answers)?;
@@ -149,20 +152,20 @@ impl Source {
     fn hear(&self, mut from: Connection) -> Result<()> {
         while let Some(answer) = message::read::<TargetMsg>(&mut from)? {
             match answer {
-                TargetMsg::Need { file, missing } => self.need(file, missing)?,
-                TargetMsg::Hash { file } => self.shared.update(|state| state.hash(file)),
-                TargetMsg::Settled { number, outcome } => self.settled(number, &outcome),
+                TargetMsg::Request { file, missing } => self.need(file, missing)?,
+                TargetMsg::HashRequest { file } => self.shared.update(|state| state.hash(file)),
+                TargetMsg::EntryDone { number, outcome } => self.settled(number, &outcome),
                 TargetMsg::Received { stream, blocks } => self
                     .shared
                     .update(|state| state.ledger.confirm(stream, blocks, clock::now()))?,
-                TargetMsg::Ended { stream, blocks } => self.shared.update(|state| {
+                TargetMsg::StreamEnded { stream, blocks } => self.shared.update(|state| {
                     let lost = state.ledger.close(stream, blocks, clock::now())?;
                     state.again(lost);
                     anyhow::Ok(())
                 })?,
-                TargetMsg::Durable { bytes } => self.tally.add(|now| now.durable += bytes),
-                TargetMsg::Over { removed, failed } => {
-                    self.tally.add(|now| {
+                TargetMsg::Durable { bytes } => self.tally.update(|now| now.durable += bytes),
+                TargetMsg::Finished { removed, failed } => {
+                    self.tally.update(|now| {
                         now.removed = removed;
                         now.failed += failed;
                     });
@@ -205,7 +208,7 @@ impl Source {
         let lacks = |range: &Range<u64>| end(range.end).saturating_sub(end(range.start));
         let lacking: u64 = missing.iter().map(lacks).sum();
         self.tally
-            .add(|now| now.there += file.bytes().saturating_sub(lacking));
+            .update(|now| now.present += file.bytes().saturating_sub(lacking));
     }
 
     /// Removes a completed entry and counts its outcome. The target reports the outcome to the coordinator
@@ -215,10 +218,10 @@ impl Source {
             return;
         };
         let bytes = file.as_ref().map_or(0, |file| file.bytes());
-        self.tally.add(|now| {
+        self.tally.update(|now| {
             now.count(outcome);
             if matches!(outcome, Outcome::Same | Outcome::Newer) {
-                now.there += bytes;
+                now.present += bytes;
             }
         });
         let failed = match outcome {
@@ -229,15 +232,16 @@ impl Source {
     }
 }
 
-impl Streams for Source {
-    fn carry(&self, number: u64, stream: Connection) {
+impl StreamHandler for Source {
+    fn handle_stream(&self, number: u64, stream: Connection) {
         let Ok(handle) = stream.handle() else { return };
         self.tuning.apply(&handle);
         self.shared
             .update(|state| state.streams.insert(number, handle));
         // The peer reports how many blocks arrived, however the stream ended.
         if self.send(number, stream).is_err() {
-            self.orders.put(SourceMsg::Gone { stream: number });
+            self.orders
+                .put(SourceMsg::StreamAbandoned { stream: number });
         }
         self.shared.update(|state| state.streams.remove(&number));
     }
@@ -246,7 +250,7 @@ impl Streams for Source {
         self.shared.is_over()
     }
 
-    fn opener(&self) -> &Opener {
+    fn opener(&self) -> &StreamOpener {
         &self.opener
     }
 }

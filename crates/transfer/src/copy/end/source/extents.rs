@@ -7,8 +7,8 @@ use super::{
     state::{Source, Unsettled},
 };
 use crate::protocol::{
+    control::{Content, ControlMsg, Extent},
     message::{self, Portion, SourceMsg},
-    order::{Content, Extent, Word},
     report::Report,
 };
 use longhaul_command::threads;
@@ -56,15 +56,15 @@ pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
         let mut to = Some(to);
         while let Ok(Some(word)) = message::read(&mut io::stdin().lock()) {
             match word {
-                Word::Assignment { number, extent } => {
+                ControlMsg::Assignment { number, extent } => {
                     let to = to.as_ref();
                     let _nobody_hears = to.map(|to| to.send(Assignment { number, extent }));
                 }
-                Word::Until(millis) => {
+                ControlMsg::LeaseRemaining(millis) => {
                     let end = Instant::now() + Duration::from_millis(millis.into());
                     *until.lock() = Some(end);
                 }
-                Word::Enough => to = None,
+                ControlMsg::NoMoreExtents => to = None,
             }
         }
         std::process::exit(1);
@@ -88,7 +88,7 @@ impl Source {
         assigned: &Receiver<Assignment>,
     ) {
         let tops = sources.iter().filter_map(Place::name).cloned();
-        self.orders.put(SourceMsg::Tops(tops.collect()));
+        self.orders.put(SourceMsg::Roots(tops.collect()));
         let mut known = HashSet::new();
         for Assignment { number, extent } in assigned {
             let whole = Unsettled {
@@ -101,7 +101,7 @@ impl Source {
             self.change_extent(number, |extent| extent.more = false);
             self.tell_if_done(number);
         }
-        self.tally.add(|now| now.scanned = true);
+        self.tally.update(|now| now.scanned = true);
         self.orders.put(SourceMsg::ScanEnded);
     }
 
@@ -126,7 +126,7 @@ impl Source {
                 planned = Some(version.into());
                 vec![(path, Portion::Blocks(blocks))]
             }
-            Content::Name(path) => vec![(path, Portion::Assembled)],
+            Content::Name(path) => vec![(path, Portion::Finalize)],
         };
         let source = extent.source as usize;
         for (path, share) in shares {
@@ -230,7 +230,7 @@ impl Source {
             over.then(|| state.extents.remove(&number))?
         });
         if let Some(Unsettled { failed, .. }) = done {
-            self.reporter.say(&Report::Done { number, failed });
+            self.reporter.send(&Report::ExtentDone { number, failed });
         }
     }
 }

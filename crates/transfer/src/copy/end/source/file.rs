@@ -63,11 +63,11 @@ impl SourceFile {
         match &self.share {
             Portion::Whole => blocks.file_len(),
             Portion::Blocks(within) => end(within.end) - end(within.start),
-            Portion::Kept(ranges) | Portion::Piece(ranges) => ranges
+            Portion::KeepPiece(ranges) | Portion::JoinPiece(ranges) => ranges
                 .iter()
                 .map(|range| end(range.end) - end(range.start))
                 .sum(),
-            Portion::Assembled => 0,
+            Portion::Finalize => 0,
         }
     }
 

@@ -21,20 +21,20 @@ impl Source {
     }
 
     fn hash_files(&self) {
-        let mut gauge = self.tally.gauges.of_thread(Stage::Waiting, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Waiting, None);
         while let Some((number, file)) = self.shared.next(State::next_to_hash) {
-            gauge.begin(Stage::Scanning);
+            gauge.enter(Stage::Scanning);
             match hash_of(&file) {
                 Ok(hash) => self.tell_hash(number, hash),
                 Err(lost) => self.lose(number, &file, &lost),
             }
-            gauge.begin(Stage::Waiting);
+            gauge.enter(Stage::Waiting);
         }
     }
 
     fn tell_hash(&self, file: u64, FileHash(hash): FileHash) {
         self.shared.update(|state| state.hashing.remove(&file));
-        self.orders.put(SourceMsg::Hashed { file, hash });
+        self.orders.put(SourceMsg::HashReply { file, hash });
     }
 }
 

@@ -49,18 +49,18 @@ impl Source {
         match self.again(&file) {
             Ok((entry, new)) => {
                 let share = new.share.clone();
-                self.tally.add(|now| {
+                self.tally.update(|now| {
                     now.bytes = (now.bytes + new.bytes()).saturating_sub(file.bytes());
                 });
                 let number = self.shared.update(|state| {
                     state.forget(old);
                     state.announce(&entry, Some(Arc::new(new)))
                 });
-                self.orders.put(SourceMsg::Again {
+                self.orders.put(SourceMsg::Reannounce {
                     old,
                     number,
                     entry: entry.into(),
-                    share,
+                    portion: share,
                 });
             }
             Err(lost) => self.withdraw(old, &file, &lost),

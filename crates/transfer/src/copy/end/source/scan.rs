@@ -9,8 +9,8 @@ use super::{
 use crate::{
     copy::end::reach::Reach,
     protocol::{
+        control::Begin,
         message::{Portion, SourceMsg},
-        order::Begin,
     },
 };
 use anyhow::Result;
@@ -43,13 +43,13 @@ impl Source {
     pub(super) fn announce(&self, mut scan: Scan) {
         let sources = scan.sources().clone();
         let tops = sources.iter().filter_map(Place::name).cloned();
-        self.orders.put(SourceMsg::Tops(tops.collect()));
+        self.orders.put(SourceMsg::Roots(tops.collect()));
         for why in &self.incomplete {
             self.unread(why);
         }
-        let mut gauge = self.tally.gauges.of_thread(Stage::Scanning, None);
+        let mut gauge = self.tally.metrics.measure_thread(Stage::Scanning, None);
         for item in &mut scan {
-            gauge.begin(Stage::Waiting);
+            gauge.enter(Stage::Waiting);
             match item {
                 Item::Entry {
                     source,
@@ -83,21 +83,21 @@ impl Source {
                 }
                 Item::Top { metadata, left_out } => {
                     self.leave_out(".", &left_out);
-                    self.orders.put(SourceMsg::Top(metadata.into()));
+                    self.orders.put(SourceMsg::RootMetadata(metadata.into()));
                 }
                 Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
-                    self.reporter.problem(format!("{path}: {why}"));
-                    self.orders.put(SourceMsg::Spared(path));
+                    self.reporter.send_problem(format!("{path}: {why}"));
+                    self.orders.put(SourceMsg::Excluded(path));
                 }
                 Item::Failed(failure) => self.unread(&failure),
                 Item::SourceFailed { source, failure } => {
                     self.unread(&format!("{}: {failure}", source.display()));
                 }
             }
-            gauge.begin(Stage::Scanning);
+            gauge.enter(Stage::Scanning);
         }
-        self.tally.add(|now| now.scanned = true);
+        self.tally.update(|now| now.scanned = true);
         self.orders.put(SourceMsg::ScanEnded);
     }
 
@@ -120,14 +120,14 @@ impl Source {
     }
 
     fn unread(&self, why: &dyn Display) {
-        self.orders.put(SourceMsg::Unread);
+        self.orders.put(SourceMsg::ScanError);
         self.fail(why.to_string());
     }
 
     fn leave_out(&self, path: impl Display, what: &[LeftOut]) {
         for what in what {
             let said = format!("{path}: could not read its {}", what.what);
-            self.reporter.problem(said);
+            self.reporter.send_problem(said);
         }
     }
 
@@ -138,7 +138,7 @@ impl Source {
             entry.metadata.xattrs.clear();
         }
         self.shared.wait_until(State::has_room);
-        self.tally.add(|now| {
+        self.tally.update(|now| {
             now.entries += 1;
             now.bytes += file.as_ref().map_or(0, |file| file.bytes());
         });
@@ -149,7 +149,7 @@ impl Source {
         self.orders.put(SourceMsg::Entry {
             number,
             entry: entry.into(),
-            share,
+            portion: share,
         });
     }
 }

@@ -8,8 +8,8 @@ use super::{
 use crate::{
     copy::end::{location::Machine, reach::Reach},
     protocol::{
+        control::{Begin, Task},
         message::Portion,
-        order::{Begin, Task},
         sources::Sources,
         spread::Share as SpreadShare,
     },
@@ -50,7 +50,7 @@ impl Source {
                 match placement.of_file(number(&entry.path), version.size, BLOCK, divisible) {
                     HostShare::Nothing => None,
                     HostShare::Whole => Some(Portion::Whole),
-                    HostShare::Blocks(blocks) => Some(Portion::Kept(blocks)),
+                    HostShare::Blocks(blocks) => Some(Portion::KeepPiece(blocks)),
                 }
             }
             _ => whole(&entry.path),
@@ -72,8 +72,8 @@ impl Source {
     ) -> Option<SourceFile> {
         let file = file_of(entry, sources, source)?;
         let share = match self.task {
-            Task::Gather(_) => Portion::Piece(held),
-            _ => Portion::Kept(held),
+            Task::Gather(_) => Portion::JoinPiece(held),
+            _ => Portion::KeepPiece(held),
         };
         Some(SourceFile {
             share,

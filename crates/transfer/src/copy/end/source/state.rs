@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     copy::end::{
-        limits::{Attributes, UNSETTLED_MAX},
-        meeting::Opener,
-        reports::{Reporter, Tally},
+        limits::{IN_FLIGHT_MAX, XattrBudget},
+        meeting::StreamOpener,
+        reports::{Counters, Reporter},
     },
-    protocol::{message::SourceMsg, options::Switch, order::Task},
+    protocol::{control::Task, message::SourceMsg, options::Switch},
     transport::outbox::Outbox,
 };
 use longhaul_command::threads::{Ends, Monitor};
@@ -31,9 +31,9 @@ use std::{
 pub(super) struct Source {
     pub(super) shared: Arc<Shared>,
     pub(super) orders: Outbox<SourceMsg>,
-    pub(super) tally: Tally,
+    pub(super) tally: Counters,
     pub(super) reporter: Reporter,
-    pub(super) opener: Arc<Opener>,
+    pub(super) opener: Arc<StreamOpener>,
     pub(super) tuning: Arc<Tuning>,
     pub(super) limit: Option<Arc<Limit>>,
     pub(super) hash: Switch,
@@ -45,8 +45,8 @@ pub(super) struct Source {
 impl Source {
     /// Counts and reports an entry that could not be copied.
     pub(super) fn fail(&self, why: String) {
-        self.tally.add(|now| now.failed += 1);
-        self.reporter.problem(why);
+        self.tally.update(|now| now.failed += 1);
+        self.reporter.send_problem(why);
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) struct State {
     /// Entries announced and neither completed nor withdrawn. Only files have further messages.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     /// Extended attributes of these entries.
-    attributes: Attributes,
+    attributes: XattrBudget,
     pub(super) sending: HashMap<u64, Sending>,
     /// Hard links among the announced entries: the target makes them after all other entries.
     links: usize,
@@ -115,7 +115,7 @@ impl State {
 
     /// Returns whether another entry may be announced. Hard links take no room: they complete last.
     pub(super) fn has_room(&self) -> bool {
-        self.announced.len() < UNSETTLED_MAX + self.links && self.attributes.have_room()
+        self.announced.len() < IN_FLIGHT_MAX + self.links && self.attributes.has_room()
     }
 
     /// Adds an entry to those announced; returns its number.
@@ -216,7 +216,7 @@ mod tests {
         let shared = Shared::default();
         let to = RelPath::parse(b"a").unwrap();
         let link = Kind::HardLink { to };
-        let max = UNSETTLED_MAX as u64;
+        let max = IN_FLIGHT_MAX as u64;
         let announce = |kind: &Kind| {
             let entry = entry("b", kind.clone());
             shared.update(|state| state.announce(&entry, None))

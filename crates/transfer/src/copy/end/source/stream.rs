@@ -6,7 +6,7 @@ use super::{
     state::{Source, next_parcel},
 };
 use crate::{
-    copy::{end::gauges::Gauge, open_file::OpenFile},
+    copy::{end::gauges::ThreadMeasurement, open_file::OpenFile},
     protocol::{
         block::{BLOCK_LEN, Content, Header},
         message::SourceMsg,
@@ -44,7 +44,7 @@ struct Stream {
     buffer: Vec<u8>,
     /// File that was read last: the next block is likely from it.
     open: Option<(u64, OpenFile)>,
-    gauge: Gauge,
+    gauge: ThreadMeasurement,
 }
 
 /// Properties of a block that is about to be sent.
@@ -61,7 +61,7 @@ impl Source {
         let handle = stream.handle()?;
         let mut stream = Stream {
             number,
-            gauge: self.tally.gauges.of_thread(Stage::Idle, Some(handle)),
+            gauge: self.tally.metrics.measure_thread(Stage::Idle, Some(handle)),
             to: BufWriter::with_capacity(GATHERED, stream),
             buffer: Vec::with_capacity(BLOCK_LEN as usize),
             open: None,
@@ -72,7 +72,7 @@ impl Source {
                 Parcel::Files(files) => self.send_files(&mut stream, files)?,
             }
             stream.to.flush()?;
-            stream.gauge.begin(Stage::Idle);
+            stream.gauge.enter(Stage::Idle);
         }
         let mut to = stream
             .to
@@ -154,7 +154,7 @@ impl Source {
         if length > 0 {
             self.send_bytes(stream)?;
         }
-        self.tally.add(|now| match repeated {
+        self.tally.update(|now| match repeated {
             true => now.repeated += length,
             false => now.sent += length,
         });
@@ -167,9 +167,9 @@ impl Source {
             return stream.to.write_all(&stream.buffer);
         };
         for piece in stream.buffer.chunks(LIMITED) {
-            stream.gauge.begin(Stage::Limited);
+            stream.gauge.enter(Stage::Limited);
             limit.wait_for(piece.len() as u64)?;
-            stream.gauge.begin(Stage::Sending);
+            stream.gauge.enter(Stage::Sending);
             stream.to.write_all(piece)?;
         }
         Ok(())
@@ -177,7 +177,7 @@ impl Source {
 
     pub(super) fn withdraw(&self, file: u64, source: &SourceFile, lost: &Lost) {
         if self.shared.update(|state| state.settle(file)).is_some() {
-            self.orders.put(SourceMsg::Withdrawn { file });
+            self.orders.put(SourceMsg::Aborted { file });
             let why = format!("{}: {lost}", source.path);
             self.count_down(Some(source), Some(why.clone()));
             self.fail(why);
@@ -196,19 +196,19 @@ impl Stream {
         hash: Switch,
     ) -> Result<Header, Lost> {
         let block = blocks.start;
-        self.gauge.begin(Stage::Reading);
+        self.gauge.enter(Stage::Reading);
         let opened = match self.open.take() {
             Some((number, opened)) if number == file => opened,
             _ => source.open()?,
         };
         source.expect(&opened, blocks.end);
         let hole = source.read(&opened, block, &mut self.buffer)?;
-        self.gauge.begin(Stage::Hashing);
+        self.gauge.enter(Stage::Hashing);
         let hash = match hash {
             Switch::On => source.blocks().hash(block, &self.buffer),
             Switch::Off => Ok(BlockHash::UNKNOWN),
         };
-        self.gauge.begin(Stage::Sending);
+        self.gauge.enter(Stage::Sending);
         let hash = hash.map_err(|error| Lost::Unreadable(error.to_string()))?;
         if !opened.agrees(block, hash) {
             return Err(Lost::Damaged {

@@ -3,9 +3,9 @@
 
 use super::state::{Source, State};
 use crate::protocol::{
+    control::Begin,
     message::SourceMsg,
-    order::Begin,
-    report::{Report, StreamFigures},
+    report::{Report, StreamStats},
 };
 use longhaul_linux::{clock, tcp_info::TcpInfo};
 use longhaul_scheduling::{
@@ -45,7 +45,7 @@ impl Source {
             self.repeat(&infos);
         }
         let figures = seen.watched.into_values().map(|one| one.figures);
-        self.reporter.say(&Report::Streams(figures.collect()));
+        self.reporter.send(&Report::Streams(figures.collect()));
     }
 
     /// Removes streams that the peer closed, or that broke, while nothing was written to them. The target
@@ -59,7 +59,8 @@ impl Source {
                 .shared
                 .update_silent(|state| state.streams.remove(number));
             if carried.is_some() {
-                self.orders.put(SourceMsg::Gone { stream: *number });
+                self.orders
+                    .put(SourceMsg::StreamAbandoned { stream: *number });
             }
         }
     }
@@ -87,7 +88,7 @@ impl Source {
 
     /// Returns the maximum bytes still to send, once the scan is complete.
     fn left(&self) -> Option<u64> {
-        let now = self.tally.now();
+        let now = self.tally.snapshot();
         now.scanned.then(|| now.bytes.saturating_sub(now.sent))
     }
 
@@ -118,8 +119,8 @@ impl Source {
         let count = streams.update(clock::now(), &look);
         if count != before {
             self.shared.update(|state| state.streams_max = Some(count));
-            self.opener.want(count);
-            self.orders.put(SourceMsg::Streams(count as u16));
+            self.opener.set_wanted(count);
+            self.orders.put(SourceMsg::StreamCount(count as u16));
         }
     }
 
@@ -152,22 +153,22 @@ fn micros(count: u32) -> Time {
 #[derive(Debug)]
 struct Watched {
     began: Time,
-    figures: StreamFigures,
+    figures: StreamStats,
 }
 
 impl Watched {
     fn new(now: Time) -> Self {
         Self {
             began: now,
-            figures: StreamFigures::default(),
+            figures: StreamStats::default(),
         }
     }
 
     fn see(&mut self, now: Time, info: &TcpInfo) {
-        self.figures = StreamFigures {
-            lasted_s: now.since(self.began).as_secs_f64(),
+        self.figures = StreamStats {
+            duration_s: now.since(self.began).as_secs_f64(),
             acked_bytes: info.acked_bytes,
-            sent_again_bytes: info.retransmitted_bytes,
+            retransmitted_bytes: info.retransmitted_bytes,
             rtt_us: info.rtt_us,
         };
     }

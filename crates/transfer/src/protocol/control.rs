@@ -28,7 +28,7 @@ pub struct Begin {
     /// X.509 certificate of the peer, DER.
     pub peer_certificate: Vec<u8>,
     /// Whether and where the endpoint listens or connects.
-    pub meeting: Meeting,
+    pub rendezvous: Rendezvous,
     /// Part of the copy that the endpoint performs.
     pub task: Task,
     /// Locations of the sources, for a target.
@@ -45,7 +45,7 @@ pub enum Task {
     /// Reports the locations of the sources, for a source without a peer.
     Locate,
     /// Reports all entries, including pieces of files, for a source without a peer.
-    Survey,
+    Scan,
     /// Copies the share of one of several targets with separate disks: some files, and pieces of large files.
     Spread(Placement),
     /// Copies everything that one of several such hosts has. A file gets its final name after its last piece has arrived.
@@ -56,9 +56,9 @@ pub enum Task {
     Extents,
     /// Creates a probe file with this number in the target's directory, and removes it when standard input ends. Used
     /// before a copy to several target hosts, to find out which of them share the directory.
-    Mark(u128),
+    CreateProbe(u128),
     /// Reports whether the probe file with this number is visible.
-    Seek(u128),
+    FindProbe(u128),
 }
 
 /// Pass of a gathering copy from several hosts.
@@ -72,7 +72,7 @@ pub enum Pass {
 
 /// Message from the coordinator to a source that copies extents.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Word {
+pub enum ControlMsg {
     /// Assignment of an extent. The coordinator chooses the number.
     Assignment {
         /// Number of the extent in reports.
@@ -81,9 +81,9 @@ pub enum Word {
         extent: Extent,
     },
     /// Remaining lease time, in milliseconds. After it others may get the extents that this source was assigned.
-    Until(u32),
+    LeaseRemaining(u32),
     /// End of the assignments.
-    Enough,
+    NoMoreExtents,
 }
 
 /// Unit of work for one mover: some GiB of a source's data.
@@ -134,9 +134,9 @@ impl Role {
 
 /// Instruction by which the two endpoints connect to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Meeting {
+pub enum Rendezvous {
     /// Wait for a further instruction, which the coordinator sends once this endpoint is ready.
-    Later,
+    Wait,
     /// Listen for the peer.
     Listen {
         /// Local address.
@@ -155,7 +155,7 @@ mod tests {
         hello::Hello,
         message::{read, write},
         options::{Pace, Rule, Streams, Switch, Transport},
-        report::{Action, Planned, Progress, Report, StreamFigures},
+        report::{Action, PlannedAction, Progress, Report, StreamStats},
     };
     use longhaul_store::tree::preserve::Preserve;
     use proptest::{collection::vec, prelude::*};
@@ -189,7 +189,7 @@ mod tests {
                 into_directory: true,
             },
             peer_certificate: vec![0x30; 300],
-            meeting: Meeting::Listen {
+            rendezvous: Rendezvous::Listen {
                 at: IpAddr::V4(Ipv4Addr::LOCALHOST),
                 ports: Some("7000-7100".parse().unwrap()),
             },
@@ -210,12 +210,12 @@ mod tests {
             Report::Listening(7000),
             Report::Progress(Progress::default()),
             Report::Problem("größe: full".to_owned()),
-            Report::Planned(Planned {
+            Report::Planned(PlannedAction {
                 action: Action::Remove,
                 path: b"a".to_vec(),
                 bytes: 7,
             }),
-            Report::Streams(vec![StreamFigures::default(); 3]),
+            Report::Streams(vec![StreamStats::default(); 3]),
         ]
     }
 
@@ -240,8 +240,8 @@ mod tests {
             let _accepted_or_rejected = Hello::read(&mut &*bytes, &"a stranger");
             assert_round_trip::<Hello>(bytes);
             assert_round_trip::<Begin>(bytes);
-            assert_round_trip::<Meeting>(bytes);
-            assert_round_trip::<Word>(bytes);
+            assert_round_trip::<Rendezvous>(bytes);
+            assert_round_trip::<ControlMsg>(bytes);
             assert_round_trip::<Report>(bytes);
         }
     }

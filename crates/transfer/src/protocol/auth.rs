@@ -10,14 +10,14 @@ use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 pub const PROTOCOL: &[u8] = b"longhaul-site/1";
 
 /// Maximum length of a request, in bytes, without its length prefix.
-pub const ASK_LEN_MAX: usize = 1024;
+pub const REQUEST_LEN_MAX: usize = 1024;
 
 /// Time limit for the handshake and the request: a few round trips, on any path.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const AUTH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Request of the client.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Ask {
+pub struct AuthRequest {
     /// Secret of the client's token.
     pub secret: Secret,
     /// Export for which the client wants an endpoint.
@@ -26,19 +26,19 @@ pub struct Ask {
 
 /// Response of the site.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum AuthResponse {
     /// Access is granted. The messages of an endpoint follow.
-    Welcome,
+    Accepted,
     /// Access is denied for the reason given. A retry does not help.
     Refused(String),
     /// The site is at a limit, with the reason. The client may retry later.
     Busy(String),
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for AuthResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Welcome => f.write_str("welcome"),
+            Self::Accepted => f.write_str("welcome"),
             Self::Refused(why) | Self::Busy(why) => f.write_str(why),
         }
     }
@@ -47,17 +47,17 @@ impl fmt::Display for Answer {
 /// Scope in which an endpoint at a site may read and write. The site sends it to the endpoint that it starts, before any
 /// message of the client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Confinement {
+pub struct ExportScope {
     /// Name of the export: the first component of every path.
     pub export: String,
     /// Directory of the export: absolute, without symbolic links.
     pub directory: PathBuf,
     /// Directories of the site's other exports. An endpoint never moves these.
-    pub others: Vec<PathBuf>,
+    pub other_exports: Vec<PathBuf>,
     /// Whether the client may write to the export.
     pub writable: bool,
     /// Address at which the client reached the site. Data connections are accepted at this address only.
-    pub at: IpAddr,
+    pub local_address: IpAddr,
     /// The site's ports for data connections; `None` allows any.
     pub ports: Option<Ports>,
 }
