@@ -10,8 +10,8 @@
 
 use longhaul_flow::decode::decode;
 use longhaul_flow::segment::{FlowKey, Segment};
-use longhaul_packet::capture::{Fate, Run};
-use longhaul_packet::capture::{Frame, LinkType, Reader, Record, Step, Truth, writer};
+use longhaul_packet::capture::{EmulatorRecord, Frame, LinkType, Reader, Record, Step, writer};
+use longhaul_packet::capture::{Run, Verdict};
 use std::hint::black_box;
 
 const PACKETS: u64 = 1_000_000;
@@ -23,7 +23,7 @@ fn main() {
     let files = [
         ("pcap", pcap()),
         ("pcapng", pcapng(None)),
-        ("pcapng with truth", pcapng(Some(Fate::Passed))),
+        ("pcapng with truth", pcapng(Some(Verdict::Passed))),
     ];
     for (format, file) in &files {
         println!("{format}: {} MB", file.len() / 1_000_000);
@@ -110,9 +110,9 @@ fn pcap() -> Vec<u8> {
 }
 
 /// As `longhaul tap capture` and, with truth, `longhaul link --tap` write it.
-fn pcapng(fate: Option<Fate>) -> Vec<u8> {
+fn pcapng(fate: Option<Verdict>) -> Vec<u8> {
     let mut file = Vec::new();
-    writer::section(&mut file, &writer::Origin::default());
+    writer::section(&mut file, &writer::SectionInfo::default());
     let interface = writer::Interface {
         name: "eth0",
         link_type: LinkType::Ethernet,
@@ -123,18 +123,18 @@ fn pcapng(fate: Option<Fate>) -> Vec<u8> {
     for number in 0..PACKETS {
         let (bytes, wire_len) = packet(number);
         let frame = Frame {
-            at_ns: number * 700,
+            timestamp_ns: number * 700,
             interface: 0,
             link_type: LinkType::Ethernet,
             wire_len,
             bytes: &bytes,
             segment_size: if fate.is_some() { 1448 } else { 0 },
-            truth: fate.map(|fate| Truth {
+            truth: fate.map(|fate| EmulatorRecord {
                 queue_bytes: number as u32,
                 fate,
             }),
         };
-        writer::packet(&mut file, &frame, writer::Heading::Unknown);
+        writer::packet(&mut file, &frame, writer::PacketDirection::Unknown);
     }
     file
 }

@@ -8,11 +8,11 @@
 
 #![allow(missing_docs, reason = "a program")]
 
+use longhaul_flow::bin::Bin;
 use longhaul_flow::record::Flow;
 use longhaul_flow::segment::{
-    Endpoint, FlowKey, Item, NO_SCALE, SACK_BLOCKS_MAX, Segment, Vantage,
+    CapturePoint, CapturedSegment, Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment,
 };
-use longhaul_flow::series::Bin;
 use longhaul_flow::{Flows, Settings, Sink};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -159,7 +159,7 @@ impl Transfers {
         }
     }
 
-    fn step(&mut self, load: &mut Vec<Item>) {
+    fn step(&mut self, load: &mut Vec<CapturedSegment>) {
         self.steps += 1;
         let at_ns = self.steps * 2 * GAP_NS;
         let flow = self.flow();
@@ -194,11 +194,11 @@ impl Transfers {
         (self.random >> 20) as u16 % self.case.flows
     }
 
-    fn see(&self, load: &mut Vec<Item>, flow: &FlowKey, segment: Segment) {
+    fn see(&self, load: &mut Vec<CapturedSegment>, flow: &FlowKey, segment: Segment) {
         for vantage in 0..self.case.vantages {
-            load.push(Item {
+            load.push(CapturedSegment {
                 number: 0,
-                vantage: Vantage(vantage),
+                capture_point: CapturePoint(vantage),
                 key: *flow,
                 segment,
             });
@@ -206,7 +206,7 @@ impl Transfers {
     }
 
     /// What was lost comes again a round trip later.
-    fn repeat(&self, load: &mut Vec<Item>, flow: &FlowKey, at_ns: u64, number: u32) {
+    fn repeat(&self, load: &mut Vec<CapturedSegment>, flow: &FlowKey, at_ns: u64, number: u32) {
         let lost = number.wrapping_sub((RTT_NS / GAP_NS) as u32 + 10);
         if self.case.loss > 0 && number > lost && lost.is_multiple_of(self.case.loss) {
             self.see(load, flow, data(at_ns + 5, lost));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of a flow: `result.json` of `longhaul tap analyze` has these as they are.
 
-use super::course::Course;
-use super::segment::{Endpoint, Vantage};
+use super::segment::{CapturePoint, Endpoint};
+use super::time_series::TimeSeries;
 use serde::{Deserialize, Serialize};
 
 /// One connection.
@@ -12,7 +12,8 @@ pub struct Flow {
     /// may number them anew in that order.
     pub number: u64,
     /// Where it was seen.
-    pub vantage: Vantage,
+    #[serde(rename = "vantage")]
+    pub capture_point: CapturePoint,
     /// The end that sent the first SYN; without one, that sent the first packet, unless it is a SYN/ACK,
     /// which is the server's.
     pub client: Endpoint,
@@ -23,9 +24,11 @@ pub struct Flow {
     /// Last packet.
     pub last_ns: u64,
     /// What its beginning was.
-    pub opening: Opening,
+    #[serde(rename = "opening")]
+    pub handshake: Handshake,
     /// How it ended.
-    pub closing: Closing,
+    #[serde(rename = "closing")]
+    pub termination: Termination,
     /// Data from the client, and the ACKs for it.
     pub upload: Direction,
     /// Data from the server, and the ACKs for it.
@@ -52,17 +55,17 @@ impl Flow {
     }
 
     /// Leaves out what only charts need, which is most of it.
-    pub fn drop_courses(&mut self) {
+    pub fn drop_chart_data(&mut self) {
         for direction in [&mut self.upload, &mut self.download] {
-            direction.course = Course::default();
-            direction.excerpts = Vec::new();
+            direction.time_series = TimeSeries::default();
+            direction.packet_windows = Vec::new();
         }
     }
 }
 
 /// The beginning of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opening {
+pub struct Handshake {
     /// From the SYN to its SYN/ACK, ns; none if it was sent again and no time stamp says which was answered (Karn).
     pub syn_to_syn_ack_ns: Option<u64>,
     /// From the SYN/ACK to the ACK that ends the handshake, ns; none likewise.
@@ -73,7 +76,7 @@ pub struct Opening {
     pub syn_ack_retransmissions: u32,
 }
 
-impl Opening {
+impl Handshake {
     /// The round trip between both ends, ns; none if not the whole handshake was seen.
     #[must_use]
     pub fn round_trip_ns(&self) -> Option<u64> {
@@ -85,7 +88,7 @@ impl Opening {
 /// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Closing {
+pub enum Termination {
     /// A FIN from each end.
     Finished,
     /// A FIN from one end only.
@@ -102,7 +105,8 @@ pub enum Closing {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     /// What its sender offered in its SYN.
-    pub offer: Offer,
+    #[serde(rename = "offer")]
+    pub syn_options: SynOptions,
     /// Its data.
     pub data: Data,
     /// ACKs for its data.
@@ -122,21 +126,25 @@ pub struct Direction {
     /// Most bytes in flight as the tap saw it.
     pub in_flight_max_bytes: u64,
     /// The whole of it over time, in a few thousand bins. `courses.jsonl` has it, column by column.
-    #[serde(default, skip_serializing_if = "Course::is_absent")]
-    pub course: Course,
+    #[serde(
+        rename = "course",
+        default,
+        skip_serializing_if = "TimeSeries::is_empty"
+    )]
+    pub time_series: TimeSeries,
     /// Single segments of some moments, in order of time. `courses.jsonl` has those that the page shows.
     #[serde(skip)]
-    pub excerpts: Vec<Excerpt>,
+    pub packet_windows: Vec<PacketWindow>,
     /// What its ACKs released.
-    #[serde(default)]
-    pub releases: Releases,
+    #[serde(rename = "releases", default)]
+    pub ack_clocking: AckClocking,
     /// Where it was seen, and what can't be known from there.
-    #[serde(default)]
-    pub standing: Standing,
+    #[serde(rename = "standing", default)]
+    pub tap_position: TapPosition,
     /// Its course in phases, none for a few packets.
     pub phases: Vec<Phase>,
     /// What limited it when, in order of time.
-    pub limits: Vec<Limited>,
+    pub limits: Vec<LimitPeriod>,
     /// The same in a sentence.
     pub verdict: String,
 }
@@ -156,7 +164,7 @@ impl Direction {
 /// what is sent after it and before the next such, the first within `within_ns` of it and each within that of the one
 /// before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Releases {
+pub struct AckClocking {
     /// How soon after an ACK, or after the packet before, data must be sent: the burst gap.
     pub within_ns: u64,
     /// Payload that was released by ACKs.
@@ -167,12 +175,12 @@ pub struct Releases {
     /// at most: what of a sender that does not look at ACKs would seem to be released by them.
     pub by_chance: f64,
     /// ACKs by their AckDiff, which is 0 of a duplicate; classes without any are left out.
-    pub by_ack_diff: Vec<ReleasedBy>,
+    pub by_ack_diff: Vec<AckDiffClass>,
 }
 
 /// Bursts released by ACKs for about as much.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReleasedBy {
+pub struct AckDiffClass {
     /// AckDiff in segments of the largest size seen: least and greatest of this class; none is without end.
     pub segments: (u64, Option<u64>),
     /// How many ACKs.
@@ -183,9 +191,10 @@ pub struct ReleasedBy {
 
 /// Where a direction was seen, on its way from sender to receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct TapPosition {
     /// In a word.
-    pub place: Place,
+    #[serde(rename = "place")]
+    pub location: TapLocation,
     /// The least round trip between the tap and the sender, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_sender_ns: Option<u64>,
@@ -197,7 +206,7 @@ pub struct Standing {
 /// Where a tap stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum TapLocation {
     /// A tenth of the round trip, or less than half a millisecond, lies between it and the sender.
     NearSender,
     /// Neither.
@@ -211,18 +220,18 @@ pub enum Place {
 
 /// Segments of a moment, one by one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excerpt {
+pub struct PacketWindow {
     /// What was the occasion.
-    pub occasion: Occasion,
+    pub trigger: WindowTrigger,
     /// What the numbers of its marks are relative to, in bytes from the first of the direction.
     pub base: i64,
     /// In the order in which they were seen; an excerpt of a loss begins with what was in flight.
-    pub marks: Vec<Mark>,
+    pub events: Vec<PacketEvent>,
 }
 
 /// Why segments were kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occasion {
+pub enum WindowTrigger {
     /// The first of the flow.
     Beginning,
     /// A loss showed.
@@ -233,7 +242,7 @@ pub enum Occasion {
 
 /// A packet, or what an ACK says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct PacketEvent {
     /// When, ns since 1970.
     pub at_ns: u64,
     /// First number; of an ACK what it acknowledges.
@@ -241,16 +250,16 @@ pub struct Mark {
     /// Behind the last; of an ACK the window's end, or less than `low` if nobody knows.
     pub high: i32,
     /// What it is.
-    pub kind: MarkKind,
+    pub kind: PacketEventKind,
 }
 
-/// Kinds of [`Mark`].
+/// Kinds of [`PacketEvent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MarkKind {
+pub enum PacketEventKind {
     /// Data that was not sent before.
     Sent,
     /// Data that was.
-    SentAgain,
+    Retransmitted,
     /// An ACK.
     Ack,
     /// A SACK block of the ACK before.
@@ -259,7 +268,7 @@ pub enum MarkKind {
 
 /// Options of a SYN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct SynOptions {
     /// MSS.
     pub mss: Option<u16>,
     /// Window scale, as a shift.
@@ -315,7 +324,8 @@ pub struct Data {
     /// Packets that came late but were not sent again.
     pub reordered: u64,
     /// Bytes that were acknowledged although the capture does not have them.
-    pub missed_bytes: u64,
+    #[serde(rename = "missed_bytes")]
+    pub acked_unseen_bytes: u64,
     /// Window probes and keep-alives.
     pub probes: u64,
     /// First payload byte, ns since 1970.
@@ -327,7 +337,7 @@ pub struct Data {
 impl Data {
     /// From the first to the last payload byte, ns.
     #[must_use]
-    pub fn lasted_ns(&self) -> Option<u64> {
+    pub fn duration_ns(&self) -> Option<u64> {
         Some(self.last_data_ns?.saturating_sub(self.first_data_ns?))
     }
 }
@@ -348,9 +358,11 @@ pub struct Acks {
     /// Same number, another window.
     pub window_updates: u64,
     /// With a lesser number than one before: they came out of order.
-    pub late: u64,
+    #[serde(rename = "late")]
+    pub out_of_order: u64,
     /// Those that acknowledged anything new, with data or without: the samples of AckDiff.
-    pub moving: u64,
+    #[serde(rename = "moving")]
+    pub advancing: u64,
     /// Window of zero.
     pub zero_windows: u64,
     /// The shift that windows were scaled by; none if the capture lacks the handshake or its options, and
@@ -407,7 +419,7 @@ pub struct Phase {
 impl Phase {
     /// How long it was.
     #[must_use]
-    pub fn length_ns(&self) -> u64 {
+    pub fn duration_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 }
@@ -430,7 +442,7 @@ pub enum PhaseKind {
 
 /// What limited a direction for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limited {
+pub struct LimitPeriod {
     /// By what.
     pub by: Limit,
     /// Beginning, ns since 1970.
@@ -439,7 +451,7 @@ pub struct Limited {
     pub to_ns: u64,
 }
 
-impl Limited {
+impl LimitPeriod {
     /// How long.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
@@ -465,7 +477,7 @@ pub enum Limit {
 
 /// One connection seen at two places, packet by packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BothEnds {
+pub struct TwoPointComparison {
     /// The number of the flow at the left.
     pub left: u64,
     /// Of that at the right.
@@ -479,9 +491,9 @@ pub struct BothEnds {
     /// How much faster it runs, parts per million.
     pub skew_ppm: f64,
     /// What the client sent: its data, and ACKs for the server's.
-    pub from_client: Way,
+    pub from_client: OneWayMetrics,
     /// What the server sent.
-    pub from_server: Way,
+    pub from_server: OneWayMetrics,
 }
 
 /// What is known of the clocks of two captures.
@@ -498,7 +510,7 @@ pub enum Clocks {
 
 /// What travelled one way between two places.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Way {
+pub struct OneWayMetrics {
     /// Packets, or parts of super-packets, seen at both.
     pub matched: u64,
     /// Their payload (and SYN and FIN).
@@ -506,17 +518,21 @@ pub struct Way {
     /// One-way delay, ns.
     pub delay: Distribution,
     /// The same over time.
-    pub course: DelayCourse,
+    #[serde(rename = "course")]
+    pub time_series: DelaySeries,
     /// Seen where they came from only, in between of what was seen at both: lost on the path.
-    pub lost: Missing,
+    pub lost: MissingPackets,
     /// Seen where they went to only: the capture missed them, or they took another way to it.
-    pub missed: Missing,
+    #[serde(rename = "missed")]
+    pub uncaptured: MissingPackets,
     /// Seen at one place only, before the first or after the last packet that was seen at both: the
     /// captures don't cover the same time.
-    pub at_edges: Missing,
+    #[serde(rename = "at_edges")]
+    pub outside_overlap: MissingPackets,
     /// Bytes that were sent again although they were not seen before, even where they came from: lost
     /// before that.
-    pub lost_before_bytes: u64,
+    #[serde(rename = "lost_before_bytes")]
+    pub lost_upstream_bytes: u64,
     /// Packets that were overtaken between the places (RFC 4737 §3).
     pub reordered: u64,
     /// The ACKs among them.
@@ -525,7 +541,7 @@ pub struct Way {
 
 /// Packets that are not where they should be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub struct MissingPackets {
     /// Segments with payload, SYN or FIN, as on the wire.
     pub segments: u64,
     /// Their payload (and SYN and FIN).
@@ -550,7 +566,7 @@ pub struct AckSpacing {
 
 /// Delays over time, in bins of equal width by the left's clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct DelayCourse {
+pub struct DelaySeries {
     /// Width of a bin.
     pub width_ns: u64,
     /// Where the first begins, ns since 1970.

@@ -2,7 +2,7 @@
 //! What the analysis takes of a captured packet, and sequence numbers without their wrap-around, which at 10 Gbit/s
 //! comes every 3.4 s.
 
-use longhaul_packet::capture::Truth;
+use longhaul_packet::capture::EmulatorRecord;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -37,7 +37,7 @@ pub struct FlowKey {
 /// Where segments were seen: an interface of a file. The same connection seen at two of them is two
 /// flows, whose comparison says what happened in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Vantage(
+pub struct CapturePoint(
     /// Over all files of an analysis, from 0.
     pub u32,
 );
@@ -88,18 +88,18 @@ pub struct Segment {
     /// TSecr.
     pub tsecr: u32,
     /// What the emulator says of it, before its queue.
-    pub truth: Option<Truth>,
+    pub truth: Option<EmulatorRecord>,
     /// SACK blocks, left and right edge.
     pub sack: [(u32, u32); SACK_BLOCKS_MAX],
 }
 
 /// A segment, and where in the capture it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Item {
+pub struct CapturedSegment {
     /// The packet's, over all vantages and shards.
     pub number: u64,
     /// Where it was seen.
-    pub vantage: Vantage,
+    pub capture_point: CapturePoint,
     /// Of which connection.
     pub key: FlowKey,
     /// What it is.
@@ -107,7 +107,7 @@ pub struct Item {
 }
 
 /// What a flow's first number is put upon, so that none that comes later is below zero.
-const START: u64 = 1 << 32;
+const SEQUENCE_BASE: u64 = 1 << 32;
 
 /// No window is larger (RFC 7323 §2.2), so a number further away than this is damage, or comes behind a gap of the
 /// capture.
@@ -115,7 +115,7 @@ pub(crate) const WINDOW_MAX: u64 = 1 << 30;
 
 /// The first number that is known of a direction; never 0.
 pub(crate) fn unwrap_first(number: u32) -> u64 {
-    START + u64::from(number)
+    SEQUENCE_BASE + u64::from(number)
 }
 
 /// The number nearest to `reference` that looks like `number` on the wire (RFC 9293 §3.4).

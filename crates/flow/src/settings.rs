@@ -19,20 +19,20 @@ pub struct Settings {
     pub tables_max_bytes: usize,
     /// Packets sent and not yet acknowledged that wait for their ACK, a direction; those beyond it have
     /// no RTT by pairs. 16 bytes each, when they are there.
-    pub outstanding_max: usize,
+    pub unacked_max: usize,
     /// Ranges of bytes that were SACKed, and as many that the tap has not seen, a direction. 16 and 32
     /// bytes each, when they are there.
     pub ranges_max: usize,
     /// TSvals that wait for their echo, a direction. 16 bytes each.
     pub timestamps_max: usize,
     /// Width of the bins that a [`super::course::Course`] begins with, in ns.
-    pub course_width_ns: u64,
+    pub time_series_width_ns: u64,
     /// Bins of a course, a direction. 168 bytes each; a flow of few packets has fewer where there are many
     /// flows, see [`Settings::course_bins`].
-    pub course_bins_max: usize,
+    pub time_series_bins_max: usize,
     /// Flows at once of which single segments are kept, the largest; 0 for none. An eighth of
     /// `tables_max_bytes` is theirs, at 24 bytes a segment and at most 8,192 a direction.
-    pub excerpts_flows_max: usize,
+    pub packet_window_flows_max: usize,
 }
 
 impl Default for Settings {
@@ -44,37 +44,37 @@ impl Default for Settings {
             flows_max: 1 << 14,
             flows_max_bytes: 160 << 20,
             tables_max_bytes: 256 << 20,
-            outstanding_max: 1 << 16,
+            unacked_max: 1 << 16,
             ranges_max: 1 << 10,
             timestamps_max: 1 << 11,
-            course_width_ns: 1_000_000,
-            course_bins_max: 1 << 12,
-            excerpts_flows_max: 16,
+            time_series_width_ns: 1_000_000,
+            time_series_bins_max: 1 << 12,
+            packet_window_flows_max: 16,
         }
     }
 }
 
 /// Bins of a course that every flow may have.
-const COURSE_BINS_MIN: u64 = 64;
+const TIME_SERIES_BINS_MIN: u64 = 64;
 /// Packets that earn a flow one more.
-const PACKETS_A_COURSE_BIN: u64 = 2;
+const PACKETS_PER_BIN: u64 = 2;
 
 impl Settings {
     /// Bins that the course of a flow of that many packets may have: many short ones, or long ones in which
     /// little happens, shall not take the memory of as many large ones. What else goes on has no say, or
     /// where a capture is cut into files would show.
     #[must_use]
-    pub fn course_bins(&self, packets: u64) -> usize {
-        let earned = COURSE_BINS_MIN.max(packets / PACKETS_A_COURSE_BIN);
+    pub fn time_series_bins(&self, packets: u64) -> usize {
+        let earned = TIME_SERIES_BINS_MIN.max(packets / PACKETS_PER_BIN);
         let earned = usize::try_from(earned).unwrap_or(usize::MAX);
-        earned.min(self.course_bins_max)
+        earned.min(self.time_series_bins_max)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::series::Bin;
+    use crate::time_series::bin::Bin;
 
     #[test]
     fn bins_are_as_large_as_said() {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_course_is_earned() {
-        let bins = |packets| Settings::default().course_bins(packets);
+        let bins = |packets| Settings::default().time_series_bins(packets);
         assert_eq!([0, 128, 1_000, 100_000].map(bins), [64, 64, 500, 4_096]);
     }
 }

@@ -13,7 +13,7 @@ struct Counter {
 }
 
 impl longhaul_flow::Sink for Counter {
-    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &longhaul_flow::series::Bin) {
+    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &longhaul_flow::bin::Bin) {
         self.bins += 1;
     }
 
@@ -61,7 +61,7 @@ impl Transfer {
         payload: u32,
         sack: [(u32, u32); N],
     ) {
-        use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, Segment, Vantage};
+        use longhaul_flow::segment::{CapturePoint, Endpoint, FlowKey, NO_SCALE, Segment};
         let end = |last: u8| Endpoint {
             address: std::net::IpAddr::from([10, 0, 0, last]),
             port: 5201,
@@ -99,8 +99,13 @@ impl Transfer {
             low: end(1),
             high: end(2),
         };
-        self.flows
-            .segment(self.packets, Vantage(0), &key, &segment, &mut self.sink);
+        self.flows.segment(
+            self.packets,
+            CapturePoint(0),
+            &key,
+            &segment,
+            &mut self.sink,
+        );
         self.packets += 1;
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an analysis is asked for, checked, and how memory is shared out.
+//! Configuration of an analysis, validated, and the split of its memory.
 //!
-//! Half of `--memory` is for tables (what is in flight, courses), which all flows of a shard share, a
-//! quarter for all the rest of flows that are under way; what is left is for loads and for the flows that
-//! the result tells. Series and all other flows are written as the analysis goes, so none of this grows
-//! with the capture.
+//! Half of `--memory` is for tables (packets in flight, time series), which all flows of a shard share. A
+//! quarter is for the other state of open flows. The last quarter is for batches and for the flows in the
+//! result. Series and all other flows are written during the analysis, so memory does not grow with the
+//! capture.
 
 use super::crew::SHARDS;
 use crate::{report::Ranks, series::Format};
@@ -14,47 +14,47 @@ use longhaul_flow::Settings;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
-/// Width of the fine bins, if no other is asked for.
+/// Default width of the fine bins.
 pub(super) const BIN: Time = Time::from_millis(1);
-/// Memory, if no other is asked for.
+/// Default memory.
 pub(super) const MEMORY: Bytes = Bytes::new(1_000_000_000);
-/// Flows that are drawn, if no other number is asked for.
+/// Default number of flows with charts.
 pub(super) const DRAWN: u16 = 20;
 /// Width of the coarse bins.
 const COARSE: Time = Time::from_secs(1);
-/// Widths that the fine bins may have.
+/// Smallest width of the fine bins.
 const BIN_MIN: Time = Time::from_micros(10);
-/// Least memory.
+/// Smallest amount of memory.
 const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
-/// Flows of a shard: what they take is the bound, this one is for sixteen GB of memory.
+/// Maximum number of flows of a shard. Usually the memory limit is reached first; this one matters from 16 GB on.
 const FLOWS_MAX: usize = 1 << 16;
-/// Flows that `result.json` tells, if not more are drawn.
+/// Number of flows in `result.json`, if not more have charts.
 const TOLD: usize = 1000;
 
-/// What shall be done.
+/// Configuration of an analysis.
 #[derive(Debug)]
 pub(super) struct Config {
-    /// Captures.
+    /// Capture files.
     pub(super) files: Vec<PathBuf>,
-    /// Where all is written, if anywhere.
+    /// Output directory, if any.
     pub(super) out: Option<PathBuf>,
-    /// Whether the result goes to standard output as JSON.
+    /// Prints the result to standard output as JSON.
     pub(super) json: bool,
     pub(super) threads: usize,
-    /// Of bins, fine ones first.
+    /// Bin widths, the fine one first.
     pub(super) widths: Vec<Time>,
-    /// Of series.
+    /// Formats of the series files.
     pub(super) formats: Vec<Format>,
     pub(super) ranks: Ranks,
-    /// Of one shard.
+    /// Analysis settings of one shard.
     pub(super) settings: Settings,
 }
 
 impl Config {
-    /// An analysis of these files that writes nothing, with a thread a core.
+    /// Returns the configuration of an analysis that writes no file and uses a thread a core.
     ///
     /// # Errors
-    /// A refusal that names the flag.
+    /// A value is out of range: a refusal that names the flag.
     pub(super) fn new(files: Vec<PathBuf>, bin: Time, memory: Bytes) -> Result<Self> {
         if !(BIN_MIN..=COARSE).contains(&bin) {
             return Err(Refusal::usage(format!(
@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// Of so many flows that are drawn.
+/// Returns the limits for this number of flows with charts.
 pub(super) fn ranks(drawn: usize) -> Ranks {
     Ranks {
         drawn,
@@ -91,7 +91,7 @@ pub(super) fn ranks(drawn: usize) -> Ranks {
     }
 }
 
-/// A shard's share of the memory.
+/// Returns the settings of one shard, with its share of the memory.
 fn settings(memory: Bytes, widths: &[Time]) -> Settings {
     let share = memory.get() / SHARDS as u64;
     Settings {
@@ -99,7 +99,7 @@ fn settings(memory: Bytes, widths: &[Time]) -> Settings {
         flows_max: FLOWS_MAX,
         flows_max_bytes: (share / 4) as usize,
         tables_max_bytes: (share / 2) as usize,
-        course_width_ns: widths[0].as_nanos(),
+        time_series_width_ns: widths[0].as_nanos(),
         ..Settings::default()
     }
 }

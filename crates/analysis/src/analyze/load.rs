@@ -1,82 +1,82 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes through the crew: some records of one file, what is in them, and what shards say of them.
+//! Batch of work of the pool: records of one file, their segments, and the output of the shards.
 
 use super::crew::SHARDS;
 use crate::{report::Output, series::Row};
 use longhaul_flow::{
     Sink,
-    record::{BothEnds, Flow},
-    segment::{Item, Vantage},
-    series::Bin,
+    bin::Bin,
+    record::{Flow, TwoPointComparison},
+    segment::{CapturePoint, CapturedSegment},
 };
-use longhaul_packet::capture::{Damage, Run, Statistics};
+use longhaul_packet::capture::{DamagedRange, Run, Statistics};
 use std::{
     collections::BTreeMap,
     ops::Range,
     sync::{Arc, Mutex},
 };
 
-/// Whole records of one file. All of it is recycled: after the first few loads nothing is allocated.
+/// Complete records of one file. All memory is recycled: after the first few batches nothing is allocated.
 ///
-/// Memory: the bytes (256 KiB, up to 20 MiB if a record is that long), 144 bytes for each packet in them
-/// (at most 16,000, which takes packets of nothing; usually 2,500), and what shards say.
+/// Memory: the bytes (256 KiB, up to 20 MiB if a record is that long), 144 bytes for each packet in them, and
+/// the output of the shards. A batch has usually 2,500 packets, and at most 16,000 (empty packets only).
 #[derive(Debug, Default)]
 pub(super) struct Load {
-    /// Which file, in the order of the command line.
+    /// Index of the file, in the order of the command line.
     pub(super) file: usize,
-    /// The capture's last: no bytes, and whatever waits is to be said now.
+    /// True for the last batch of the capture: it has no bytes, and the shards finish all flows.
     pub(super) last: bool,
-    /// Number of the first packet, over all files; they count from 1, as Wireshark does.
+    /// Number of the first packet, counted over all files from 1, as Wireshark does.
     pub(super) first_packet: u64,
-    /// The file's bytes.
+    /// Bytes of the file.
     pub(super) bytes: Vec<u8>,
-    /// Where records are in them.
+    /// Position of the records in `bytes`.
     pub(super) pieces: Vec<Piece>,
-    /// By interface of the file.
-    pub(super) vantages: Arc<Vec<Vantage>>,
-    /// Segments may be of several places: there are several files, or interfaces.
+    /// Vantage of each interface of the file.
+    pub(super) vantages: Arc<Vec<CapturePoint>>,
+    /// Segments may come from several capture points: there are several files, or interfaces.
     pub(super) places: bool,
     /// Files overlap in time here.
     pub(super) mixed: bool,
-    /// If they do: nothing before this is still to come from any of them.
+    /// If files overlap: the time up to which all of them are read, ns since 1970.
     pub(super) complete_ns: u64,
 
-    /// The segments of each shard, in the order of the file.
-    pub(super) shares: [Vec<Item>; SHARDS],
-    /// What else was found.
+    /// Segments of each shard, in the order of the file.
+    pub(super) shares: [Vec<CapturedSegment>; SHARDS],
+    /// Counters and damages of the batch.
     pub(super) notes: Notes,
 
-    /// What shards said.
+    /// Output of each shard.
     pub(super) said: [Mutex<Said>; SHARDS],
 }
 
-/// Records that follow each other.
+/// Consecutive records, and their position in the batch's bytes.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) run: Run,
     pub(super) place: Range<usize>,
 }
 
-/// What is in records beside segments.
+/// Counters and damages of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     /// Packets of all kinds.
     pub(super) packets: u64,
-    /// Their times, first and last.
+    /// Times of the first and the last packet, ns since 1970.
     pub(super) times: Option<(u64, u64)>,
-    /// Segments, by vantage.
+    /// Number of segments by vantage.
     pub(super) vantages: Vec<u64>,
-    /// Packets that are not analysed, by reason.
+    /// Number of packets that are not analysed, by reason.
     pub(super) left_out: BTreeMap<&'static str, u64>,
-    /// Records that are whole, but not what is in them.
-    pub(super) damages: Vec<Damage>,
-    /// What interfaces counted.
+    /// Records that are complete but whose content is damaged.
+    pub(super) damages: Vec<DamagedRange>,
+    /// Drop counters of the interfaces.
     pub(super) statistics: Vec<Statistics>,
 }
 
 impl Notes {
-    /// A segment was seen there.
-    pub(super) fn seen_at(&mut self, vantage: Vantage) {
+    /// Counts a segment of this vantage.
+    pub(super) fn seen_at(&mut self, vantage: CapturePoint) {
         let at = vantage.0 as usize;
         if self.vantages.len() <= at {
             self.vantages.resize(at + 1, 0);
@@ -85,17 +85,17 @@ impl Notes {
     }
 }
 
-/// What a shard said of a load.
+/// Output of a shard for a batch.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) bins: Vec<Told>,
     #[allow(clippy::vec_box, reason = "they are large and go from hand to hand")]
     pub(super) flows: Vec<Box<Flow>>,
-    /// Those that two places saw.
-    pub(super) both_ends: Vec<BothEnds>,
+    /// Flows that were captured at two points.
+    pub(super) both_ends: Vec<TwoPointComparison>,
 }
 
-/// The arguments of [`Sink::bin`].
+/// Bin with its width: the arguments of [`Sink::bin`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told {
     pub(super) width: usize,
@@ -103,7 +103,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// What rows of a load are in order of.
+    /// Returns the key by which the rows of a batch are sorted.
     pub(super) fn place(&self) -> (usize, u64, bool, u64) {
         let Row {
             flow,
@@ -115,11 +115,11 @@ impl Told {
     }
 }
 
-/// Listens to a shard's flows.
+/// Sink of a shard's flows that stores them in the batch.
 pub(super) struct Ear<'a> {
     pub(super) said: &'a mut Said,
     pub(super) output: &'a Output,
-    /// Whether bins go anywhere.
+    /// True if bins are written or kept.
     pub(super) series: bool,
 }
 
@@ -145,7 +145,7 @@ impl Sink for Ear<'_> {
 }
 
 impl Load {
-    /// Empty, with all of its memory kept.
+    /// Empties the batch and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.shares.iter_mut().for_each(Vec::clear);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap analyze`: capture files in, what each flow did out.
+//! `longhaul tap analyze`: reads capture files and reports what each flow did.
 //!
-//! `sources` reads files in order of time and cuts them into loads of whole records; the `crew` makes
-//! segments of them and gives them to shards, which run `longhaul_flow::Flows`; what those say is gathered
-//! in the order of the loads and written by `tap::report`.
+//! `sources` reads files in order of time and splits them into batches of complete records. The worker pool
+//! decodes segments and partitions them into shards, which run `longhaul_flow::Flows`. Their output is collected
+//! in the order of the batches and written by `report`.
 
 mod args;
 mod config;
@@ -26,7 +26,7 @@ use config::Config;
 use crew::Crew;
 use folder::Folder;
 use load::Load;
-use longhaul_command::{console::escaped_lines, exit::Refusal, say};
+use longhaul_command::{console::escaped_lines, exit::Refusal, outln};
 use progress::Progress;
 use shard::Shard;
 use sources::Sources;
@@ -44,24 +44,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     tell(&config, &finished)
 }
 
-/// What is said of one capture without any flag; nothing is written.
+/// Analyses one capture with the default flags; no file is written.
 ///
 /// # Errors
-/// As those of the command.
+/// The errors of the command.
 pub(crate) fn capture(file: &Path) -> Result<Finished> {
     capture_with_bins(file, 0)
 }
 
-/// The same with every bin of 1 ms, if there are not more than so many.
+/// Analyses one capture with the default flags and returns its bins of 1 ms, too, if there are not more than
+/// `bins_kept`.
 ///
 /// # Errors
-/// As those of the command.
+/// The errors of the command.
 pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finished> {
     let config = Config::new(vec![file.to_owned()], config::BIN, config::MEMORY)?;
     finished(Sources::open(&config.files)?, &config, None, bins_kept)
 }
 
-/// The whole analysis, with the files that `config` asks for in `directory`.
+/// Runs the whole analysis and writes the files that `config` selects to `directory`.
 fn finished(
     sources: Sources,
     config: &Config,
@@ -82,7 +83,7 @@ fn finished(
     output.finish(told)
 }
 
-/// Everything that is read, analysed and said, but for what is said last. `series`: bins go somewhere.
+/// Reads and analyses all files and writes all but the final output. `series`: bins are written or kept.
 fn go(sources: Sources, config: &Config, output: &Output, series: bool) -> Result<Told> {
     let progress = Progress::new(sources.len());
     let work = Analyze {
@@ -100,7 +101,7 @@ fn go(sources: Sources, config: &Config, output: &Output, series: bool) -> Resul
     Ok(gathered.close(sources))
 }
 
-/// Damaged files are analysed as far as they are sound. If nothing is, there is nothing to tell.
+/// Fails if no file has a readable packet. Damaged files are analysed as far as they are readable.
 fn refuse_ruins(told: &Told) -> Result<()> {
     let ruined = |file: &&crate::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
     if told.files.iter().any(|file| file.packets > 0) {
@@ -108,7 +109,7 @@ fn refuse_ruins(told: &Told) -> Result<()> {
     }
     match told.files.iter().find(ruined) {
         Some(file) => Err(Refusal::usage(format!(
-            "{}: nothing in it is sound: {}",
+            "{}: no readable packet: {}",
             file.name, file.damages[0].what
         ))),
         None => Ok(()),
@@ -124,6 +125,6 @@ fn tell(config: &Config, finished: &Finished) -> Result<()> {
     if let (Some(place), false) = (&config.out, config.json) {
         text += &format!("\nwritten to {}\n", place.display());
     }
-    say!("{text}");
+    outln!("{text}");
     Ok(())
 }

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows of a shard that are seen at two places: their segments are compared as they come.
+//! Flows of a shard that were captured at two points: their segments are compared during the analysis.
 //!
-//! A connection is followed from its SYN, because what only one place has counts as lost. If no second
-//! place has seen it after [`ALONE_MAX`] segments, it is not followed any more.
+//! A connection is followed from its SYN, because a packet that only one point has counts as lost. If no second
+//! point has a segment after [`ALONE_MAX`] segments, it is not followed any more.
 
 use longhaul_flow::{
-    both_ends::{Bounds, Comparison, Place},
-    record::{BothEnds, Flow},
-    segment::{FlowKey, Item, Vantage},
+    record::{Flow, TwoPointComparison},
+    segment::{CapturePoint, CapturedSegment, FlowKey},
+    two_point::{Comparison, ComparisonSettings, Side},
 };
 use longhaul_packet::tcp::SYN;
 use std::collections::HashMap;
 
-/// Connections that a shard follows at once, those that begin first.
+/// Maximum number of connections that a shard follows at once: those that begin first.
 const PAIRS_MAX: usize = 4;
-/// Segments at one place before there is one at another.
+/// Maximum number of segments at one point before the first at another.
 const ALONE_MAX: u32 = 4096;
-/// Packets that wait for their like, for each place and direction: at worst 16 MB a connection.
+/// Maximum number of unmatched packets for each point and direction: at worst 16 MB a connection.
 const PACKETS_MAX: usize = 1 << 15;
 
-/// Connections that are followed.
+/// Connections whose two capture points are compared.
 #[derive(Debug)]
 pub(super) struct Pairs {
     pairs: HashMap<FlowKey, Pair>,
-    /// All places' times are by one clock.
+    /// True if the times of all capture points are by one clock.
     same_clock: bool,
 }
 
 #[derive(Debug)]
 struct Pair {
-    left: Vantage,
-    right: Option<Vantage>,
-    /// Segments before there was a right.
+    left: CapturePoint,
+    right: Option<CapturePoint>,
+    /// Number of segments before the first at a second point.
     alone: u32,
     comparison: Comparison,
-    /// What the analysis of each place says, as soon as it does.
+    /// Finished flow of each capture point.
     flows: [Option<Box<Flow>>; 2],
 }
 
 impl Pairs {
-    /// None yet.
+    /// Creates an empty set.
     pub(super) fn new(same_clock: bool) -> Self {
         Self {
             pairs: HashMap::new(),
@@ -47,8 +47,8 @@ impl Pairs {
         }
     }
 
-    /// Takes a segment in.
-    pub(super) fn segment(&mut self, item: &Item) {
+    /// Adds a segment.
+    pub(super) fn segment(&mut self, item: &CapturedSegment) {
         if item.segment.flags & SYN != 0 {
             self.begin(item);
         }
@@ -61,24 +61,24 @@ impl Pairs {
         }
     }
 
-    fn begin(&mut self, item: &Item) {
+    fn begin(&mut self, item: &CapturedSegment) {
         if self.pairs.len() < PAIRS_MAX {
-            let pair = || Pair::new(item.vantage, self.same_clock);
+            let pair = || Pair::new(item.capture_point, self.same_clock);
             self.pairs.entry(item.key).or_insert_with(pair);
         }
     }
 
-    /// Takes note of a flow that is over. When it is over at both places, they are compared.
-    pub(super) fn flow(&mut self, flow: &Flow) -> Option<BothEnds> {
+    /// Adds a finished flow. Returns the comparison when the flow is finished at both points.
+    pub(super) fn flow(&mut self, flow: &Flow) -> Option<TwoPointComparison> {
         let key = key(flow);
         let pair = self.pairs.get_mut(&key)?;
-        let at = match pair.place(flow.vantage)? {
-            Place::Left => 0,
-            Place::Right => 1,
+        let at = match pair.place(flow.capture_point)? {
+            Side::Left => 0,
+            Side::Right => 1,
         };
         pair.flows[at].get_or_insert_with(|| {
             let mut flow = Box::new(flow.clone());
-            flow.drop_courses();
+            flow.drop_chart_data();
             flow
         });
         pair.flows.iter().all(Option::is_some).then_some(())?;
@@ -91,10 +91,10 @@ impl Pairs {
 }
 
 impl Pair {
-    fn new(left: Vantage, same_clock: bool) -> Self {
-        let bounds = Bounds {
+    fn new(left: CapturePoint, same_clock: bool) -> Self {
+        let bounds = ComparisonSettings {
             packets_max: PACKETS_MAX,
-            ..Bounds::default()
+            ..ComparisonSettings::default()
         };
         Self {
             left,
@@ -105,21 +105,21 @@ impl Pair {
         }
     }
 
-    fn segment(&mut self, item: &Item) {
-        if item.vantage != self.left {
-            self.right.get_or_insert(item.vantage);
+    fn segment(&mut self, item: &CapturedSegment) {
+        if item.capture_point != self.left {
+            self.right.get_or_insert(item.capture_point);
         }
         self.alone += u32::from(self.right.is_none());
-        if let Some(place) = self.place(item.vantage) {
+        if let Some(place) = self.place(item.capture_point) {
             self.comparison.segment(place, &item.segment);
         }
     }
 
-    /// A third place is none of both.
-    fn place(&self, vantage: Vantage) -> Option<Place> {
+    /// Returns the side of a vantage; a third vantage has none.
+    fn place(&self, vantage: CapturePoint) -> Option<Side> {
         match vantage {
-            _ if vantage == self.left => Some(Place::Left),
-            _ if Some(vantage) == self.right => Some(Place::Right),
+            _ if vantage == self.left => Some(Side::Left),
+            _ if Some(vantage) == self.right => Some(Side::Right),
             _ => None,
         }
     }

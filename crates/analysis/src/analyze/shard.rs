@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A share of the flows. All vantages of a flow are in the same shard.
+//! Shard: a share of the flows. All vantages of a flow are in the same shard.
 
 use super::{
     crew::SHARDS,
@@ -8,21 +8,21 @@ use super::{
 };
 use longhaul_flow::{
     Flows, Settings,
-    segment::{FlowKey, Item},
+    segment::{CapturedSegment, FlowKey},
 };
 use std::{collections::VecDeque, net::IpAddr};
 
-/// Flows, and segments that wait until other files are as far.
+/// Flows, and segments that wait until the other files are read to the same time.
 pub(super) struct Shard {
     flows: Option<Flows>,
-    /// Where there may be more than one place.
+    /// Comparison of flows, if there may be more than one capture point.
     pairs: Pairs,
-    /// By file, each in order.
-    waiting: Vec<VecDeque<Item>>,
+    /// Waiting segments by file, each queue in order.
+    waiting: Vec<VecDeque<CapturedSegment>>,
 }
 
 impl Shard {
-    /// No flow yet; `settings` are for one shard. What is in one file is by one clock.
+    /// Creates a shard without flows. `settings` are for one shard; `one_file` means that all times are by one clock.
     pub(super) fn new(settings: Settings, one_file: bool) -> Self {
         Self {
             flows: Some(Flows::new(settings)),
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// Takes its share of a load.
+    /// Processes the shard's segments of a batch; `number` is the shard's.
     pub(super) fn take(&mut self, number: usize, load: &Load, ear: &mut Ear<'_>) {
         let items = &load.shares[number];
         if load.mixed {
@@ -47,15 +47,16 @@ impl Shard {
         }
     }
 
-    /// Of every file what is not later than `complete_ns`, in order of time.
+    /// Processes the waiting segments of all files up to `complete_ns`, in order of time.
     fn take_waiting(&mut self, complete_ns: u64, places: bool, ear: &mut Ear<'_>) {
         while let Some(item) = self.next_waiting(complete_ns) {
             self.segment(&item, places, ear);
         }
     }
 
-    fn next_waiting(&mut self, complete_ns: u64) -> Option<Item> {
-        let at_ns = |queue: &VecDeque<Item>| queue.front().map(|item| item.segment.at_ns);
+    fn next_waiting(&mut self, complete_ns: u64) -> Option<CapturedSegment> {
+        let at_ns =
+            |queue: &VecDeque<CapturedSegment>| queue.front().map(|item| item.segment.at_ns);
         let fronts = self.waiting.iter().enumerate();
         let (at_ns, file) = fronts
             .filter_map(|(file, queue)| Some((at_ns(queue)?, file)))
@@ -64,16 +65,16 @@ impl Shard {
         due.then(|| self.waiting[file].pop_front()).flatten()
     }
 
-    fn queue(&mut self, file: usize) -> &mut VecDeque<Item> {
+    fn queue(&mut self, file: usize) -> &mut VecDeque<CapturedSegment> {
         if self.waiting.len() <= file {
             self.waiting.resize_with(file + 1, VecDeque::new);
         }
         &mut self.waiting[file]
     }
 
-    /// `places`: there may be more than one, and packets are compared in order of time. If there is one,
-    /// each flow gets its own in one go.
-    fn segments(&mut self, items: &[Item], places: bool, ear: &mut Ear<'_>) {
+    /// Processes segments. With more than one capture point (`places`), packets are compared in order of time.
+    /// Otherwise each flow gets all its segments at once.
+    fn segments(&mut self, items: &[CapturedSegment], places: bool, ear: &mut Ear<'_>) {
         match &mut self.flows {
             Some(flows) if !places => flows.segments(items, ear),
             _ => items
@@ -82,9 +83,9 @@ impl Shard {
         }
     }
 
-    /// One by one.
+    /// Processes one segment.
     #[inline]
-    fn segment(&mut self, item: &Item, places: bool, ear: &mut Ear<'_>) {
+    fn segment(&mut self, item: &CapturedSegment, places: bool, ear: &mut Ear<'_>) {
         let Some(flows) = &mut self.flows else {
             return;
         };
@@ -104,7 +105,7 @@ impl Shard {
         self.pair(before, ear);
     }
 
-    /// Looks at flows that have just ended for those that two places saw.
+    /// Passes the flows that have just ended, from index `before` on, to the comparison of capture points.
     #[inline]
     fn pair(&mut self, before: usize, ear: &mut Ear<'_>) {
         let said = &mut *ear.said;
@@ -114,7 +115,7 @@ impl Shard {
     }
 }
 
-/// Which shard a flow belongs to: the same whichever way a packet went, and on every machine.
+/// Returns the shard of a flow: the same for both directions of a connection and on every machine.
 pub(super) fn shard_of(key: &FlowKey) -> usize {
     /// 2⁶⁴ divided by the golden ratio: Fibonacci hashing (Knuth, vol. 3, §6.4).
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All files of an analysis as one stream of loads.
+//! Merge of all files of an analysis into one stream of batches.
 //!
-//! Each file begins when its first packet's time has come, and of several that run at once the one that
-//! is behind is read next. So no more than one load of each waits for the others. A file that begins
-//! when another with the same interfaces is over continues it (a capture that was rotated); otherwise it
-//! was taken at another place.
+//! A file is opened when the time of its first packet has come. Of several open files, the one with the earliest
+//! time is read next, so at most one batch of each waits for the others. A file that begins after another with the
+//! same interfaces ended is its continuation (a rotated capture). Otherwise it was captured at another point.
 
 use super::{
     load::Load,
     source::{self, Source},
 };
 use anyhow::Result;
-use longhaul_flow::segment::Vantage;
+use longhaul_flow::segment::CapturePoint;
 use longhaul_packet::capture::{Interface, LinkType};
 use std::{
     collections::VecDeque,
@@ -19,27 +18,27 @@ use std::{
     sync::Arc,
 };
 
-/// A file that continues others may begin so much before their last packet, as captures of several
-/// interfaces are not strictly in order; but no more than a hundredth of their length.
+/// Maximum time by which a continuation may begin before the last packet of the file before it, because captures
+/// of several interfaces are not strictly in order. A hundredth of that file's length is a second limit.
 const OVERLAP_NS: u64 = 1_000_000_000;
 
-/// The files, some of them under way.
+/// Files of an analysis, some of them open.
 pub(super) struct Sources {
-    /// In order of their first packets.
+    /// Files that are not open yet, in order of their first packets.
     waiting: VecDeque<Waiting>,
     active: Vec<Active>,
     tracks: Vec<Track>,
-    /// Where packets were seen.
+    /// Capture points.
     places: Vec<Place>,
-    /// What is said of each file, in the order of the command line.
+    /// Facts about each file, in the order of the command line.
     files: Vec<FileFacts>,
     packets: u64,
-    /// Files have overlapped.
+    /// True after files overlapped in time.
     mixed: bool,
     ended: bool,
 }
 
-/// What reading tells of a file.
+/// Facts about a file that reading it finds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileFacts {
     pub(super) path: PathBuf,
@@ -48,7 +47,7 @@ pub(super) struct FileFacts {
     pub(super) damages: Vec<(u64, String)>,
 }
 
-/// An interface of a track.
+/// Capture point: an interface of a track.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) name: Option<Arc<str>>,
@@ -60,7 +59,7 @@ struct Waiting {
     file: usize,
     first_ns: u64,
     len: Option<u64>,
-    /// What cannot be opened twice stays open, with what was read of it.
+    /// Open source of a file that cannot be opened twice, with its first batch.
     opened: Option<(Source, Load)>,
 }
 
@@ -68,30 +67,30 @@ struct Active {
     file: usize,
     track: usize,
     source: Source,
-    /// What was read of it while it was looked at.
+    /// Batch that was read to find the file's first packet.
     begun: Option<Load>,
-    /// Latest packet so far.
+    /// Time of the latest packet so far.
     until_ns: u64,
 }
 
-/// Files that continue each other.
+/// Files that continue each other (a rotated capture).
 struct Track {
     interfaces: Vec<Described>,
-    vantages: Arc<Vec<Vantage>>,
+    vantages: Arc<Vec<CapturePoint>>,
     first_ns: u64,
     last_ns: u64,
-    /// No file of it is being read.
+    /// True if none of its files is open.
     free: bool,
 }
 
-/// By what interfaces are known again.
+/// Identity of an interface across files.
 type Described = (Option<Arc<str>>, LinkType);
 
 impl Sources {
-    /// Looks at the beginning of every file.
+    /// Reads the beginning of every file.
     ///
     /// # Errors
-    /// One cannot be read or is no capture: a refusal that names it.
+    /// A file cannot be read or is not a capture: a refusal that names it.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
         let glance = |(file, path): (usize, &PathBuf)| Waiting::glance(file, path);
         let waiting: Result<Vec<_>> = paths.iter().enumerate().map(glance).collect();
@@ -113,10 +112,10 @@ impl Sources {
         })
     }
 
-    /// Fills a load with the next records; the very last has none. False when that was it.
+    /// Fills a batch with the next records; the last batch has none. Returns false after the last.
     ///
     /// # Errors
-    /// A file is not what it was when it was looked at.
+    /// A file changed since it was first opened.
     pub(super) fn next(&mut self, load: &mut Load) -> Result<bool> {
         loop {
             load.clear();
@@ -133,7 +132,7 @@ impl Sources {
         }
     }
 
-    /// Of the files under way, the one whose packets are behind the others'.
+    /// Returns the index of the open file with the earliest time.
     fn behind(&self) -> Option<usize> {
         let until = |at: &usize| self.active[*at].until_ns;
         (0..self.active.len()).min_by_key(until)
@@ -175,7 +174,7 @@ impl Sources {
         Ok(())
     }
 
-    /// The track that a file continues, or a new one.
+    /// Returns the track that a file continues, or a new one.
     fn track(&mut self, file: &Active, first_ns: u64) -> usize {
         let interfaces = described(file.source.interfaces());
         let continues = |track: &Track| {
@@ -225,7 +224,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Every interface of a file is one of its track.
+    /// Adds the new interfaces of a file to its track.
     fn recognise(&mut self, at: usize) {
         let active = &self.active[at];
         let track = &mut self.tracks[active.track];
@@ -235,7 +234,7 @@ impl Sources {
             track
                 .interfaces
                 .push((interface.name.clone(), interface.link_type));
-            Arc::make_mut(&mut track.vantages).push(Vantage(self.places.len() as u32));
+            Arc::make_mut(&mut track.vantages).push(CapturePoint(self.places.len() as u32));
             self.places.push(Place {
                 name: interface.name.clone(),
                 file: active.file,
@@ -252,7 +251,7 @@ impl Sources {
         facts.damages.append(&mut active.source.damages());
     }
 
-    /// What is still to come decides what the shards may take now. A single file needs none of this.
+    /// Updates the time up to which all files are read. A single file needs no such time.
     fn set_times(&mut self, at: usize, load: &mut Load) {
         if self.files.len() == 1 {
             return;
@@ -275,22 +274,22 @@ impl Sources {
         self.tracks[active.track].free = true;
     }
 
-    /// How many bytes there are; nothing if nobody knows: they are packed, or come through a pipe.
+    /// Returns the total number of bytes, if it is known: not for compressed files and pipes.
     pub(super) fn len(&self) -> Option<u64> {
         self.waiting.iter().map(|file| file.len).sum()
     }
 
-    /// Whether all of it is in one file.
+    /// Returns whether there is only one file.
     pub(super) fn is_one_file(&self) -> bool {
         self.files.len() == 1
     }
 
-    /// How many of them were read.
+    /// Returns the number of bytes read.
     pub(super) fn offset(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// What there is to say when all is read.
+    /// Returns the facts of all files, and the capture points.
     pub(super) fn close(self) -> (Vec<FileFacts>, Vec<Place>) {
         (self.files, self.places)
     }
@@ -303,8 +302,8 @@ impl Track {
 }
 
 impl Waiting {
-    /// Reads the first load to know when it begins. An ordinary file is closed again, so that
-    /// thousands can wait.
+    /// Reads the first batch to find the time of the first packet. A regular file is closed again, so that
+    /// thousands of files need no descriptor.
     fn glance(file: usize, path: &Path) -> Result<Self> {
         let mut source = Source::open(path)?;
         let mut load = Load::default();

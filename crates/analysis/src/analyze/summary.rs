@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person reads on the terminal.
+//! Summary of an analysis for the terminal.
 
 use crate::report::{Analysis, CaptureFile};
-use longhaul_command::console::escaped;
+use longhaul_command::console::escape;
 use longhaul_flow::record::{Direction, Flow};
 use longhaul_report::count::plural;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
 
-/// Damages of a file that are told one by one; the result has more of them.
+/// Maximum number of damages of a file in the summary; the result has more of them.
 const DAMAGES_TOLD: usize = 5;
 
-/// The largest `flows`, and what was not sound.
+/// Returns the summary: the largest `flows` flows, and the problems of the files.
 pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     let mut text = headline(analysis);
     for file in &analysis.files {
@@ -34,7 +34,7 @@ fn headline(analysis: &Analysis) -> String {
     let last = analysis.files.iter().filter_map(|file| file.last_ns).max();
     let span = first.zip(last).map(|(first, last)| last - first);
     let files = match analysis.files.as_slice() {
-        [file] => escaped(&file.name),
+        [file] => escape(&file.name),
         files => counted(files.len() as u64, "file"),
     };
     let mut text = format!("{files}: {}", counted(packets, "packet"));
@@ -45,7 +45,7 @@ fn headline(analysis: &Analysis) -> String {
     text
 }
 
-/// What of a file was not analysed, and why.
+/// Returns a line for each reason why a part of a file was not analysed.
 fn unsound(file: &CaptureFile) -> String {
     let mut text = String::new();
     if file.packets == 0 && file.damages.is_empty() {
@@ -62,7 +62,7 @@ fn unsound(file: &CaptureFile) -> String {
     if let Some(drops) = file.kernel_drops.filter(|drops| *drops > 0) {
         let _ = writeln!(
             text,
-            "{}: {} dropped while it was captured; what the flows lost is partly that",
+            "{}: {} dropped during the capture; some losses of the flows are gaps of the capture",
             file.name,
             counted(drops, "packet")
         );
@@ -78,14 +78,14 @@ fn unsound(file: &CaptureFile) -> String {
     text
 }
 
-/// A flow: a line for its ends, two for each direction that has data.
+/// Returns the lines of a flow: one for its endpoints, two for each direction that has data.
 fn lines(analysis: &Analysis, flow: &Flow) -> String {
     let mut text = format!(
         "\n{} {}:{} → {}:{}",
         flow.number, flow.client.address, flow.client.port, flow.server.address, flow.server.port
     );
-    if let Some(place) = analysis.place(flow.vantage) {
-        let _ = write!(text, ", seen at {}", escaped(place));
+    if let Some(place) = analysis.place(flow.capture_point) {
+        let _ = write!(text, ", captured at {}", escape(place));
     }
     text.push('\n');
     let ways = [("upload  ", &flow.upload), ("download", &flow.download)];
@@ -104,7 +104,7 @@ fn figures(direction: &Direction) -> String {
     let data = &direction.data;
     let bytes = Bytes::new(data.unique_bytes);
     let mut parts = vec![bytes.to_string()];
-    if let Some(span) = data.lasted_ns().map(Time::from_nanos) {
+    if let Some(span) = data.duration_ns().map(Time::from_nanos) {
         parts.push(format!("in {span}"));
         parts.extend(BitRate::mean(bytes, span).map(|rate| rate.to_string()));
     }
@@ -114,7 +114,7 @@ fn figures(direction: &Direction) -> String {
     }
     if data.retransmitted_bytes > 0 {
         let share = data.retransmitted_bytes as f64 / data.payload_bytes as f64;
-        parts.push(format!("{:.2} % sent again", share * 100.0));
+        parts.push(format!("{:.2} % retransmitted", share * 100.0));
     }
     if direction.packets_per_ack.count > 0 {
         parts.push(format!(
@@ -125,7 +125,7 @@ fn figures(direction: &Direction) -> String {
     parts.join("  ")
 }
 
-/// `3 flows`, with thousands set apart.
+/// Returns a number with its noun: `3 flows`, with a comma between thousands.
 fn counted(count: u64, what: &str) -> String {
     format!("{} {}", grouped(count), plural(count, what))
 }
@@ -148,7 +148,7 @@ mod tests {
     use crate::report::VantagePoint;
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn groups_thousands() {
         let cases = [
             (0, "0"),
             (999, "999"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_capture_brings_do_not_reach_the_terminal_raw() {
+    fn escapes_control_characters_of_names() {
         let file = CaptureFile {
             name: "a\u{1b}[31m.pcap".to_owned(),
             ..CaptureFile::default()
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sound_is_said_in_words() {
+    fn reports_problems_of_a_file() {
         let mut file = CaptureFile {
             name: "a.pcap".to_owned(),
             ..CaptureFile::default()

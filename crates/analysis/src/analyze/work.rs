@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the crew does with loads: reads records, makes segments of them, gives each to its flow's
-//! shard, and gathers what those say.
+//! Pipeline of an analysis: reads records, decodes segments, gives each to its flow's shard, and collects the
+//! output of the shards.
 
 use super::{
     crew::Work,
@@ -16,8 +16,8 @@ use crate::report::{
 use anyhow::Result;
 use longhaul_flow::{
     decode::{Undecoded, decode},
-    record::BothEnds,
-    segment::Item,
+    record::TwoPointComparison,
+    segment::CapturedSegment,
 };
 use longhaul_packet::capture::{Frame, Record};
 use std::{
@@ -25,29 +25,29 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Flows at two places that the result tells, those that end first: up to 400 kB each.
+/// Maximum number of flows at two capture points in the result, those that end first: up to 400 kB each.
 const PAIRS_TOLD: usize = 100;
 
-/// An analysis.
+/// Pipeline of an analysis.
 pub(super) struct Analyze<'a> {
-    /// Whether bins go anywhere.
+    /// True if bins are written or kept.
     pub(super) series: bool,
     pub(super) progress: &'a Progress,
     pub(super) output: &'a Output,
 }
 
-/// What is gathered, load by load.
+/// Collected output of the shards and counters of the batches.
 pub(super) struct Gathered<'a> {
     writer: Writer<'a>,
-    /// By file.
+    /// Counters and damages by file.
     files: Vec<Found>,
-    /// Segments by vantage.
+    /// Number of segments by vantage.
     vantages: Vec<u64>,
-    /// Flows that two places saw.
-    both_ends: Vec<BothEnds>,
+    /// Flows that were captured at two points.
+    both_ends: Vec<TwoPointComparison>,
 }
 
-/// What was found in a file.
+/// Counters and damages of a file.
 #[derive(Debug, Default)]
 struct Found {
     packets: u64,
@@ -55,7 +55,7 @@ struct Found {
     left_out: BTreeMap<String, u64>,
     damages: Vec<Damage>,
     damages_more: u64,
-    /// What the capturing kernel dropped, by interface: the last that was said counts.
+    /// Packets that the capturing kernel dropped, by interface; the last counter replaces earlier ones.
     drops: BTreeMap<u32, u64>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Work for Analyze<'a> {
     }
 }
 
-/// Reads the records of a load.
+/// Decodes the records of a batch.
 fn spread(load: &mut Load) {
     let mut number = load.first_packet;
     for piece in std::mem::take(&mut load.pieces) {
@@ -122,26 +122,26 @@ fn spread(load: &mut Load) {
 impl Load {
     fn take(&mut self, number: u64, frame: &Frame<'_>) {
         self.notes.packets += 1;
-        self.notes.times = span(self.notes.times, frame.at_ns);
+        self.notes.times = span(self.notes.times, frame.timestamp_ns);
         let segment = decode(frame);
         match (segment, self.vantages.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&vantage)) => {
                 self.notes.seen_at(vantage);
-                self.shares[shard_of(&key)].push(Item {
+                self.shares[shard_of(&key)].push(CapturedSegment {
                     number,
-                    vantage,
+                    capture_point: vantage,
                     key,
                     segment,
                 });
             }
             (Err(reason), _) => *self.notes.left_out.entry(words(reason)).or_default() += 1,
-            // The reader knows no record of an interface that was not described.
+            // Cannot happen: the reader returns no record of an interface that was not described.
             (Ok(_), None) => {}
         }
     }
 }
 
-/// Who has something to do with a load, bit by bit.
+/// Returns a bit mask of the shards that have segments in a batch.
 fn takers(load: &Load) -> u32 {
     let shares = load.shares.iter().enumerate();
     shares
@@ -151,7 +151,7 @@ fn takers(load: &Load) -> u32 {
 }
 
 impl<'a> Gathered<'a> {
-    /// Nothing yet.
+    /// Creates an empty collector that writes to `output`.
     pub(super) fn new(output: &'a Output) -> Self {
         Self {
             writer: output.writer(),
@@ -161,7 +161,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// In an order that has nothing to do with shards: by width, flow, direction and time.
+    /// Writes bins in an order that does not depend on shards: by width, flow, direction and time.
     fn take_bins(&mut self, said: &[MutexGuard<'_, Said>]) {
         let mut bins: Vec<_> = said.iter().flat_map(|said| &said.bins).collect();
         bins.sort_unstable_by_key(|told| told.place());
@@ -170,7 +170,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// In order of their numbers.
+    /// Writes flows in order of their numbers.
     fn take_flows(&mut self, said: &mut [MutexGuard<'_, Said>]) {
         let mut flows = Vec::new();
         for said in said {
@@ -192,7 +192,7 @@ impl<'a> Gathered<'a> {
         add(&mut self.vantages, &load.notes.vantages);
     }
 
-    /// What is to be said of files and places when all is read. What was gathered is written.
+    /// Closes the writer and returns the facts about files and capture points.
     pub(super) fn close(mut self, sources: Sources) -> Told {
         let (facts, places) = sources.close();
         self.files.resize_with(facts.len(), Found::default);
@@ -233,7 +233,7 @@ impl Found {
         }
     }
 
-    /// Those beyond the bound are only counted.
+    /// Adds a damage; beyond the maximum it is only counted.
     fn damage(&mut self, at_byte: u64, what: String) {
         match self.damages.len() < DAMAGES_MAX {
             true => self.damages.push(Damage { at_byte, what }),
@@ -261,7 +261,7 @@ impl Found {
     }
 }
 
-/// An interface without a name is its file.
+/// Returns the result's entry of a capture point. An interface without a name gets the name of its file.
 fn vantage(place: &Place, file: &str, packets: u64) -> VantagePoint {
     VantagePoint {
         name: place.name.as_deref().unwrap_or(file).to_owned(),

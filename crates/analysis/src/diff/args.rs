@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap diff` is told on the command line.
+//! Command-line arguments of `longhaul tap diff`.
 
 use super::Config;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// A directory that 'longhaul tap analyze -o' wrote, or a capture
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// What A is compared with, likewise
+    /// Directory or capture to compare A with
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Number of A's flow in result.json [default: the largest]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Number of B's flow [default: the largest]
     #[arg(long, value_name = "N")]
     flow_b: Option<u64>,
-    /// Write diff.json and diff.html there; made if it is not there
+    /// Write diff.json and diff.html there; created if it does not exist
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the comparison as JSON on standard output

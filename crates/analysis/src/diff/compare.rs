@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two directions side by side (`longhaul tap diff`): each figure of both, how far they are apart, and
-//! whether that is more than chance.
+//! Comparison of two directions (`longhaul tap diff`): each figure of both, their difference, and whether it is
+//! significant.
 //!
-//! A figure is notable that differs by a tenth, the least change that two runs of the same transfer on
-//! one machine don't show anyway; counts must differ by three standard deviations of a Poisson process
-//! as well (a retransmission more or less says nothing), and shares of time by five per cent points.
-//! [`notable`] puts first what is furthest beyond its bound.
+//! A figure is notable if it differs by a tenth or more: two runs of the same transfer on one machine usually differ by
+//! less. Counts must also differ by three standard deviations of a Poisson process, because one retransmission more or
+//! less means nothing. Shares of time must differ by five percentage points. [`notable`] sorts by the distance from
+//! these thresholds.
 
 use longhaul_flow::record::{Direction, Distribution, Limit, Phase, PhaseKind};
 use longhaul_flow::verdict::shares;
 use serde::Serialize;
 
-/// One quantity of both.
+/// Value of one metric in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Figure {
-    /// Ends in the unit: `goodput_bps`.
+    /// Name, ending in the unit: `goodput_bps`.
     pub(super) name: &'static str,
-    /// Absent where it could not be measured.
+    /// Value in A; absent where it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) a: Option<f64>,
-    /// Likewise.
+    /// Value in B; absent where it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) b: Option<f64>,
     /// `b − a`.
@@ -28,20 +28,20 @@ pub(super) struct Figure {
     /// `b / a`; absent where `a` is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
-    /// How far beyond what may be chance: notable from 1 on, at most [`WEIGHT_MAX`].
+    /// Difference relative to the threshold of chance: notable from 1 on, at most [`WEIGHT_MAX`].
     pub(super) weight: f64,
 }
 
-/// The weight of what one of both does not have at all.
+/// Weight of a figure that only one of both has.
 pub(super) const WEIGHT_MAX: f64 = 100.0;
 
-/// All figures that either of both has, in an order that stays.
+/// Returns all figures that at least one of both has, in a fixed order.
 pub(super) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
     let figure = |measure: &Measure| Figure::of(measure, (measure.of)(a), (measure.of)(b));
     MEASURES.iter().filter_map(figure).collect()
 }
 
-/// The notable ones among `figures`, those that differ most first.
+/// Returns the notable ones among `figures`, largest weight first.
 pub(super) fn notable(figures: &[Figure]) -> Vec<Figure> {
     let mut notable: Vec<Figure> = figures.iter().copied().filter(Figure::is_notable).collect();
     notable.sort_by(|one, other| other.weight.total_cmp(&one.weight));
@@ -62,31 +62,31 @@ impl Figure {
         })
     }
 
-    /// Whether the difference is more than chance.
+    /// Returns whether the difference is more than chance.
     pub(super) fn is_notable(&self) -> bool {
         self.weight >= 1.0
     }
 }
 
-/// What is compared.
+/// Definition of a compared metric.
 struct Measure {
     name: &'static str,
     kind: Kind,
     of: fn(&Direction) -> Option<f64>,
 }
 
-/// What a difference means.
+/// Scale on which a difference is judged.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// By its ratio.
+    /// Size, judged by the ratio.
     Size,
-    /// By its ratio, and by what chance does to a number of events.
+    /// Number of events, judged by the ratio and by the standard deviation of a Poisson process.
     Count,
-    /// Of the time, from 0 to 1: by its difference.
+    /// Share of time from 0 to 1, judged by the difference.
     Share,
 }
 
-/// Bounds of what may be chance.
+/// Thresholds below which a difference may be chance.
 const RATIO: f64 = 1.1;
 const DEVIATIONS: f64 = 3.0;
 const SHARE: f64 = 0.05;
@@ -197,7 +197,7 @@ const MEASURES: [Measure; 30] = {
     ]
 };
 
-#[expect(clippy::unnecessary_wraps, reason = "a measure that is always there")]
+#[expect(clippy::unnecessary_wraps, reason = "a metric that always has a value")]
 fn number(value: u64) -> Option<f64> {
     Some(value as f64)
 }
@@ -211,7 +211,7 @@ fn sampled(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
 }
 
 fn lasted_ns(direction: &Direction) -> Option<f64> {
-    let lasted = direction.data.lasted_ns()?;
+    let lasted = direction.data.duration_ns()?;
     (lasted > 0).then_some(lasted as f64)
 }
 
@@ -221,10 +221,10 @@ fn goodput(direction: &Direction) -> Option<f64> {
 
 fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
     let alike = direction.phases.iter().filter(|phase| phase.kind == kind);
-    Some(seconds(alike.map(Phase::length_ns).sum::<u64>() as f64))
+    Some(seconds(alike.map(Phase::duration_ns).sum::<u64>() as f64))
 }
 
-/// Share of the time that was judged.
+/// Returns the share of the time with a known limit.
 fn limited(direction: &Direction, by: Limit) -> Option<f64> {
     let shares = shares(&direction.limits);
     let share = shares.iter().find(|(limit, _)| *limit == by);
@@ -234,7 +234,7 @@ fn limited(direction: &Direction, by: Limit) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_flow::record::Limited;
+    use longhaul_flow::record::LimitPeriod;
 
     fn direction(bytes: u64, fast: u64) -> Direction {
         let mut direction = Direction::default();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_differs_in_nothing_and_has_only_what_there_is() {
+    fn equal_directions_have_no_notable_figure() {
         let same = figures(&direction(1_000, 3), &direction(1_000, 3));
         let there = [
             "goodput_bps",
@@ -267,9 +267,9 @@ mod tests {
         );
     }
 
-    /// Both sides of each bound.
+    /// Tests values on both sides of each threshold.
     #[test]
-    fn a_tenth_more_is_notable_and_less_is_chance() {
+    fn differences_from_ten_percent_are_notable() {
         let found = |a, b| names(&notable(&figures(&direction(a, 0), &direction(b, 0)))).len();
         assert_eq!((found(1_000, 1_090), found(1_000, 1_101)), (0, 2));
         assert_eq!((found(1_090, 1_000), found(1_101, 1_000)), (0, 2));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_most_comes_first() {
+    fn sorts_by_weight() {
         let found = notable(&figures(&direction(1_000, 400), &direction(1_200, 100)));
         assert_eq!(
             names(&found),
@@ -297,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn shares_differ_by_points() {
+    fn compares_shares_by_percentage_points() {
         let limits = |path: u64| {
-            let span = |by, from_ns, to_ns| Limited { by, from_ns, to_ns };
+            let span = |by, from_ns, to_ns| LimitPeriod { by, from_ns, to_ns };
             Direction {
                 limits: vec![
                     span(Limit::PathRate, 0, path),

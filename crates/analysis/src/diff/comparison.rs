@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `diff.json`: both sides' figures, as `super::compare` has them.
+//! `diff.json`: the figures of both sides, as `super::compare` returns them.
 
 use super::compare::{self, Figure};
 use super::side::Side;
 use crate::report::SCHEMA;
 use serde::Serialize;
 
-/// The whole file.
+/// Content of `diff.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Comparison {
-    /// As that of `result.json`.
+    /// Version of the format, that of `result.json`.
     pub(super) schema: u32,
     pub(super) a: Named,
     pub(super) b: Named,
-    /// Names of those that differ by more than chance, what differs most first.
+    /// Names of the figures that differ by more than chance, largest weight first.
     pub(super) notable: Vec<&'static str>,
-    /// What either has.
+    /// Figures that at least one side has.
     pub(super) figures: Vec<Figure>,
 }
 
-/// Which direction of which flow of what.
+/// Identity of a compared direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Named {
-    /// As on the command line.
+    /// Path, as on the command line.
     pub(super) source: String,
-    /// The flow's number there.
+    /// Number of the flow in the result.
     pub(super) flow: u64,
-    /// Both ends, from and to, for people.
+    /// Source, sender and receiver as text for users.
     pub(super) name: String,
-    /// What limited it.
+    /// Verdict about its limits.
     pub(super) verdict: String,
 }
 
@@ -47,7 +47,7 @@ impl Comparison {
         }
     }
 
-    /// Whether the figure differs by more than chance.
+    /// Returns whether the figure differs by more than chance.
     pub(super) fn is_notable(&self, figure: &Figure) -> bool {
         self.notable.contains(&figure.name)
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_bytes_in_the_same_time_is_notable() {
+    fn doubled_goodput_is_notable() {
         let found = compared(|upload| upload.data.unique_bytes *= 2);
         assert_eq!(figure(&found, "goodput_bps").ratio, Some(2.0));
         assert!(found.is_notable(&figure(&found, "goodput_bps")));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_not_there_is_refused() {
+    fn refuses_unknown_flow() {
         let finished = made_up::finished();
         let error = Side::of(Path::new("out"), &finished, Some(99))
             .err()

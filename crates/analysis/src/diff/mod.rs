@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap diff`: two transfers beside each other.
+//! `longhaul tap diff`: compares two transfers.
 
 mod args;
 mod compare;
@@ -11,22 +11,22 @@ mod table;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use comparison::Comparison;
-use longhaul_command::{console::escaped_lines, say};
+use longhaul_command::{console::escaped_lines, outln};
 use side::Side;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// What is compared.
+/// Configuration of a comparison.
 struct Config {
-    /// Directories of analyses, or captures.
+    /// Directories of analyses, or capture files.
     places: [PathBuf; 2],
-    /// Numbers of the flows in `result.json`; the largest where none is given.
+    /// Numbers of the flows in `result.json`; the largest flow if absent.
     flows: [Option<u64>; 2],
-    /// Where the comparison is written, if anywhere.
+    /// Output directory, if any.
     out: Option<PathBuf>,
-    /// Whether it goes to standard output as JSON.
+    /// Prints the comparison to standard output as JSON.
     json: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         true => serde_json::to_string(&comparison)?,
         false => escaped_lines(&table::text(&comparison)),
     };
-    say!("{text}");
+    outln!("{text}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `diff.html`: both flows' charts one above the other on the same axes, in one offline file.
+//! `diff.html`: the charts of both flows, one above the other on the same axes, in one offline file.
 
 use super::{comparison::Comparison, side::Side, table::row};
 use crate::report::{STYLE, of_courses, paired};
@@ -10,10 +10,10 @@ use longhaul_report::{
 };
 use maud::{Markup, html as markup};
 
-/// Figures that the heading names.
+/// Maximum number of figures in the heading.
 const FOUND_MAX: usize = 3;
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
     let courses = sides.map(Side::course);
     Page {
@@ -71,7 +71,7 @@ fn figures(comparison: &Comparison) -> Markup {
     }
 }
 
-/// What differs most.
+/// Returns the heading: the figures that differ most.
 fn finding(comparison: &Comparison) -> String {
     let label = |name: &&str| Metric::of(name).label;
     let most: Vec<String> = comparison
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chart_of_a_is_followed_by_the_same_of_b() {
+    fn pairs_charts_of_the_same_kind() {
         let a = made_up::finished();
         let mut b = a.clone();
         // Nothing was queued on B's path.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn without_both_courses_there_are_figures_and_the_way_out() {
+    fn shows_figures_and_hint_without_chart_data() {
         let a = made_up::finished();
         let mut b = a.clone();
         b.courses.clear();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn both_have_the_same_axes_also_if_one_is_shorter() {
+    fn shares_axes_between_flows_of_different_length() {
         const STEPS: &str = r##"
 const heights = () => made.slice(0, 2).map((u) => `${u.scales.y.min.toFixed(0)}..${u.scales.y.max.toFixed(0)}`);
 const steps = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One of both that are compared: the direction with more data of one flow.
+//! Side of a comparison: one flow, in the direction with more data.
 
 use crate::{
     analyze,
@@ -11,9 +11,9 @@ use longhaul_command::exit::Refusal;
 use longhaul_flow::record::{Direction, Flow};
 use std::path::Path;
 
-/// A direction of a flow of a result.
+/// Direction of a flow of a result.
 pub(super) struct Side<'a> {
-    /// Where it came from, as on the command line.
+    /// Path of the result, as on the command line.
     pub(super) source: String,
     pub(super) finished: &'a Finished,
     pub(super) flow: &'a Flow,
@@ -21,10 +21,10 @@ pub(super) struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// The flow with this number, or the largest.
+    /// Selects the flow with this number, or the largest.
     ///
     /// # Errors
-    /// A refusal if there is none.
+    /// The result has no such flow: a usage refusal.
     pub(super) fn of(path: &Path, finished: &'a Finished, number: Option<u64>) -> Result<Self> {
         let flows = &finished.analysis.flows;
         let found = match number {
@@ -44,7 +44,7 @@ impl<'a> Side<'a> {
         self.flow.direction(self.upload)
     }
 
-    /// What its charts are made of, if it is drawn.
+    /// Returns the chart data, if the flow has charts.
     pub(super) fn course(&self) -> Option<Shown<'a>> {
         let direction = column::direction(self.upload);
         let courses = self.finished.courses.iter();
@@ -53,9 +53,9 @@ impl<'a> Side<'a> {
         Shown::of(&self.finished.analysis, same.next()?)
     }
 
-    /// "out/reno: 10.0.0.1:40000 → 10.0.0.2:5201".
+    /// Returns the name, for instance "out/reno: 10.0.0.1:40000 → 10.0.0.2:5201".
     pub(super) fn name(&self) -> String {
-        let place = self.finished.analysis.place(self.flow.vantage);
+        let place = self.finished.analysis.place(self.flow.capture_point);
         format!(
             "{}: {}",
             self.source,
@@ -68,16 +68,16 @@ fn no_flow(path: &Path, number: Option<u64>) -> anyhow::Error {
     let path = path.display();
     match number {
         Some(number) => Refusal::usage(format!(
-            "{path}: no flow {number} among those that result.json tells; its flows have their numbers there"
+            "{path}: no flow {number} in result.json; each flow there has its number"
         )),
         None => Refusal::usage(format!("{path}: there is no TCP connection in it")),
     }
 }
 
-/// What an analysis left in a directory, or says of a capture now.
+/// Reads the result in a directory, or analyses a capture file.
 ///
 /// # Errors
-/// A refusal if `path` is neither.
+/// `path` is neither: a refusal.
 pub(super) fn open(path: &Path) -> Result<Finished> {
     match path.is_dir() {
         true => Finished::read(path),

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The comparison on a terminal: plain text, aligned.
+//! Comparison as plain text in aligned columns, for a terminal.
 
 use super::compare::Figure;
 use super::comparison::Comparison;
 use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::{Metric, percent, times};
 
-/// Beside what differs by more than chance.
+/// Mark of a figure that differs by more than chance.
 const NOTABLE: &str = "*";
 
-/// Who A and B are, their figures, and both verdicts.
+/// Returns the text: the names of A and B, their figures, and both verdicts.
 pub(super) fn text(comparison: &Comparison) -> String {
     let Comparison { a, b, figures, .. } = comparison;
     let heading = ["", "A", "B", "B/A"].map(str::to_owned).to_vec();
@@ -43,7 +43,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
     columns::text(&lines)
 }
 
-/// Name, both values and their ratio in words.
+/// Returns name, both values and their ratio as texts.
 pub(super) fn row(figure: &Figure) -> [String; 4] {
     let metric = Metric::of(figure.name);
     let is_share = figure.name.starts_with("limited_by");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_printed_in_its_unit() {
+    fn prints_figures_with_units() {
         let goodput = words("goodput_bps", Some(1e9), Some(2.5e9));
         assert_eq!(goodput, ["Goodput", "1 Gbit/s", "2.5 Gbit/s", "2.5×"]);
         let rtt = words("rtt_median_s", Some(0.2), None);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_the_time_are_percent_and_have_no_ratio() {
+    fn prints_shares_as_percent_without_ratio() {
         let share = words("limited_by_path_rate_ratio", Some(0.5), Some(0.25));
         assert_eq!(share, ["Limited by path rate", "50 %", "25 %", ""]);
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The last minute of every flow, in an order to be shown.
+//! History of all flows over the last minute, sorted for display.
 
 use super::look::{Look, Seen};
-use longhaul_flow::{segment::Endpoint, series::Bin};
+use longhaul_flow::{bin::Bin, segment::Endpoint};
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, VecDeque},
 };
 
-/// Seconds that are kept of a flow. One that has been silent so long is gone.
+/// Number of seconds kept for a flow. A flow that is silent for this time is removed.
 pub(super) const MINUTE: usize = 60;
 
-/// What flows are sorted by.
+/// Sort key of the flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Rate,
@@ -21,44 +21,44 @@ pub(super) enum Order {
     InFlight,
 }
 
-/// Which flow: interface, and number of its first packet there.
+/// Identity of a flow: interface, and number of the flow on that interface.
 pub(super) type Name = (usize, u64);
 
-/// All flows of the last minute: 16 KB each.
+/// Flows of the last minute: 16 KB each.
 #[derive(Debug, Clone)]
 pub(super) struct Board {
     pub(super) interfaces: Vec<String>,
-    /// Seconds since 1970 of the last look.
+    /// Latest second, since 1970.
     pub(super) second: u64,
     flows: BTreeMap<Name, Course>,
     dropped: Vec<u64>,
 }
 
-/// A flow's last minute.
+/// Last minute of a flow.
 #[derive(Debug, Clone)]
 pub(super) struct Course {
     /// Client and server.
     ends: [Endpoint; 2],
-    /// The last is that of `second`.
+    /// Upload and download bins by second; the last is that of `second`.
     ways: VecDeque<[Bin; 2]>,
     second: u64,
 }
 
-/// A flow as it is shown: the direction that carries the data.
+/// Flow for display: the direction that carries most of the data.
 #[derive(Debug, Clone)]
 pub(super) struct Row<'a> {
     pub(super) name: Name,
     pub(super) interface: &'a str,
     pub(super) sender: Endpoint,
     pub(super) receiver: Endpoint,
-    /// The second of the board; empty if nothing was seen in it.
+    /// Bin of the latest second; empty if the flow was silent.
     pub(super) now: Bin,
-    /// The last minute, the oldest first, all [`MINUTE`] of them.
+    /// Bins of the last minute, the oldest first; always [`MINUTE`] of them.
     pub(super) minute: Vec<Bin>,
 }
 
 impl Order {
-    /// The next one, in a circle.
+    /// Returns the next key; the first follows the last.
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Rate => Self::Acks,
@@ -80,12 +80,12 @@ impl Order {
     }
 }
 
-/// The mean round trip of a bin, in ns.
+/// Returns the mean round-trip time of a bin, ns.
 pub(super) fn rtt_ns(bin: &Bin) -> Option<u64> {
     bin.rtt_sum_ns.checked_div(bin.rtt_samples.into())
 }
 
-/// Data segments for each pure ACK.
+/// Returns the data segments per pure ACK.
 pub(super) fn packets_per_ack(bin: &Bin) -> Option<f64> {
     (bin.acks > 0).then(|| f64::from(bin.data_segments) / f64::from(bin.acks))
 }
@@ -112,12 +112,12 @@ impl Board {
         self.flows.retain(|_, course| course.second > silent_since);
     }
 
-    /// Packets that the kernel dropped on all interfaces.
+    /// Returns the packets that the kernel dropped on all interfaces.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// All flows, the greatest first, and of equals the one that was seen first.
+    /// Returns all flows, the greatest first; for equal values the one that was active most recently, then the older one.
     pub(super) fn rows(&self, order: Order) -> Vec<Row<'_>> {
         let mut rows: Vec<Row<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
         rows.sort_by(|a, b| compare(a, b, order));
@@ -157,7 +157,7 @@ impl Course {
         }
     }
 
-    /// Seconds come in order; a look that is late goes into the last one.
+    /// Adds the bins of a second. Seconds come in order; a late one is added to the last.
     fn take(&mut self, second: u64, ways: [Bin; 2]) {
         let missed = second.saturating_sub(self.second).min(MINUTE as u64);
         for _ in 0..missed {
@@ -173,13 +173,13 @@ impl Course {
         }
     }
 
-    /// The direction that most of the data goes: 0 is upload.
+    /// Returns the direction with most of the data: 0 is upload.
     fn carrier(&self) -> usize {
         let bytes = |way: usize| -> u64 { self.ways.iter().map(|ways| ways[way].data_bytes).sum() };
         usize::from(bytes(1) > bytes(0))
     }
 
-    /// So many seconds up to `second`.
+    /// Returns the bins of the last [`MINUTE`] seconds up to `second`.
     fn minute(&self, way: usize, second: u64) -> Vec<Bin> {
         let silent = second.saturating_sub(self.second).min(MINUTE as u64) as usize;
         let known = self.ways.iter().map(|ways| ways[way]);
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn flows_are_sorted_by_what_is_asked_for() {
+    fn sorts_flows_by_key() {
         let mut board = Board::new(&["eth0".to_owned()]);
         let flows = vec![seen(1, 500, 9), seen(2, 900, 3), seen(3, 500, 1)];
         board.take(look(100, flows));
@@ -249,7 +249,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_direction_that_carries_data_is_shown() {
+    fn shows_the_direction_with_data() {
         let mut board = Board::new(&["eth0".to_owned()]);
         let mut download = seen(1, 5_000, 2);
         download.ways.reverse();
@@ -262,7 +262,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn silence_is_empty_seconds_and_after_a_minute_the_end() {
+    fn removes_flows_after_a_silent_minute() {
         let mut board = Board::new(&["eth0".to_owned()]);
         board.take(look(100, vec![seen(1, 500, 1)]));
         board.take(look(101, vec![]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A look without a terminal: plain lines, or JSON.
+//! Live output without a terminal: plain lines, or JSON.
 
 use super::{
     board::{Board, Order, Row, packets_per_ack, rtt_ns},
@@ -7,15 +7,15 @@ use super::{
     screen,
 };
 use jiff::Timestamp;
-use longhaul_flow::series::Bin;
+use longhaul_flow::bin::Bin;
 use longhaul_units::Bytes;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Flows that a second has lines for; with `--json` all have.
+/// Maximum number of flows per second in plain lines; JSON has all flows.
 const LINES_MAX: usize = 10;
 
-/// A flow's second. A direction without anything is left out.
+/// JSON record of a flow and second; an idle direction is null.
 #[derive(Serialize)]
 struct Record<'a> {
     at: String,
@@ -64,7 +64,7 @@ impl Way {
     }
 }
 
-/// Every flow of a look.
+/// Writes a JSON line for every flow of a second.
 pub(super) fn json(look: &Look, interfaces: &[String], out: &mut impl Write) -> io::Result<()> {
     for seen in &look.flows {
         let record = record(look, seen, &interfaces[look.interface]);
@@ -89,7 +89,7 @@ fn time(second: u64) -> String {
     at.map_or_else(|_| second.to_string(), |at| at.to_string())
 }
 
-/// The flows of one interface that carried most.
+/// Writes a line for each of the fastest flows of one interface.
 pub(super) fn plain(look: &Look, board: &Board, out: &mut impl Write) -> io::Result<()> {
     let rows = board.rows(Order::Rate);
     let active = |row: &&Row<'_>| row.name.0 == look.interface && !row.now.is_empty();
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_in_lines_and_as_json() {
+    fn prints_a_second_as_lines_and_json() {
         let names = ["eth0".to_owned()];
         let look = look(1_700_000_000, vec![seen(1, 144_800, 50), seen(2, 1, 0)]);
         let mut board = Board::new(&names);

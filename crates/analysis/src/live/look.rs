@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an interface had in one second, flow by flow.
+//! Sampling of the flows of an interface, second by second.
 
 use longhaul_flow::{
     Flows, Settings, Sink,
+    bin::Bin,
     record::Flow,
-    segment::{Endpoint, FlowKey, Segment, Vantage},
-    series::Bin,
+    segment::{CapturePoint, Endpoint, FlowKey, Segment},
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// A second, in ns.
+/// One second, ns.
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// Flows that are followed on an interface: 40 MB.
+/// Maximum number of flows on an interface: 40 MB.
 const FLOWS_MAX: usize = 4096;
-/// What is on the way of all of them together: half a million packets without their ACK.
+/// Memory for unacknowledged packets of all flows, bytes: enough for half a million packets.
 const TABLES_MAX: usize = 64 << 20;
 
-/// An interface's second.
+/// Snapshot of an interface's flows in one second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Look {
-    /// Its number among those that were named.
+    /// Index of the interface, in the order of the command line.
     pub(super) interface: usize,
-    /// When it began, in seconds since 1970.
+    /// Start of the second, seconds since 1970.
     pub(super) second: u64,
-    /// Flows of which something was seen, in order of their first packets.
+    /// Flows that were active, in order of their first packets.
     pub(super) flows: Vec<Seen>,
-    /// Packets that the kernel dropped so far.
+    /// Total number of packets that the kernel dropped.
     pub(super) dropped: u64,
 }
 
-/// What was seen of a flow.
+/// Activity of a flow in one second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) number: u64,
@@ -40,7 +40,7 @@ pub(super) struct Seen {
     pub(super) ways: [Bin; 2],
 }
 
-/// Flows of an interface, and what they did since the last look.
+/// Sampler of the flows of an interface.
 pub(super) struct Watch {
     interface: usize,
     flows: Flows,
@@ -48,7 +48,7 @@ pub(super) struct Watch {
     notes: Notes,
 }
 
-/// What the flows have to say, second by second.
+/// Bins and finished flows since the last snapshot.
 #[derive(Default)]
 struct Notes {
     bins: BTreeMap<(u64, u64), [Bin; 2]>,
@@ -72,10 +72,10 @@ impl Watch {
             bin_widths_ns: vec![SECOND],
             flows_max: FLOWS_MAX,
             tables_max_bytes: TABLES_MAX,
-            // Nobody asks for it here.
-            course_width_ns: SECOND,
-            course_bins_max: 2,
-            excerpts_flows_max: 0,
+            // Time series are not used here.
+            time_series_width_ns: SECOND,
+            time_series_bins_max: 2,
+            packet_window_flows_max: 0,
             ..Settings::default()
         };
         Self {
@@ -87,19 +87,23 @@ impl Watch {
     }
 
     pub(super) fn segment(&mut self, key: &FlowKey, segment: &Segment) {
-        let vantage = Vantage(self.interface as u32);
+        let vantage = CapturePoint(self.interface as u32);
         self.flows
             .segment(self.segments, vantage, key, segment, &mut self.notes);
         self.segments += 1;
     }
 
-    /// All seconds up to `end`, in seconds since 1970, which are over: no segment of them will come.
+    /// Returns the snapshots of all seconds before `end` (seconds since 1970), for which no more segments will come.
     pub(super) fn look(&mut self, end: u64, dropped: u64) -> Vec<Look> {
         self.flows.close_bins(end * SECOND, &mut self.notes);
         let later = self.notes.bins.split_off(&(end, 0));
         let bins = std::mem::replace(&mut self.notes.bins, later);
         let mut ends = std::mem::take(&mut self.notes.over);
-        ends.extend(self.flows.going().map(|flow| (flow.number, flow.ends)));
+        ends.extend(
+            self.flows
+                .active_flows()
+                .map(|flow| (flow.number, flow.ends)),
+        );
         let mut looks: Vec<Look> = Vec::new();
         for ((second, number), ways) in bins {
             if looks.last().is_none_or(|look| look.second != second) {
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn each_second_is_told_once_also_of_flows_that_fall_silent() {
+    fn returns_each_second_once() {
         let key = FlowKey {
             low: end(1),
             high: end(2),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the terminal shows and what keys do to it. Nothing here knows a terminal.
+//! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
 use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
 use super::look::Look;
-use longhaul_flow::series::Bin;
+use longhaul_flow::bin::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
     Frame,
@@ -14,19 +14,19 @@ use ratatui::{
     widgets::{Block, Cell, Paragraph, Sparkline, Table, TableState},
 };
 
-/// The state of the screen.
+/// State of the screen.
 pub(super) struct Screen {
     board: Board,
-    /// What is shown while paused.
+    /// History that is shown while paused.
     paused: Option<Board>,
     filter: String,
     order: Order,
     chosen: Option<Name>,
-    /// Whether the chosen flow has the screen for itself.
+    /// True if only the chosen flow is shown.
     alone: bool,
 }
 
-/// What a row has between the flow and its last minute, the most important first.
+/// Columns between the flow's name and its last minute, the most important first.
 const COLUMNS: [Column; 6] = [
     Column::Data,
     Column::Acks,
@@ -35,7 +35,7 @@ const COLUMNS: [Column; 6] = [
     Column::Rtt,
     Column::InFlight,
 ];
-/// Room for a flow's ends: two of IPv4 without their ports at least, two of IPv6 at most.
+/// Width of a flow's endpoints, from two IPv4 addresses without ports to two of IPv6.
 const FLOW_MIN: u16 = 20;
 const FLOW_MAX: u16 = 70;
 const KEYS: &str = "q quit  s sort  p pause  ↑↓ choose  enter one flow";
@@ -62,7 +62,7 @@ impl Column {
         }
     }
 
-    /// With room for the mark of what is sorted by.
+    /// Returns the width, including the mark of the sort column.
     const fn width(self) -> u16 {
         match self {
             Self::Data => 11,
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    /// By which rows are sorted when they are sorted by this.
+    /// Returns the sort key of this column, if it has one.
     const fn order(self) -> Option<Order> {
         match self {
             Self::Data => Some(Order::Rate),
@@ -96,7 +96,7 @@ impl Column {
     }
 }
 
-/// How a table fits its area: what does not, is left out.
+/// Layout of the table: columns that do not fit are left out.
 struct Fit {
     flow: u16,
     columns: Vec<Column>,
@@ -146,11 +146,11 @@ impl Screen {
         self.board.take(look);
     }
 
-    /// Does what a key says; false is the end.
+    /// Handles a key. Returns false to quit.
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         match key.code {
             KeyCode::Char('q') => return false,
-            // In raw mode no signal comes from it.
+            // In raw mode, Control-C sends no signal.
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('p') => self.pause(),
@@ -180,7 +180,7 @@ impl Screen {
         self.chosen = rows.get(at).map(|row| row.name);
     }
 
-    /// Where the chosen flow is; the first, if it is gone.
+    /// Returns the index of the chosen flow, or 0 if it is gone.
     fn place(&self, rows: &[Row<'_>]) -> usize {
         let is_chosen = |row: &Row<'_>| Some(row.name) == self.chosen;
         rows.iter().position(is_chosen).unwrap_or(0)
@@ -283,7 +283,7 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).right_aligned())
 }
 
-/// Bytes of one second as a rate.
+/// Formats the bytes of one second as a rate.
 pub(super) fn rate(bytes: u64) -> String {
     BitRate::measured(bytes.saturating_mul(8))
 }
@@ -296,7 +296,7 @@ pub(super) fn rtt(bin: &Bin) -> String {
     rtt_ns(bin).map_or("–".to_owned(), |ns| Time::from_nanos(ns).to_string())
 }
 
-/// Eighths of a line's height, relative to the most; the last second is at the right.
+/// Returns bars in eighths of a line's height, relative to the maximum; the last second is at the right.
 fn sparkline(minute: &[Bin], width: usize) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let from = minute.len().saturating_sub(width);
@@ -310,7 +310,7 @@ fn sparkline(minute: &[Bin], width: usize) -> String {
     minute[from..].iter().map(bar).collect()
 }
 
-/// One flow: its figures, and its data and ACK rates over time.
+/// Draws one flow: its figures, and its data and ACK rates over time.
 fn draw_alone(frame: &mut Frame<'_>, row: &Row<'_>, area: Rect) {
     let parts = [
         Constraint::Length(5),
@@ -368,7 +368,7 @@ fn figures(row: &Row<'_>) -> Vec<Line<'static>> {
     ]
 }
 
-/// A minute, each second as wide as there is room.
+/// Draws the last minute; each second is as wide as the space allows.
 fn draw_course(
     frame: &mut Frame<'_>,
     title: &str,
@@ -417,19 +417,19 @@ mod tests {
     }
 
     #[test]
-    fn flows_by_rate() {
+    fn sorts_flows_by_rate() {
         insta::assert_snapshot!(drawn(&screen(), 140, 7));
     }
 
     #[test]
-    fn flows_by_acks_on_a_narrow_terminal() {
+    fn sorts_flows_by_acks_on_a_narrow_terminal() {
         let mut screen = screen();
         press(&mut screen, KeyCode::Char('s'));
         insta::assert_snapshot!(drawn(&screen, 80, 6));
     }
 
     #[test]
-    fn one_flow_over_time() {
+    fn shows_one_flow_over_time() {
         let mut screen = screen();
         press(&mut screen, KeyCode::Down);
         press(&mut screen, KeyCode::Enter);
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_and_several_interfaces() {
+    fn shows_ipv6_and_several_interfaces() {
         let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
         let mut flow = seen(1, 1_000_000, 7);
         for (end, last) in flow.ends.iter_mut().zip([1, 2]) {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flow_yet() {
+    fn shows_empty_table_without_flows() {
         let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
         press(&mut screen, KeyCode::Enter);
         press(&mut screen, KeyCode::Down);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_can_be_drawn() {
+    fn draws_at_any_size() {
         let mut screen = screen();
         for alone in [false, true] {
             screen.alone = alone;
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_the_picture_and_loses_nothing() {
+    fn pause_freezes_the_screen_and_keeps_sampling() {
         let mut screen = screen();
         press(&mut screen, KeyCode::Char('p'));
         let before = drawn(&screen, 140, 7);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn q_and_control_c_are_the_end() {
+    fn quits_on_q_and_control_c() {
         let mut screen = screen();
         assert!(!press(&mut screen, KeyCode::Char('q')));
         assert!(press(&mut screen, KeyCode::Char('c')));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread of an interface: packets become segments, segments become a look each second.
+//! Sampler thread of an interface: decodes packets and sends a snapshot of its flows each second.
 
 use super::look::{Look, SECOND, Watch};
 use crate::capture::Tap;
@@ -13,10 +13,10 @@ use longhaul_linux::{
 use longhaul_units::Time;
 use std::sync::mpsc::SyncSender;
 
-/// After the end of a second, its last packets are still on the way through the ring.
+/// Time after the end of a second in which its last packets still arrive through the ring.
 const LAG: Time = Time::from_millis(2 * BLOCK_TIMEOUT.as_nanos() / 1_000_000);
 
-/// Blocks of the ring before it looks up, at the clock and for the end.
+/// Maximum number of ring blocks before the next check of the clock and the stop request.
 const BLOCKS_AT_ONCE: usize = 64;
 
 pub(super) struct Watcher {
@@ -45,7 +45,7 @@ impl Watcher {
         }
     }
 
-    /// Until it is told to end, nobody listens any more, or something fails.
+    /// Runs until it is stopped, the receiver is gone, or an error occurs.
     pub(super) fn run(mut self) -> Result<()> {
         let mut end = wall_ns() / SECOND + 1;
         loop {
@@ -53,7 +53,7 @@ impl Watcher {
             self.ring.check()?;
             let now = wall_ns();
             if now >= due(end) {
-                // After a stop of this process, or a leap of the clock, several at once.
+                // After a pause of this process or a jump of the clock, this covers several seconds.
                 end = now.saturating_sub(LAG.as_nanos()) / SECOND;
                 if !self.tell(end)? {
                     return Ok(());
@@ -75,7 +75,7 @@ impl Watcher {
             };
             for packet in block.packets() {
                 let frame = packet.frame(self.interface as u32, link_type, &mut self.space);
-                // What is no TCP has no flow.
+                // Packets other than TCP have no flow.
                 if let Ok((key, segment)) = decode(&frame) {
                     self.watch.segment(&key, &segment);
                 }
@@ -83,7 +83,7 @@ impl Watcher {
         }
     }
 
-    /// Whether anybody listens.
+    /// Sends the snapshots up to `end`. Returns false if the receiver is gone.
     fn tell(&mut self, end: u64) -> Result<bool> {
         let dropped = self.ring.counts()?.dropped;
         let mut looks = self.watch.look(end, dropped).into_iter();
@@ -95,7 +95,7 @@ fn wall_ns() -> u64 {
     clock::wall().as_nanos()
 }
 
-/// When the second before `end` can be told.
+/// Returns the time from which the second before `end` is complete, ns since 1970.
 const fn due(end: u64) -> u64 {
     end * SECOND + LAG.as_nanos()
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results whose figures are made up, for tests: a transfer as in paper 001 (200 ms, 24 s of growth, a
-//! peak, a loss, and then a steady rate), and small ones beside it.
+//! Test fixtures: invented results. The large transfer is as in paper 001 (200 ms, 24 s of growth, a peak, a loss,
+//! then a steady rate); the other flows are small.
 
 use super::result::{
     Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint, course::Drawn, excerpts,
     finished::Finished,
 };
 use longhaul_flow::{
-    course::Course,
+    bin::Bin,
     record::{
-        AckSpacing, Acks, BothEnds, Clocks, Closing, Data, DelayBin, DelayCourse, Direction,
-        Distribution, Excerpt, Flow, Limit, Limited, Mark, MarkKind, Missing, Occasion, Offer,
-        Opening, Phase, PhaseKind, Place, ReleasedBy, Releases, Standing, Way,
+        AckClocking, AckDiffClass, AckSpacing, Acks, Clocks, Data, DelayBin, DelaySeries,
+        Direction, Distribution, Flow, Handshake, Limit, LimitPeriod, MissingPackets,
+        OneWayMetrics, PacketEvent, PacketEventKind, PacketWindow, Phase, PhaseKind, SynOptions,
+        TapLocation, TapPosition, Termination, TwoPointComparison, WindowTrigger,
     },
-    segment::{Endpoint, Vantage},
-    series::Bin,
+    segment::{CapturePoint, Endpoint},
+    time_series::TimeSeries,
 };
 
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
@@ -22,20 +23,25 @@ const BIN_NS: u64 = 8_000_000;
 const BINS: u64 = 3_750;
 const SEGMENT_BYTES: u64 = 1448;
 const RTT_NS: u64 = 200_000_000;
-/// Growth, peak, recovery, steady: where each ends, in bins.
+/// Ends of growth, peak, recovery and steady phase, in bins.
 const ENDS: [u64; 4] = [3_000, 3_250, 3_350, BINS];
 
-/// A capture with the large transfer and a short flow.
+/// Returns the result of a capture with the large transfer and a short flow.
 pub(crate) fn finished() -> Finished {
     let mut flows = vec![long_flow(0), short_flow(7)];
     let courses = flows
         .iter()
         .map(|flow| Drawn {
-            excerpts: excerpts::packed(&flow.upload.excerpts, 8192),
-            ..Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096)
+            excerpts: excerpts::packed(&flow.upload.packet_windows, 8192),
+            ..Drawn::of(
+                (flow.number, true),
+                &flow.upload.time_series,
+                1_000_000,
+                4096,
+            )
         })
         .collect();
-    flows.iter_mut().for_each(Flow::drop_courses);
+    flows.iter_mut().for_each(Flow::drop_chart_data);
     Finished {
         analysis: Analysis {
             schema: SCHEMA,
@@ -58,20 +64,20 @@ pub(crate) fn finished() -> Finished {
     }
 }
 
-/// The large transfer, seen at the left and at the right: its data were queued, and its ACKs were not. The
-/// right flow is the short one, which makes no difference to the page.
-pub(crate) fn pair() -> BothEnds {
-    let course = DelayCourse {
+/// Returns the comparison of the large transfer at two points: its data were queued, its ACKs were not. The right
+/// flow is the short one, which makes no difference to the page.
+pub(crate) fn pair() -> TwoPointComparison {
+    let course = DelaySeries {
         width_ns: 1_000_000,
         from_ns: BEGIN_NS,
         bins: (0..1_000).map(delay).collect(),
     };
-    let way = |lost: u64, compressed| Way {
+    let way = |lost: u64, compressed| OneWayMetrics {
         matched: 100_000,
         matched_bytes: 144_800_000,
         delay: spread(&[(100_000_000, 900), (136_000_000, 100)]),
-        course: course.clone(),
-        lost: Missing {
+        time_series: course.clone(),
+        lost: MissingPackets {
             segments: lost,
             bytes: lost * SEGMENT_BYTES,
             acks: 0,
@@ -82,9 +88,9 @@ pub(crate) fn pair() -> BothEnds {
             compressed,
             stretched: 0,
         },
-        ..Way::default()
+        ..OneWayMetrics::default()
     };
-    BothEnds {
+    TwoPointComparison {
         left: 0,
         right: 7,
         client_is_left: true,
@@ -139,9 +145,9 @@ fn endpoint(last: u8, port: u16) -> Endpoint {
     }
 }
 
-/// A request and its answer.
+/// Returns a short flow: a request and its response.
 pub(crate) fn short_flow(number: u64) -> Flow {
-    let mut course = Course::new(BEGIN_NS, 1_000_000);
+    let mut course = TimeSeries::new(BEGIN_NS, 1_000_000);
     for n in 0..20 {
         let bin = Bin {
             data_bytes: 1000,
@@ -162,48 +168,48 @@ pub(crate) fn short_flow(number: u64) -> Flow {
     };
     let upload = Direction {
         data,
-        course,
+        time_series: course,
         verdict: "The application had nothing to send for most of the time.".to_owned(),
         ..Direction::default()
     };
     Flow {
         number,
-        vantage: Vantage(1),
+        capture_point: CapturePoint(1),
         client: endpoint(1, 40_007),
         server: endpoint(2, 80),
         first_ns: BEGIN_NS,
         last_ns: BEGIN_NS + 100_000_000,
-        opening: Opening {
+        handshake: Handshake {
             syn_to_syn_ack_ns: Some(RTT_NS),
             syn_ack_to_ack_ns: Some(10_000),
             syn_retransmissions: 0,
             syn_ack_retransmissions: 0,
         },
-        closing: Closing::ResetByServer,
+        termination: Termination::ResetByServer,
         upload,
         download: Direction::default(),
     }
 }
 
-/// The transfer of the paper's figure 3, in shape.
+/// Returns the large transfer, shaped like figure 3 of the paper.
 pub(crate) fn long_flow(number: u64) -> Flow {
     let mut noise = Noise(7);
-    let mut course = Course::new(BEGIN_NS, BIN_NS);
+    let mut course = TimeSeries::new(BEGIN_NS, BIN_NS);
     for n in 0..BINS {
         course.add(BEGIN_NS + n * BIN_NS, &bin(n, &mut noise), BINS as usize);
     }
     Flow {
         client: endpoint(1, 40_000),
         server: endpoint(2, 5201),
-        vantage: Vantage(0),
+        capture_point: CapturePoint(0),
         last_ns: BEGIN_NS + BINS * BIN_NS,
-        closing: Closing::Finished,
+        termination: Termination::Finished,
         upload: upload(course),
         ..short_flow(number)
     }
 }
 
-fn upload(course: Course) -> Direction {
+fn upload(course: TimeSeries) -> Direction {
     let sum = |of: fn(&Bin) -> u64| course.bins.iter().map(of).sum::<u64>();
     let payload_bytes = sum(|bin| bin.data_bytes);
     let retransmitted_bytes = sum(|bin| bin.retransmitted_bytes);
@@ -226,7 +232,7 @@ fn upload(course: Course) -> Direction {
     let acks = Acks {
         pure: sum(|bin| bin.acks.into()),
         duplicates: sum(|bin| bin.duplicate_acks.into()),
-        moving: sum(|bin| bin.moving_acks.into()),
+        advancing: sum(|bin| bin.advancing_acks.into()),
         acked_bytes: sum(|bin| bin.acked_bytes),
         window_scale: Some(12),
         window_min_bytes: 200 << 20,
@@ -234,7 +240,7 @@ fn upload(course: Course) -> Direction {
         ..Acks::default()
     };
     Direction {
-        offer: Offer {
+        syn_options: SynOptions {
             mss: Some(1460),
             window_scale: Some(12),
             sack: true,
@@ -250,10 +256,10 @@ fn upload(course: Course) -> Direction {
         gaps: spread(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
         bursts: spread(&[(1, 30), (44, 300), (90, 60)]),
         in_flight_max_bytes: 196 << 20,
-        excerpts: vec![beginning(), loss()],
-        releases: releases(),
-        standing: Standing {
-            place: Place::NearSender,
+        packet_windows: vec![beginning(), loss()],
+        ack_clocking: releases(),
+        tap_position: TapPosition {
+            location: TapLocation::NearSender,
             to_sender_ns: Some(10_000),
             to_receiver_ns: Some(RTT_NS),
         },
@@ -261,7 +267,7 @@ fn upload(course: Course) -> Direction {
         limits: limits(),
         verdict: "The congestion window limited it for 24 of 30 s, then the path's rate."
             .to_owned(),
-        course,
+        time_series: course,
     }
 }
 
@@ -296,9 +302,9 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
         retransmissions: if lost { 40 } else { 0 },
         acked_bytes: acked_segments * SEGMENT_BYTES,
         acked_bytes_max: noise.around(acked_segments * SEGMENT_BYTES / 5),
-        ack_way_ns: (acks > 0).then_some((queue * 3) as i64 - 4_000),
+        ack_path_delay_ns: (acks > 0).then_some((queue * 3) as i64 - 4_000),
         acks: acks as u32,
-        moving_acks: acks as u32,
+        advancing_acks: acks as u32,
         duplicate_acks: if lost { 300 } else { 0 },
         ack_diff_max: acked_segments
             .checked_div(acks)
@@ -319,54 +325,66 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
     }
 }
 
-/// Windows of 10, 20, 40 segments, a round trip apart.
-fn beginning() -> Excerpt {
+/// Returns a packet window of the beginning: flights of 10, 20 and 40 segments, a round trip apart.
+fn beginning() -> PacketWindow {
     let mut marks = Vec::new();
     let mut sent = 0;
     for (round, window) in (1..).zip([10, 20, 40]) {
         let at_ns = BEGIN_NS + RTT_NS * round;
         for n in 0..window {
             let low = (sent + n) * SEGMENT_BYTES as i32;
-            marks.push(mark(at_ns + n as u64 * 12_000, low, 1, MarkKind::Sent));
+            marks.push(mark(
+                at_ns + n as u64 * 12_000,
+                low,
+                1,
+                PacketEventKind::Sent,
+            ));
         }
         sent += window;
         let acked = sent * SEGMENT_BYTES as i32;
-        marks.push(mark(at_ns + RTT_NS, acked, 200, MarkKind::Ack));
+        marks.push(mark(at_ns + RTT_NS, acked, 200, PacketEventKind::Ack));
     }
-    Excerpt {
-        occasion: Occasion::Beginning,
+    PacketWindow {
+        trigger: WindowTrigger::Beginning,
         base: 0,
-        marks,
+        events: marks,
     }
 }
 
-/// One segment of 60 is lost, SACKed around and sent again.
-fn loss() -> Excerpt {
+/// Returns a packet window of a loss: one segment of 60 is lost, the others are SACKed, and it is retransmitted.
+fn loss() -> PacketWindow {
     let from_ns = BEGIN_NS + ENDS[1] * BIN_NS;
     let length = SEGMENT_BYTES as i32;
-    let sent = (0..60).map(|n| mark(from_ns + n as u64 * 12_000, n * length, 1, MarkKind::Sent));
+    let sent = (0..60).map(|n| {
+        mark(
+            from_ns + n as u64 * 12_000,
+            n * length,
+            1,
+            PacketEventKind::Sent,
+        )
+    });
     let answers = (1..60).flat_map(|n| {
         let at_ns = from_ns + RTT_NS + n as u64 * 12_000;
-        let ack = mark(at_ns, 10 * length, 150, MarkKind::Ack);
-        [ack, mark(at_ns, 11 * length, n, MarkKind::Sack)]
+        let ack = mark(at_ns, 10 * length, 150, PacketEventKind::Ack);
+        [ack, mark(at_ns, 11 * length, n, PacketEventKind::Sack)]
     });
     let again = mark(
         from_ns + RTT_NS + 40_000,
         10 * length,
         1,
-        MarkKind::SentAgain,
+        PacketEventKind::Retransmitted,
     );
-    let mut marks: Vec<Mark> = sent.chain(answers).chain([again]).collect();
+    let mut marks: Vec<PacketEvent> = sent.chain(answers).chain([again]).collect();
     marks.sort_by_key(|mark| mark.at_ns);
-    Excerpt {
-        occasion: Occasion::Loss,
+    PacketWindow {
+        trigger: WindowTrigger::Loss,
         base: 20_000_000_000,
-        marks,
+        events: marks,
     }
 }
 
-fn mark(at_ns: u64, low: i32, segments: i32, kind: MarkKind) -> Mark {
-    Mark {
+fn mark(at_ns: u64, low: i32, segments: i32, kind: PacketEventKind) -> PacketEvent {
+    PacketEvent {
         at_ns,
         low,
         high: low + segments * SEGMENT_BYTES as i32,
@@ -374,19 +392,19 @@ fn mark(at_ns: u64, low: i32, segments: i32, kind: MarkKind) -> Mark {
     }
 }
 
-fn releases() -> Releases {
-    Releases {
+fn releases() -> AckClocking {
+    AckClocking {
         within_ns: 100_000,
         bytes: 97_000_000,
         of_bytes: 100_000_000,
         by_chance: 0.12,
         by_ack_diff: vec![
-            ReleasedBy {
+            AckDiffClass {
                 segments: (2, Some(2)),
                 acks: 50_000,
                 bursts: [500, 1_500, 40_000, 8_000, 0, 0, 0, 0, 0],
             },
-            ReleasedBy {
+            AckDiffClass {
                 segments: (5, Some(8)),
                 acks: 9_000,
                 bursts: [0, 0, 0, 0, 8_100, 900, 0, 0, 0],
@@ -415,8 +433,8 @@ fn phases() -> Vec<Phase> {
     kinds.into_iter().zip(begins).zip(ENDS).map(phase).collect()
 }
 
-fn limits() -> Vec<Limited> {
-    let limited = |by, from: u64, to: u64| Limited {
+fn limits() -> Vec<LimitPeriod> {
+    let limited = |by, from: u64, to: u64| LimitPeriod {
         by,
         from_ns: BEGIN_NS + from * BIN_NS,
         to_ns: BEGIN_NS + to * BIN_NS,
@@ -429,7 +447,7 @@ fn limits() -> Vec<Limited> {
     ]
 }
 
-/// A distribution of values with their counts, ascending.
+/// Returns the distribution of values with their counts; `values` are in ascending order.
 fn spread(values: &[(u64, u64)]) -> Distribution {
     let count: u64 = values.iter().map(|(_, count)| count).sum();
     let sum: u64 = values.iter().map(|(value, count)| value * count).sum();
@@ -454,11 +472,11 @@ fn spread(values: &[(u64, u64)]) -> Distribution {
     }
 }
 
-/// Numbers that look random and are the same each time (Knuth's LCG).
+/// Pseudo-random numbers, the same in each run (Knuth's LCG).
 struct Noise(u64);
 
 impl Noise {
-    /// Within a fifth of `mean`.
+    /// Returns a number within 20 % of `mean`.
     fn around(&mut self, mean: u64) -> u64 {
         self.0 = self
             .0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes what the analysis says, from all its threads, and leaves it in a directory.
+//! Output of an analysis: receives its results from all threads and writes them to a directory.
 
 use super::page::{between, html};
 use super::result::{
@@ -13,9 +13,9 @@ use super::result::{
 use crate::series::{self, Format, Row, cannot_write};
 use anyhow::{Context, Result};
 use longhaul_flow::{
-    course::Course,
     joint_verdict,
-    record::{BothEnds, Excerpt, Flow},
+    record::{Flow, PacketWindow, TwoPointComparison},
+    time_series::TimeSeries,
 };
 use longhaul_units::Time;
 use serde::Serialize;
@@ -31,48 +31,48 @@ use std::{
     },
 };
 
-/// Rows that a thread gathers for each width before it takes the lock: 220 kB.
+/// Rows that a thread buffers for each width before it takes the lock: 220 kB.
 const ROWS_MAX: usize = 1 << 10;
 
-/// Bins of a direction in `courses.jsonl` and in the page.
+/// Maximum number of bins of a direction in `courses.jsonl` and in the page.
 const BINS_MAX: usize = 1 << 12;
-/// Bins that directions have always.
+/// Number of bins that every direction may have.
 const BINS_MIN: usize = 1 << 6;
-/// Bins of all directions together while each has more than [`BINS_MIN`]: about 80 bytes each as text.
+/// Maximum number of bins of all directions while each has more than [`BINS_MIN`]: about 80 bytes each as text.
 const BINS_SUM_MAX: usize = 40 << 10;
 
-/// Bytes of JSON that are written at once.
+/// Size of the write buffer for JSON, bytes.
 const BUFFER: usize = 1 << 17;
 
-/// Flows beyond those that `result.json` tells.
+/// File of the flows that are not in `result.json`.
 const OTHERS: &str = "flows.jsonl";
 
-/// What shall be written.
+/// Selection of what an analysis writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// Where to; without a directory, [`Output::finish`] only returns the result.
+    /// Output directory; without one, [`Output::finish`] only returns the result.
     pub(crate) directory: Option<PathBuf>,
-    /// Widths of the bins, as the analysis' settings have them.
+    /// Widths of the bins, as in the analysis settings.
     pub(crate) widths: Vec<Time>,
-    /// Kinds of series files.
+    /// Formats of the series files.
     pub(crate) formats: Vec<Format>,
     pub(crate) ranks: Ranks,
-    /// Bins of the first width that [`Finished::bins`] may have, over all flows: 184 bytes each.
+    /// Maximum number of bins of the first width in [`Finished::bins`], over all flows: 184 bytes each.
     pub(crate) bins_kept: usize,
-    /// With more than one, the last files are written at once.
+    /// Number of threads; with more than one, the last files are written in parallel.
     pub(crate) threads: usize,
 }
 
-/// What only the reading of the files tells.
+/// Facts about the input that are known after reading it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) files: Vec<CaptureFile>,
     pub(crate) vantages: Vec<VantagePoint>,
-    /// Flows that were seen at two of them.
-    pub(crate) both_ends: Vec<BothEnds>,
+    /// Flows that were captured at two points.
+    pub(crate) both_ends: Vec<TwoPointComparison>,
 }
 
-/// Bins that stay in memory, all of them or none.
+/// Bins that are kept in memory: all of them, or none if there are too many.
 struct Kept {
     most: usize,
     rows: Option<Vec<Row>>,
@@ -93,11 +93,11 @@ impl Kept {
     }
 }
 
-/// Where all threads of an analysis put what they find.
+/// Output of an analysis, shared by its threads.
 pub(crate) struct Output {
     plan: Plan,
     open: Mutex<Open>,
-    /// Flows with less payload are not drawn.
+    /// Payload in bytes below which a flow gets no charts.
     least_drawn: AtomicU64,
 }
 
@@ -105,15 +105,15 @@ struct Open {
     largest: Largest<BufWriter<File>>,
     series: series::Files,
     kept: Kept,
-    /// The first thing that went wrong; after it nothing is written.
+    /// First error; after it nothing is written.
     failed: Option<anyhow::Error>,
 }
 
 impl Output {
-    /// Makes the directory and opens its files. Those of an analysis before are overwritten.
+    /// Creates the directory and its files. Files of an earlier analysis are overwritten.
     ///
     /// # Errors
-    /// If they can't be made.
+    /// The directory or a file cannot be created.
     pub(crate) fn create(plan: Plan) -> Result<Self> {
         let (lines, series) = match &plan.directory {
             Some(directory) => {
@@ -137,15 +137,15 @@ impl Output {
         })
     }
 
-    /// Leaves the course of a flow out that is too small to be drawn, as soon as that is known: so courses
-    /// take no memory on their way here.
+    /// Drops the time series of a flow that is too small to get charts. The analysis calls it as soon as a flow ends,
+    /// to save memory.
     pub(crate) fn thin(&self, flow: &mut Flow) {
         if payload(flow) < self.least_drawn.load(Ordering::Relaxed) {
-            flow.drop_courses();
+            flow.drop_chart_data();
         }
     }
 
-    /// A thread's way in.
+    /// Returns a writer for one thread.
     pub(crate) fn writer(&self) -> Writer<'_> {
         let written = !self.plan.formats.is_empty() && self.plan.directory.is_some();
         let wanted = written || self.plan.bins_kept > 0;
@@ -155,15 +155,15 @@ impl Output {
         }
     }
 
-    /// Whether writing failed, so that there is no use in going on; [`Output::finish`] says why.
+    /// Returns whether writing failed. The analysis can stop then; [`Output::finish`] returns the error.
     pub(crate) fn has_failed(&self) -> bool {
         self.with(|open| open.failed.is_some())
     }
 
-    /// Ends the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be gone.
+    /// Closes the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be dropped before.
     ///
     /// # Errors
-    /// The first thing that could not be written, now or before.
+    /// The first file that could not be written, now or before.
     pub(crate) fn finish(self, sources: Sources) -> Result<Finished> {
         let Self { plan, open, .. } = self;
         let Open {
@@ -217,7 +217,7 @@ impl Output {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Open) -> T) -> T {
-        // A thread that panicked in here left nothing half done that matters more than its panic.
+        // Poisoning is ignored: the panic itself ends the analysis.
         act(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -230,7 +230,7 @@ impl Open {
     }
 }
 
-/// One thread's share: rows are gathered, so that threads seldom wait for each other.
+/// Writer of one thread. It buffers rows, so that threads seldom wait for each other.
 pub(crate) struct Writer<'a> {
     output: &'a Output,
     rows: Vec<Vec<Row>>,
@@ -248,7 +248,7 @@ impl Writer<'_> {
         rows.clear();
     }
 
-    /// A bin of the width with this index.
+    /// Writes a bin of the width with this index.
     pub(crate) fn row(&mut self, width: usize, row: Row) {
         let Some(rows) = self.rows.get_mut(width) else {
             return;
@@ -259,7 +259,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A flow that is over.
+    /// Writes a finished flow.
     pub(crate) fn flow(&mut self, flow: Box<Flow>) {
         let write = |open: &mut Open| open.largest.flow(flow).context("cannot write flows.jsonl");
         let least = self.output.with(|open| {
@@ -285,7 +285,7 @@ fn write_page(finished: &Finished, directory: &Path) -> Result<()> {
     write_text(&directory.join("report.html"), &html::html(finished))
 }
 
-/// Two things at once.
+/// Runs two functions in parallel.
 fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<()>) -> Result<()> {
     std::thread::scope(|scope| {
         let one = scope.spawn(one);
@@ -326,7 +326,7 @@ fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
     write().with_context(|| cannot_write(path))
 }
 
-/// The courses of all flows, which these have no more afterwards.
+/// Moves the time series and packet windows out of all flows and returns them as chart data.
 fn drawn(flows: &mut [Flow], finest_ns: u64) -> Vec<Drawn> {
     let taken: Vec<Taken> = flows.iter_mut().flat_map(take_courses).collect();
     let lengths = |of: fn(&Taken) -> usize| taken.iter().map(of).collect::<Vec<usize>>();
@@ -339,12 +339,12 @@ fn drawn(flows: &mut [Flow], finest_ns: u64) -> Vec<Drawn> {
     drawn.collect()
 }
 
-/// What the charts of a direction are made of.
+/// Chart data of a direction, moved out of its flow.
 struct Taken {
     flow: u64,
     upload: bool,
-    course: Course,
-    excerpts: Vec<Excerpt>,
+    course: TimeSeries,
+    excerpts: Vec<PacketWindow>,
 }
 
 fn take_courses(flow: &mut Flow) -> Vec<Taken> {
@@ -353,8 +353,8 @@ fn take_courses(flow: &mut Flow) -> Vec<Taken> {
     let taken = directions.map(|(upload, direction)| Taken {
         flow: number,
         upload,
-        course: mem::take(&mut direction.course),
-        excerpts: mem::take(&mut direction.excerpts),
+        course: mem::take(&mut direction.time_series),
+        excerpts: mem::take(&mut direction.packet_windows),
     });
     taken
         .into_iter()
@@ -362,13 +362,13 @@ fn take_courses(flow: &mut Flow) -> Vec<Taken> {
         .collect()
 }
 
-/// Bins that a direction may have, so that all together have not too many.
+/// Returns the maximum number of bins of a direction that keeps the total within the limit.
 fn bins_max(lengths: &[usize]) -> usize {
     excerpts::fair_max(lengths, BINS_MIN..=BINS_MAX, BINS_SUM_MAX)
 }
 
-/// A direction that sends next to nothing has no chart that says anything.
-fn moves_data(course: &Course) -> bool {
+/// Returns whether a direction sends enough for a chart: data, and more than one bin.
+fn moves_data(course: &TimeSeries) -> bool {
     course.bins.len() > 1 && course.bins.iter().any(|bin| bin.data_bytes > 0)
 }
 
@@ -382,8 +382,8 @@ fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).with_context(|| cannot_write(path))
 }
 
-/// Gives each connection that two places saw one verdict instead of two.
-fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
+/// Replaces the two verdicts of a connection that was captured at two points by one.
+fn judge_pairs(flows: &mut [Flow], pairs: &[TwoPointComparison]) {
     let index = |number: u64| flows.iter().position(|flow| flow.number == number);
     let known: Vec<_> = pairs
         .iter()
@@ -391,7 +391,7 @@ fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
         .collect();
     for (pair, places) in known {
         if let Ok([left, right]) = flows.get_disjoint_mut(places) {
-            joint_verdict::judge(left, right, pair);
+            joint_verdict::assess(left, right, pair);
         }
     }
 }
@@ -401,7 +401,7 @@ mod tests {
     use super::*;
     use crate::report::{made_up, result::finished::WAY_OUT};
     use longhaul_command::exit::Refusal;
-    use longhaul_flow::series::Bin;
+    use longhaul_flow::bin::Bin;
 
     fn plan(directory: Option<&Path>) -> Plan {
         Plan {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_kept_all_or_none() {
+    fn keeps_all_bins_or_none() {
         let all = 2 * 3 * ROWS_MAX;
         let kept = |bins_kept| {
             let plan = Plan {
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(kept(0), None);
     }
 
-    /// Bins and flows from two threads at once.
+    /// Writes bins and flows from two threads in parallel.
     fn fed(plan: Plan) -> Result<Finished> {
         let output = Output::create(plan).unwrap();
         std::thread::scope(|scope| {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_threads_found_is_in_the_files() {
+    fn writes_results_of_all_threads() {
         let directory = tempfile::tempdir().unwrap();
         let finished = fed(plan(Some(directory.path()))).unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_directions_the_fewer_bins_has_each() {
+    fn limits_bins_per_direction_when_there_are_many() {
         assert_eq!(bins_max(&[4096]), 4096);
         assert_eq!(bins_max(&[4096; 10]), 4096);
         assert_eq!(bins_max(&[4096; 11]), 2048);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_refused_with_the_way_out() {
+    fn refuses_unreadable_result_with_hint() {
         let directory = tempfile::tempdir().unwrap();
         let said = || {
             let error = Finished::read(directory.path()).unwrap_err();
@@ -514,14 +514,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_directory_there_is_a_result_and_no_file() {
+    fn returns_result_without_directory() {
         let finished = fed(plan(None)).unwrap();
         assert_eq!(finished.analysis.flows.len(), 2);
         assert!(finished.analysis.raw.is_empty());
     }
 
     #[test]
-    fn a_disk_that_is_full_is_said_at_the_end_and_ends_nothing_before() {
+    fn reports_full_disk_at_the_end() {
         let directory = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/full", directory.path().join("series-1ms.csv")).unwrap();
         let error = fed(plan(Some(directory.path()))).unwrap_err();

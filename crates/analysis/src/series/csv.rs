@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Series as CSV (RFC 4180, but with LF): nothing in it needs quotes. Time is an integer, ns since 1970.
+//! Series as CSV (RFC 4180, but lines end in LF). No value needs quotes. Time is an integer, ns since 1970.
 
 use super::column::{COLUMNS, Encoder, Row, direction};
 use std::io::{self, BufWriter, Write};
 
-/// A CSV file that is being written.
-pub(super) struct Csv<W: Write> {
+/// Writer of a CSV file.
+pub(super) struct CsvWriter<W: Write> {
     out: BufWriter<W>,
 }
 
-impl<W: Write> Csv<W> {
-    /// Writes the names of the columns.
+impl<W: Write> CsvWriter<W> {
+    /// Creates the writer and writes the header line.
     pub(super) fn new(out: W) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         write!(out, "flow,direction,time_ns")?;
@@ -21,7 +21,7 @@ impl<W: Write> Csv<W> {
         Ok(Self { out })
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
+    fn write_row(&mut self, row: &Row) -> io::Result<()> {
         let Row { flow, from_ns, .. } = row;
         write!(self.out, "{flow},{},{from_ns}", direction(row.upload))?;
         for column in &COLUMNS {
@@ -34,9 +34,9 @@ impl<W: Write> Csv<W> {
     }
 }
 
-impl<W: Write + Send> Encoder for Csv<W> {
+impl<W: Write + Send> Encoder for CsvWriter<W> {
     fn write(&mut self, rows: &[Row]) -> io::Result<()> {
-        rows.iter().try_for_each(|row| self.row(row))
+        rows.iter().try_for_each(|row| self.write_row(row))
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
@@ -50,9 +50,9 @@ mod tests {
     use crate::series::tests::rows;
 
     #[test]
-    fn a_bin_is_a_line_and_what_it_lacks_is_empty() {
+    fn writes_one_line_per_bin_with_empty_missing_values() {
         let mut text = Vec::new();
-        let mut csv = Box::new(Csv::new(&mut text).unwrap());
+        let mut csv = Box::new(CsvWriter::new(&mut text).unwrap());
         csv.write(&rows(3)).unwrap();
         csv.finish().unwrap();
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"

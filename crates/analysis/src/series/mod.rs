@@ -2,7 +2,7 @@
 //! Series files: every bin of every direction as a row, for pandas, R, DuckDB or a spreadsheet.
 //!
 //! `series-1ms.parquet` and `series-1ms.csv` have the same rows and columns, in the same order. A file is
-//! written as the analysis goes and never held whole.
+//! written during the analysis and never held in memory as a whole.
 
 pub(crate) mod column;
 mod csv;
@@ -19,12 +19,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A kind of series file.
+/// Format of a series file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Text, about 60 bytes a row; times as integers.
     Csv,
-    /// Columns, typed and compressed, about 15 bytes a row.
+    /// Typed and compressed columns, about 15 bytes a row.
     Parquet,
 }
 
@@ -37,12 +37,12 @@ impl Format {
     }
 }
 
-/// The series files of an analysis.
+/// Series files of an analysis.
 pub(crate) struct Files {
     widths: Vec<Width>,
 }
 
-/// The files of one bin width.
+/// Files of one bin width.
 struct Width {
     files: Vec<OpenFile>,
 }
@@ -71,7 +71,7 @@ impl Files {
         })
     }
 
-    /// No file for any of so many widths.
+    /// Returns a set without files for this number of widths.
     pub(crate) fn none(widths: usize) -> Self {
         let none = || Width { files: Vec::new() };
         Self {
@@ -79,14 +79,14 @@ impl Files {
         }
     }
 
-    /// Names of the files, without their directory.
+    /// Returns the names of the files, without their directory.
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.widths.iter().flat_map(|width| &width.files);
         let name = |file: &OpenFile| Some(file.path.file_name()?.to_str()?.to_owned());
         files.filter_map(name).collect()
     }
 
-    /// Takes rows of the width with this index.
+    /// Writes rows of the width with this index.
     ///
     /// # Errors
     /// If a file can't be written: the disk is full.
@@ -94,7 +94,7 @@ impl Files {
         self.widths[width].push(rows)
     }
 
-    /// Writes what waits and ends the files.
+    /// Writes buffered rows and closes the files.
     ///
     /// # Errors
     /// As [`Files::write`].
@@ -125,7 +125,7 @@ fn open(directory: &Path, width: Time, format: Format) -> Result<OpenFile> {
     let encoder = || -> io::Result<Box<dyn Encoder>> {
         let file = File::create(&path)?;
         Ok(match format {
-            Format::Csv => Box::new(csv::Csv::new(file)?),
+            Format::Csv => Box::new(csv::CsvWriter::new(file)?),
             Format::Parquet => Box::new(parquet::Parquet::new(file)?),
         })
     };
@@ -140,9 +140,9 @@ pub(crate) fn cannot_write(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_flow::series::Bin;
+    use longhaul_flow::bin::Bin;
 
-    /// Rows of two directions, each with another value in every column.
+    /// Returns rows of two directions, each with a different value in every column.
     pub(super) fn rows(count: u64) -> Vec<Row> {
         let row = |n: u64| Row {
             flow: n / 2,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_width_and_format_is_a_file_that_holds_all_rows() {
+    fn writes_all_rows_to_a_file_per_width_and_format() {
         let directory = tempfile::tempdir().unwrap();
         let widths = [Time::from_nanos(1_000_000), Time::from_nanos(1_000_000_000)];
         let formats = [Format::Csv, Format::Parquet];
@@ -175,9 +175,9 @@ mod tests {
                 "series-1s.parquet"
             ]
         );
-        // More than wait at a time, and not in one piece.
-        let all = rows(parquet::GROUP as u64 + 10);
-        for some in all.chunks(parquet::GROUP - 3) {
+        // More rows than a row group, in several calls.
+        let all = rows(parquet::ROW_GROUP_LEN as u64 + 10);
+        for some in all.chunks(parquet::ROW_GROUP_LEN - 3) {
             files.write(0, some).unwrap();
         }
         files.finish().unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_can_t_be_written_is_named() {
+    fn names_the_file_that_cannot_be_created() {
         let widths = [Time::from_nanos(1_000_000)];
         let error = Files::create(Path::new("/nonexistent"), &widths, &[Format::Csv])
             .err()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Series as Parquet. Rows become columns as they come, and these a row group when there are enough.
-//! `time_ns` is a timestamp in UTC; numbers are signed, so that differences of columns are what one expects.
+//! Series as Parquet. Rows are collected as columns and written as a row group when there are enough.
+//! `time_ns` is a timestamp in UTC. Numbers are signed, so that differences of columns can be negative.
 
 use super::column::{COLUMNS, Column, Encoder, Row, direction};
 use parquet::{
@@ -19,62 +19,62 @@ use std::{
     sync::Arc,
 };
 
-/// Rows of a row group, and so of what waits to be written: 15 MB.
-pub(super) const GROUP: usize = 1 << 16;
+/// Number of rows in a row group. This bounds the rows in memory, too: 15 MB.
+pub(super) const ROW_GROUP_LEN: usize = 1 << 16;
 
-/// A Parquet file that is being written.
+/// Writer of a Parquet file.
 pub(super) struct Parquet<W: Write + Send> {
     file: SerializedFileWriter<W>,
-    waiting: Waiting,
+    pending: PendingRows,
 }
 
-/// Columns of a row group to come.
+/// Columns of the row group that is being collected.
 #[derive(Default)]
-struct Waiting {
-    flows: Values,
+struct PendingRows {
+    flows: IntegerColumn,
     uploads: Vec<bool>,
-    times: Values,
-    columns: [Values; COLUMNS.len()],
+    times: IntegerColumn,
+    columns: [IntegerColumn; COLUMNS.len()],
 }
 
-/// A column of integers. Where some are missing, `present` has 1 for each row that has one and 0 for others.
+/// Column of integers. In an optional column, `present` has 1 for each row that has a value and 0 for others.
 #[derive(Default)]
-struct Values {
+struct IntegerColumn {
     values: Vec<i64>,
     present: Vec<i16>,
 }
 
 impl<W: Write + Send> Parquet<W> {
-    /// Writes the first bytes; the footer comes with [`Encoder::finish`].
+    /// Creates the writer and writes the first bytes; [`Encoder::finish`] writes the footer.
     pub(super) fn new(out: W) -> io::Result<Self> {
         let schema = parse_message_type(&schema()).map_err(failed)?;
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties()));
         Ok(Self {
             file: file.map_err(failed)?,
-            waiting: Waiting::default(),
+            pending: PendingRows::default(),
         })
     }
 
     fn row_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
-        let waiting = &mut self.waiting;
-        integers(&mut group, &mut waiting.flows)?;
-        directions(&mut group, &mut waiting.uploads)?;
-        integers(&mut group, &mut waiting.times)?;
-        for values in &mut waiting.columns {
-            integers(&mut group, values)?;
+        let pending = &mut self.pending;
+        write_integers(&mut group, &mut pending.flows)?;
+        write_directions(&mut group, &mut pending.uploads)?;
+        write_integers(&mut group, &mut pending.times)?;
+        for values in &mut pending.columns {
+            write_integers(&mut group, values)?;
         }
         group.close()?;
         Ok(())
     }
 }
 
-impl Waiting {
+impl PendingRows {
     fn len(&self) -> usize {
         self.uploads.len()
     }
 
-    /// Column by column: each looks at one place of every row.
+    /// Appends rows, column by column.
     fn push(&mut self, rows: &[Row]) {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let flows = rows.iter().map(|row| signed(row.flow));
@@ -96,10 +96,10 @@ impl Waiting {
 impl<W: Write + Send> Encoder for Parquet<W> {
     fn write(&mut self, mut rows: &[Row]) -> io::Result<()> {
         while !rows.is_empty() {
-            let (now, later) = rows.split_at(rows.len().min(GROUP - self.waiting.len()));
-            self.waiting.push(now);
+            let (now, later) = rows.split_at(rows.len().min(ROW_GROUP_LEN - self.pending.len()));
+            self.pending.push(now);
             rows = later;
-            if self.waiting.len() == GROUP {
+            if self.pending.len() == ROW_GROUP_LEN {
                 self.row_group().map_err(failed)?;
             }
         }
@@ -107,7 +107,7 @@ impl<W: Write + Send> Encoder for Parquet<W> {
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
-        if self.waiting.len() > 0 {
+        if self.pending.len() > 0 {
             self.row_group().map_err(failed)?;
         }
         self.file.close().map(drop).map_err(failed)
@@ -130,9 +130,9 @@ fn schema() -> String {
     )
 }
 
-/// Columns of which nearly every value is another: as differences they take little, and no time to look
-/// them up. The others are mostly zero, or have few values, and take next to nothing as a dictionary,
-/// which is the default.
+/// Columns in which nearly every value is different. Delta encoding makes them small and saves the time for
+/// dictionary lookups. The other columns are mostly zero or have few values. They need very little space as a
+/// dictionary, which is the default.
 const DIFFERENCES: [&str; 6] = [
     "flow",
     "time_ns",
@@ -156,12 +156,12 @@ fn properties() -> WriterProperties {
     DIFFERENCES.iter().fold(builder, differences).build()
 }
 
-/// The next column of `group`, of which nothing is left; absent values are nulls.
-fn integers<W: Write + Send>(
+/// Writes the next column of `group` and empties it; absent values are nulls.
+fn write_integers<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    column: &mut Values,
+    column: &mut IntegerColumn,
 ) -> Result<(), ParquetError> {
-    let Values { values, present } = column;
+    let IntegerColumn { values, present } = column;
     let present_if_any = (!present.is_empty()).then_some(&present[..]);
     with_column(group, |column| match column {
         ColumnWriter::Int64ColumnWriter(writer) => writer.write_batch(values, present_if_any, None),
@@ -172,7 +172,7 @@ fn integers<W: Write + Send>(
     Ok(())
 }
 
-fn directions<W: Write + Send>(
+fn write_directions<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     uploads: &mut Vec<bool>,
 ) -> Result<(), ParquetError> {
@@ -209,13 +209,13 @@ fn failed(error: ParquetError) -> io::Error {
 pub(super) mod tests {
     use super::*;
     use bytes::Bytes;
-    use longhaul_flow::series::Bin;
+    use longhaul_flow::bin::Bin;
     use parquet::{
         file::reader::{FileReader, SerializedFileReader},
         record::{Field, Row as Record},
     };
 
-    /// The rows of a file, by the crate's own reader.
+    /// Reads the rows of a file with the Parquet crate's own reader.
     pub(crate) fn read_back(file: &[u8]) -> Vec<Row> {
         let reader = SerializedFileReader::new(Bytes::copy_from_slice(file)).unwrap();
         let records = reader.get_row_iter(None).unwrap();

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ACK stream that comes back for one direction's data.
 
-pub mod ack_way;
-pub(super) mod releases;
+pub(super) mod ack_clocking;
+pub mod ack_path_delay;
 mod scoreboard;
 
-use crate::bounds::Bounds;
-use crate::course::series::Bin;
 use crate::distribution::Histogram;
+use crate::memory_budget::MemoryBudget;
 use crate::record::Acks;
 use crate::segment::{SACK_BLOCKS_MAX, Segment, WINDOW_MAX, unwrap_near};
-use ack_way::AckWay;
+use crate::time_series::bin::Bin;
+use ack_path_delay::AckPathDelay;
 use scoreboard::Scoreboard;
 
 /// Numbers that don't count as bytes when they are acknowledged; 0 is none.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Marks {
+pub(super) struct SynFinNumbers {
     /// The SYN's.
     pub(super) syn: u64,
     /// The FIN's.
     pub(super) fin: u64,
 }
 
-impl Marks {
+impl SynFinNumbers {
     /// How many of them are in `from..to`.
     #[inline]
     pub(super) fn within(self, from: u64, to: u64) -> u64 {
@@ -36,11 +36,11 @@ impl Marks {
 
 /// What the ACKs said so far.
 #[derive(Debug, Default)]
-pub(super) struct Acking {
+pub(super) struct AckState {
     /// Everything below is acknowledged; 0 before the first ACK.
     pub(super) acked: u64,
     /// Shift of the windows, if the handshake was seen (RFC 7323 §2.2).
-    pub(super) shift: Option<u8>,
+    pub(super) window_shift: Option<u8>,
     /// Duplicate ACKs since the last that moved, but for those that D-SACK says are for what came twice: no hole is
     /// behind them (RFC 6675 §2; Linux: `FLAG_DSACKING_ACK`).
     pub(super) duplicates: u32,
@@ -49,7 +49,7 @@ pub(super) struct Acking {
     window: Option<u16>,
     /// Where the window ends; 0 if it isn't known.
     window_end: u64,
-    way: AckWay,
+    path_delay: AckPathDelay,
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
@@ -57,7 +57,7 @@ pub(super) struct Acking {
     /// ACKs are for as much as the one before.
     last_diff: u64,
     last_packets: u64,
-    alike: u32,
+    repeat_count: u32,
 }
 
 /// Whether a segment is an ACK and nothing else.
@@ -67,7 +67,7 @@ pub(super) fn is_pure(segment: &Segment) -> bool {
     segment.payload == 0 && segment.flags & (SYN | FIN | RST) == 0
 }
 
-impl Acking {
+impl AckState {
     /// Whether the receiver had no room at last.
     pub(super) fn is_window_zero(&self) -> bool {
         self.window == Some(0)
@@ -82,13 +82,13 @@ impl Acking {
     /// The largest window that the receiver may have offered so far, if its scale is known: those of SYNs are not
     /// scaled.
     pub(super) fn window_max(&self) -> Option<u64> {
-        self.shift?;
+        self.window_shift?;
         Some(self.acks.window_max_bytes.max(u64::from(u16::MAX)))
     }
 
     /// Nothing is known of what is acknowledged.
     #[cold]
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.acked, self.duplicates, self.window_end) = (0, 0, 0);
         self.scoreboard.clear();
     }
@@ -99,13 +99,13 @@ impl Acking {
     }
 
     /// Whether the receiver has all of `start..end`, as far as its ACKs have said.
-    pub(super) fn holds(&self, start: u64, end: u64) -> bool {
+    pub(super) fn has_received(&self, start: u64, end: u64) -> bool {
         end <= self.acked || self.scoreboard.covers(start.max(self.acked), end)
     }
 
     /// Whether `segment`, with data of the other direction, says nothing but what was said before.
     #[inline]
-    pub(super) fn is_known(&self, segment: &Segment) -> bool {
+    pub(super) fn is_unchanged(&self, segment: &Segment) -> bool {
         segment.ack == self.acked as u32
             && segment.sack_blocks == 0
             && segment.window != 0
@@ -117,17 +117,23 @@ impl Acking {
     pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
         self.acks.pure += 1;
         bin.acks += 1;
-        self.way.note(segment, bin);
+        self.path_delay.record(segment, bin);
     }
 
     /// The number moves on to `ack`. `segment_max` is the largest segment of the data. How many packets
     /// that acknowledges.
     #[inline]
-    pub(super) fn moves(&mut self, ack: u64, marks: Marks, segment_max: u32, bin: &mut Bin) -> u64 {
-        let diff = (ack - self.acked).saturating_sub(marks.within(self.acked, ack));
+    pub(super) fn advance(
+        &mut self,
+        ack: u64,
+        syn_fin: SynFinNumbers,
+        segment_max: u32,
+        bin: &mut Bin,
+    ) -> u64 {
+        let diff = (ack - self.acked).saturating_sub(syn_fin.within(self.acked, ack));
         self.acked = ack;
         self.duplicates = 0;
-        self.scoreboard.acknowledged(ack);
+        self.scoreboard.remove_acked(ack);
         match diff {
             0 => 0,
             _ => self.count_diff(diff, segment_max, bin),
@@ -136,15 +142,15 @@ impl Acking {
 
     #[inline]
     fn count_diff(&mut self, diff: u64, segment_max: u32, bin: &mut Bin) -> u64 {
-        let packets = packets(diff, segment_max);
-        if diff != self.last_diff || packets != self.last_packets || self.alike == u32::MAX {
-            self.settle_alike();
+        let packets = packets_in(diff, segment_max);
+        if diff != self.last_diff || packets != self.last_packets || self.repeat_count == u32::MAX {
+            self.flush_repeats();
             (self.last_diff, self.last_packets) = (diff, packets);
         }
-        self.alike += 1;
-        self.acks.moving += 1;
+        self.repeat_count += 1;
+        self.acks.advancing += 1;
         self.acks.acked_bytes += diff;
-        bin.moving_acks += 1;
+        bin.advancing_acks += 1;
         bin.acked_bytes += diff;
         bin.ack_diff_max = bin
             .ack_diff_max
@@ -152,8 +158,8 @@ impl Acking {
         packets
     }
 
-    fn settle_alike(&mut self) {
-        let times = std::mem::take(&mut self.alike);
+    fn flush_repeats(&mut self) {
+        let times = std::mem::take(&mut self.repeat_count);
         if times > 0 {
             self.ack_diff.record_times(self.last_diff, times);
             (self.packets_per_ack).record_times(self.last_packets, times);
@@ -163,7 +169,7 @@ impl Acking {
     /// A pure ACK that repeats the number `ack`, `next` being the next new number of the data. A duplicate is one while
     /// data is outstanding that leaves the window as it was (RFC 5681 §2).
     /// Whether it is one.
-    pub(super) fn repeats(
+    pub(super) fn count_duplicate(
         &mut self,
         segment: &Segment,
         [ack, next]: [u64; 2],
@@ -182,17 +188,23 @@ impl Acking {
     }
 
     /// The number is less than one before.
-    pub(super) fn is_late(&mut self) {
-        self.acks.late += 1;
+    pub(super) fn count_out_of_order(&mut self) {
+        self.acks.out_of_order += 1;
     }
 
     /// The window that a segment (no SYN, whose window isn't scaled) offers. `tells` is whether it is more
     /// than data of the other direction, which repeats an old ACK and would fill bins with nothing new.
     #[inline]
-    pub(super) fn window(&mut self, segment: &Segment, ack: u64, tells: bool, bin: &mut Bin) {
-        let bytes = u64::from(segment.window) << self.shift.unwrap_or(0);
+    pub(super) fn update_window(
+        &mut self,
+        segment: &Segment,
+        ack: u64,
+        is_new: bool,
+        bin: &mut Bin,
+    ) {
+        let bytes = u64::from(segment.window) << self.window_shift.unwrap_or(0);
         let before = self.window.replace(segment.window);
-        if tells || before != Some(segment.window) {
+        if is_new || before != Some(segment.window) {
             bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
             bin.window_last = bytes as u32;
         }
@@ -202,19 +214,19 @@ impl Acking {
         self.acks.zero_windows += u64::from(bytes == 0);
         self.acks.window_min_bytes = self.acks.window_min_bytes.min(bytes);
         self.acks.window_max_bytes = self.acks.window_max_bytes.max(bytes);
-        if self.shift.is_some() {
+        if self.window_shift.is_some() {
             self.window_end = self.window_end.max(ack + bytes);
         }
     }
 
     /// SACK blocks of an ACK for everything below `ack`, `next` being the next new number of the data.
     /// The end of what they have, which may be beyond `next` if the tap missed data.
-    pub(super) fn sacked(
+    pub(super) fn record_sack(
         &mut self,
         segment: &Segment,
         ack: u64,
         next: u64,
-        bounds: &mut Bounds,
+        budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) -> u64 {
         let blocks = blocks_of(segment, next);
@@ -228,7 +240,7 @@ impl Acking {
         for &(left, right) in &blocks[usize::from(first_is_dsack)..] {
             let left = left.max(self.acked);
             if left < right && right < next.saturating_add(WINDOW_MAX) {
-                self.scoreboard.insert(left, right, bounds);
+                self.scoreboard.insert(left, right, budget);
                 end = end.max(right);
             }
         }
@@ -243,9 +255,9 @@ impl Acking {
 
     /// What is said of the ACKs: counts, AckDiff, packets per ACK.
     pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
-        self.settle_alike();
+        self.flush_repeats();
         let acks = Acks {
-            window_scale: self.shift,
+            window_scale: self.window_shift,
             ..self.acks
         };
         (acks, self.ack_diff, self.packets_per_ack)
@@ -280,7 +292,7 @@ fn is_dsack(blocks: &[(u64, u64)], ack: u64) -> bool {
 
 /// AckDiff in segments, a part of one being one.
 #[inline]
-fn packets(diff: u64, segment_max: u32) -> u64 {
+fn packets_in(diff: u64, segment_max: u32) -> u64 {
     match u32::try_from(diff) {
         Ok(diff) => u64::from(diff.div_ceil(segment_max)),
         Err(_) => diff.div_ceil(u64::from(segment_max)),
@@ -302,9 +314,9 @@ mod tests {
     #[test]
     fn a_part_of_a_packet_is_one() {
         assert_eq!(
-            [1, 1448, 1449, 2896].map(|diff| packets(diff, 1448)),
+            [1, 1448, 1449, 2896].map(|diff| packets_in(diff, 1448)),
             [1, 1, 2, 2]
         );
-        assert_eq!(packets(1 << 40, 1 << 10), 1 << 30);
+        assert_eq!(packets_in(1 << 40, 1 << 10), 1 << 30);
     }
 }

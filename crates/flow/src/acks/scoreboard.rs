@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the receiver has above the highest number that it acknowledges (RFC 2018, RFC 6675 §4).
 
-use crate::bounds::{Bounds, bytes_of};
+use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 
 /// Ranges of SACKed numbers, apart from each other, in order.
@@ -31,19 +31,19 @@ impl Scoreboard {
 
     /// `start..end` was SACKed. One range more than there may be is not kept: then less is known to
     /// have arrived than has.
-    pub(crate) fn insert(&mut self, start: u64, end: u64, bounds: &mut Bounds) {
+    pub(crate) fn insert(&mut self, start: u64, end: u64, budget: &mut MemoryBudget) {
         // The first that touches it or lies behind it.
         let at = self.ranges.partition_point(|range| range.1 < start);
         match self.ranges.get(at) {
             Some(range) if range.0 <= start && end <= range.1 => {}
-            Some(range) if range.0 <= end => self.join(at, start, end),
-            _ => self.insert_apart(at, start, end, bounds),
+            Some(range) if range.0 <= end => self.merge_from(at, start, end),
+            _ => self.insert_separate(at, start, end, budget),
         }
     }
 
-    fn insert_apart(&mut self, at: usize, start: u64, end: u64, bounds: &mut Bounds) {
-        let most = bounds.settings.ranges_max;
-        if bounds.has_room(&mut self.ranges, most) {
+    fn insert_separate(&mut self, at: usize, start: u64, end: u64, budget: &mut MemoryBudget) {
+        let most = budget.settings.ranges_max;
+        if budget.ensure_room(&mut self.ranges, most) {
             self.ranges.insert(at, (start, end));
             self.bytes += end - start;
         }
@@ -57,11 +57,11 @@ impl Scoreboard {
 
     /// Memory of the table.
     pub(crate) fn table_bytes(&self) -> usize {
-        bytes_of(&self.ranges)
+        capacity_bytes(&self.ranges)
     }
 
     /// Makes `start..end` and all ranges from `at` on that touch it one.
-    fn join(&mut self, at: usize, start: u64, end: u64) {
+    fn merge_from(&mut self, at: usize, start: u64, end: u64) {
         let mut joined = (start.min(self.ranges[at].0), end);
         let mut behind = at;
         while let Some(range) = self.ranges.get(behind).filter(|range| range.0 <= end) {
@@ -76,7 +76,7 @@ impl Scoreboard {
 
     /// Everything below `ack` is acknowledged.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, ack: u64) {
+    pub(crate) fn remove_acked(&mut self, ack: u64) {
         while let Some(range) = self.ranges.front_mut() {
             if range.0 >= ack {
                 break;
@@ -98,8 +98,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn room(ranges_max: usize) -> Bounds {
-        Bounds::new(Settings {
+    fn budget(ranges_max: usize) -> MemoryBudget {
+        MemoryBudget::new(Settings {
             ranges_max,
             ..Settings::default()
         })
@@ -108,7 +108,7 @@ mod tests {
     fn with(ranges: &[(u64, u64)]) -> Scoreboard {
         let mut scoreboard = Scoreboard::default();
         for &(start, end) in ranges {
-            scoreboard.insert(start, end, &mut room(8));
+            scoreboard.insert(start, end, &mut budget(8));
         }
         scoreboard
     }
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn what_is_acknowledged_goes() {
         let mut scoreboard = with(&[(10, 20), (30, 40)]);
-        scoreboard.acknowledged(35);
+        scoreboard.remove_acked(35);
         assert_eq!((scoreboard.bytes(), scoreboard.highest()), (5, 40));
-        scoreboard.acknowledged(40);
+        scoreboard.remove_acked(40);
         assert_eq!((scoreboard.bytes(), scoreboard.highest()), (0, 0));
     }
 
@@ -135,10 +135,10 @@ mod tests {
     fn one_more_than_the_bound_is_not_kept() {
         let mut scoreboard = Scoreboard::default();
         for i in 0..4 {
-            scoreboard.insert(i * 10, i * 10 + 5, &mut room(3));
+            scoreboard.insert(i * 10, i * 10 + 5, &mut budget(3));
         }
         assert_eq!(scoreboard.ranges.len(), 3);
-        scoreboard.insert(20, 28, &mut room(3));
+        scoreboard.insert(20, 28, &mut budget(3));
         assert_eq!(scoreboard.highest(), 28);
     }
 
@@ -149,10 +149,10 @@ mod tests {
             for (start, length, ack) in steps {
                 if ack {
                     acked = acked.max(start);
-                    scoreboard.acknowledged(acked);
+                    scoreboard.remove_acked(acked);
                     set = set.split_off(&acked);
                 } else if start >= acked {
-                    scoreboard.insert(start, start + length, &mut room(1_000));
+                    scoreboard.insert(start, start + length, &mut budget(1_000));
                     set.extend(start..start + length);
                 }
                 prop_assert_eq!(scoreboard.bytes(), set.len() as u64);

@@ -5,12 +5,12 @@
 //! merged into those. Time that runs backwards, as it does a little in captures of several queues, stays
 //! in the bin that is open.
 
-use crate::bounds::Bounds;
-use crate::course::{Course, series::Bin};
+use crate::memory_budget::MemoryBudget;
+use crate::time_series::{TimeSeries, bin::Bin};
 use crate::{Settings, Sink};
 
 /// Upload and download, in this order.
-pub(super) type Both = [Bin; 2];
+pub(super) type BinPair = [Bin; 2];
 
 /// All bins of a flow.
 #[derive(Debug)]
@@ -19,23 +19,23 @@ pub(super) struct Bins {
     opened_ns: u64,
     /// The last nanosecond of `now`.
     until_ns: u64,
-    now: Both,
-    wide: Box<[Wide]>,
-    courses: [Course; 2],
+    current: BinPair,
+    open_bins: Box<[OpenBin]>,
+    time_series: [TimeSeries; 2],
 }
 
 /// The open bin of one width.
 #[derive(Debug, Clone, Copy)]
-struct Wide {
+struct OpenBin {
     width_ns: u64,
     from_ns: u64,
-    bins: Both,
+    bins: BinPair,
     /// Whether anything is in `bins`.
     used: [bool; 2],
 }
 
 /// Where bins go.
-struct Series {
+struct BinOrigin {
     index: usize,
     flow: u64,
 }
@@ -43,15 +43,15 @@ struct Series {
 impl Bins {
     /// Bins of a flow that begins at `at_ns`.
     pub(super) fn new(at_ns: u64, settings: &Settings) -> Self {
-        let course = Course::new(at_ns, settings.course_width_ns);
+        let series = TimeSeries::new(at_ns, settings.time_series_width_ns);
         let mut bins = Self {
             opened_ns: at_ns,
             until_ns: 0,
-            now: Both::default(),
-            wide: (settings.bin_widths_ns.iter())
-                .map(|&width_ns| Wide::at(at_ns, width_ns.max(1)))
+            current: BinPair::default(),
+            open_bins: (settings.bin_widths_ns.iter())
+                .map(|&width_ns| OpenBin::at(at_ns, width_ns.max(1)))
                 .collect(),
-            courses: [course.clone(), course],
+            time_series: [series.clone(), series],
         };
         bins.open(at_ns);
         bins
@@ -65,8 +65,8 @@ impl Bins {
 
     /// The open bin.
     #[inline]
-    pub(super) fn now(&mut self) -> &mut Both {
-        &mut self.now
+    pub(super) fn current(&mut self) -> &mut BinPair {
+        &mut self.current
     }
 
     /// Closes the open bin, and those of every width that are over at `at_ns`. `packets` is how many the
@@ -76,20 +76,20 @@ impl Bins {
         at_ns: u64,
         flow: u64,
         packets: u64,
-        bounds: &mut Bounds,
+        budget: &mut MemoryBudget,
         sink: &mut impl Sink,
     ) {
-        self.settle(packets, bounds);
-        for (index, wide) in self.wide.iter_mut().enumerate() {
-            let series = Series { index, flow };
-            if at_ns > wide.until_ns() {
-                wide.emit_with(&self.now, &series, sink);
-                wide.from_ns = at_ns - at_ns % wide.width_ns;
+        self.flush_to_time_series(packets, budget);
+        for (index, open_bin) in self.open_bins.iter_mut().enumerate() {
+            let origin = BinOrigin { index, flow };
+            if at_ns > open_bin.until_ns() {
+                open_bin.emit(&self.current, &origin, sink);
+                open_bin.from_ns = at_ns - at_ns % open_bin.width_ns;
             } else {
-                wide.merge(&self.now);
+                open_bin.merge(&self.current);
             }
         }
-        self.now = Both::default();
+        self.current = BinPair::default();
         self.open(at_ns);
     }
 
@@ -98,66 +98,66 @@ impl Bins {
         &mut self,
         flow: u64,
         packets: u64,
-        bounds: &mut Bounds,
+        budget: &mut MemoryBudget,
         sink: &mut impl Sink,
     ) {
-        self.settle(packets, bounds);
-        for (index, wide) in self.wide.iter_mut().enumerate() {
-            wide.emit_with(&self.now, &Series { index, flow }, sink);
+        self.flush_to_time_series(packets, budget);
+        for (index, open_bin) in self.open_bins.iter_mut().enumerate() {
+            open_bin.emit(&self.current, &BinOrigin { index, flow }, sink);
         }
     }
 
     /// What courses there were.
-    pub(super) fn into_courses(self) -> [Course; 2] {
-        self.courses
+    pub(super) fn into_time_series(self) -> [TimeSeries; 2] {
+        self.time_series
     }
 
     /// Brings what was counted to the courses.
-    fn settle(&mut self, packets: u64, bounds: &mut Bounds) {
-        self.now = self.now.map(Bin::finest);
-        for (course, now) in self.courses.iter_mut().zip(&self.now) {
+    fn flush_to_time_series(&mut self, packets: u64, budget: &mut MemoryBudget) {
+        self.current = self.current.map(Bin::finest);
+        for (series, now) in self.time_series.iter_mut().zip(&self.current) {
             if !now.is_empty() {
-                let most = bounds.settings.course_bins(packets);
-                let wanted = course.length_with(self.opened_ns, most);
-                let most = bounds.length_of(&mut course.bins, wanted, most);
-                course.add(self.opened_ns, now, most);
+                let most = budget.settings.time_series_bins(packets);
+                let wanted = series.len_with(self.opened_ns, most);
+                let most = budget.reserve_bins(&mut series.bins, wanted, most);
+                series.add(self.opened_ns, now, most);
             }
         }
     }
 
     /// Memory of the open bins.
-    pub(super) fn wide_bytes(&self) -> usize {
-        size_of_val(&*self.wide)
+    pub(super) fn open_bins_bytes(&self) -> usize {
+        size_of_val(&*self.open_bins)
     }
 
     /// Memory of the courses.
     pub(super) fn table_bytes(&self) -> usize {
         let bins: usize = self
-            .courses
+            .time_series
             .iter()
-            .map(|course| course.bins.capacity())
+            .map(|series| series.bins.capacity())
             .sum();
         bins * size_of::<Bin>()
     }
 
     fn open(&mut self, at_ns: u64) {
-        let course = &self.courses[0];
-        let course_until = last_of(
+        let series = &self.time_series[0];
+        let series_until = bin_end_ns(
             at_ns,
-            course.from_ns,
-            course.width_ns.min(self.courses[1].width_ns),
+            series.from_ns,
+            series.width_ns.min(self.time_series[1].width_ns),
         );
         self.opened_ns = at_ns;
-        self.until_ns = (self.wide.iter().map(Wide::until_ns)).fold(course_until, u64::min);
+        self.until_ns = (self.open_bins.iter().map(OpenBin::until_ns)).fold(series_until, u64::min);
     }
 }
 
-impl Wide {
+impl OpenBin {
     fn at(at_ns: u64, width_ns: u64) -> Self {
         Self {
             width_ns,
             from_ns: at_ns - at_ns % width_ns,
-            bins: Both::default(),
+            bins: BinPair::default(),
             used: [false; 2],
         }
     }
@@ -166,25 +166,25 @@ impl Wide {
         self.from_ns.saturating_add(self.width_ns - 1)
     }
 
-    fn merge(&mut self, now: &Both) {
-        for (way, now) in now.iter().enumerate() {
+    fn merge(&mut self, now: &BinPair) {
+        for (direction, now) in now.iter().enumerate() {
             if !now.is_empty() {
-                self.bins[way].merge(now);
-                self.used[way] = true;
+                self.bins[direction].merge(now);
+                self.used[direction] = true;
             }
         }
     }
 
     /// Says what was in it, `now` included, and is empty then.
-    fn emit_with(&mut self, now: &Both, series: &Series, sink: &mut impl Sink) {
-        for (way, now) in now.iter().enumerate() {
-            let is_upload = way == 0;
-            if self.used[way] {
-                let mut bin = std::mem::take(&mut self.bins[way]);
+    fn emit(&mut self, now: &BinPair, origin: &BinOrigin, sink: &mut impl Sink) {
+        for (direction, now) in now.iter().enumerate() {
+            let is_upload = direction == 0;
+            if self.used[direction] {
+                let mut bin = std::mem::take(&mut self.bins[direction]);
                 bin.merge(now);
-                sink.bin(series.flow, is_upload, series.index, self.from_ns, &bin);
+                sink.bin(origin.flow, is_upload, origin.index, self.from_ns, &bin);
             } else if !now.is_empty() {
-                sink.bin(series.flow, is_upload, series.index, self.from_ns, now);
+                sink.bin(origin.flow, is_upload, origin.index, self.from_ns, now);
             }
         }
         self.used = [false; 2];
@@ -192,7 +192,7 @@ impl Wide {
 }
 
 /// The last nanosecond of the bin that `at_ns` is in.
-fn last_of(at_ns: u64, from_ns: u64, width_ns: u64) -> u64 {
+fn bin_end_ns(at_ns: u64, from_ns: u64, width_ns: u64) -> u64 {
     let into = at_ns.saturating_sub(from_ns) % width_ns;
     at_ns.saturating_add(width_ns - 1 - into)
 }

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a connection opens (RFC 9293 §3.5), in the view of a tap.
 
-use crate::record::Opening;
+use crate::record::Handshake;
 use crate::segment::Segment;
 use longhaul_packet::tcp::{ACK, SYN};
 
 /// The opening so far. Ends are 0, the client, and 1.
 #[derive(Debug, Default)]
-pub(super) struct Handshake {
-    opening: Opening,
+pub(super) struct HandshakeTracker {
+    record: Handshake,
     /// The last SYN of the client.
-    syn: Option<Sent>,
+    syn: Option<PendingSyn>,
     /// The last SYN/ACK, while its ACK is awaited.
-    syn_ack: Option<Sent>,
+    syn_ack: Option<PendingSyn>,
     /// Whether that ACK came.
     is_over: bool,
     /// Which kinds of SYN each end has sent.
-    sent: [SynKinds; 2],
+    syn_kinds_sent: [SynKinds; 2],
 }
 
 /// What waits for an answer.
 #[derive(Debug, Clone, Copy)]
-struct Sent {
+struct PendingSyn {
     at_ns: u64,
     end: u8,
     seq: u32,
     tsval: Option<u32>,
     /// It was sent before, so that only a time stamp says which of both is answered (Karn; RFC 6298 §3).
-    again: bool,
+    retransmitted: bool,
     /// With the same time stamp, or none, too.
-    alike: bool,
+    same_timestamp: bool,
 }
 
-impl Sent {
+impl PendingSyn {
     /// `segment` from `end`, which comes after `before`.
     fn new(segment: &Segment, end: usize, before: Option<Self>) -> Self {
         let (end, tsval) = (end as u8, segment.has_timestamps.then_some(segment.tsval));
@@ -42,15 +42,16 @@ impl Sent {
             end,
             seq: segment.seq,
             tsval,
-            again: before.is_some(),
-            alike: before.is_some_and(|before| before.tsval == tsval),
+            retransmitted: before.is_some(),
+            same_timestamp: before.is_some_and(|before| before.tsval == tsval),
         }
     }
 
     /// How long its answer took; none if that may have answered another.
-    fn until(self, answer: &Segment) -> Option<u64> {
+    fn response_ns(self, answer: &Segment) -> Option<u64> {
         let echoed = answer.has_timestamps && self.tsval == Some(answer.tsecr);
-        (!self.again || echoed && !self.alike).then(|| answer.at_ns.saturating_sub(self.at_ns))
+        (!self.retransmitted || echoed && !self.same_timestamp)
+            .then(|| answer.at_ns.saturating_sub(self.at_ns))
     }
 }
 
@@ -60,7 +61,7 @@ struct SynKinds {
     with_ack: bool,
 }
 
-impl Handshake {
+impl HandshakeTracker {
     /// Whether a segment of `end` without a SYN may be the ACK that is awaited.
     #[inline]
     pub(super) fn awaits(&self, end: usize) -> bool {
@@ -68,7 +69,7 @@ impl Handshake {
     }
 
     /// A segment with flags, from `end`.
-    pub(super) fn segment(&mut self, segment: &Segment, end: usize) {
+    pub(super) fn process(&mut self, segment: &Segment, end: usize) {
         match (segment.flags & SYN != 0, segment.flags & ACK != 0) {
             (true, false) => self.syn(segment, end),
             (true, true) => self.syn_ack(segment, end),
@@ -78,21 +79,21 @@ impl Handshake {
     }
 
     fn syn(&mut self, segment: &Segment, end: usize) {
-        let again = std::mem::replace(&mut self.sent[end].plain, true);
-        self.opening.syn_retransmissions += u32::from(again);
+        let again = std::mem::replace(&mut self.syn_kinds_sent[end].plain, true);
+        self.record.syn_retransmissions += u32::from(again);
         if end == 0 {
-            self.syn = Some(Sent::new(segment, end, self.syn));
+            self.syn = Some(PendingSyn::new(segment, end, self.syn));
         }
     }
 
     fn syn_ack(&mut self, segment: &Segment, end: usize) {
-        let again = std::mem::replace(&mut self.sent[end].with_ack, true);
-        self.opening.syn_ack_retransmissions += u32::from(again);
+        let again = std::mem::replace(&mut self.syn_kinds_sent[end].with_ack, true);
+        self.record.syn_ack_retransmissions += u32::from(again);
         if end == 1 && !again {
-            self.opening.syn_to_syn_ack_ns = self.syn.and_then(|syn| syn.until(segment));
+            self.record.syn_to_syn_ack_ns = self.syn.and_then(|syn| syn.response_ns(segment));
         }
         if !self.is_over {
-            self.syn_ack = Some(Sent::new(segment, end, self.syn_ack));
+            self.syn_ack = Some(PendingSyn::new(segment, end, self.syn_ack));
         }
     }
 
@@ -100,14 +101,14 @@ impl Handshake {
         if self.awaits(end)
             && let Some(syn_ack) = self.syn_ack.take()
         {
-            self.opening.syn_ack_to_ack_ns = syn_ack.until(segment);
+            self.record.syn_ack_to_ack_ns = syn_ack.response_ns(segment);
             self.is_over = true;
         }
     }
 
     /// What is said of it.
-    pub(super) fn opening(&self) -> Opening {
-        self.opening
+    pub(super) fn record(&self) -> Handshake {
+        self.record
     }
 }
 
@@ -116,10 +117,10 @@ mod tests {
     use super::*;
 
     /// Flags, end, time, and TSval and TSecr.
-    type Sent = (u8, usize, u64, Option<(u32, u32)>);
+    type ScriptSegment = (u8, usize, u64, Option<(u32, u32)>);
 
-    fn opening_of(segments: &[Sent]) -> Opening {
-        let mut handshake = Handshake::default();
+    fn handshake_of(segments: &[ScriptSegment]) -> Handshake {
+        let mut handshake = HandshakeTracker::default();
         for &(flags, end, at_ns, stamps) in segments {
             let (tsval, tsecr) = stamps.unwrap_or_default();
             let segment = Segment {
@@ -130,14 +131,14 @@ mod tests {
                 tsecr,
                 ..Segment::default()
             };
-            handshake.segment(&segment, end);
+            handshake.process(&segment, end);
         }
-        handshake.opening()
+        handshake.record()
     }
 
     #[test]
     fn a_syn_sent_again_has_no_round_trip() {
-        let opening = opening_of(&[
+        let opening = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN, 0, 1_000, None),
             (SYN | ACK, 1, 1_100, None),
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn a_time_stamp_says_which_syn_is_answered() {
         let to_syn_ack = |[first, second, echo]: [u32; 3]| {
-            let opening = opening_of(&[
+            let opening = handshake_of(&[
                 (SYN, 0, 0, Some((first, 0))),
                 (SYN, 0, 1_000, Some((second, 0))),
                 (SYN | ACK, 1, 1_100, Some((3, echo))),
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_syn_ack_sent_again_has_no_round_trip() {
-        let opening = opening_of(&[
+        let opening = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN | ACK, 1, 10, None),
             (SYN | ACK, 1, 1_010, None),
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn both_may_begin() {
-        let opening = opening_of(&[
+        let opening = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN, 1, 10, None),
             (SYN | ACK, 0, 30, None),
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn without_the_syn_the_rest_is_measured() {
-        let opening = opening_of(&[(SYN | ACK, 1, 5, None), (ACK, 0, 9, None)]);
+        let opening = handshake_of(&[(SYN | ACK, 1, 5, None), (ACK, 0, 9, None)]);
         assert_eq!(opening.syn_to_syn_ack_ns, None);
         assert_eq!(opening.syn_ack_to_ack_ns, Some(4));
     }

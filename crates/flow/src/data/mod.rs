@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data stream of one direction: which numbers were sent, and how many bytes and segments that was.
 
-mod gaps;
-pub(super) mod holes;
+mod packet_gaps;
 pub(super) mod retransmission;
+pub(super) mod sequence_gaps;
 pub(super) mod stray;
 
-use crate::acks::Marks;
-use crate::course::series::Bin;
+use crate::acks::SynFinNumbers;
 use crate::record::Data;
 use crate::segment::{Segment, unwrap_first, unwrap_near};
-use gaps::Gaps;
-use holes::Holes;
+use crate::time_series::bin::Bin;
 use longhaul_packet::tcp::{FIN, SYN};
+use packet_gaps::PacketGaps;
 use retransmission::Recovery;
+use sequence_gaps::SequenceGaps;
 
 /// Largest payload that one segment carries if no MSS is known: jumbo frames of 9,000 bytes.
-const PAYLOAD_MAX: u32 = 8_960;
+const DEFAULT_PAYLOAD_MAX: u32 = 8_960;
 /// What is taken for the MSS if none is known: Ethernet with IPv4.
-const MSS: u16 = 1_460;
+const DEFAULT_MSS: u16 = 1_460;
 /// Linux's least MSS (`TCP_MIN_MSS`, `include/net/tcp.h`): an offer below it is damage.
 const MSS_MIN: u16 = 88;
 /// What time stamps take of the MSS, with their padding.
@@ -26,14 +26,14 @@ const TIMESTAMPS_LEN: u32 = 12;
 
 /// Where a segment lies.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers {
+pub(super) struct SequenceRange {
     /// First number, a SYN's included.
     pub(super) start: u64,
     /// Behind the last, a FIN's included.
     pub(super) end: u64,
 }
 
-impl Numbers {
+impl SequenceRange {
     /// Those of a segment that begins at `start`.
     #[inline]
     pub(super) fn of(segment: &Segment, start: u64) -> Self {
@@ -50,51 +50,51 @@ impl Numbers {
 
 /// What was sent so far.
 #[derive(Debug, Default)]
-pub(super) struct Sending {
+pub(super) struct SendState {
     /// Behind the highest number sent; 0 while none is known.
     pub(super) next: u64,
     /// The first number of its data, or the first that was seen.
     pub(super) origin: u64,
-    pub(super) marks: Marks,
+    pub(super) syn_fin: SynFinNumbers,
     /// The SYN's number on the wire.
     pub(super) isn: Option<u32>,
     /// The lesser MSS of those that both ends offered.
     pub(super) mss: Option<u16>,
     /// The number of the last byte sent into a window of zero; 0 is none.
-    pub(super) probed: u64,
-    pub(super) holes: Holes,
+    pub(super) zero_window_probe: u64,
+    pub(super) sequence_gaps: SequenceGaps,
     pub(super) recovery: Recovery,
-    pub(super) gaps: Gaps,
+    pub(super) packet_gaps: PacketGaps,
     pub(super) data: Data,
 }
 
-impl Sending {
+impl SendState {
     /// Where `segment` lies, which may be the first of this direction.
     #[inline]
-    pub(super) fn place(&mut self, segment: &Segment) -> Numbers {
+    pub(super) fn locate(&mut self, segment: &Segment) -> SequenceRange {
         if self.next == 0 {
-            self.begin(segment.seq);
+            self.init(segment.seq);
         }
-        Numbers::of(segment, unwrap_near(self.next, segment.seq))
+        SequenceRange::of(segment, unwrap_near(self.next, segment.seq))
     }
 
     /// The first number that is known.
     #[cold]
-    pub(super) fn begin(&mut self, number: u32) {
+    pub(super) fn init(&mut self, number: u32) {
         self.next = unwrap_first(number);
         self.origin = self.next;
     }
 
     /// A segment with a SYN or a FIN lies there.
     #[cold]
-    pub(super) fn mark(&mut self, segment: &Segment, numbers: Numbers) {
+    pub(super) fn record_syn_fin(&mut self, segment: &Segment, range: SequenceRange) {
         if segment.flags & SYN != 0 {
-            self.marks.syn = numbers.start;
-            self.origin = numbers.start + 1;
+            self.syn_fin.syn = range.start;
+            self.origin = range.start + 1;
             self.isn = Some(segment.seq);
         }
         if segment.flags & FIN != 0 {
-            self.marks.fin = numbers.end - 1;
+            self.syn_fin.fin = range.end - 1;
         }
     }
 
@@ -102,7 +102,7 @@ impl Sending {
     #[inline]
     pub(super) fn count_packet(&mut self, segment: &Segment) -> u32 {
         let segments = match segment.wire_segments {
-            0 | 1 if segment.payload > self.payload_max() => self.estimate(segment),
+            0 | 1 if segment.payload > self.payload_max() => self.estimate_segments(segment),
             known => u32::from(known.max(1)),
         };
         self.data.packets += 1;
@@ -113,7 +113,7 @@ impl Sending {
 
     /// The capture says nothing of it, but this was a super-packet.
     #[cold]
-    fn estimate(&mut self, segment: &Segment) -> u32 {
+    fn estimate_segments(&mut self, segment: &Segment) -> u32 {
         let segments = segment
             .payload
             .div_ceil(self.segment_len(segment.has_timestamps));
@@ -126,11 +126,11 @@ impl Sending {
     #[inline]
     fn payload_max(&self) -> u32 {
         self.mss
-            .map_or(PAYLOAD_MAX, |mss| u32::from(mss.max(MSS_MIN)))
+            .map_or(DEFAULT_PAYLOAD_MAX, |mss| u32::from(mss.max(MSS_MIN)))
     }
 
     fn segment_len(&self, timestamps: bool) -> u32 {
-        let mss = u32::from(self.mss.unwrap_or(MSS).max(MSS_MIN));
+        let mss = u32::from(self.mss.unwrap_or(DEFAULT_MSS).max(MSS_MIN));
         mss - if timestamps { TIMESTAMPS_LEN } else { 0 }
     }
 

@@ -17,7 +17,7 @@
 //! 5. *time-out*: nothing had been sent for max(200 ms, SRTT + 4 RTTVAR);
 //! 6. *other*: tail loss probes, and what the tap can't see the reason of.
 
-use super::holes::Hole;
+use super::sequence_gaps::SequenceGap;
 use crate::round_trips::{round_trip::PathRoundTrip, timestamps::is_newer};
 
 /// RFC 5681 §3.2.
@@ -45,7 +45,7 @@ pub(crate) struct Evidence {
     /// The next new number of the same sender.
     pub(crate) next: u64,
     /// Whether the receiver had acknowledged or SACKed all of it.
-    pub(crate) held: bool,
+    pub(crate) received: bool,
     /// Whether it had SACKed anything above.
     pub(crate) sacked_above: bool,
     /// Duplicate ACKs in a row.
@@ -61,29 +61,29 @@ pub(crate) struct Evidence {
 pub(crate) struct Recovery {
     cause: Cause,
     /// What was outstanding when it began ends here.
-    until: u64,
+    end: u64,
 }
 
 impl Recovery {
     /// Why something was sent again.
     pub(crate) fn cause(&mut self, evidence: &Evidence) -> Cause {
-        if evidence.held {
+        if evidence.received {
             return Cause::Spurious;
         }
-        let seen = seen_cause(evidence);
+        let seen = direct_cause(evidence);
         let timed_out = (evidence.round_trip).is_surely_timeout(evidence.silence_ns);
-        if evidence.start < self.until && !timed_out {
+        if evidence.start < self.end && !timed_out {
             return self.cause;
         }
         if seen != Cause::Other {
-            (self.cause, self.until) = (seen, evidence.next);
+            (self.cause, self.end) = (seen, evidence.next);
         }
         seen
     }
 }
 
 /// Without regard to what went before.
-fn seen_cause(evidence: &Evidence) -> Cause {
+fn direct_cause(evidence: &Evidence) -> Cause {
     let silence = evidence.silence_ns;
     if evidence.round_trip.is_surely_timeout(silence) {
         Cause::Timeout
@@ -100,17 +100,17 @@ fn seen_cause(evidence: &Evidence) -> Cause {
 /// older or newer than that of what came first. Else it must have come within half a round trip between
 /// both ends.
 pub(crate) fn is_reordered(
-    hole: &Hole,
+    gap: &SequenceGap,
     at_ns: u64,
     tsval: Option<u32>,
     round_trip: PathRoundTrip,
 ) -> bool {
-    if let (Some(mine), Some(beyond)) = (tsval, hole.tsval)
+    if let (Some(mine), Some(beyond)) = (tsval, gap.tsval)
         && mine != beyond
     {
         return is_newer(beyond, mine);
     }
-    at_ns.saturating_sub(hole.at_ns) < round_trip.reordering_ns()
+    at_ns.saturating_sub(gap.at_ns) < round_trip.reordering_ns()
 }
 
 #[cfg(test)]
@@ -123,16 +123,16 @@ mod tests {
     /// The tap is beside the sender.
     fn path(rtt_ms: u64) -> PathRoundTrip {
         let [mut there, mut back] = [RoundTrip::default(); 2];
-        (0..100).for_each(|_| there.sample(rtt_ms * MS));
-        back.sample(0);
-        there.joined(back)
+        (0..100).for_each(|_| there.add_sample(rtt_ms * MS));
+        back.add_sample(0);
+        there.plus(back)
     }
 
     fn evidence(start: u64, silence_ms: u64) -> Evidence {
         Evidence {
             start,
             next: 100,
-            held: false,
+            received: false,
             sacked_above: false,
             duplicates: 0,
             silence_ns: silence_ms * MS,
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_held_is_spurious_whatever_else() {
         let held = Evidence {
-            held: true,
+            received: true,
             ..evidence(10, 500)
         };
         assert_eq!(Recovery::default().cause(&held), Cause::Spurious);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_time_stamp_tells_more_than_time() {
-        let hole = Hole {
+        let hole = SequenceGap {
             start: 1,
             end: 2,
             at_ns: 0,
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn without_a_round_trip_three_milliseconds_decide() {
-        let hole = Hole {
+        let hole = SequenceGap {
             start: 1,
             end: 2,
             at_ns: 0,

@@ -7,11 +7,11 @@
 use crate::segment::WINDOW_MAX;
 
 /// How far behind a stray number the next may be that goes on from it: of two that are damaged, one in 256 is.
-const NEAR: u32 = (WINDOW_MAX >> 6) as u32;
+const CONTINUATION_MAX: u32 = (WINDOW_MAX >> 6) as u32;
 
 /// The last number that strayed, of data or of an ACK.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Stray {
+pub(crate) struct StrayNumber {
     /// It, on the wire.
     pub(crate) number: u32,
     /// Bytes that came with it.
@@ -21,10 +21,10 @@ pub(crate) struct Stray {
     next: u32,
 }
 
-impl Stray {
+impl StrayNumber {
     /// `number`, with `payload` bytes, strays from `next`. Returns the one before, if this goes on behind it and
     /// nothing else moved `next` since.
-    pub(crate) fn follows(&mut self, number: u32, payload: u32, next: u64) -> Option<Self> {
+    pub(crate) fn confirm(&mut self, number: u32, payload: u32, next: u64) -> Option<Self> {
         let next = next as u32;
         let now = Self {
             number,
@@ -32,7 +32,7 @@ impl Stray {
             next,
         };
         let before = std::mem::replace(self, now);
-        let goes_on = (1..=NEAR).contains(&number.wrapping_sub(before.number));
+        let goes_on = (1..=CONTINUATION_MAX).contains(&number.wrapping_sub(before.number));
         let follows = before.next == next && goes_on;
         follows.then(|| {
             *self = Self::default(); // It strays no longer.
@@ -51,9 +51,9 @@ mod tests {
     #[test]
     fn only_what_goes_on_follows() {
         let follows = |number| {
-            let mut stray = Stray::default();
-            assert!(stray.follows(FAR, 10, NEXT).is_none());
-            stray.follows(number, 10, NEXT).map(|first| first.number)
+            let mut stray = StrayNumber::default();
+            assert!(stray.confirm(FAR, 10, NEXT).is_none());
+            stray.confirm(number, 10, NEXT).map(|first| first.number)
         };
         let first = Some(FAR);
         assert_eq!(follows(FAR + 10), first);
@@ -64,17 +64,17 @@ mod tests {
 
     #[test]
     fn what_was_followed_is_forgotten() {
-        let mut stray = Stray::default();
-        assert!(stray.follows(FAR, 10, NEXT).is_none());
-        assert!(stray.follows(FAR + 10, 10, NEXT).is_some());
-        assert!(stray.follows(FAR + 20, 10, NEXT).is_none());
+        let mut stray = StrayNumber::default();
+        assert!(stray.confirm(FAR, 10, NEXT).is_none());
+        assert!(stray.confirm(FAR + 10, 10, NEXT).is_some());
+        assert!(stray.confirm(FAR + 20, 10, NEXT).is_none());
     }
 
     #[test]
     fn nothing_follows_once_the_flow_went_on() {
-        let mut stray = Stray::default();
-        assert!(stray.follows(FAR, 10, NEXT).is_none());
-        assert!(stray.follows(FAR + 10, 10, NEXT + 1).is_none());
-        assert!(stray.follows(FAR + 20, 10, NEXT + 1).is_some());
+        let mut stray = StrayNumber::default();
+        assert!(stray.confirm(FAR, 10, NEXT).is_none());
+        assert!(stray.confirm(FAR + 10, 10, NEXT + 1).is_none());
+        assert!(stray.confirm(FAR + 20, 10, NEXT + 1).is_some());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an IP packet carries, and why there is no segment in a frame.
 
-use longhaul_packet::{capture::NoIp, ip};
+use longhaul_packet::{capture::IpNotFound, ip};
 use serde::{Deserialize, Serialize};
 
 /// Why there is no segment in a frame.
@@ -37,37 +37,37 @@ pub enum Undecoded {
 /// Most tunnels in each other that are looked into.
 pub const TUNNELS_MAX: usize = 8;
 
-impl From<NoIp> for Undecoded {
-    fn from(reason: NoIp) -> Self {
+impl From<IpNotFound> for Undecoded {
+    fn from(reason: IpNotFound) -> Self {
         match reason {
-            NoIp::LinkType => Self::LinkType,
-            NoIp::Protocol => Self::NotIp,
-            NoIp::Short => Self::Short,
-            NoIp::EncryptedWifi => Self::EncryptedWifi,
-            NoIp::AggregatedWifi => Self::AggregatedWifi,
-            NoIp::WifiFragment => Self::WifiFragment,
-            NoIp::CompressedPpp => Self::CompressedPpp,
+            IpNotFound::LinkType => Self::LinkType,
+            IpNotFound::Protocol => Self::NotIp,
+            IpNotFound::Short => Self::Short,
+            IpNotFound::EncryptedWifi => Self::EncryptedWifi,
+            IpNotFound::AggregatedWifi => Self::AggregatedWifi,
+            IpNotFound::WifiFragment => Self::WifiFragment,
+            IpNotFound::CompressedPpp => Self::CompressedPpp,
         }
     }
 }
 
 /// The protocol that an IP packet carries, and where.
-pub(super) struct Carried {
+pub(super) struct IpPayload {
     pub(super) protocol: u8,
-    pub(super) at: usize,
+    pub(super) offset: usize,
 }
 
-impl Carried {
+impl IpPayload {
     /// Behind options, extension headers and an authentication header.
     pub(super) fn of(packet: &[u8]) -> Result<Self, Undecoded> {
-        let carried = match ip::version(packet) {
+        let payload = match ip::version(packet) {
             Some(ip::Version::V4) => Self::of_v4(packet)?,
             _ => Self::of_v6(packet)?,
         };
-        match carried.protocol {
-            AUTHENTICATION => carried.behind_authentication(packet),
-            ENCRYPTED => Err(Undecoded::Encrypted),
-            _ => Ok(carried),
+        match payload.protocol {
+            AH => payload.skip_authentication(packet),
+            ESP => Err(Undecoded::Encrypted),
+            _ => Ok(payload),
         }
     }
 
@@ -75,7 +75,10 @@ impl Carried {
         let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
         let at = header_len_v4(header)?;
         let protocol = header[9];
-        Ok(Self { protocol, at })
+        Ok(Self {
+            protocol,
+            offset: at,
+        })
     }
 
     fn of_v6(packet: &[u8]) -> Result<Self, Undecoded> {
@@ -83,19 +86,18 @@ impl Carried {
             ip::Transport { fragment: true, .. } => Err(Undecoded::Fragment),
             ip::Transport {
                 protocol, offset, ..
-            } => Ok(Self {
-                protocol,
-                at: offset,
-            }),
+            } => Ok(Self { protocol, offset }),
         }
     }
 
     /// That header says its length in words of four bytes, less two (RFC 4302 §2.2).
-    fn behind_authentication(self, packet: &[u8]) -> Result<Self, Undecoded> {
-        let header = packet.get(self.at..self.at + 2).ok_or(Undecoded::Short)?;
+    fn skip_authentication(self, packet: &[u8]) -> Result<Self, Undecoded> {
+        let header = packet
+            .get(self.offset..self.offset + 2)
+            .ok_or(Undecoded::Short)?;
         Ok(Self {
             protocol: header[0],
-            at: self.at + (usize::from(header[1]) + 2) * 4,
+            offset: self.offset + (usize::from(header[1]) + 2) * 4,
         })
     }
 }
@@ -114,5 +116,5 @@ pub(super) fn header_len_v4(header: &[u8; 20]) -> Result<usize, Undecoded> {
 }
 
 /// IP's protocol numbers (IANA).
-const ENCRYPTED: u8 = 50;
-const AUTHENTICATION: u8 = 51;
+const ESP: u8 = 50;
+const AH: u8 = 51;

@@ -7,7 +7,7 @@ mod tcp_header;
 mod tests;
 
 use crate::segment::{Endpoint, FlowKey, NO_SCALE, SCALE_CUT, Segment};
-use ip_packet::{Carried, header_len_v4};
+use ip_packet::{IpPayload, header_len_v4};
 pub use ip_packet::{TUNNELS_MAX, Undecoded};
 use longhaul_packet::{capture::Frame, ip, tunnel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -62,14 +62,14 @@ fn decode_v6(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
 fn decode_innermost(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
     let (mut packet, mut wire_len) = (packet, wire_len);
     for _ in 0..=TUNNELS_MAX {
-        let carried = Carried::of(packet)?;
-        if carried.protocol == ip::TCP {
+        let payload = IpPayload::of(packet)?;
+        if payload.protocol == ip::TCP {
             return match ip::version(packet) {
-                Some(ip::Version::V4) => tcp_v4(frame, packet, carried.at, wire_len),
-                _ => tcp_v6(frame, packet, carried.at, wire_len),
+                Some(ip::Version::V4) => tcp_v4(frame, packet, payload.offset, wire_len),
+                _ => tcp_v6(frame, packet, payload.offset, wire_len),
             };
         }
-        let inner = tunnel::inner_ip(packet, carried.protocol, carried.at)?;
+        let inner = tunnel::inner_ip(packet, payload.protocol, payload.offset)?;
         let inner = inner.ok_or(Undecoded::NotTcp)?;
         packet = &packet[inner..];
         wire_len = wire_len.saturating_sub(inner as u32);
@@ -144,7 +144,7 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
     let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
     let options = Options::parse(tcp.options, tcp.options_cut);
     Segment {
-        at_ns: frame.at_ns,
+        at_ns: frame.timestamp_ns,
         seq: be32(tcp.fixed, 4),
         ack: be32(tcp.fixed, 8),
         payload,

@@ -107,11 +107,11 @@ impl Options {
                     let Some((option, after)) = rest.split_at_checked(len).filter(|_| len >= 2)
                     else {
                         if let (option::SACK, true, Some(blocks)) = (kind, cut, tail.get(1..)) {
-                            options.take_sack(blocks);
+                            options.apply_sack(blocks);
                         }
                         break;
                     };
-                    options.take(kind, &option[2..]);
+                    options.apply(kind, &option[2..]);
                     rest = after;
                 }
             }
@@ -119,12 +119,12 @@ impl Options {
         options
     }
 
-    fn take(&mut self, kind: u8, body: &[u8]) {
+    fn apply(&mut self, kind: u8, body: &[u8]) {
         match (kind, body) {
             (option::MSS, [high, low]) => self.mss = u16::from_be_bytes([*high, *low]),
             (option::WINDOW_SCALE, [shift]) => self.window_scale = (*shift).min(SCALE_CUT - 1),
             (option::SACK_PERMITTED, []) => self.sack_permitted = true,
-            (option::SACK, blocks) => self.take_sack(blocks),
+            (option::SACK, blocks) => self.apply_sack(blocks),
             (option::TIMESTAMPS, stamps) => {
                 let stamps = <&[u8; 8]>::try_from(stamps).ok();
                 let numbers = stamps.map(|stamps| (be32(stamps, 0), be32(stamps, 4)));
@@ -134,7 +134,7 @@ impl Options {
         }
     }
 
-    fn take_sack(&mut self, blocks: &[u8]) {
+    fn apply_sack(&mut self, blocks: &[u8]) {
         let (blocks, _) = blocks.as_chunks::<8>();
         let blocks = &blocks[..blocks.len().min(SACK_BLOCKS_MAX)];
         self.sack_blocks = blocks.len() as u8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 use crate::segment::NO_SCALE;
-use longhaul_packet::capture::{Fate, LinkType, Truth};
+use longhaul_packet::capture::{EmulatorRecord, LinkType, Verdict};
 use longhaul_packet::tcp;
 
 const DATA: u32 = 1448;
@@ -38,7 +38,7 @@ fn v6(next: u8, rest: &[u8], payload: u32) -> Vec<u8> {
 
 fn frame(packet: &[u8]) -> Frame<'_> {
     Frame {
-        at_ns: 77,
+        timestamp_ns: 77,
         interface: 0,
         link_type: LinkType::Raw,
         wire_len: 9000,
@@ -372,9 +372,9 @@ fn a_packet_without_a_length_in_a_tunnel() {
 #[test]
 fn truth_is_passed_on() {
     let packet = v4(&tcp(tcp::ACK, &[]), 0);
-    let truth = Some(Truth {
+    let truth = Some(EmulatorRecord {
         queue_bytes: 9,
-        fate: Fate::Lost,
+        fate: Verdict::Lost,
     });
     let frame = Frame {
         truth,

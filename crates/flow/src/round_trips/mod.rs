@@ -3,17 +3,17 @@
 //!
 //! SYN and FIN have a number and so an ACK: they are samples like data.
 
-mod outstanding;
 pub(super) mod round_trip;
 pub(super) mod timestamps;
+mod unacked;
 
-use crate::bounds::Bounds;
 use crate::distribution::Histogram;
+use crate::memory_budget::MemoryBudget;
 use crate::segment::Segment;
-use outstanding::{Covered, Outstanding};
 use round_trip::RoundTrip;
 use std::ops::Range;
 use timestamps::Timestamps;
+use unacked::{AckBoundary, UnackedPackets};
 
 /// What one ACK says of the round trip, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Sample {
 /// What waits for an answer, and the answers.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
-    outstanding: Outstanding,
+    unacked: UnackedPackets,
     timestamps: Timestamps,
     smoothed: RoundTrip,
     pub(super) by_pairs: Histogram,
@@ -43,10 +43,15 @@ impl RoundTrips {
 
     /// A packet of this direction, with anything that is acknowledged or without.
     #[inline]
-    pub(super) fn stamped(&mut self, segment: &Segment, answered: bool, bounds: &mut Bounds) {
+    pub(super) fn record_tsval(
+        &mut self,
+        segment: &Segment,
+        has_sequence: bool,
+        budget: &mut MemoryBudget,
+    ) {
         if segment.has_timestamps {
             self.timestamps
-                .sent(segment.tsval, segment.at_ns, answered, bounds);
+                .record_sent(segment.tsval, segment.at_ns, has_sequence, budget);
         }
     }
 
@@ -57,18 +62,24 @@ impl RoundTrips {
 
     /// `length` numbers from `start` on were sent for the first time.
     #[inline]
-    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
-        self.outstanding.sent(start, length, at_ns, bounds);
+    pub(super) fn record_sent(
+        &mut self,
+        start: u64,
+        length: u32,
+        at_ns: u64,
+        budget: &mut MemoryBudget,
+    ) {
+        self.unacked.record_sent(start, length, at_ns, budget);
     }
 
     /// Numbers begin anew.
-    pub(super) fn begin_anew(&mut self) {
-        self.outstanding.forget();
+    pub(super) fn reset(&mut self) {
+        self.unacked.clear();
     }
 
-    /// Packets that wait longest for their ACK, as [`Outstanding::oldest`].
+    /// Packets that wait longest for their ACK, as [`UnackedPackets::oldest`].
     pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
-        self.outstanding.oldest()
+        self.unacked.oldest()
     }
 
     /// Memory of the distributions.
@@ -79,39 +90,39 @@ impl RoundTrips {
 
     /// Memory of the tables.
     pub(super) fn table_bytes(&self) -> usize {
-        self.outstanding.table_bytes() + self.timestamps.table_bytes()
+        self.unacked.table_bytes() + self.timestamps.table_bytes()
     }
 
     /// These numbers were sent again.
-    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
-        self.outstanding.sent_again(numbers);
+    pub(super) fn record_retransmission(&mut self, numbers: Range<u64>) {
+        self.unacked.record_retransmission(numbers);
     }
 
     /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before, and `next`
     /// what was sent. The round trip that it says: by pair, or without one by time stamp.
     #[inline]
-    pub(super) fn answered(
+    pub(super) fn process_ack(
         &mut self,
         [before, ack, next]: [u64; 3],
         segment: &Segment,
     ) -> Option<Sample> {
-        let by_timestamp = self.echoed(segment);
+        let by_timestamp = self.sample_from_echo(segment);
         let covered = (ack > before)
-            .then(|| self.outstanding.acknowledged(before, ack))
+            .then(|| self.unacked.acknowledge(before, ack))
             .flatten();
         let sample = match covered {
-            Some(covered) => self.paired(covered, segment.at_ns, ack == next),
+            Some(covered) => self.sample_from_packet(covered, segment.at_ns, ack == next),
             None => Sample {
                 rtt_ns: by_timestamp?,
                 unacked_age_ns: None,
             },
         };
-        self.smoothed.sample(sample.rtt_ns);
+        self.smoothed.add_sample(sample.rtt_ns);
         Some(sample)
     }
 
     #[inline]
-    fn paired(&mut self, covered: Covered, at_ns: u64, covers_all: bool) -> Sample {
+    fn sample_from_packet(&mut self, covered: AckBoundary, at_ns: u64, covers_all: bool) -> Sample {
         let rtt_ns = at_ns.saturating_sub(covered.last_ns);
         self.by_pairs.record(rtt_ns);
         let age = |sent_ns| at_ns.saturating_sub(sent_ns);
@@ -128,11 +139,11 @@ impl RoundTrips {
     }
 
     #[inline]
-    fn echoed(&mut self, segment: &Segment) -> Option<u64> {
+    fn sample_from_echo(&mut self, segment: &Segment) -> Option<u64> {
         if !segment.has_timestamps {
             return None;
         }
-        let sent_ns = self.timestamps.echoed(segment.tsecr)?;
+        let sent_ns = self.timestamps.take_echo(segment.tsecr)?;
         let rtt = segment.at_ns.saturating_sub(sent_ns);
         self.by_timestamps.record(rtt);
         Some(rtt)

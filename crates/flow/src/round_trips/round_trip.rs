@@ -17,7 +17,7 @@ pub(crate) struct RoundTrip {
 impl RoundTrip {
     /// Takes a sample in (RFC 6298 §2.2, §2.3).
     #[inline]
-    pub(crate) fn sample(&mut self, rtt_ns: u64) {
+    pub(crate) fn add_sample(&mut self, rtt_ns: u64) {
         // A day is no round trip, and keeps the sums below from overflow. Beside an end it may be 0.
         let rtt_ns = rtt_ns.clamp(1, 86_400_000_000_000);
         if self.srtt_ns == 0 {
@@ -30,7 +30,7 @@ impl RoundTrip {
     }
 
     /// From one end to the other and back: the tap lies between both.
-    pub(crate) fn joined(self, other: Self) -> PathRoundTrip {
+    pub(crate) fn plus(self, other: Self) -> PathRoundTrip {
         PathRoundTrip {
             srtt_ns: self.srtt_ns + other.srtt_ns,
             rttvar_ns: self.rttvar_ns + other.rttvar_ns,
@@ -78,20 +78,20 @@ mod tests {
     /// Between the tap and an end that many milliseconds away.
     fn half(samples_ms: &[u64]) -> RoundTrip {
         let mut rtt = RoundTrip::default();
-        samples_ms.iter().for_each(|ms| rtt.sample(ms * MS));
+        samples_ms.iter().for_each(|ms| rtt.add_sample(ms * MS));
         rtt
     }
 
     #[test]
     fn the_first_sample_is_srtt() {
-        let path = half(&[100]).joined(half(&[0]));
+        let path = half(&[100]).plus(half(&[0]));
         assert_eq!(path.timeout_min_ns(), 300 * MS + 1);
         assert_eq!(path.reordering_ns(), 50 * MS);
     }
 
     #[test]
     fn a_steady_path_leaves_the_least_time_out() {
-        let path = half(&[100; 100]).joined(half(&[0]));
+        let path = half(&[100; 100]).plus(half(&[0]));
         assert_eq!(path.timeout_min_ns(), 200 * MS);
         assert_eq!(
             [299, 301].map(|ms| path.is_surely_timeout(ms * MS)),
@@ -102,13 +102,13 @@ mod tests {
     #[test]
     fn a_half_is_the_least_that_the_whole_can_be() {
         let unknown = RoundTrip::default();
-        let of = |ms| half(&[ms; 100]).joined(unknown);
+        let of = |ms| half(&[ms; 100]).plus(unknown);
         assert_eq!(
             [0, 1, 100].map(|ms| of(ms).reordering_ns()),
             [3 * MS, 3 * MS, 50 * MS]
         );
         assert!(!of(100).is_surely_timeout(3_600_000 * MS));
-        let neither = unknown.joined(unknown);
+        let neither = unknown.plus(unknown);
         assert_eq!(neither.timeout_min_ns(), 200 * MS);
         assert_eq!(neither.reordering_ns(), 3 * MS);
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn absurd_samples_do_no_harm() {
         let mut rtt = RoundTrip::default();
-        (0..9).for_each(|_| rtt.sample(u64::MAX));
-        assert!(rtt.joined(rtt).timeout_min_ns() > 0);
+        (0..9).for_each(|_| rtt.add_sample(u64::MAX));
+        assert!(rtt.plus(rtt).timeout_min_ns() > 0);
     }
 }

@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! TSvals that wait for their echo: round trips by time stamps (RFC 7323 §4).
 
-use crate::bounds::{Bounds, bytes_of};
+use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 
 /// When each TSval was first sent with numbers that are acknowledged. A TSval that was on a pure ACK
 /// first is left out: its echo might answer that.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamps {
-    waiting: VecDeque<(u32, u64)>,
+    pending: VecDeque<(u32, u64)>,
     newest: Option<u32>,
-    echo: Option<u32>,
+    last_echo: Option<u32>,
 }
 
 impl Timestamps {
     /// A packet carried `tsval`; `answered` is whether an ACK will come for it. When too many wait, the
     /// oldest is forgotten.
     #[inline]
-    pub(crate) fn sent(&mut self, tsval: u32, at_ns: u64, answered: bool, bounds: &mut Bounds) {
+    pub(crate) fn record_sent(
+        &mut self,
+        tsval: u32,
+        at_ns: u64,
+        answered: bool,
+        budget: &mut MemoryBudget,
+    ) {
         if self.newest.is_some_and(|newest| !is_newer(tsval, newest)) {
             return;
         }
         self.newest = Some(tsval);
         if answered {
-            let most = bounds.settings.timestamps_max;
-            if !bounds.has_room(&mut self.waiting, most) {
-                self.waiting.pop_front();
+            let most = budget.settings.timestamps_max;
+            if !budget.ensure_room(&mut self.pending, most) {
+                self.pending.pop_front();
             }
-            if self.waiting.len() < self.waiting.capacity() {
-                self.waiting.push_back((tsval, at_ns));
+            if self.pending.len() < self.pending.capacity() {
+                self.pending.push_back((tsval, at_ns));
             }
         }
     }
@@ -40,24 +46,24 @@ impl Timestamps {
 
     /// Memory of the table.
     pub(crate) fn table_bytes(&self) -> usize {
-        bytes_of(&self.waiting)
+        capacity_bytes(&self.pending)
     }
 
     /// Whether the last ACK had this echo.
     #[inline]
     pub(crate) fn is_last_echo(&self, tsecr: u32) -> bool {
-        self.echo == Some(tsecr)
+        self.last_echo == Some(tsecr)
     }
 
     /// An ACK echoes `tsecr`. When that was first sent, if this is its first echo.
     #[inline]
-    pub(crate) fn echoed(&mut self, tsecr: u32) -> Option<u64> {
-        self.echo = Some(tsecr);
-        while let Some(&(tsval, at_ns)) = self.waiting.front() {
+    pub(crate) fn take_echo(&mut self, tsecr: u32) -> Option<u64> {
+        self.last_echo = Some(tsecr);
+        while let Some(&(tsval, at_ns)) = self.pending.front() {
             if is_newer(tsval, tsecr) {
                 return None;
             }
-            self.waiting.pop_front();
+            self.pending.pop_front();
             if tsval == tsecr {
                 return Some(at_ns);
             }
@@ -76,8 +82,8 @@ mod tests {
     use super::*;
     use crate::Settings;
 
-    fn room(timestamps_max: usize) -> Bounds {
-        Bounds::new(Settings {
+    fn budget(timestamps_max: usize) -> MemoryBudget {
+        MemoryBudget::new(Settings {
             timestamps_max,
             ..Settings::default()
         })
@@ -86,49 +92,49 @@ mod tests {
     #[test]
     fn first_packet_to_first_echo() {
         let mut timestamps = Timestamps::default();
-        timestamps.sent(7, 100, true, &mut room(8));
-        timestamps.sent(7, 150, true, &mut room(8));
-        timestamps.sent(8, 200, true, &mut room(8));
-        assert_eq!(timestamps.echoed(7), Some(100));
-        assert_eq!(timestamps.echoed(7), None);
-        assert_eq!(timestamps.echoed(8), Some(200));
+        timestamps.record_sent(7, 100, true, &mut budget(8));
+        timestamps.record_sent(7, 150, true, &mut budget(8));
+        timestamps.record_sent(8, 200, true, &mut budget(8));
+        assert_eq!(timestamps.take_echo(7), Some(100));
+        assert_eq!(timestamps.take_echo(7), None);
+        assert_eq!(timestamps.take_echo(8), Some(200));
     }
 
     #[test]
     fn an_echo_ends_the_wait_of_older_ones() {
         let mut timestamps = Timestamps::default();
         for i in 0..4 {
-            timestamps.sent(i, u64::from(i) * 10, true, &mut room(8));
+            timestamps.record_sent(i, u64::from(i) * 10, true, &mut budget(8));
         }
-        assert_eq!(timestamps.echoed(2), Some(20));
-        assert_eq!(timestamps.echoed(1), None);
-        assert_eq!(timestamps.echoed(3), Some(30));
+        assert_eq!(timestamps.take_echo(2), Some(20));
+        assert_eq!(timestamps.take_echo(1), None);
+        assert_eq!(timestamps.take_echo(3), Some(30));
     }
 
     #[test]
     fn what_a_pure_ack_carried_first_is_no_sample() {
         let mut timestamps = Timestamps::default();
-        timestamps.sent(5, 100, false, &mut room(8));
-        timestamps.sent(5, 110, true, &mut room(8));
-        assert_eq!(timestamps.echoed(5), None);
+        timestamps.record_sent(5, 100, false, &mut budget(8));
+        timestamps.record_sent(5, 110, true, &mut budget(8));
+        assert_eq!(timestamps.take_echo(5), None);
     }
 
     #[test]
     fn the_oldest_goes_when_too_many_wait() {
         let mut timestamps = Timestamps::default();
         for i in 0..5 {
-            timestamps.sent(i, u64::from(i), true, &mut room(3));
+            timestamps.record_sent(i, u64::from(i), true, &mut budget(3));
         }
-        assert_eq!(timestamps.waiting.len(), 3);
-        assert_eq!(timestamps.echoed(1), None);
-        assert_eq!(timestamps.echoed(2), Some(2));
+        assert_eq!(timestamps.pending.len(), 3);
+        assert_eq!(timestamps.take_echo(1), None);
+        assert_eq!(timestamps.take_echo(2), Some(2));
     }
 
     #[test]
     fn time_stamps_wrap() {
         let mut timestamps = Timestamps::default();
-        timestamps.sent(u32::MAX, 1, true, &mut room(8));
-        timestamps.sent(0, 2, true, &mut room(8));
-        assert_eq!(timestamps.echoed(0), Some(2));
+        timestamps.record_sent(u32::MAX, 1, true, &mut budget(8));
+        timestamps.record_sent(0, 2, true, &mut budget(8));
+        assert_eq!(timestamps.take_echo(0), Some(2));
     }
 }

@@ -6,32 +6,32 @@
 //! taken for one. The other capture gets the same limits and the same sentence.
 
 use super::limits::{self, PathDelays, Windows};
-use crate::record::{BothEnds, Direction, Flow, Limited, Place};
+use crate::record::{Direction, Flow, LimitPeriod, TapLocation, TwoPointComparison};
 
 /// Judges both directions of a connection, seen as `left` and as `right`. `pair` is their comparison.
 /// Limits keep the clock of the capture that they are written to.
-pub fn judge(left: &mut Flow, right: &mut Flow, pair: &BothEnds) {
-    let of_left = Sender {
-        round_trip_ns: left.opening.round_trip_ns(),
+pub fn assess(left: &mut Flow, right: &mut Flow, pair: &TwoPointComparison) {
+    let of_left = SenderCapture {
+        round_trip_ns: left.handshake.round_trip_ns(),
         delay_clock_ahead_ns: 0,
         other_clock_ahead_ns: pair.offset_ns,
     };
-    let of_right = Sender {
-        round_trip_ns: right.opening.round_trip_ns(),
+    let of_right = SenderCapture {
+        round_trip_ns: right.handshake.round_trip_ns(),
         delay_clock_ahead_ns: pair.offset_ns.saturating_neg(),
         other_clock_ahead_ns: pair.offset_ns.saturating_neg(),
     };
     if pair.client_is_left {
-        of_left.judge(&mut left.upload, &mut right.upload, pair, true);
-        of_right.judge(&mut right.download, &mut left.download, pair, false);
+        of_left.assess(&mut left.upload, &mut right.upload, pair, true);
+        of_right.assess(&mut right.download, &mut left.download, pair, false);
     } else {
-        of_right.judge(&mut right.upload, &mut left.upload, pair, true);
-        of_left.judge(&mut left.download, &mut right.download, pair, false);
+        of_right.assess(&mut right.upload, &mut left.upload, pair, true);
+        of_left.assess(&mut left.download, &mut right.download, pair, false);
     }
 }
 
 /// The capture nearer to the sender.
-struct Sender {
+struct SenderCapture {
     round_trip_ns: Option<u64>,
     /// The clock of the one-way delays less that of this capture, ns.
     delay_clock_ahead_ns: i64,
@@ -39,41 +39,47 @@ struct Sender {
     other_clock_ahead_ns: i64,
 }
 
-impl Sender {
+impl SenderCapture {
     /// Judges one direction: `near` the sender, and `far` from it.
-    fn judge(&self, near: &mut Direction, far: &mut Direction, pair: &BothEnds, upload: bool) {
+    fn assess(
+        &self,
+        near: &mut Direction,
+        far: &mut Direction,
+        pair: &TwoPointComparison,
+        upload: bool,
+    ) {
         let (data, acks) = match upload {
             true => (&pair.from_client, &pair.from_server),
             false => (&pair.from_server, &pair.from_client),
         };
-        let places = (near.standing.place, far.standing.place);
-        let at_ends = places == (Place::NearSender, Place::NearReceiver);
+        let locations = (near.tap_position.location, far.tap_position.location);
+        let at_ends = locations == (TapLocation::NearSender, TapLocation::NearReceiver);
         // Only the largest flows still have their course here.
-        if at_ends && !near.course.is_absent() {
+        if at_ends && !near.time_series.is_empty() {
             let delays = PathDelays {
-                data: &data.course,
-                acks: &acks.course,
+                data: &data.time_series,
+                acks: &acks.time_series,
                 clock_ahead_ns: self.delay_clock_ahead_ns,
             };
             near.limits = limits::of(
-                &near.course,
-                Windows::of(&near.acks),
+                &near.time_series,
+                Windows::classify(&near.acks),
                 self.round_trip_ns,
                 Some(&delays),
             );
-            near.verdict = super::sentence_of_both_ends(near);
+            near.verdict = super::two_point_verdict_text(near);
         }
         far.limits = near
             .limits
             .iter()
-            .map(|limited| self.moved(*limited))
+            .map(|limited| self.shifted(*limited))
             .collect();
         far.verdict.clone_from(&near.verdict);
     }
 
-    fn moved(&self, limited: Limited) -> Limited {
+    fn shifted(&self, limited: LimitPeriod) -> LimitPeriod {
         let at = |ns: u64| ns.saturating_add_signed(self.other_clock_ahead_ns);
-        Limited {
+        LimitPeriod {
             from_ns: at(limited.from_ns),
             to_ns: at(limited.to_ns),
             ..limited

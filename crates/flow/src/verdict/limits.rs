@@ -41,29 +41,29 @@
 //! The rules are for a tap near the sender. Elsewhere less of the round trip and of what is in flight
 //! is seen, and [`super`] says so.
 
-use crate::acks::ack_way;
-use crate::course::{
-    Course,
-    pieces::median,
-    rounds::Rounds,
-    series::Bin,
-    spans::{self, drop_short, join, paint},
+use crate::acks::ack_path_delay;
+use crate::record::{Acks, DelayBin, DelaySeries, Limit, LimitPeriod};
+use crate::time_series::{
+    TimeSeries,
+    bin::Bin,
+    change_points::median,
+    rtt_windows::RttWindows,
+    spans::{self, absorb_short, merge_adjacent, overlay},
 };
-use crate::record::{Acks, DelayBin, DelayCourse, Limit, Limited};
 use std::ops::Range;
 
 /// A round trip that is longer, for good, than the least: by this part of it, and by this.
-const STANDING_PART: f64 = 0.05;
-const STANDING_NS: f64 = 500e3;
+const QUEUE_PART_MIN: f64 = 0.05;
+const QUEUE_MIN_NS: f64 = 500e3;
 /// What ACKs must lose on their way: time stamps are right to a millisecond.
-const ACK_WAY_NS: f64 = 3e6;
+const ACK_DELAY_MIN_NS: f64 = 3e6;
 /// A window that was cut, after a loss, is below this part of what it was; CUBIC cuts to 0.7, the
 /// gentlest that is in use.
-const CUT: f64 = 0.85;
+const CUT_RATIO: f64 = 0.85;
 /// Steps after a loss in which the cut must show.
 const CUT_STEPS: usize = 8;
 /// A rate that is as good as the path's.
-const FULL: f64 = 0.97;
+const FULL_RATE: f64 = 0.97;
 /// Steps that growth is looked for over, and that a repair takes.
 const GROWTH_STEPS: usize = 4;
 /// The least time-out of Linux (`TCP_RTO_MIN`).
@@ -90,7 +90,7 @@ pub enum Windows {
 impl Windows {
     /// Of the windows that `acks` advertise.
     #[must_use]
-    pub fn of(acks: &Acks) -> Self {
+    pub fn classify(acks: &Acks) -> Self {
         match acks.window_scale {
             Some(_) => Self::Scaled,
             None => Self::Unknown,
@@ -102,9 +102,9 @@ impl Windows {
 #[derive(Debug, Clone, Copy)]
 pub struct PathDelays<'a> {
     /// Delays of data, from the sender to the receiver.
-    pub data: &'a DelayCourse,
+    pub data: &'a DelaySeries,
     /// Delays of ACKs.
-    pub acks: &'a DelayCourse,
+    pub acks: &'a DelaySeries,
     /// The clock of the delays less the clock of the sender's capture, ns.
     pub clock_ahead_ns: i64,
 }
@@ -115,47 +115,56 @@ pub struct PathDelays<'a> {
 /// of a queue.
 #[must_use]
 pub fn of(
-    course: &Course,
+    series: &TimeSeries,
     windows: Windows,
     handshake_ns: Option<u64>,
     delays: Option<&PathDelays<'_>>,
-) -> Vec<Limited> {
-    let segments: u64 = sum(&course.bins, |bin| u64::from(bin.data_segments));
-    match Rounds::of(course, handshake_ns) {
-        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds, windows, delays)
+) -> Vec<LimitPeriod> {
+    let segments: u64 = sum(&series.bins, |bin| u64::from(bin.data_segments));
+    match RttWindows::of(series, handshake_ns) {
+        Some(rtt_windows) if segments >= SEGMENTS_MIN => spans(&rtt_windows, windows, delays)
             .into_iter()
-            .map(|span| Limited {
+            .map(|span| LimitPeriod {
                 by: span.kind,
-                from_ns: rounds.time(span.bins.start),
-                to_ns: rounds.time(span.bins.end),
+                from_ns: rtt_windows.bin_start_ns(span.bins.start),
+                to_ns: rtt_windows.bin_start_ns(span.bins.end),
             })
             .collect(),
         _ => Vec::new(),
     }
 }
 
-fn spans(rounds: &Rounds<'_>, windows: Windows, delays: Option<&PathDelays<'_>>) -> Vec<Span> {
-    let seen = Seen::of(rounds, windows, delays);
-    let closed = closed(rounds.bins(), windows);
-    let (mut spans, mut judge) = (Vec::new(), Judge::default());
-    let mut from = rounds.active().start;
-    for gap in runs(&seen.silent, rounds.active(), rounds.step) {
-        spans.extend(stretch(rounds, from..gap.start, &seen, &mut judge));
+fn spans(
+    rtt_windows: &RttWindows<'_>,
+    windows: Windows,
+    delays: Option<&PathDelays<'_>>,
+) -> Vec<Span> {
+    let evidence = BinEvidence::of(rtt_windows, windows, delays);
+    let closed_windows = closed_bins(rtt_windows.bins(), windows);
+    let (mut spans, mut classifier) = (Vec::new(), LimitClassifier::default());
+    let mut from = rtt_windows.active().start;
+    for gap in runs(&evidence.silent, rtt_windows.active(), rtt_windows.step) {
+        spans.extend(classify_active(
+            rtt_windows,
+            from..gap.start,
+            &evidence,
+            &mut classifier,
+        ));
         from = gap.end;
-        judge.pause(rounds.nanos(gap.len() as f64));
+        classifier.record_pause(rtt_windows.bins_to_ns(gap.len() as f64));
         spans.push(Span {
             kind: Limit::Application,
             bins: gap,
         });
     }
-    spans.extend(stretch(
-        rounds,
-        from..rounds.active().end,
-        &seen,
-        &mut judge,
+    spans.extend(classify_active(
+        rtt_windows,
+        from..rtt_windows.active().end,
+        &evidence,
+        &mut classifier,
     ));
-    for bins in runs(&closed, rounds.active(), rounds.step) {
-        paint(
+    for bins in runs(&closed_windows, rtt_windows.active(), rtt_windows.step) {
+        overlay(
             &mut spans,
             Span {
                 kind: Limit::ReceiveWindow,
@@ -163,140 +172,150 @@ fn spans(rounds: &Rounds<'_>, windows: Windows, delays: Option<&PathDelays<'_>>)
             },
         );
     }
-    join(spans, alike)
+    merge_adjacent(spans, same_kind)
 }
 
 /// What is known of each bin.
-struct Seen<'a> {
+struct BinEvidence<'a> {
     silent: Vec<bool>,
     /// The receiver holds data that its application has not read.
     unread: Vec<bool>,
     /// What its ACKs took longer than the fastest.
-    acks_over: Option<Vec<Option<f64>>>,
+    ack_excess: Option<Vec<Option<f64>>>,
     delays: Option<&'a PathDelays<'a>>,
 }
 
-impl<'a> Seen<'a> {
-    fn of(rounds: &Rounds<'_>, windows: Windows, delays: Option<&'a PathDelays<'a>>) -> Self {
+impl<'a> BinEvidence<'a> {
+    fn of(
+        rtt_windows: &RttWindows<'_>,
+        windows: Windows,
+        delays: Option<&'a PathDelays<'a>>,
+    ) -> Self {
         Self {
-            silent: silent(rounds.bins(), windows),
+            silent: silent_bins(rtt_windows.bins(), windows),
             unread: match windows {
-                Windows::Scaled => unread(rounds),
-                Windows::Unknown => vec![false; rounds.bins().len()],
+                Windows::Scaled => unread_bins(rtt_windows),
+                Windows::Unknown => vec![false; rtt_windows.bins().len()],
             },
-            acks_over: ack_way::excess(rounds.bins(), rounds.nanos(1.0) as u64),
+            ack_excess: ack_path_delay::excess_ns(
+                rtt_windows.bins(),
+                rtt_windows.bins_to_ns(1.0) as u64,
+            ),
             delays,
         }
     }
 
     /// The evidence of a queue in the bins `range`.
-    fn queue(&self, rounds: &Rounds<'_>, range: &Range<usize>) -> Queue {
+    fn queue(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
         match self.delays {
-            Some(delays) => delays.queue(rounds.time(range.start), rounds.time(range.end)),
-            None => self.queue_by_acks(rounds, range),
+            Some(delays) => delays.queue(
+                rtt_windows.bin_start_ns(range.start),
+                rtt_windows.bin_start_ns(range.end),
+            ),
+            None => self.queue_by_acks(rtt_windows, range),
         }
     }
 
-    fn queue_by_acks(&self, rounds: &Rounds<'_>, range: &Range<usize>) -> Queue {
-        let bins = &rounds.bins()[range.clone()];
-        let above = |ns: u64| ns as f64 - rounds.nanos(rounds.least);
+    fn queue_by_acks(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
+        let bins = &rtt_windows.bins()[range.clone()];
+        let above = |ns: u64| ns as f64 - rtt_windows.bins_to_ns(rtt_windows.tap_rtt);
         let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
         let age = bins.iter().map(|bin| u64::from(bin.unacked_age_min_us));
         let age = age.filter(|age| *age > 0).min();
-        let acks = self.acks_over.as_deref();
+        let acks = self.ack_excess.as_deref();
         let acks = acks.map(|over| over[range.clone()].iter().flatten());
-        Queue {
-            standing: age.map(|age| above(age * 1_000)),
-            excess: rtt.min().map_or(0.0, above),
-            acks: acks.and_then(|over| over.copied().reduce(f64::min)),
-            acks_min: ACK_WAY_NS,
+        QueueEvidence {
+            excess_min: age.map(|age| above(age * 1_000)),
+            rtt_excess: rtt.min().map_or(0.0, above),
+            ack_delay: acks.and_then(|over| over.copied().reduce(f64::min)),
+            ack_delay_min: ACK_DELAY_MIN_NS,
         }
     }
 }
 
 /// Evidence of a queue in one step, ns.
-struct Queue {
+struct QueueEvidence {
     /// What a queue added to every round trip; none without a sample.
-    standing: Option<f64>,
+    excess_min: Option<f64>,
     /// What the fastest round trip had over the least.
-    excess: f64,
+    rtt_excess: f64,
     /// What every ACK took longer than the fastest.
-    acks: Option<f64>,
+    ack_delay: Option<f64>,
     /// The least of `acks` that is no error of measurement.
-    acks_min: f64,
+    ack_delay_min: f64,
 }
 
-impl Queue {
-    fn stands(&self, rtt_least: f64) -> bool {
-        let least = (STANDING_PART * rtt_least).max(STANDING_NS);
-        self.standing.is_some_and(|standing| standing > least)
+impl QueueEvidence {
+    fn exceeds_threshold(&self, tap_rtt: f64) -> bool {
+        let least = (QUEUE_PART_MIN * tap_rtt).max(QUEUE_MIN_NS);
+        self.excess_min.is_some_and(|standing| standing > least)
     }
 
-    fn is_of_acks(&self) -> bool {
-        let half = self.excess / 2.0;
-        self.acks
-            .is_some_and(|acks| acks >= half.max(self.acks_min))
+    fn is_ack_queue(&self) -> bool {
+        let half = self.rtt_excess / 2.0;
+        self.ack_delay
+            .is_some_and(|acks| acks >= half.max(self.ack_delay_min))
     }
 }
 
 impl PathDelays<'_> {
     /// The queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
-    fn queue(&self, from_ns: u64, to_ns: u64) -> Queue {
+    fn queue(&self, from_ns: u64, to_ns: u64) -> QueueEvidence {
         let [from, to] = [from_ns, to_ns].map(|at| at.saturating_add_signed(self.clock_ahead_ns));
-        let [data, acks] = [self.data, self.acks].map(|course| excess_delay(course, from, to));
+        let [data, acks] = [self.data, self.acks].map(|series| excess_delay(series, from, to));
         let both = data.unwrap_or(0.0) + acks.unwrap_or(0.0);
-        Queue {
-            standing: data.or(acks).map(|_| both),
-            excess: both,
-            acks,
-            acks_min: STANDING_NS,
+        QueueEvidence {
+            excess_min: data.or(acks).map(|_| both),
+            rtt_excess: both,
+            ack_delay: acks,
+            ack_delay_min: QUEUE_MIN_NS,
         }
     }
 }
 
 /// What every packet between two times took longer than the fastest of `course`, ns; none without a
 /// packet.
-fn excess_delay(course: &DelayCourse, from_ns: u64, to_ns: u64) -> Option<f64> {
-    let width = course.width_ns.max(1);
-    let index = |at: u64| usize::try_from(at.saturating_sub(course.from_ns) / width);
-    let bin = |at: u64| index(at).map_or(course.bins.len(), |at| at.min(course.bins.len()));
+fn excess_delay(series: &DelaySeries, from_ns: u64, to_ns: u64) -> Option<f64> {
+    let width = series.width_ns.max(1);
+    let index = |at: u64| usize::try_from(at.saturating_sub(series.from_ns) / width);
+    let bin = |at: u64| index(at).map_or(series.bins.len(), |at| at.min(series.bins.len()));
     let least = |bins: &[DelayBin]| {
         let some = bins.iter().filter(|bin| bin.count > 0);
         some.map(|bin| bin.min_ns).min()
     };
-    let during = least(&course.bins[bin(from_ns)..bin(to_ns.saturating_add(width - 1))])?;
-    Some(during.saturating_sub(least(&course.bins)?) as f64)
+    let during = least(&series.bins[bin(from_ns)..bin(to_ns.saturating_add(width - 1))])?;
+    Some(during.saturating_sub(least(&series.bins)?) as f64)
 }
 
-fn alike(one: &Span, next: &Span) -> bool {
+fn same_kind(one: &Span, next: &Span) -> bool {
     one.kind == next.kind
 }
 
 /// What limits without longer silence.
-fn stretch(
-    rounds: &Rounds<'_>,
+fn classify_active(
+    rtt_windows: &RttWindows<'_>,
     bins: Range<usize>,
-    seen: &Seen<'_>,
-    judge: &mut Judge,
+    evidence: &BinEvidence<'_>,
+    classifier: &mut LimitClassifier,
 ) -> Vec<Span> {
-    let steps = steps(rounds, bins, seen);
+    let steps = steps(rtt_windows, bins, evidence);
     let judged = steps.iter().map(|step| Span {
-        kind: judge.step(step),
+        kind: classifier.classify_step(step),
         bins: step.bins.clone(),
     });
-    let two_steps = (2.0 * rounds.step).floor() as usize;
-    let spans = drop_short(join(judged.collect(), alike), |span| {
+    let two_steps = (2.0 * rtt_windows.step).floor() as usize;
+    let spans = absorb_short(merge_adjacent(judged.collect(), same_kind), |span| {
         span.bins.len() < two_steps
     });
-    join(fill_path(rounds, spans), alike)
+    merge_adjacent(absorb_into_path_rate(rtt_windows, spans), same_kind)
 }
 
 /// Congestion windows that take nothing from the rate of the path beside them.
-fn fill_path(rounds: &Rounds<'_>, mut spans: Vec<Span>) -> Vec<Span> {
-    let rate = |span: &Span| usual_rate(rounds, &span.bins);
+fn absorb_into_path_rate(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
+    let rate = |span: &Span| typical_rate(rtt_windows, &span.bins);
     let full = |at: usize, beside: Option<&Span>| {
         let path = beside.filter(|span| span.kind == Limit::PathRate);
-        path.is_some_and(|path| rate(&spans[at]) >= FULL * rate(path))
+        path.is_some_and(|path| rate(&spans[at]) >= FULL_RATE * rate(path))
     };
     let window = |at: &usize| spans[*at].kind == Limit::CongestionWindow;
     let before = |at: usize| at.checked_sub(1).and_then(|at| spans.get(at));
@@ -310,15 +329,15 @@ fn fill_path(rounds: &Rounds<'_>, mut spans: Vec<Span>) -> Vec<Span> {
 
 /// What is acknowledged in most steps of `bins` that repair nothing: a hole that is filled
 /// acknowledges what came long before.
-fn usual_rate(rounds: &Rounds<'_>, bins: &Range<usize>) -> f64 {
-    let count = (bins.len() as f64 / rounds.step).max(1.0) as usize;
-    let edge = |step: usize| bins.start as f64 + step as f64 * rounds.step;
+fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
+    let count = (bins.len() as f64 / rtt_windows.step).max(1.0) as usize;
+    let edge = |step: usize| bins.start as f64 + step as f64 * rtt_windows.step;
     let repairs = |step: usize| {
-        let from = (edge(step) - rounds.step).max(0.0) as usize;
-        let to = (edge(step + 1).ceil() as usize).min(rounds.bins().len());
-        sum(&rounds.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
+        let from = (edge(step) - rtt_windows.step).max(0.0) as usize;
+        let to = (edge(step + 1).ceil() as usize).min(rtt_windows.bins().len());
+        sum(&rtt_windows.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
     };
-    let rate = |step: usize| rounds.acked_in(edge(step)..edge(step + 1));
+    let rate = |step: usize| rtt_windows.acked_in(edge(step)..edge(step + 1));
     let mut calm: Vec<f64> = (0..count)
         .filter(|step| !repairs(*step))
         .map(rate)
@@ -343,28 +362,34 @@ struct Step {
     silent: f64,
     /// The receiver held unread data all the time.
     unread: bool,
-    queue: Queue,
-    rtt_least: f64,
+    queue: QueueEvidence,
+    tap_rtt: f64,
 }
 
-fn steps(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen<'_>) -> Vec<Step> {
-    let count = (bins.len() as f64 / rounds.step).floor().max(1.0) as usize;
+fn steps(
+    rtt_windows: &RttWindows<'_>,
+    bins: Range<usize>,
+    evidence: &BinEvidence<'_>,
+) -> Vec<Step> {
+    let count = (bins.len() as f64 / rtt_windows.step).floor().max(1.0) as usize;
     let edge = |step: usize| match step < count {
-        true => bins.start + (step as f64 * rounds.step).round() as usize,
+        true => bins.start + (step as f64 * rtt_windows.step).round() as usize,
         false => bins.end,
     };
     (0..count)
         .map(|step| edge(step)..edge(step + 1))
         .filter(|bins| !bins.is_empty())
-        .map(|bins| Step::of(rounds, bins, seen))
+        .map(|bins| Step::of(rtt_windows, bins, evidence))
         .collect()
 }
 
 impl Step {
-    fn of(rounds: &Rounds<'_>, range: Range<usize>, seen: &Seen<'_>) -> Self {
-        let bins = &rounds.bins()[range.clone()];
+    fn of(rtt_windows: &RttWindows<'_>, range: Range<usize>, evidence: &BinEvidence<'_>) -> Self {
+        let bins = &rtt_windows.bins()[range.clone()];
         let segments = sum(bins, |bin| u64::from(bin.data_segments));
-        let silent = seen.silent[range.clone()].iter().filter(|silent| **silent);
+        let silent = evidence.silent[range.clone()]
+            .iter()
+            .filter(|silent| **silent);
         Self {
             segments,
             short: sum(bins, |bin| u64::from(bin.short_segments)),
@@ -372,109 +397,109 @@ impl Step {
             window_full: sum(bins, |bin| u64::from(bin.window_full)),
             in_flight: bins.iter().map(|bin| bin.in_flight_max).max().unwrap_or(0),
             segment_bytes: sum(bins, |bin| bin.data_bytes) / segments.max(1),
-            nanos: rounds.nanos(bins.len() as f64),
+            nanos: rtt_windows.bins_to_ns(bins.len() as f64),
             silent: silent.count() as f64 / bins.len() as f64,
-            unread: seen.unread[range.clone()].iter().all(|unread| *unread),
-            queue: seen.queue(rounds, &range),
-            rtt_least: rounds.nanos(rounds.least),
+            unread: evidence.unread[range.clone()].iter().all(|unread| *unread),
+            queue: evidence.queue(rtt_windows, &range),
+            tap_rtt: rtt_windows.bins_to_ns(rtt_windows.tap_rtt),
             bins: range,
         }
     }
 
     /// The sender had no more at hand. A segment that a full window cut short says nothing of that.
-    fn lacks_data(&self) -> bool {
+    fn is_data_limited(&self) -> bool {
         2 * self.short.saturating_sub(self.window_full) >= self.segments.max(1)
     }
 
-    fn queue_stands(&self) -> bool {
-        self.queue.stands(self.rtt_least)
+    fn has_standing_queue(&self) -> bool {
+        self.queue.exceeds_threshold(self.tap_rtt)
     }
 }
 
 /// What the steps before say of the next.
 #[derive(Default)]
-struct Judge {
+struct LimitClassifier {
     /// Most in flight before a silence after which the window is still as large.
-    known: u64,
+    proven_in_flight: u64,
     /// In flight in each step since the last loss or silence.
     history: Vec<u64>,
     /// Most in flight before the last loss, as long as it has not been reached again.
-    at_loss: Option<u64>,
+    in_flight_at_loss: Option<u64>,
     cut: bool,
 }
 
-impl Judge {
-    fn step(&mut self, step: &Step) -> Limit {
+impl LimitClassifier {
+    fn classify_step(&mut self, step: &Step) -> Limit {
         if step.silent > 0.5 {
-            self.pause(step.silent * step.nanos);
+            self.record_pause(step.silent * step.nanos);
             return Limit::Application;
         }
-        self.note_loss(step);
+        self.update_loss(step);
         let limit = self.limit(step);
         self.history.push(step.in_flight);
         limit
     }
 
     /// Nothing was sent for a while. After a time-out the window begins anew (RFC 5681 §4.1).
-    fn pause(&mut self, silent_ns: f64) {
+    fn record_pause(&mut self, silent_ns: f64) {
         let most = self.history.iter().copied().max().unwrap_or(0);
         let known = if silent_ns < TIME_OUT_NS {
-            most.max(self.known)
+            most.max(self.proven_in_flight)
         } else {
             0
         };
         *self = Self {
-            known,
+            proven_in_flight: known,
             ..Self::default()
         };
     }
 
     fn limit(&self, step: &Step) -> Limit {
         match () {
-            () if step.lacks_data() => Limit::Application,
+            () if step.is_data_limited() => Limit::Application,
             () if step.unread => Limit::ReceiveWindow,
-            () if step.queue_stands() && step.queue.is_of_acks() => Limit::AckStream,
-            () if step.queue_stands() => Limit::PathRate,
+            () if step.has_standing_queue() && step.queue.is_ack_queue() => Limit::AckStream,
+            () if step.has_standing_queue() => Limit::PathRate,
             () if step.window_full > 0 => Limit::ReceiveWindow,
-            () if self.repairs() || self.cut => Limit::CongestionWindow,
-            () if self.grows(step) => Limit::CongestionWindow,
+            () if self.is_repairing() || self.cut => Limit::CongestionWindow,
+            () if self.is_growing(step) => Limit::CongestionWindow,
             () => Limit::Application,
         }
     }
 
-    fn note_loss(&mut self, step: &Step) {
+    fn update_loss(&mut self, step: &Step) {
         if step.retransmitted > 0 {
             let most = self.history.iter().copied().max().unwrap_or(step.in_flight);
-            self.at_loss = Some(most).max(self.at_loss);
-            self.known = 0;
+            self.in_flight_at_loss = Some(most).max(self.in_flight_at_loss);
+            self.proven_in_flight = 0;
             self.history.clear();
-        } else if let Some(at_loss) = self.at_loss {
+        } else if let Some(at_loss) = self.in_flight_at_loss {
             let soon = self.history.len() < CUT_STEPS;
-            self.cut |= soon && (step.in_flight as f64) < CUT * at_loss as f64;
+            self.cut |= soon && (step.in_flight as f64) < CUT_RATIO * at_loss as f64;
             if !soon && step.in_flight >= at_loss {
-                (self.at_loss, self.cut) = (None, false);
+                (self.in_flight_at_loss, self.cut) = (None, false);
             }
         }
     }
 
     /// A loss is not long ago.
-    fn repairs(&self) -> bool {
-        self.at_loss.is_some() && self.history.len() < GROWTH_STEPS
+    fn is_repairing(&self) -> bool {
+        self.in_flight_at_loss.is_some() && self.history.len() < GROWTH_STEPS
     }
 
-    fn grows(&self, step: &Step) -> bool {
+    fn is_growing(&self, step: &Step) -> bool {
         let past = self.history.len().saturating_sub(GROWTH_STEPS - 1).max(1);
-        let known = Some(self.known).filter(|known| *known > 0);
+        let known = Some(self.proven_in_flight).filter(|known| *known > 0);
         let before = self.history.iter().take(past).copied().max().max(known);
         before.is_none_or(|before| step.in_flight >= before.saturating_add(step.segment_bytes))
     }
 }
 
 /// Bins in which nothing is sent and everything that was is acknowledged, though the window is open.
-fn silent(bins: &[Bin], windows: Windows) -> Vec<bool> {
+fn silent_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let mut all_acked = false;
     bins.iter()
-        .zip(closed(bins, windows))
+        .zip(closed_bins(bins, windows))
         .map(|(bin, closed)| {
             all_acked = bin.all_acked.unwrap_or(all_acked);
             bin.data_bytes == 0 && all_acked && !closed
@@ -483,9 +508,9 @@ fn silent(bins: &[Bin], windows: Windows) -> Vec<bool> {
 }
 
 /// Whether the receiver held unread data for more than half of the time of `course`.
-pub(super) fn holds_unread_data(course: &Course) -> bool {
-    Rounds::of(course, None).is_some_and(|rounds| {
-        let (active, unread) = (rounds.active(), unread(&rounds));
+pub(super) fn holds_unread_data(series: &TimeSeries) -> bool {
+    RttWindows::of(series, None).is_some_and(|rtt_windows| {
+        let (active, unread) = (rtt_windows.active(), unread_bins(&rtt_windows));
         let count = unread[active.clone()]
             .iter()
             .filter(|unread| **unread)
@@ -495,15 +520,16 @@ pub(super) fn holds_unread_data(course: &Course) -> bool {
 }
 
 /// Bins in which the window is so much below its largest so far that the receiver must hold unread data.
-fn unread(rounds: &Rounds<'_>) -> Vec<bool> {
+fn unread_bins(rtt_windows: &RttWindows<'_>) -> Vec<bool> {
     let mut largest = 0;
-    let windows = least_windows(rounds.bins()).enumerate();
+    let windows = least_windows(rtt_windows.bins()).enumerate();
     windows
         .map(|(at, window)| {
             largest = largest.max(window.unwrap_or(0));
             let unread = largest - window.unwrap_or(largest);
             let end = (at + 1) as f64;
-            let some = rounds.acked_in((end - DELIVERY_ROUNDS * rounds.rtt).max(0.0)..end);
+            let some =
+                rtt_windows.acked_in((end - DELIVERY_ROUNDS * rtt_windows.path_rtt).max(0.0)..end);
             unread > largest / UNREAD_PART && unread as f64 >= some / DELIVERY_ROUNDS
         })
         .collect()
@@ -520,7 +546,7 @@ fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
 }
 
 /// Bins in which the window had no room for a segment of the usual size at some time. Zero is zero by any scale.
-fn closed(bins: &[Bin], windows: Windows) -> Vec<bool> {
+fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let segments = sum(bins, |bin| u64::from(bin.data_segments));
     let room = match windows {
         Windows::Scaled => sum(bins, |bin| bin.data_bytes) / segments.max(1),
@@ -531,11 +557,11 @@ fn closed(bins: &[Bin], windows: Windows) -> Vec<bool> {
 }
 
 /// Where `what` is so for at least `least` bins within `active`.
-fn runs(what: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
+fn runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut from = active.start;
     for bin in active.clone() {
-        if !what[bin] {
+        if !flags[bin] {
             runs.push(from..bin);
             from = bin + 1;
         }

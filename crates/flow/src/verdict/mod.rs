@@ -4,68 +4,68 @@
 pub mod joint_verdict;
 pub mod limits;
 pub mod phases;
-mod standing;
+mod tap_position;
 
-use crate::record::{Direction, Flow, Limit, Limited, Phase, PhaseKind};
+use crate::record::{Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
 use limits::Windows;
 
 /// Shares below this are not told.
-const TOLD: f64 = 0.05;
+const SHARE_MIN: f64 = 0.05;
 /// From here on it is "all the time".
-const ALL: f64 = 0.95;
+const ALL_SHARE: f64 = 0.95;
 
 /// Fills in phases, limits, places and verdicts of a flow whose courses are complete.
-pub fn judge(flow: &mut Flow) {
-    let (opening, up, down) = (flow.opening, &flow.upload, &flow.download);
-    let to_server = standing::least(opening.syn_to_syn_ack_ns, up);
-    let to_client = standing::least(opening.syn_ack_to_ack_ns, down);
-    let whole = opening.round_trip_ns();
-    flow.upload.standing = standing::of(to_client, to_server);
-    flow.download.standing = standing::of(to_server, to_client);
-    judge_direction(&mut flow.upload, whole);
-    judge_direction(&mut flow.download, whole);
+pub fn assess(flow: &mut Flow) {
+    let (handshake, up, down) = (flow.handshake, &flow.upload, &flow.download);
+    let to_server = tap_position::least_rtt(handshake.syn_to_syn_ack_ns, up);
+    let to_client = tap_position::least_rtt(handshake.syn_ack_to_ack_ns, down);
+    let whole = handshake.round_trip_ns();
+    flow.upload.tap_position = tap_position::locate(to_client, to_server);
+    flow.download.tap_position = tap_position::locate(to_server, to_client);
+    assess_direction(&mut flow.upload, whole);
+    assess_direction(&mut flow.download, whole);
 }
 
 /// Likewise for one direction, whose `standing` is known. `handshake_ns` is the round trip of the
 /// handshake, if it was seen.
-pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
-    direction.phases = phases::of(&direction.course, handshake_ns);
-    let windows = Windows::of(&direction.acks);
-    direction.limits = limits::of(&direction.course, windows, handshake_ns, None);
-    direction.verdict = sentence(direction);
+pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
+    direction.phases = phases::detect(&direction.time_series, handshake_ns);
+    let windows = Windows::classify(&direction.acks);
+    direction.limits = limits::of(&direction.time_series, windows, handshake_ns, None);
+    direction.verdict = verdict_text(direction);
 }
 
 /// The verdict on `direction`, whose phases, limits and standing are known; empty without data.
 #[must_use]
-pub fn sentence(direction: &Direction) -> String {
-    let standing = &direction.standing;
-    let seen_from = standing::seen_from(standing.place);
-    judged(direction, seen_from, &standing::reservation(standing))
+pub fn verdict_text(direction: &Direction) -> String {
+    let position = &direction.tap_position;
+    let prefix = tap_position::prefix(position.location);
+    compose(direction, prefix, &tap_position::caveat(position))
 }
 
 /// The verdict on `direction`, captured near its sender, whose limits were judged with the delays of a
 /// capture near its receiver; empty without data.
 #[must_use]
-pub fn sentence_of_both_ends(direction: &Direction) -> String {
-    judged(direction, "Seen at both ends: ", "")
+pub fn two_point_verdict_text(direction: &Direction) -> String {
+    compose(direction, "Seen at both ends: ", "")
 }
 
-fn judged(direction: &Direction, seen_from: &str, reservation: &str) -> String {
+fn compose(direction: &Direction, prefix: &str, caveat: &str) -> String {
     let shares = shares(&direction.limits);
     match (shares.is_empty(), direction.data.unique_bytes) {
         (true, 0) => String::new(),
         (true, _) => "Too few packets to say what limited it.".to_owned(),
         (false, _) => {
             let limited_by = limited_by(direction, &shares);
-            let scale_unknown = scale_unknown(direction);
-            [seen_from, &limited_by, scale_unknown, reservation].concat()
+            let scale_caveat = scale_caveat(direction);
+            [prefix, &limited_by, scale_caveat, caveat].concat()
         }
     }
 }
 
 /// What a verdict without the scale of the windows can't take into account.
-fn scale_unknown(direction: &Direction) -> &'static str {
-    match Windows::of(&direction.acks) {
+fn scale_caveat(direction: &Direction) -> &'static str {
+    match Windows::classify(&direction.acks) {
         Windows::Scaled => "",
         Windows::Unknown => {
             " The capture lacks the scale of the windows (a SYN with all of its options): a full window would \
@@ -78,31 +78,31 @@ fn scale_unknown(direction: &Direction) -> &'static str {
 fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
     let (main, share) = shares[0];
     let mut text = match share {
-        share if share >= ALL => format!("limited all the time by {}", by(main)),
+        share if share >= ALL_SHARE => format!("limited all the time by {}", name_of(main)),
         share if share >= 0.5 => {
             format!(
                 "limited most of the time ({}) by {}",
                 percent(share),
-                by(main)
+                name_of(main)
             )
         }
         share => format!(
             "limited for the largest part ({}) by {}",
             percent(share),
-            by(main)
+            name_of(main)
         ),
     };
     text += &evidence(direction, main);
-    for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= TOLD) {
-        text += &format!("; {} by {}", percent(*share), by(*limit));
+    for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= SHARE_MIN) {
+        text += &format!("; {} by {}", percent(*share), name_of(*limit));
     }
     text + "."
 }
 
 /// Parts of the time that was judged, the largest first.
 #[must_use]
-pub fn shares(limits: &[Limited]) -> Vec<(Limit, f64)> {
-    let span = |limited: &Limited| limited.length_ns() as f64;
+pub fn shares(limits: &[LimitPeriod]) -> Vec<(Limit, f64)> {
+    let span = |limited: &LimitPeriod| limited.length_ns() as f64;
     let whole: f64 = limits.iter().map(span).sum();
     let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
         .iter()
@@ -124,7 +124,7 @@ const ALL_LIMITS: [Limit; 5] = [
     Limit::AckStream,
 ];
 
-fn by(limit: Limit) -> &'static str {
+fn name_of(limit: Limit) -> &'static str {
     match limit {
         Limit::Application => "the sender itself (nothing to send, or its pacing or send buffer)",
         Limit::ReceiveWindow => "the receiver's window",
@@ -136,14 +136,14 @@ fn by(limit: Limit) -> &'static str {
 
 /// The figure that shows it best.
 fn evidence(direction: &Direction, limit: Limit) -> String {
-    let phase = longest(direction);
+    let phase = longest_active_phase(direction);
     match limit {
-        Limit::ReceiveWindow if Windows::of(&direction.acks) == Windows::Unknown => {
+        Limit::ReceiveWindow if Windows::classify(&direction.acks) == Windows::Unknown => {
             ", which was zero".to_owned()
         }
         Limit::ReceiveWindow => {
             let largest = bytes(direction.acks.window_max_bytes);
-            match limits::holds_unread_data(&direction.course) {
+            match limits::holds_unread_data(&direction.time_series) {
                 true => format!(
                     " of at most {largest}, because the receiving application read more slowly than data came"
                 ),
@@ -152,8 +152,8 @@ fn evidence(direction: &Direction, limit: Limit) -> String {
         }
         Limit::CongestionWindow => {
             let data = &direction.data;
-            let again = data.fast_retransmissions + data.timeout_retransmissions;
-            format!(" ({again} retransmissions)")
+            let count = data.fast_retransmissions + data.timeout_retransmissions;
+            format!(" ({count} retransmissions)")
         }
         Limit::PathRate => {
             phase.map_or_else(String::new, |phase| format!(" at {}", rate(phase.data_bps)))
@@ -166,12 +166,12 @@ fn evidence(direction: &Direction, limit: Limit) -> String {
     }
 }
 
-fn longest(direction: &Direction) -> Option<&Phase> {
+fn longest_active_phase(direction: &Direction) -> Option<&Phase> {
     let sending = direction
         .phases
         .iter()
         .filter(|phase| phase.kind != PhaseKind::Idle);
-    sending.max_by_key(|phase| phase.length_ns())
+    sending.max_by_key(|phase| phase.duration_ns())
 }
 
 fn percent(share: f64) -> String {

@@ -25,24 +25,24 @@
 //! Times are right to about a round trip, or to 1/256 of the course if that is longer
 //! (`tests/analysis/tap_truth/`).
 
-use crate::course::{
-    Course,
-    pieces::{Piece, cut, noise, without_outliers},
-    rounds::Rounds,
-    series::Bin,
-    spans::{self, drop_short, join, paint},
-};
 use crate::record::{Phase, PhaseKind};
+use crate::time_series::{
+    TimeSeries,
+    bin::Bin,
+    change_points::{LinearPiece, noise, partition, without_outliers},
+    rtt_windows::RttWindows,
+    spans::{self, absorb_short, merge_adjacent, overlay},
+};
 use std::ops::{Range, RangeInclusive};
 
 /// What a rate must change by to be another.
-const CHANGE: f64 = 1.15;
+const RATE_CHANGE_MIN: f64 = 1.15;
 /// Below this share of the flow's rate nothing has happened yet.
-const LOW: f64 = 0.1;
+const LOW_SHARE: f64 = 0.1;
 /// A rate that is back where it was.
-const BACK: f64 = 0.9;
+const RECOVERED_SHARE: f64 = 0.9;
 /// A rate that is what it will be.
-const SETTLED: f64 = 0.97;
+const SETTLED_SHARE: f64 = 0.97;
 /// Steps that a repair may go on when the rate is back; a path that loses all the time never ends one.
 const REPAIR_STEPS: usize = 8;
 /// Steps in which a flow may reach its rate without a line that grows.
@@ -58,16 +58,16 @@ const NOISE_MIN: f64 = 0.02;
 /// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
 /// it was seen.
 #[must_use]
-pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Phase> {
-    let segments: u64 = course
+pub fn detect(series: &TimeSeries, handshake_ns: Option<u64>) -> Vec<Phase> {
+    let segments: u64 = series
         .bins
         .iter()
         .map(|bin| u64::from(bin.data_segments))
         .sum();
-    match Rounds::of(course, handshake_ns) {
-        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
+    match RttWindows::of(series, handshake_ns) {
+        Some(rtt_windows) if segments >= SEGMENTS_MIN => spans(&rtt_windows)
             .iter()
-            .map(|span| phase(&rounds, span))
+            .map(|span| phase(&rtt_windows, span))
             .collect(),
         _ => Vec::new(),
     }
@@ -75,9 +75,9 @@ pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Phase> {
 
 type Span = spans::Span<PhaseKind>;
 
-fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
+fn spans(rtt_windows: &RttWindows<'_>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    for bins in stretches(rounds) {
+    for bins in stretches(rtt_windows) {
         if let Some(last) = spans.last() {
             let idle = last.bins.end..bins.start;
             spans.push(Span {
@@ -85,15 +85,15 @@ fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
                 bins: idle,
             });
         }
-        spans.extend(Stretch::of(rounds, bins).spans());
+        spans.extend(ActiveStretch::of(rtt_windows, bins).spans());
     }
     spans
 }
 
 /// Stretches with data, idle ones between them.
-fn stretches(rounds: &Rounds<'_>) -> Vec<Range<usize>> {
-    let (bins, active) = (rounds.bins(), rounds.active());
-    let least = (2.0 * rounds.rtt).max(2.0).ceil() as usize;
+fn stretches(rtt_windows: &RttWindows<'_>) -> Vec<Range<usize>> {
+    let (bins, active) = (rtt_windows.bins(), rtt_windows.active());
+    let least = (2.0 * rtt_windows.path_rtt).max(2.0).ceil() as usize;
     let least = least.max(active.len() / IDLE_PART);
     let (mut stretches, mut from, mut last) = (Vec::new(), active.start, active.start);
     for bin in active {
@@ -111,38 +111,38 @@ fn stretches(rounds: &Rounds<'_>) -> Vec<Range<usize>> {
 }
 
 /// A stretch without idle time.
-struct Stretch<'a> {
-    rounds: &'a Rounds<'a>,
+struct ActiveStretch<'a> {
+    rtt_windows: &'a RttWindows<'a>,
     bins: Range<usize>,
     /// Bytes a bin, of each step.
     rates: Vec<f64>,
     sigma: f64,
-    pieces: Vec<Piece>,
+    pieces: Vec<LinearPiece>,
     /// Bins in which losses are repaired, from the first to the last of each.
     losses: Vec<RangeInclusive<usize>>,
 }
 
-impl<'a> Stretch<'a> {
-    fn of(rounds: &'a Rounds<'a>, bins: Range<usize>) -> Self {
-        let steps = (bins.len() as f64 / rounds.step).floor().max(1.0) as usize;
+impl<'a> ActiveStretch<'a> {
+    fn of(rtt_windows: &'a RttWindows<'a>, bins: Range<usize>) -> Self {
+        let steps = (bins.len() as f64 / rtt_windows.step).floor().max(1.0) as usize;
         let mut stretch = Self {
-            losses: losses(rounds, &bins),
-            rounds,
+            losses: losses(rtt_windows, &bins),
+            rtt_windows,
             bins,
             rates: vec![0.0; steps],
             sigma: 0.0,
             pieces: Vec::new(),
         };
         stretch.rates = (0..steps).map(|step| stretch.rate(step)).collect();
-        stretch.sigma = noise(&stretch.rates).max(NOISE_MIN * stretch.high());
-        stretch.pieces = cut(&without_outliers(&stretch.rates), stretch.sigma);
+        stretch.sigma = noise(&stretch.rates).max(NOISE_MIN * stretch.high_rate());
+        stretch.pieces = partition(&without_outliers(&stretch.rates), stretch.sigma);
         stretch
     }
 
     /// Where step `step` begins; the last takes what is left over.
     fn edge(&self, step: usize) -> f64 {
         match step < self.rates.len() {
-            true => self.bins.start as f64 + step as f64 * self.rounds.step,
+            true => self.bins.start as f64 + step as f64 * self.rtt_windows.step,
             false => self.bins.end as f64,
         }
     }
@@ -152,46 +152,47 @@ impl<'a> Stretch<'a> {
     }
 
     fn step(&self, bin: usize) -> usize {
-        let step = (bin - self.bins.start) as f64 / self.rounds.step;
+        let step = (bin - self.bins.start) as f64 / self.rtt_windows.step;
         (step as usize).min(self.rates.len() - 1)
     }
 
     /// Bytes a bin. What is left over after the last step has the end of a burst and no time after it.
     fn rate(&self, step: usize) -> f64 {
-        let range = self.edge(step)..self.edge(step) + self.rounds.step;
-        self.rounds.sent_in(range) / self.rounds.step
+        let range = self.edge(step)..self.edge(step) + self.rtt_windows.step;
+        self.rtt_windows.sent_in(range) / self.rtt_windows.step
     }
 
     /// The rate of the flow when it is fast: nine tenths of the steps are not faster.
-    fn high(&self) -> f64 {
+    fn high_rate(&self) -> f64 {
         let mut sorted = self.rates.clone();
         sorted.sort_by(f64::total_cmp);
         sorted[sorted.len() * 9 / 10]
     }
 
-    fn grows(&self, piece: &Piece) -> bool {
+    fn grows(&self, piece: &LinearPiece) -> bool {
         let rise = piece.end - piece.start;
-        piece.end > CHANGE * piece.start && rise > 3.0 * self.sigma
+        piece.end > RATE_CHANGE_MIN * piece.start && rise > 3.0 * self.sigma
     }
 
     /// Whether `piece` is the few steps before the rate is at `next`: a window that is small is reached
     /// in so few of them that no line grows.
-    fn begins(&self, piece: &Piece, next: f64) -> bool {
+    fn is_short_ramp(&self, piece: &LinearPiece, next: f64) -> bool {
         piece.from == 0
             && piece.to <= BEGINNING_STEPS
-            && next > CHANGE * piece.mean
+            && next > RATE_CHANGE_MIN * piece.mean
             && next - piece.mean > 3.0 * self.sigma
     }
 
     /// Whether growth in `piece` makes up for a loss.
-    fn comes_back(&self, piece: &Piece) -> bool {
+    fn is_recovery(&self, piece: &LinearPiece) -> bool {
         let soon = self.bin((piece.from + 2).min(self.rates.len()));
         let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
-        self.losses.iter().any(|loss| *loss.start() <= soon) && piece.end <= CHANGE * before
+        self.losses.iter().any(|loss| *loss.start() <= soon)
+            && piece.end <= RATE_CHANGE_MIN * before
     }
 
     fn kinds(&self) -> Vec<PhaseKind> {
-        let high = self.high();
+        let high = self.high_rate();
         let mut next = PhaseKind::Steady;
         let mut higher = 0.0;
         let mut kinds: Vec<_> = self
@@ -200,10 +201,10 @@ impl<'a> Stretch<'a> {
             .rev()
             .map(|piece| {
                 next = match self.grows(piece) {
-                    true if self.comes_back(piece) => PhaseKind::Recovery,
+                    true if self.is_recovery(piece) => PhaseKind::Recovery,
                     true => PhaseKind::RampUp,
-                    false if self.begins(piece, higher) => PhaseKind::RampUp,
-                    false if piece.mean < LOW * high => next,
+                    false if self.is_short_ramp(piece, higher) => PhaseKind::RampUp,
+                    false if piece.mean < LOW_SHARE * high => next,
                     false => PhaseKind::Steady,
                 };
                 higher = piece.start;
@@ -221,10 +222,10 @@ impl<'a> Stretch<'a> {
             let bins = self.bin(piece.from)..self.bin(piece.to);
             spans.push(Span { kind, bins });
         }
-        spans = self.joined(spans);
+        spans = self.merged(spans);
         for loss in &self.losses {
-            if let Some(bins) = self.dip(loss, &spans) {
-                paint(
+            if let Some(bins) = self.recovery_span(loss, &spans) {
+                overlay(
                     &mut spans,
                     Span {
                         kind: PhaseKind::Recovery,
@@ -234,13 +235,17 @@ impl<'a> Stretch<'a> {
             }
         }
         if let Some(peak) = self.peak(&spans) {
-            self.paint_peak(&mut spans, peak);
+            self.overlay_peak(&mut spans, peak);
         }
-        self.joined(self.long_enough(spans))
+        self.merged(self.without_short(spans))
     }
 
     /// From the loss until the rate is back, or grows.
-    fn dip(&self, repair: &RangeInclusive<usize>, spans: &[Span]) -> Option<Range<usize>> {
+    fn recovery_span(
+        &self,
+        repair: &RangeInclusive<usize>,
+        spans: &[Span],
+    ) -> Option<Range<usize>> {
         let loss = *repair.start();
         let step = self.step(loss);
         let near = self.bin(step.saturating_sub(1))..=self.bin((step + 3).min(self.rates.len()));
@@ -256,8 +261,8 @@ impl<'a> Stretch<'a> {
         let later = (step + 2).min(self.rates.len() - 1);
         let level = self.pieces.iter().find(|piece| piece.to > later)?.mean;
         let after = &self.rates[(step + 1).min(self.rates.len())..];
-        let dips = |rate: &f64| *rate < BACK * before;
-        let back = |rate: &f64| !dips(rate) || *rate >= SETTLED * level;
+        let dips = |rate: &f64| *rate < RECOVERED_SHARE * before;
+        let back = |rate: &f64| !dips(rate) || *rate >= SETTLED_SHARE * level;
         let steps = after.iter().position(back)?;
         let dipped = after.iter().take(2).any(dips);
         let end = step + 1 + steps;
@@ -271,42 +276,44 @@ impl<'a> Stretch<'a> {
         let ramp = spans
             .first()
             .filter(|span| span.kind == PhaseKind::RampUp)?;
-        let rtt = self.rounds.standing_rtt_ns(self.rounds.rtt);
-        let base = self.rounds.nanos(self.rounds.least);
+        let rtt = self
+            .rtt_windows
+            .windowed_min_rtt_ns(self.rtt_windows.path_rtt);
+        let base = self.rtt_windows.bins_to_ns(self.rtt_windows.tap_rtt);
         let excess = |bin: usize| rtt[bin] as f64 - base;
         let end = self
             .losses
             .first()
             .map_or(self.bins.end, |loss| *loss.start());
         // Round trips of a flow that is slow yet are long because its ACKs wait for more data.
-        let high = self.high();
+        let high = self.high_rate();
         let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
         let most = (self.bin(fast)..end).map(excess).fold(0.0, f64::max);
-        if most < LOW * base {
+        if most < LOW_SHARE * base {
             return None;
         }
         let top = (self.bin(fast)..end).find(|bin| excess(*bin) >= 0.95 * most)?;
-        let stands = LOW * most;
+        let stands = LOW_SHARE * most;
         let calm = (self.bins.start..top)
             .rev()
             .find(|bin| excess(*bin) < stands)?;
         // The sample came a round trip after its packet left, and a window of one round trip had to
         // pass before no lesser one was left in it.
-        let lag = self.rounds.least + self.rounds.rtt;
+        let lag = self.rtt_windows.tap_rtt + self.rtt_windows.path_rtt;
         let onset = (calm as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
-        let latest = ramp.bins.end as f64 + 2.0 * self.rounds.step;
-        let long = (top - onset) as f64 >= self.rounds.rtt;
+        let latest = ramp.bins.end as f64 + 2.0 * self.rtt_windows.step;
+        let long = (top - onset) as f64 >= self.rtt_windows.path_rtt;
         (long && onset as f64 <= latest).then_some(onset..top)
     }
 
-    fn paint_peak(&self, spans: &mut Vec<Span>, peak: Range<usize>) {
+    fn overlay_peak(&self, spans: &mut Vec<Span>, peak: Range<usize>) {
         let ramp_end = spans[0].bins.end;
         if peak.end < ramp_end {
             let rest = match self.losses.first() {
                 Some(loss) if *loss.start() < ramp_end => PhaseKind::Recovery,
                 _ => PhaseKind::Steady,
             };
-            paint(
+            overlay(
                 spans,
                 Span {
                     kind: rest,
@@ -317,7 +324,7 @@ impl<'a> Stretch<'a> {
             spans[0].bins.end = ramp_end.min(peak.start);
         }
         let from = spans[0].bins.end.min(peak.start);
-        paint(
+        overlay(
             spans,
             Span {
                 kind: PhaseKind::Peak,
@@ -327,37 +334,37 @@ impl<'a> Stretch<'a> {
     }
 
     /// Without what is shorter than a step, or two where nothing happens; the one before takes it.
-    fn long_enough(&self, spans: Vec<Span>) -> Vec<Span> {
-        let step = self.rounds.step.floor() as usize;
+    fn without_short(&self, spans: Vec<Span>) -> Vec<Span> {
+        let step = self.rtt_windows.step.floor() as usize;
         let short = |span: &Span| {
             let steady = span.kind == PhaseKind::Steady;
             span.bins.len() < if steady { 2 * step } else { step }
         };
-        drop_short(spans, short)
+        absorb_short(spans, short)
     }
 
     /// Neighbours that are the same phase made one.
-    fn joined(&self, spans: Vec<Span>) -> Vec<Span> {
-        join(spans, |one, next| self.same(one, next))
+    fn merged(&self, spans: Vec<Span>) -> Vec<Span> {
+        merge_adjacent(spans, |one, next| self.is_same_phase(one, next))
     }
 
-    fn same(&self, one: &Span, next: &Span) -> bool {
+    fn is_same_phase(&self, one: &Span, next: &Span) -> bool {
         let level = |span: &Span| {
             let range = span.bins.start as f64..span.bins.end as f64;
-            self.rounds.sent_in(range) / span.bins.len().max(1) as f64
+            self.rtt_windows.sent_in(range) / span.bins.len().max(1) as f64
         };
         let (a, b) = (level(one), level(next));
         one.kind == next.kind
             && match one.kind {
-                PhaseKind::Steady => a.max(b) < CHANGE * a.min(b) + self.sigma,
-                PhaseKind::Recovery => !self.loses_between(one, next),
+                PhaseKind::Steady => a.max(b) < RATE_CHANGE_MIN * a.min(b) + self.sigma,
+                PhaseKind::Recovery => !self.has_loss_between(one, next),
                 _ => true,
             }
     }
 
     /// Whether a loss separates two recoveries.
-    fn loses_between(&self, one: &Span, next: &Span) -> bool {
-        let step = self.rounds.step.ceil() as usize;
+    fn has_loss_between(&self, one: &Span, next: &Span) -> bool {
+        let step = self.rtt_windows.step.ceil() as usize;
         let range = one.bins.start + 2 * step..next.bins.start + step;
         self.losses.iter().any(|loss| range.contains(loss.start()))
     }
@@ -365,12 +372,12 @@ impl<'a> Stretch<'a> {
 
 /// Bins in which something is sent again, those of one repair together: no two round trips and no step
 /// lie between them.
-fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
-    let quiet = (2.0 * rounds.rtt).max(rounds.step);
+fn losses(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
+    let quiet = (2.0 * rtt_windows.path_rtt).max(rtt_windows.step);
     let mut losses: Vec<RangeInclusive<usize>> = Vec::new();
     for bin in bins
         .clone()
-        .filter(|bin| rounds.bins()[*bin].retransmitted_bytes > 0)
+        .filter(|bin| rtt_windows.bins()[*bin].retransmitted_bytes > 0)
     {
         match losses.last_mut() {
             Some(last) if (bin - last.end()) as f64 <= quiet => *last = *last.start()..=bin,
@@ -380,15 +387,15 @@ fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>
     losses
 }
 
-fn phase(rounds: &Rounds<'_>, span: &Span) -> Phase {
-    let bins = &rounds.bins()[span.bins.clone()];
+fn phase(rtt_windows: &RttWindows<'_>, span: &Span) -> Phase {
+    let bins = &rtt_windows.bins()[span.bins.clone()];
     let sum = |of: fn(&Bin) -> u64| bins.iter().map(|bin| of(bin) as f64).sum::<f64>();
-    let seconds = rounds.nanos(span.bins.len() as f64) / 1e9;
+    let seconds = rtt_windows.bins_to_ns(span.bins.len() as f64) / 1e9;
     let acks = sum(|bin| u64::from(bin.acks));
     Phase {
         kind: span.kind,
-        from_ns: rounds.time(span.bins.start),
-        to_ns: rounds.time(span.bins.end),
+        from_ns: rtt_windows.bin_start_ns(span.bins.start),
+        to_ns: rtt_windows.bin_start_ns(span.bins.end),
         data_bps: sum(|bin| bin.data_bytes) * 8.0 / seconds,
         acked_bps: sum(|bin| bin.acked_bytes) * 8.0 / seconds,
         acks_per_s: acks / seconds,

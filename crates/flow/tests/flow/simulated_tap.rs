@@ -5,7 +5,7 @@
 use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;
 use longhaul_packet::tcp;
-use longhaul_tcpsim::{receiver::Ack, simulation::Watch};
+use longhaul_tcpsim::{receiver::Ack, simulation::Observer};
 use longhaul_units::Time;
 use std::{
     collections::VecDeque,
@@ -180,7 +180,7 @@ impl SimulatedTap {
     }
 }
 
-impl Watch for SimulatedTap {
+impl Observer for SimulatedTap {
     /// The simulation has one time for the whole handshake: the SYN/ACK is given half of it.
     fn established(&mut self, now: Time, flow: usize, syn: Time) {
         let middle = syn + Time::from_nanos(now.since(syn).as_nanos() / 2);

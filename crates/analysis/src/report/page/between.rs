@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection seen at two places: delays each way, what was lost in between, and what the path did to
-//! the ACKs' spacing.
+//! Section of a connection that was captured at two points: one-way delays, losses between the points, and changes
+//! of the spacing of ACKs.
 
 use super::{
     charts::{self, Chart},
@@ -8,27 +8,32 @@ use super::{
     quantity,
 };
 use crate::report::result::{Analysis, course::Drawn};
-use longhaul_flow::record::{BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way};
+use longhaul_flow::record::{
+    Clocks, DelayBin, DelaySeries, Flow, MissingPackets, OneWayMetrics, TwoPointComparison,
+};
 use longhaul_report::{metric::percent, table::table};
 use maud::{Markup, html};
 
-/// Bins of delays in `result.json` and on the page, each way: 12 kB.
+/// Maximum number of delay bins of each direction in `result.json` and on the page: 12 kB.
 const BINS_MAX: usize = 512;
 
-/// A pair of flows on the page.
+/// Connection on the page that was captured at two points.
 pub(super) struct Between<'a> {
-    pair: &'a BothEnds,
+    pair: &'a TwoPointComparison,
     flow: &'a Flow,
-    /// Names of the left and of the right.
+    /// Names of the left and the right capture point.
     places: [&'a str; 2],
 }
 
 impl<'a> Between<'a> {
-    /// The pair, if its left flow is told.
-    pub(super) fn of(analysis: &'a Analysis, pair: &'a BothEnds) -> Option<Self> {
+    /// Creates the section's data, if both flows are in the result.
+    pub(super) fn of(analysis: &'a Analysis, pair: &'a TwoPointComparison) -> Option<Self> {
         let place = |number: u64| {
             let flow = analysis.flows.iter().find(|flow| flow.number == number)?;
-            Some((flow, analysis.place(flow.vantage).unwrap_or("one place")))
+            Some((
+                flow,
+                analysis.place(flow.capture_point).unwrap_or("one place"),
+            ))
         };
         let ((flow, left), (_, right)) = (place(pair.left)?, place(pair.right)?);
         Some(Self {
@@ -42,20 +47,20 @@ impl<'a> Between<'a> {
         format!("between-{}-{}", self.pair.left, self.pair.right)
     }
 
-    /// "10.0.0.1:40000 → 10.0.0.2:5201, between left and right".
+    /// Returns the title, for instance "10.0.0.1:40000 → 10.0.0.2:5201, between left and right".
     pub(super) fn name(&self) -> String {
         let [left, right] = self.places;
         let ends = super::direction::name(self.flow, true, None);
         format!("{ends}, between {left} and {right}")
     }
 
-    /// What the charts of both ways are made of.
+    /// Returns the chart data of both directions.
     pub(super) fn courses(&self) -> [Drawn; 2] {
         self.ways()
-            .map(|(_, way)| drawn(self.pair.left, &way.course))
+            .map(|(_, way)| drawn(self.pair.left, &way.time_series))
     }
 
-    fn ways(&self) -> [(&'static str, &'a Way); 2] {
+    fn ways(&self) -> [(&'static str, &'a OneWayMetrics); 2] {
         [
             ("client to server", &self.pair.from_client),
             ("server to client", &self.pair.from_server),
@@ -63,10 +68,10 @@ impl<'a> Between<'a> {
     }
 }
 
-/// Makes the courses of a pair short enough to be written.
-pub(crate) fn thin(pair: &mut BothEnds) {
+/// Merges neighbouring bins of both time series, so that each has at most [`BINS_MAX`].
+pub(crate) fn thin(pair: &mut TwoPointComparison) {
     for way in [&mut pair.from_client, &mut pair.from_server] {
-        let course = &mut way.course;
+        let course = &mut way.time_series;
         let together = course.bins.len().div_ceil(BINS_MAX).max(1);
         course.bins = course.bins.chunks(together).map(merged).collect();
         course.width_ns *= together as u64;
@@ -87,7 +92,7 @@ fn merged(bins: &[DelayBin]) -> DelayBin {
     }
 }
 
-fn drawn(flow: u64, course: &DelayCourse) -> Drawn {
+fn drawn(flow: u64, course: &DelaySeries) -> Drawn {
     let column = |value: fn(&DelayBin) -> u64| {
         let value = |bin: &DelayBin| (bin.count > 0).then(|| value(bin) as i64);
         course.bins.iter().map(value).collect()
@@ -111,7 +116,7 @@ fn drawn(flow: u64, course: &DelayCourse) -> Drawn {
     }
 }
 
-/// The section of a pair; the courses of both ways have the numbers from `first` on.
+/// Returns the section; the chart data of its directions have the numbers `first` and `first + 1`.
 pub(super) fn section(between: &Between<'_>, first: usize) -> Markup {
     html! {
         section.direction id=(between.id()) data-name=(between.name()) {
@@ -120,7 +125,7 @@ pub(super) fn section(between: &Between<'_>, first: usize) -> Markup {
             p.view { output.in-view {} }
             div.charts {
                 @for (n, (name, way)) in between.ways().iter().enumerate() {
-                    @if !way.course.bins.is_empty() { (charts::place(&delay(name, way), first + n, name)) }
+                    @if !way.time_series.bins.is_empty() { (charts::place(&delay(name, way), first + n, name)) }
                 }
                 @for (name, way) in between.ways() {
                     @for one in histograms(name, way) { (histogram::figure(&one)) }
@@ -131,7 +136,7 @@ pub(super) fn section(between: &Between<'_>, first: usize) -> Markup {
     }
 }
 
-fn clocks(pair: &BothEnds) -> String {
+fn clocks(pair: &TwoPointComparison) -> String {
     match pair.clocks {
         Clocks::Same => "One clock saw both places: delays are true.".to_owned(),
         Clocks::Symmetric => format!(
@@ -144,7 +149,7 @@ fn clocks(pair: &BothEnds) -> String {
     }
 }
 
-fn delay(name: &str, way: &Way) -> Chart {
+fn delay(name: &str, way: &OneWayMetrics) -> Chart {
     let found = &way.delay;
     let [least, half, most] = [found.min, found.p50, found.max].map(quantity::span);
     Chart {
@@ -155,7 +160,7 @@ fn delay(name: &str, way: &Way) -> Chart {
     }
 }
 
-fn histograms<'a>(name: &str, way: &'a Way) -> [Histogram<'a>; 2] {
+fn histograms<'a>(name: &str, way: &'a OneWayMetrics) -> [Histogram<'a>; 2] {
     let spacing = &way.ack_spacing;
     let figure = |title: &str, caption, samples| Histogram {
         title: format!("{title}, {name}"),
@@ -177,7 +182,7 @@ fn histograms<'a>(name: &str, way: &'a Way) -> [Histogram<'a>; 2] {
     ]
 }
 
-type Told = fn(&Way) -> String;
+type Told = fn(&OneWayMetrics) -> String;
 
 const FIGURES: [(&str, Told); 8] = [
     ("Seen at both", |way| {
@@ -189,8 +194,10 @@ const FIGURES: [(&str, Told); 8] = [
     }),
     ("Delay for 99 %", |way| quantity::span(way.delay.p99)),
     ("Lost in between", |way| missing(way.lost)),
-    ("Lost before", |way| quantity::bytes(way.lost_before_bytes)),
-    ("Missed by the capture", |way| missing(way.missed)),
+    ("Lost before", |way| {
+        quantity::bytes(way.lost_upstream_bytes)
+    }),
+    ("Missed by the capture", |way| missing(way.uncaptured)),
     ("Overtaken", |way| quantity::of(way.reordered, "packet")),
     ("ACKs compressed to less than half", |way| {
         of_pairs(way, way.ack_spacing.compressed)
@@ -200,7 +207,7 @@ const FIGURES: [(&str, Told); 8] = [
     }),
 ];
 
-fn missing(missing: Missing) -> String {
+fn missing(missing: MissingPackets) -> String {
     match (missing.segments, missing.acks) {
         (0, 0) => "nothing".to_owned(),
         (segments, acks) => format!(
@@ -212,7 +219,7 @@ fn missing(missing: Missing) -> String {
     }
 }
 
-fn of_pairs(way: &Way, pairs: u64) -> String {
+fn of_pairs(way: &OneWayMetrics, pairs: u64) -> String {
     match way.ack_spacing.sent.count {
         0 => "–".to_owned(),
         all => percent(pairs as f64 / all as f64),
@@ -237,7 +244,7 @@ mod tests {
     use crate::report::made_up;
 
     #[test]
-    fn a_thinned_course_keeps_extremes_and_means() {
+    fn merged_bins_keep_extremes_and_means() {
         let bin = |count, min_ns, mean_ns, max_ns| DelayBin {
             count,
             min_ns,
@@ -247,9 +254,9 @@ mod tests {
         let all = [bin(1, 10, 10, 10), DelayBin::default(), bin(3, 20, 30, 50)];
         assert_eq!(merged(&all), bin(4, 10, 25, 50));
         let mut pair = made_up::pair();
-        let before = pair.from_client.course.bins.len();
+        let before = pair.from_client.time_series.bins.len();
         thin(&mut pair);
-        let course = &pair.from_client.course;
+        let course = &pair.from_client.time_series;
         assert!(
             before > BINS_MAX && course.bins.len() <= BINS_MAX,
             "{}",
@@ -260,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_in_between_is_told_for_each_way() {
+    fn shows_losses_of_each_direction() {
         let finished = made_up::finished();
         let between = Between::of(&finished.analysis, &finished.analysis.both_ends[0]).unwrap();
         let page = section(&between, 2).into_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which charts over time a direction has, and what each finds. `tap.js` makes them of the course.
+//! Charts over time of a direction, with their titles. `tap.js` draws them from the chart data.
 
 use super::quantity::{self, Amount};
 use crate::report::result::course::Drawn;
@@ -7,16 +7,16 @@ use longhaul_flow::record::Direction;
 use longhaul_report::figure;
 use maud::{Markup, html};
 
-/// Place for one chart.
+/// Chart on the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chart {
-    /// As `tap.js` calls it.
+    /// Name of the chart in `tap.js`.
     pub(super) kind: &'static str,
-    /// The finding.
+    /// Title: the main finding.
     pub(super) title: String,
-    /// What is drawn.
+    /// Caption: the quantities drawn.
     pub(super) caption: String,
-    /// Spans the page instead of half of it.
+    /// True if it spans the page, false for half of it.
     pub(super) wide: bool,
 }
 
@@ -40,7 +40,7 @@ impl Chart {
     }
 }
 
-/// The charts of a direction, the paper's figures 3 and 4 first. What did not happen has none.
+/// Returns the charts of a direction, the paper's figures 3 and 4 first. A quantity without values has no chart.
 pub(super) fn charts(direction: &Direction, course: &Drawn) -> Vec<Chart> {
     let some = [
         Some(rates(direction, course)),
@@ -127,7 +127,7 @@ fn round_trip(direction: &Direction) -> Chart {
     )
 }
 
-/// How [`Direction::round_trips`] were measured.
+/// Returns the method by which [`Direction::round_trips`] were measured.
 pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
     match direction.rtt_by_pairs.count >= direction.rtt_by_timestamps.count {
         true => "From data to the ACK that covers it",
@@ -167,7 +167,7 @@ fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
     )
 }
 
-/// Retransmissions, duplicate ACKs and drops; none is the best news, and no chart.
+/// Returns the chart of retransmissions, duplicate ACKs and drops, if there were any.
 fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
     let data = &direction.data;
     let happened = ["retransmissions", "duplicate_acks", "drops"];
@@ -197,7 +197,7 @@ fn queue(course: &Drawn) -> Chart {
     )
 }
 
-/// The place of a chart that shows the course with this number.
+/// Returns the element in which `tap.js` draws the chart from the chart data with this number.
 pub(super) fn place(chart: &Chart, course: usize, of: &str) -> Markup {
     html! {
         figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(course) {
@@ -212,7 +212,12 @@ mod tests {
     use crate::report::made_up;
 
     fn kinds(flow: &longhaul_flow::record::Flow) -> Vec<&'static str> {
-        let course = Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096);
+        let course = Drawn::of(
+            (flow.number, true),
+            &flow.upload.time_series,
+            1_000_000,
+            4096,
+        );
         charts(&flow.upload, &course)
             .iter()
             .map(|chart| chart.kind)
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_happen_has_no_chart() {
+    fn omits_charts_without_values() {
         let all = [
             "rates",
             "acks",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One direction of a flow: verdict, strips, charts, histograms, and its figures in words.
+//! Section of one direction of a flow: verdict, timelines, charts, histograms and figures.
 
 use super::{
     charts::{self, round_trips_by},
@@ -9,21 +9,23 @@ use super::{
     strip::{self, Axis, phase_words},
 };
 use crate::report::result::{Analysis, course::Drawn};
-use longhaul_flow::record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing};
+use longhaul_flow::record::{
+    Acks, Data, Direction, Flow, Phase, SynOptions, TapLocation, TapPosition, Termination,
+};
 use longhaul_report::table::table;
 use maud::{Markup, html};
 
-/// A direction that has a course.
+/// Direction with chart data.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) flow: &'a Flow,
     pub(crate) course: &'a Drawn,
-    /// Where it was seen, if there are several places.
+    /// Name of the capture point, if there are several.
     pub(crate) place: Option<&'a str>,
 }
 
 impl<'a> Shown<'a> {
-    /// The direction whose course this is, if its flow is told.
+    /// Returns the direction of this chart data, if its flow is in the result.
     pub(crate) fn of(analysis: &'a Analysis, course: &'a Drawn) -> Option<Self> {
         let flow = analysis
             .flows
@@ -32,7 +34,7 @@ impl<'a> Shown<'a> {
         Some(Self {
             flow,
             course,
-            place: analysis.place(flow.vantage),
+            place: analysis.place(flow.capture_point),
         })
     }
 
@@ -44,7 +46,7 @@ impl<'a> Shown<'a> {
         self.flow.direction(self.is_upload())
     }
 
-    /// Unique on its page.
+    /// Returns the section's id, unique on the page.
     pub(super) fn id(&self) -> String {
         id(self.flow.number, &self.course.direction)
     }
@@ -60,25 +62,25 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Payload, how long it took, and the mean rate.
+    /// Returns payload, duration and mean rate as texts.
     pub(super) fn amount(&self) -> Amount {
         Amount::of(&self.direction().data)
     }
 }
 
-/// "10.0.0.1:40000 → 10.0.0.2:5201, at left".
+/// Returns the name of a direction, for instance "10.0.0.1:40000 → 10.0.0.2:5201, at left".
 pub(crate) fn name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
     let (from, to) = flow.ends(upload);
     let place = place.map_or(String::new(), |place| format!(", at {place}"));
     format!("{from} → {to}{place}")
 }
 
-/// Of a page's section.
+/// Returns the id of a direction's section.
 pub(super) fn id(flow: u64, direction: &str) -> String {
     format!("flow-{flow}-{direction}")
 }
 
-/// The section of a direction; `number` is that of its course on the page.
+/// Returns the section of a direction; `number` is that of its chart data on the page.
 pub(super) fn section(shown: Shown<'_>, number: usize) -> Markup {
     let direction = shown.direction();
     let Amount {
@@ -98,7 +100,7 @@ pub(super) fn section(shown: Shown<'_>, number: usize) -> Markup {
                     (charts::place(&chart, number, &shown.name()))
                 }
                 @for histogram in histograms(direction) { (histogram::figure(&histogram)) }
-                (releases::of(&direction.releases))
+                (releases::of(&direction.ack_clocking))
             }
             (phases(direction, shown.axis()))
             (figures(shown.flow, direction))
@@ -106,7 +108,7 @@ pub(super) fn section(shown: Shown<'_>, number: usize) -> Markup {
     }
 }
 
-/// AckDiff, gaps and bursts.
+/// Returns the histograms of AckDiff, inter-packet gaps and bursts.
 pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
     let Direction {
         ack_diff,
@@ -166,7 +168,7 @@ fn phase(phase: &Phase, axis: Axis) -> Markup {
         tr {
             th scope="row" { (phase_words(phase.kind).1) }
             td.number { (quantity::span(phase.from_ns.saturating_sub(axis.from_ns))) }
-            td.number { (quantity::span(phase.length_ns())) }
+            td.number { (quantity::span(phase.duration_ns())) }
             td.number { (quantity::bits_a_second(phase.data_bps)) }
             td.number { (quantity::bits_a_second(phase.acked_bps)) }
             td.number { (quantity::count(phase.acks_per_s.round() as u64)) }
@@ -177,25 +179,28 @@ fn phase(phase: &Phase, axis: Axis) -> Markup {
 
 fn figures(flow: &Flow, direction: &Direction) -> Markup {
     let Direction {
-        data, acks, offer, ..
+        data,
+        acks,
+        syn_options: offer,
+        ..
     } = direction;
     html! {
         dl {
             dt { "Data" } dd { (sent(data)) }
             dt { "Sent again" } dd { (sent_again(direction)) }
-            @if data.missed_bytes > 0 {
+            @if data.acked_unseen_bytes > 0 {
                 dt { "Not captured" }
-                dd.fail { (quantity::bytes(data.missed_bytes)) " that were acknowledged: the capture lost packets" }
+                dd.fail { (quantity::bytes(data.acked_unseen_bytes)) " that were acknowledged: the capture lost packets" }
             }
             dt { "ACKs" } dd { (acknowledged(acks)) }
             dt { "Window" } dd { (window(acks)) }
             @if direction.round_trips().count > 0 {
                 dt { "Round trip" } dd { (round_trip(direction)) }
             }
-            dt { "Seen from" } dd { (standing(direction.standing)) }
+            dt { "Seen from" } dd { (standing(direction.tap_position)) }
             dt { "Offered" } dd { (offered(*offer)) }
             dt { "Handshake" } dd { (handshake(flow)) }
-            dt { "End" } dd { (closing(flow.closing)) }
+            dt { "End" } dd { (closing(flow.termination)) }
         }
     }
 }
@@ -213,7 +218,7 @@ fn sent(data: &Data) -> String {
     )
 }
 
-/// Kinds that did not happen are not named.
+/// Describes the retransmissions by kind; kinds without any are left out.
 fn sent_again(direction: &Direction) -> String {
     let data = &direction.data;
     let kinds = [
@@ -247,7 +252,7 @@ fn acknowledged(acks: &Acks) -> String {
         (acks.with_sack, "with SACK"),
         (acks.dsacks, "with D-SACK"),
         (acks.window_updates, "window updates"),
-        (acks.late, "out of order"),
+        (acks.out_of_order, "out of order"),
     ];
     let happened = kinds.iter().filter(|(number, _)| *number > 0);
     let kinds: String = happened
@@ -285,12 +290,12 @@ fn round_trip(direction: &Direction) -> String {
     )
 }
 
-fn standing(standing: Standing) -> String {
-    let place = match standing.place {
-        Place::NearSender => "near the sender",
-        Place::Middle => "the middle",
-        Place::NearReceiver => "near the receiver",
-        Place::Unknown => "an unknown place",
+fn standing(standing: TapPosition) -> String {
+    let place = match standing.location {
+        TapLocation::NearSender => "near the sender",
+        TapLocation::Middle => "the middle",
+        TapLocation::NearReceiver => "near the receiver",
+        TapLocation::Unknown => "an unknown place",
     };
     let far = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), quantity::span);
     format!(
@@ -300,7 +305,7 @@ fn standing(standing: Standing) -> String {
     )
 }
 
-fn offered(offer: Offer) -> String {
+fn offered(offer: SynOptions) -> String {
     let mss = offer.mss.map(|mss| format!("MSS {mss}"));
     let scale = offer
         .window_scale
@@ -319,7 +324,7 @@ fn offered(offer: Offer) -> String {
 }
 
 fn handshake(flow: &Flow) -> String {
-    let opening = &flow.opening;
+    let opening = &flow.handshake;
     let again = opening.syn_retransmissions + opening.syn_ack_retransmissions;
     let again = match again {
         0 => String::new(),
@@ -338,12 +343,12 @@ fn handshake(flow: &Flow) -> String {
     }
 }
 
-pub(super) fn closing(closing: Closing) -> &'static str {
+pub(super) fn closing(closing: Termination) -> &'static str {
     match closing {
-        Closing::Finished => "FIN from both ends",
-        Closing::HalfClosed => "FIN from one end",
-        Closing::ResetByClient => "reset by the client",
-        Closing::ResetByServer => "reset by the server",
-        Closing::Open => "the capture ends before it",
+        Termination::Finished => "FIN from both ends",
+        Termination::HalfClosed => "FIN from one end",
+        Termination::ResetByClient => "reset by the client",
+        Termination::ResetByServer => "reset by the server",
+        Termination::Open => "the capture ends before it",
     }
 }

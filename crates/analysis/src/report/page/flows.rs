@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of all flows that are told. `tap.js` sorts it; `data-value` is what it sorts by.
+//! Table of all flows in the result. `tap.js` sorts it by `data-value`.
 
 use super::{
     direction::{closing, id},
@@ -30,7 +30,7 @@ const NAMES: [&str; 11] = [
     "End",
 ];
 
-/// The table, a row for each direction with data; `is_drawn` says whether a section has this id.
+/// Returns the table, with a row for each direction with data; `is_drawn` returns whether a section has this id.
 pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> Markup {
     let begin_ns = analysis
         .flows
@@ -50,7 +50,7 @@ pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> M
     }
 }
 
-/// "5 flows".
+/// Returns the number of flows as text: "5 flows".
 pub(super) fn title(analysis: &Analysis) -> String {
     let all = analysis.flows.len() as u64 + analysis.others.flows;
     quantity::of(all, "flow")
@@ -78,12 +78,12 @@ struct Row<'a> {
     began_ns: u64,
 }
 
-/// Directions with data; of a flow without any, one row that says so.
+/// Returns a row for each direction with data, or one row for a flow without data.
 fn rows<'a>(analysis: &'a Analysis, flow: &'a Flow, begin_ns: u64) -> Vec<Row<'a>> {
     let row = |upload| Row {
         flow,
         upload,
-        place: analysis.place(flow.vantage),
+        place: analysis.place(flow.capture_point),
         began_ns: flow.first_ns.saturating_sub(begin_ns),
     };
     let [up, down] = [&flow.upload, &flow.download].map(|one| one.data.unique_bytes);
@@ -130,7 +130,7 @@ impl Row<'_> {
                     Some((by, share)) => { (by) " " small { (format!("{:.0} %", share * 100.0)) } }
                     None => { "–" }
                 } }
-                td { (closing(self.flow.closing)) }
+                td { (closing(self.flow.termination)) }
             }
         }
     }

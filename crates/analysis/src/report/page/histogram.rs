@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A distribution as bars over a logarithmic axis, as SVG; its quantiles are a table below it.
+//! Histogram as SVG: bars over a logarithmic axis. A table below it has the quantiles.
 
 use longhaul_flow::record::Distribution;
 use longhaul_report::{figure::caption, metric::percent};
@@ -7,27 +7,27 @@ use maud::{Markup, html};
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 150.0;
-/// Room below the bars for the axis, and left of them for what is zero.
+/// Height of the axis below the bars.
 const AXIS: f64 = 22.0;
 const ZERO: f64 = 30.0;
 const TOP: f64 = 20.0;
-/// Bars; a pixel or two each.
+/// Maximum number of bars; a pixel or two each.
 const BARS_MAX: i32 = 120;
-/// Values that are labelled at most.
+/// Maximum number of labels on the axis.
 const TICKS_MAX: usize = 7;
 
-/// What a histogram shows.
+/// Content of a histogram.
 pub(super) struct Histogram<'a> {
-    /// The finding.
+    /// Title: the main finding.
     pub(super) title: String,
-    /// What was counted.
+    /// Caption: the quantity counted.
     pub(super) caption: &'a str,
     pub(super) samples: &'a Distribution,
-    /// A value in words.
+    /// Formats a value with its unit.
     pub(super) print: fn(u64) -> String,
 }
 
-/// The figure, or nothing without samples.
+/// Returns the figure, or nothing without samples.
 pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
     html! {
         @if let Some(bars) = Bars::of(histogram.samples) {
@@ -40,10 +40,10 @@ pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
     }
 }
 
-/// Shares of the samples: of zeros, and of each step of the logarithmic axis.
+/// Shares of the samples: the zeros, and each step of the logarithmic axis.
 struct Bars {
     zero: f64,
-    /// Steps for each doubling of the value.
+    /// Number of steps for each doubling of the value.
     steps: f64,
     first: i32,
     shares: Vec<f64>,
@@ -77,7 +77,7 @@ impl Bars {
         self.shares.iter().copied().fold(self.zero, f64::max)
     }
 
-    /// Width of a bar.
+    /// Returns the distance between bars.
     fn pitch(&self) -> f64 {
         ((WIDTH - ZERO) / self.shares.len() as f64).min(40.0)
     }
@@ -110,7 +110,7 @@ fn draw(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
     }
 }
 
-/// All bars in one path: a rectangle each.
+/// Returns the path of all bars: a rectangle each.
 fn path(bars: &Bars) -> String {
     let scale = (HEIGHT - TOP) / bars.highest();
     let bar = |x: f64, width: f64, share: f64| {
@@ -125,7 +125,7 @@ fn path(bars: &Bars) -> String {
     zero.into_iter().chain(others).collect()
 }
 
-/// Round values within the axis, not too many: powers of ten, or with 2 and 5 between them.
+/// Returns the round values to label: powers of ten, with 2 and 5 between them if there are not too many.
 fn ticks(bars: &Bars) -> Vec<u64> {
     let in_view = |value: &u64| (ZERO..=bars.right()).contains(&bars.x_of(*value as f64));
     let round = |factors: &'static [u64]| {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubling_is_as_wide_everywhere() {
+    fn draws_each_doubling_equally_wide() {
         let bars = Bars::of(&samples(&[(1, 1), (2, 1), (1024, 2)])).unwrap();
         assert_eq!(bars.shares.len(), 41);
         assert_eq!(
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_have_a_bar_of_their_own() {
+    fn draws_zeros_as_a_separate_bar() {
         let bars = Bars::of(&samples(&[(0, 3), (10, 1)])).unwrap();
         assert_eq!(
             (bars.zero, bars.shares.as_slice()),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stay_few_over_any_range() {
+    fn limits_the_number_of_bars() {
         let bars = Bars::of(&samples(&[(1, 1), (u64::MAX, 1)])).unwrap();
         assert!(
             bars.shares.len() <= BARS_MAX as usize,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sample_there_is_no_figure() {
+    fn draws_nothing_without_samples() {
         assert!(Bars::of(&samples(&[])).is_none());
     }
 }

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Quantities of the report, with their units and three significant digits.
+//! Formatting of quantities with their units and three significant digits.
 
 use longhaul_flow::record::Data;
 use longhaul_report::{count::plural, metric::Metric};
 
-/// "7.05 Gbit/s".
+/// Formats a rate: "7.05 Gbit/s".
 pub(super) fn bits_a_second(rate_bps: f64) -> String {
     Metric::of("rate_bps").print(rate_bps)
 }
 
-/// "24 GB".
+/// Formats a number of bytes: "24 GB".
 pub(super) fn bytes(count: u64) -> String {
     Metric::of("x_bytes").print(count as f64)
 }
 
-/// "200 ms".
+/// Formats a duration: "200 ms".
 pub(super) fn span(ns: u64) -> String {
     Metric::of("x_s").print(ns as f64 / 1e9)
 }
 
-/// "1.2 M".
+/// Formats a count: "1.2 M".
 pub(super) fn count(count: u64) -> String {
     Metric::of("x").print(count as f64)
 }
 
-/// "2.1".
+/// Formats a ratio: "2.1".
 pub(super) fn ratio(value: f64) -> String {
     Metric::of("x_ratio").print(value)
 }
 
-/// What was moved, in words.
+/// Payload, duration and rate of a direction as texts.
 pub(super) struct Amount {
     pub(super) payload: String,
     pub(super) lasted: String,
     pub(super) rate: String,
-    /// 0 in no time.
+    /// Mean rate, bit/s; 0 if the duration is 0.
     pub(super) rate_bps: f64,
 }
 
 impl Amount {
     pub(super) fn of(data: &Data) -> Self {
-        let (bytes_sent, lasted_ns) = (data.unique_bytes, data.lasted_ns().unwrap_or(0));
+        let (bytes_sent, lasted_ns) = (data.unique_bytes, data.duration_ns().unwrap_or(0));
         let rate_bps = match lasted_ns {
             0 => 0.0,
             ns => bytes_sent as f64 * 8e9 / ns as f64,
@@ -54,7 +54,7 @@ impl Amount {
     }
 }
 
-/// "1 packet", "2 packets".
+/// Formats a count with its noun: "1 packet", "2 packets".
 pub(super) fn of(number: u64, thing: &str) -> String {
     format!("{} {}", count(number), plural(number, thing))
 }

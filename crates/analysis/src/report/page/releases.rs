@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ACKs released: a row for each class of AckDiff, shaded by how its bursts were.
+//! Table of ACK clocking: a row for each class of AckDiff, shaded by the length of the bursts that its ACKs released.
 
 use super::quantity;
-use longhaul_flow::record::{ReleasedBy, Releases};
+use longhaul_flow::record::{AckClocking, AckDiffClass};
 use longhaul_report::{figure, metric::percent, table::Table};
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ const TABLE: Table<'_> = Table {
     class: "heat",
     caption: "",
 };
-/// Behind the first two the classes of bursts, as [`ReleasedBy::bursts`] has them.
+/// Column titles; after the first two, the classes of bursts in the order of [`AckDiffClass::bursts`].
 const COLUMNS: [&str; 11] = [
     "Acknowledged",
     "ACKs",
@@ -26,8 +26,8 @@ const COLUMNS: [&str; 11] = [
     "65–",
 ];
 
-/// The figure, or nothing without ACKs.
-pub(super) fn of(releases: &Releases) -> Markup {
+/// Returns the figure, or nothing without ACKs.
+pub(super) fn of(releases: &AckClocking) -> Markup {
     html! {
         @if !releases.by_ack_diff.is_empty() {
             figure.chart.wide {
@@ -38,12 +38,12 @@ pub(super) fn of(releases: &Releases) -> Markup {
     }
 }
 
-fn title(releases: &Releases) -> String {
+fn title(releases: &AckClocking) -> String {
     let share = releases.bytes as f64 / releases.of_bytes.max(1) as f64;
     format!("ACKs released {} of the data", percent(share))
 }
 
-fn note(releases: &Releases) -> String {
+fn note(releases: &AckClocking) -> String {
     format!(
         "Sent within {} of an ACK, or of the packet before in a burst that did; up to {} would be by chance. \
          Below, for ACKs by the segments that they acknowledged, the share that released so many segments.",
@@ -52,7 +52,7 @@ fn note(releases: &Releases) -> String {
     )
 }
 
-fn row(by: &ReleasedBy) -> Markup {
+fn row(by: &AckDiffClass) -> Markup {
     let share = |count: u64| count as f64 / by.acks.max(1) as f64;
     html! {
         tr {
@@ -66,8 +66,8 @@ fn row(by: &ReleasedBy) -> Markup {
     }
 }
 
-/// "3–4", and what no class of AckDiff but 0 is: an ACK that repeats.
-fn segments(by: &ReleasedBy) -> String {
+/// Formats a class of AckDiff: "3–4 segments", or "nothing new" for an ACK that repeats.
+fn segments(by: &AckDiffClass) -> String {
     match by.segments {
         (0, _) => "nothing new".to_owned(),
         (least, None) => format!("{least} or more"),
@@ -81,13 +81,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_acks_released() {
-        let releases = Releases {
+    fn shows_the_share_of_bursts_per_class() {
+        let releases = AckClocking {
             within_ns: 100_000,
             bytes: 970,
             of_bytes: 1_000,
             by_chance: 0.1,
-            by_ack_diff: vec![ReleasedBy {
+            by_ack_diff: vec![AckDiffClass {
                 segments: (3, Some(4)),
                 acks: 8,
                 bursts: [2, 0, 0, 6, 0, 0, 0, 0, 0],
@@ -103,6 +103,6 @@ mod tests {
         ] {
             assert!(page.contains(said), "{said}: {page}");
         }
-        assert_eq!(of(&Releases::default()).into_string(), "");
+        assert_eq!(of(&AckClocking::default()).into_string(), "");
     }
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two strips above the charts, on their time axis: what limited the direction, and its phases.
-//! `tap.js` moves the parts when the charts are zoomed.
+//! Timelines above the charts, on the charts' time axis: the limits of the direction, and its phases.
+//! `tap.js` moves their parts when the charts are zoomed.
 
 use super::quantity;
 use longhaul_flow::{
-    record::{Direction, Limit, Limited, Phase, PhaseKind},
+    record::{Direction, Limit, LimitPeriod, Phase, PhaseKind},
     verdict::shares,
 };
 use maud::{Markup, html};
 
-/// Parts of a strip; more nobody can tell apart.
+/// Maximum number of parts of a timeline: more would be too small to see.
 const PARTS_MAX: usize = 200;
 
-/// A stretch of the time axis, in ns from its beginning.
+/// Part of a timeline, in ns from its beginning.
 struct Part {
     class: &'static str,
     name: &'static str,
@@ -26,7 +26,7 @@ impl Part {
     }
 }
 
-/// The time axis: from a moment, in ns since 1970, for a while.
+/// Time axis: its start, in ns since 1970, and its length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     pub(super) from_ns: u64,
@@ -34,13 +34,13 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Where on the axis that moment is.
+    /// Converts a time, in ns since 1970, to ns from the start of the axis, limited to its length.
     fn place(self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.from_ns).min(self.length_ns)
     }
 }
 
-/// Both strips with the legend of the first; nothing where the judge had nothing to say.
+/// Returns both timelines and the legend of the limits; nothing for a direction without limits and phases.
 pub(super) fn strips(direction: &Direction, axis: Axis) -> Markup {
     let limits: Vec<Part> = direction.limits.iter().map(|l| limit(l, axis)).collect();
     let phases: Vec<Part> = direction.phases.iter().map(|p| phase(p, axis)).collect();
@@ -61,7 +61,7 @@ fn strip(title: &str, parts: &[Part], axis: Axis) -> Markup {
     }
 }
 
-/// The longest parts, in order of time.
+/// Returns the longest parts, in order of time.
 fn visible(parts: &[Part]) -> Vec<&Part> {
     let mut lengths: Vec<u64> = parts.iter().map(Part::length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
@@ -91,7 +91,7 @@ fn share(ns: u64, all_ns: u64) -> f64 {
     ns as f64 / all_ns.max(1) as f64
 }
 
-/// "path rate from 24 s to 26 s".
+/// Describes a part: "path rate from 24 s to 26 s".
 fn sentence(part: &Part) -> String {
     let Part {
         name,
@@ -103,7 +103,7 @@ fn sentence(part: &Part) -> String {
     format!("{name} from {from} to {to}")
 }
 
-/// What limited it for which share of the time, most first.
+/// Returns the legend: each limit with its share of the time, most first.
 fn legend(parts: &[Part]) -> Markup {
     let all: u64 = parts.iter().map(Part::length_ns).sum();
     let mut sums: Vec<(&Part, u64)> = Vec::new();
@@ -126,7 +126,7 @@ fn legend(parts: &[Part]) -> Markup {
     }
 }
 
-fn limit(limited: &Limited, axis: Axis) -> Part {
+fn limit(limited: &LimitPeriod, axis: Axis) -> Part {
     let (class, name) = limit_words(limited.by);
     Part {
         class,
@@ -146,7 +146,7 @@ fn phase(phase: &Phase, axis: Axis) -> Part {
     }
 }
 
-/// Class of `tap.css`, and words.
+/// Returns the CSS class in `tap.css` and the name of a limit.
 pub(super) fn limit_words(limit: Limit) -> (&'static str, &'static str) {
     match limit {
         Limit::Application => ("application", "sender"),
@@ -157,7 +157,7 @@ pub(super) fn limit_words(limit: Limit) -> (&'static str, &'static str) {
     }
 }
 
-/// Likewise of a phase.
+/// Returns the CSS class in `tap.css` and the name of a phase.
 pub(super) fn phase_words(kind: PhaseKind) -> (&'static str, &'static str) {
     match kind {
         PhaseKind::RampUp => ("ramp-up", "ramp-up"),
@@ -168,7 +168,7 @@ pub(super) fn phase_words(kind: PhaseKind) -> (&'static str, &'static str) {
     }
 }
 
-/// What limited the direction longest, and for which share of the time that something did.
+/// Returns the limit that was longest in effect, and its share of the limited time.
 pub(super) fn mostly(direction: &Direction) -> Option<(&'static str, f64)> {
     let (by, share) = *shares(&direction.limits).first()?;
     Some((limit_words(by).1, share))
@@ -183,15 +183,15 @@ mod tests {
         length_ns: 10_000_000_000,
     };
 
-    fn limited(by: Limit, from_s: u64, to_s: u64) -> Limited {
-        Limited {
+    fn limited(by: Limit, from_s: u64, to_s: u64) -> LimitPeriod {
+        LimitPeriod {
             by,
             from_ns: 1_000 + from_s * 1_000_000_000,
             to_ns: 1_000 + to_s * 1_000_000_000,
         }
     }
 
-    fn direction(limits: Vec<Limited>) -> Direction {
+    fn direction(limits: Vec<LimitPeriod>) -> Direction {
         Direction {
             limits,
             ..Direction::default()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_stands_where_its_time_is() {
+    fn places_parts_by_their_time() {
         let direction = direction(vec![
             limited(Limit::CongestionWindow, 0, 2),
             limited(Limit::AckStream, 2, 5),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_sums_up_and_the_longest_is_said_to_limit_it_most() {
+    fn legend_sums_limits_and_dominant_limit_is_first() {
         let direction = direction(vec![
             limited(Limit::PathRate, 0, 2),
             limited(Limit::Application, 2, 5),
@@ -225,9 +225,9 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_parts_the_longest_are_drawn() {
-        let mut limits: Vec<Limited> = (0..1000)
-            .map(|n| Limited {
+    fn draws_only_the_longest_of_many_parts() {
+        let mut limits: Vec<LimitPeriod> = (0..1000)
+            .map(|n| LimitPeriod {
                 by: Limit::Application,
                 from_ns: 1_000 + n,
                 to_ns: 1_000 + n + 1,

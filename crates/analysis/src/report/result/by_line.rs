@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! JSON with a line for each thing of the outermost object, and for each element of its lists: a flow a
-//! line. It is a third as long as with a line for every number, and still found with grep and diff.
+//! JSON with one line for each member of the outermost object, and for each element of its lists: one flow a
+//! line. The file is a third as long as with one line per number, and still works with grep and diff.
 
 use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
-/// How deep lines are broken: the outermost object, and the lists in it.
+/// Depth to which lines are broken: the outermost object, and the lists in it.
 const DEPTH: usize = 2;
 
-/// Breaks lines to a depth.
+/// JSON formatter that breaks lines to a depth of [`DEPTH`].
 #[derive(Debug, Default)]
 pub(crate) struct ByLine {
     depth: usize,
-    /// Whether the innermost list or object has anything in it.
+    /// True if the innermost list or object has an element.
     filled: bool,
 }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_a_line() {
+    fn writes_each_flow_on_one_line() {
         let value =
             json!({"flows": [{"number": 1, "buckets": [[1, 2], []]}, {}], "none": [], "schema": 1});
         insta::assert_snapshot!(text(&value), @r#"

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `courses.jsonl`: what the charts are made of, a direction a line. The page has the same inside.
+//! `courses.jsonl`: the data of the charts, one direction a line. The page embeds the same data.
 
 use super::excerpts::Packed;
 use crate::series::column::{COLUMNS, Column, direction};
-use longhaul_flow::{course::Course, series::Bin};
+use longhaul_flow::{bin::Bin, time_series::TimeSeries};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The course of a direction as columns: bins of equal width, one after the other.
+/// Time series of a direction as columns: bins of equal width, one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Drawn {
     /// The flow's number in `result.json`.
     pub(crate) flow: u64,
     /// `upload` or `download`.
     pub(crate) direction: String,
-    /// Where the first bin begins, ns since 1970.
+    /// Start of the first bin, ns since 1970.
     pub(crate) from_ns: u64,
     /// Width of a bin, ns.
     pub(crate) width_ns: u64,
-    /// How many there are.
+    /// Number of bins.
     pub(crate) bins: usize,
-    /// Width of the finest bins, which the columns `data_max_bytes` and `acked_max_bytes` are about, ns.
+    /// Width of the finest bins, ns; the columns `data_max_bytes` and `acked_max_bytes` refer to these.
     pub(crate) finest_ns: u64,
-    /// Named as in the series files; those with nothing but zeros are left out.
+    /// Columns, named as in the series files; a column that is all zero is left out.
     pub(crate) columns: BTreeMap<String, Vec<Option<i64>>>,
-    /// Single segments of some moments, in order of time.
+    /// Packet windows with single segments, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) excerpts: Vec<Packed>,
 }
 
 impl Drawn {
-    /// The course of a direction with at most `bins_max` bins, 1 or more: neighbours are taken together.
+    /// Creates the columns of a direction with at most `bins_max` bins (1 or more); neighbouring bins are merged.
     pub(crate) fn of(
         (flow, upload): (u64, bool),
-        course: &Course,
+        course: &TimeSeries,
         finest_ns: u64,
         bins_max: usize,
     ) -> Self {
@@ -59,12 +59,12 @@ impl Drawn {
         }
     }
 
-    /// Values of a column; none if it is all zero.
+    /// Returns the values of a column; empty if it is all zero.
     pub(crate) fn column(&self, name: &str) -> &[Option<i64>] {
         self.columns.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The greatest value of a column.
+    /// Returns the greatest value of a column, or 0.
     pub(crate) fn max(&self, name: &str) -> i64 {
         self.column(name)
             .iter()
@@ -74,7 +74,7 @@ impl Drawn {
             .unwrap_or(0)
     }
 
-    /// Whether any bin has something of this column.
+    /// Returns whether any bin has a value other than zero in this column.
     pub(crate) fn has(&self, name: &str) -> bool {
         !self.column(name).is_empty()
     }
@@ -98,14 +98,14 @@ fn filled(column: &Column, bins: &[Bin]) -> Option<(String, Vec<Option<i64>>)> {
 mod tests {
     use super::*;
 
-    fn course(bins: usize) -> Course {
+    fn course(bins: usize) -> TimeSeries {
         let bin = |n: usize| Bin {
             data_bytes: n as u64,
             in_flight_max: n as u64,
             window_min: n.is_multiple_of(2).then_some(100),
             ..Bin::default()
         };
-        Course {
+        TimeSeries {
             width_ns: 1_000_000,
             from_ns: 5_000_000,
             bins: (0..bins).map(bin).collect(),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_without_anything_are_left_out() {
+    fn omits_columns_of_zeros() {
         let drawn = Drawn::of((3, true), &course(4), 1_000, 4096);
         let names: Vec<&str> = drawn.columns.keys().map(String::as_str).collect();
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn more_bins_than_asked_for_are_taken_together() {
+    fn merges_bins_above_the_limit() {
         let drawn = Drawn::of((3, true), &course(9), 1_000, 4);
         assert_eq!((drawn.bins, drawn.width_ns), (3, 4_000_000));
         assert_eq!(drawn.column("data_bytes"), [Some(6), Some(22), Some(8)]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_reads_back() {
+    fn round_trips_as_json() {
         let drawn = Drawn::of((3, false), &course(4), 1_000, 4096);
         let line = serde_json::to_string(&drawn).unwrap();
         assert_eq!(serde_json::from_str::<Drawn>(&line).unwrap(), drawn);

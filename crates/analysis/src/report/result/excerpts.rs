@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Single segments for the time–sequence chart, packed: columns of numbers in base64, 13 bytes a
-//! segment, ACK or SACK block. `segments.js` draws them.
+//! Packet windows for the time–sequence chart, packed as columns of numbers in base64: 13 bytes for each segment, ACK
+//! or SACK block. `segments.js` draws them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use longhaul_flow::record::{Excerpt, Mark, MarkKind, Occasion};
+use longhaul_flow::record::{PacketEvent, PacketEventKind, PacketWindow, WindowTrigger};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Marks of a direction that is alone, as many as `longhaul_flow` keeps.
+/// Maximum number of events of a single direction, as many as `longhaul_flow` keeps.
 const MARKS_MAX: usize = 1 << 13;
-/// Marks that large directions have always.
+/// Number of events that every large direction may have.
 const MARKS_MIN: usize = 1 << 8;
-/// Marks of all directions of a page together: 830 kB.
+/// Maximum number of events of all directions of a page: 830 kB.
 const MARKS_SUM_MAX: usize = 48 << 10;
 
-/// An excerpt. Numbers in the columns are little endian.
+/// Packed packet window. Numbers in the columns are little endian.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Packed {
-    /// `beginning`, `loss` or `sample`.
+    /// Trigger of the window: `beginning`, `loss` or `sample`.
     pub(crate) occasion: String,
-    /// The first mark's time, ns since 1970.
+    /// Time of the first event, ns since 1970.
     pub(crate) from_ns: u64,
-    /// What times are counted in from there on, ns.
+    /// Unit of the times in `at`, ns.
     pub(crate) tick_ns: u64,
-    /// What numbers are relative to, in bytes from the first of the direction.
+    /// Sequence number that `low` and `high` are relative to, in bytes from the first of the direction.
     pub(crate) base: i64,
-    /// Marks.
+    /// Number of events.
     pub(crate) count: usize,
-    /// What each is: 0 sent, 1 sent again, 2 ACK, 3 SACK; u8.
+    /// Kind of each event: 0 sent, 1 retransmitted, 2 ACK, 3 SACK; u8.
     pub(crate) kind: String,
-    /// When; u32.
+    /// Time of each event after `from_ns`, in units of `tick_ns`; u32.
     pub(crate) at: String,
-    /// First byte, or what an ACK acknowledges; i32.
+    /// First byte of a segment or SACK block, or the acknowledgment number of an ACK; i32.
     pub(crate) low: String,
-    /// Behind the last byte, or the window's end, less than `low` if unknown; i32.
+    /// End of a segment or SACK block (exclusive), or the end of the receive window, less than `low` if unknown; i32.
     pub(crate) high: String,
 }
 
-/// Marks that a direction may have, so that all together have not too many.
+/// Returns the maximum number of events of a direction that keeps the total within the limit.
 pub(crate) fn marks_max(lengths: &[usize]) -> usize {
     let most = fair_max(lengths, MARKS_MIN..=MARKS_MAX, MARKS_SUM_MAX);
     match sum_of(lengths, most) > MARKS_SUM_MAX {
@@ -46,7 +46,7 @@ pub(crate) fn marks_max(lengths: &[usize]) -> usize {
     }
 }
 
-/// What each may have at most, within `bounds`, so that all together have no more than `sum_max` if that can be.
+/// Returns the limit for each length, within `bounds`, that keeps the total at or below `sum_max` if possible.
 pub(crate) fn fair_max(lengths: &[usize], bounds: RangeInclusive<usize>, sum_max: usize) -> usize {
     let mut most = *bounds.end();
     while most > *bounds.start() && sum_of(lengths, most) > sum_max {
@@ -59,22 +59,23 @@ fn sum_of(lengths: &[usize], most: usize) -> usize {
     lengths.iter().map(|length| *length.min(&most)).sum()
 }
 
-/// How many marks there are.
-pub(crate) fn marks(excerpts: &[Excerpt]) -> usize {
-    excerpts.iter().map(|excerpt| excerpt.marks.len()).sum()
+/// Returns the number of events in all windows.
+pub(crate) fn marks(excerpts: &[PacketWindow]) -> usize {
+    excerpts.iter().map(|excerpt| excerpt.events.len()).sum()
 }
 
-/// At most `most` marks: the beginning and losses before samples, each cut to what is left.
-pub(crate) fn packed(excerpts: &[Excerpt], most: usize) -> Vec<Packed> {
+/// Packs windows with at most `most` events in total: the beginning and losses before samples. The last window that
+/// fits is cut.
+pub(crate) fn packed(excerpts: &[PacketWindow], most: usize) -> Vec<Packed> {
     let mut left = most;
-    let mut ranked: Vec<&Excerpt> = excerpts.iter().collect();
-    ranked.sort_by_key(|excerpt| excerpt.occasion == Occasion::Sample);
+    let mut ranked: Vec<&PacketWindow> = excerpts.iter().collect();
+    ranked.sort_by_key(|excerpt| excerpt.trigger == WindowTrigger::Sample);
     let mut packed: Vec<Packed> = ranked
         .into_iter()
         .filter_map(|excerpt| {
-            let count = excerpt.marks.len().min(left);
+            let count = excerpt.events.len().min(left);
             left -= count;
-            (count > 1).then(|| Packed::of(excerpt, &excerpt.marks[..count]))
+            (count > 1).then(|| Packed::of(excerpt, &excerpt.events[..count]))
         })
         .collect();
     packed.sort_by_key(|one| one.from_ns);
@@ -82,17 +83,17 @@ pub(crate) fn packed(excerpts: &[Excerpt], most: usize) -> Vec<Packed> {
 }
 
 impl Packed {
-    fn of(excerpt: &Excerpt, marks: &[Mark]) -> Self {
+    fn of(excerpt: &PacketWindow, marks: &[PacketEvent]) -> Self {
         let times = || marks.iter().map(|mark| mark.at_ns);
         let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         let tick_ns = ((last - first) / u64::from(u32::MAX))
             .next_power_of_two()
             .max(1);
-        let column = |of: &dyn Fn(&Mark) -> [u8; 4]| {
+        let column = |of: &dyn Fn(&PacketEvent) -> [u8; 4]| {
             STANDARD.encode(marks.iter().flat_map(of).collect::<Vec<u8>>())
         };
         Self {
-            occasion: occasion(excerpt.occasion).to_owned(),
+            occasion: occasion(excerpt.trigger).to_owned(),
             from_ns: first,
             tick_ns,
             base: excerpt.base,
@@ -110,20 +111,20 @@ impl Packed {
     }
 }
 
-fn occasion(occasion: Occasion) -> &'static str {
+fn occasion(occasion: WindowTrigger) -> &'static str {
     match occasion {
-        Occasion::Beginning => "beginning",
-        Occasion::Loss => "loss",
-        Occasion::Sample => "sample",
+        WindowTrigger::Beginning => "beginning",
+        WindowTrigger::Loss => "loss",
+        WindowTrigger::Sample => "sample",
     }
 }
 
-fn kind(kind: MarkKind) -> u8 {
+fn kind(kind: PacketEventKind) -> u8 {
     match kind {
-        MarkKind::Sent => 0,
-        MarkKind::SentAgain => 1,
-        MarkKind::Ack => 2,
-        MarkKind::Sack => 3,
+        PacketEventKind::Sent => 0,
+        PacketEventKind::Retransmitted => 1,
+        PacketEventKind::Ack => 2,
+        PacketEventKind::Sack => 3,
     }
 }
 
@@ -131,23 +132,23 @@ fn kind(kind: MarkKind) -> u8 {
 mod tests {
     use super::*;
 
-    fn excerpt(occasion: Occasion, from_ns: u64, count: u64) -> Excerpt {
-        let mark = |n: u64| Mark {
+    fn excerpt(occasion: WindowTrigger, from_ns: u64, count: u64) -> PacketWindow {
+        let mark = |n: u64| PacketEvent {
             at_ns: from_ns + n * 1_000,
             low: n as i32 - 1,
             high: n as i32,
-            kind: MarkKind::SentAgain,
+            kind: PacketEventKind::Retransmitted,
         };
-        Excerpt {
-            occasion,
+        PacketWindow {
+            trigger: occasion,
             base: 7,
-            marks: (0..count).map(mark).collect(),
+            events: (0..count).map(mark).collect(),
         }
     }
 
     #[test]
-    fn columns_are_little_endian_and_relative() {
-        let packed = packed(&[excerpt(Occasion::Loss, 5_000, 2)], 10);
+    fn packs_columns_little_endian_and_relative() {
+        let packed = packed(&[excerpt(WindowTrigger::Loss, 5_000, 2)], 10);
         let [one] = packed.as_slice() else {
             panic!("{packed:?}")
         };
@@ -162,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_excerpt_has_longer_ticks() {
-        let mut long = excerpt(Occasion::Loss, 0, 2);
-        long.marks[1].at_ns = 100_000_000_000;
+    fn uses_longer_ticks_for_long_windows() {
+        let mut long = excerpt(WindowTrigger::Loss, 0, 2);
+        long.events[1].at_ns = 100_000_000_000;
         let one = &packed(&[long], 10)[0];
         let last = STANDARD.decode(&one.at).unwrap();
         let ticks = u32::from_le_bytes(last[4..].try_into().unwrap());
@@ -172,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn samples_go_first_when_there_are_too_many() {
+    fn drops_samples_first_when_there_are_too_many_events() {
         let all = [
-            excerpt(Occasion::Sample, 100, 50),
-            excerpt(Occasion::Loss, 5_000, 30),
-            excerpt(Occasion::Loss, 90_000, 30),
+            excerpt(WindowTrigger::Sample, 100, 50),
+            excerpt(WindowTrigger::Loss, 5_000, 30),
+            excerpt(WindowTrigger::Loss, 90_000, 30),
         ];
         let kept = |most| {
             let packed = packed(&all, most);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn all_directions_together_have_a_bound() {
+    fn limits_events_of_all_directions() {
         assert_eq!(marks_max(&[8_192; 4]), 8_192);
         for directions in [7, 100, 2_000] {
             let most = marks_max(&vec![8_192; directions]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an analysis found, with its charts' data, and how it is read back from its directory.
+//! Result of an analysis with the data of its charts, and how it is read from its directory.
 
 use super::{Analysis, SCHEMA, course::Drawn};
 use crate::series::Row;
@@ -7,29 +7,29 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{fs, path::Path};
 
-/// What everybody reads.
+/// File name of the result.
 pub(crate) const RESULT: &str = "result.json";
-/// What the charts are made of.
+/// File name of the chart data.
 pub(crate) const COURSES: &str = "courses.jsonl";
 
 pub(crate) const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
-/// A result with its charts' data, in the order of its flows.
+/// Result with the data of its charts, in the order of its flows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finished {
     /// The result, as it is written to JSON.
     pub analysis: Analysis,
     pub(crate) courses: Vec<Drawn>,
-    /// Every bin of the first width, those of a direction in order of time. None if they were not asked for, if
-    /// there are more than that, or of a result that was read back.
+    /// Every bin of the first width; the bins of a direction are in order of time. `None` if they were not requested, if
+    /// there are more than requested, or if the result was read from a directory.
     pub bins: Option<Vec<Row>>,
 }
 
 impl Finished {
-    /// Reads back what an analysis wrote into `directory`.
+    /// Reads the output of an analysis from `directory`.
     ///
     /// # Errors
-    /// A usage refusal if there is nothing that this version reads.
+    /// The directory has no result that this version can read: a usage refusal.
     pub(crate) fn read(directory: &Path) -> Result<Self> {
         let text = read_text(&directory.join(RESULT))?;
         let analysis: Analysis =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The largest flows of a capture, found as flows end, in bounded memory: the first of them with their
-//! course, more without, and of all others a line each in `flows.jsonl` and their sum.
+//! Largest flows of a capture, selected as flows end, in bounded memory. The largest keep their time series. More
+//! are in the result without. All others get a line in `flows.jsonl` and are summed.
 
 use super::Others;
 use longhaul_flow::record::{Direction, Flow};
@@ -10,24 +10,24 @@ use std::{
     io::{self, Write},
 };
 
-/// How many flows are told how.
+/// Numbers of flows that are charted and listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ranks {
-    /// With their course, for charts: up to 2 MB each.
+    /// Flows with their time series, for charts: up to 2 MB each.
     pub(crate) drawn: usize,
-    /// In `result.json`, those that are drawn included: up to 50 kB each.
+    /// Flows in `result.json`, including those with charts: up to 50 kB each.
     pub(crate) told: usize,
 }
 
-/// Most payload first; of equals, that which began first.
+/// Sort key: payload, and for equal payload the flow that began first.
 type Rank = (u64, Reverse<u64>);
 
-/// Flows in order of their rank, the largest last.
+/// Flows in ascending order of rank: the largest is the last.
 #[derive(Default)]
 struct Places(BTreeMap<Rank, Box<Flow>>);
 
 impl Places {
-    /// Gives `flow` its place, and back what has none any more.
+    /// Inserts `flow`. Returns the smallest flow if there are more than `most` then.
     fn admit(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
         self.0.insert(rank(&flow), flow);
         let over = self.0.len() > most;
@@ -36,13 +36,13 @@ impl Places {
     }
 }
 
-/// Sorts flows out as they come.
+/// Selection of the largest flows.
 pub(crate) struct Largest<W> {
     ranks: Ranks,
     drawn: Places,
     told: Places,
     others: Others,
-    /// Where a line for each of the others goes.
+    /// Output of a line for each of the other flows.
     lines: Option<W>,
 }
 
@@ -57,7 +57,7 @@ impl<W: Write> Largest<W> {
         }
     }
 
-    /// Takes a flow that is over.
+    /// Adds a finished flow.
     pub(crate) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
         let Ranks { drawn, told } = self.ranks;
         let beaten = self.drawn.admit(flow, drawn).map(without_courses);
@@ -74,8 +74,8 @@ impl<W: Write> Largest<W> {
         lines.write_all(b"\n")
     }
 
-    /// Least payload of the flows that are drawn; 0 while there is room for any. One with less will never
-    /// be drawn, whatever comes.
+    /// Returns the smallest payload of the flows with charts, or 0 while more flows fit. A flow with less payload
+    /// cannot get charts any more.
     pub(crate) fn least_drawn(&self) -> u64 {
         match self.drawn.0.first_key_value() {
             Some((rank, _)) if self.drawn.0.len() >= self.ranks.drawn => rank.0,
@@ -83,7 +83,7 @@ impl<W: Write> Largest<W> {
         }
     }
 
-    /// The flows that are told, largest first, and the sum of the others.
+    /// Returns the flows for the result, largest first, and the sum of the others.
     pub(crate) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
         if let Some(mut lines) = self.lines {
             lines.flush()?;
@@ -110,7 +110,7 @@ fn rank(flow: &Flow) -> Rank {
     (payload(flow), Reverse(flow.number))
 }
 
-/// Payload of both directions, counted once.
+/// Returns the payload of both directions, each byte counted once.
 pub(crate) fn payload(flow: &Flow) -> u64 {
     let Flow {
         upload, download, ..
@@ -122,7 +122,7 @@ pub(crate) fn payload(flow: &Flow) -> u64 {
 }
 
 fn without_courses(mut flow: Box<Flow>) -> Box<Flow> {
-    flow.drop_courses();
+    flow.drop_chart_data();
     flow
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::report::made_up;
 
-    /// A flow of so many bytes with a course.
+    /// Returns a flow of this size with a time series.
     fn flow(number: u64, unique_bytes: u64) -> Flow {
         let mut flow = made_up::short_flow(number);
         flow.upload.data.unique_bytes = unique_bytes;
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_are_told_first_and_only_the_very_first_keep_their_course() {
+    fn sorts_by_payload_and_keeps_few_time_series() {
         let (flows, others, _) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 40)]);
         let numbers: Vec<u64> = flows.iter().map(|flow| flow.number).collect();
         assert_eq!(numbers, [1, 4, 3]);
         let drawn: Vec<bool> = flows
             .iter()
-            .map(|f| !f.upload.course.bins.is_empty())
+            .map(|f| !f.upload.time_series.bins.is_empty())
             .collect();
         assert_eq!(drawn, [true, true, false]);
         assert_eq!((others.flows, others.unique_bytes), (2, 30));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_smaller_than_all_that_are_drawn_is_known_early() {
+    fn reports_smallest_payload_with_charts() {
         let mut largest = Largest::new(Ranks { drawn: 2, told: 3 }, None::<Vec<u8>>);
         let least = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
             largest.flow(Box::new(flow(number, bytes))).unwrap();
@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_they_end_changes_nothing() {
+    fn is_independent_of_the_order_of_flows() {
         let (forth, ..) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30)]);
         let (back, ..) = sorted(&[(3, 30), (2, 20), (1, 40), (0, 10)]);
         assert_eq!(forth, back);
     }
 
     #[test]
-    fn the_others_are_a_line_each_that_reads_back() {
+    fn writes_other_flows_as_json_lines() {
         let (_, _, lines) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 50)]);
         let read: Vec<Flow> = lines
             .lines()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `result.json`: what an analysis says. The page, the terminal and other people's scripts read this
-//! and nothing else, so names and units here do not change lightly.
+//! `result.json`: the result of an analysis. The page, the terminal and users' scripts read nothing else, so names
+//! and units in it are stable.
 //!
-//! Names end in units: `_ns` (of moments: since 1970, UTC), `_bytes`, `_bps` (bits a second); no unit
+//! Names end in units: `_ns` (for points in time: since 1970, UTC), `_bytes`, `_bps` (bits a second); no unit
 //! means a count. Optional parts are absent, never null.
 
 pub(super) mod by_line;
@@ -12,20 +12,20 @@ pub(super) mod finished;
 pub(super) mod largest;
 
 use longhaul_flow::{
-    record::{BothEnds, Flow},
-    segment::Vantage,
+    record::{Flow, TwoPointComparison},
+    segment::CapturePoint,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of this format. It grows when something that was there is gone or means something else;
-/// what is added does not change it.
+/// Version of this format. It increases when a member is removed or changes its meaning, but not when one is
+/// added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// Damages that are told apart for each file; more are counted.
+/// Maximum number of damages listed for each file; more are counted.
 pub(crate) const DAMAGES_MAX: usize = 100;
 
-/// The whole file.
+/// Content of `result.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// [`SCHEMA`] of the version that wrote it.
@@ -34,71 +34,71 @@ pub struct Analysis {
     pub(crate) longhaul: String,
     /// Widths of the bins of the series, ns, ascending.
     pub bins_ns: Vec<u64>,
-    /// What was read, in the order of the command line.
+    /// Capture files, in the order of the command line.
     pub(crate) files: Vec<CaptureFile>,
-    /// Where packets were seen; a flow's `vantage` is an index.
+    /// Capture points; a flow's `vantage` is an index.
     pub vantages: Vec<VantagePoint>,
     /// The largest flows, most payload first.
     pub flows: Vec<Flow>,
-    /// Flows that were seen at two places, compared.
+    /// Comparisons of flows that were captured at two points.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) both_ends: Vec<BothEnds>,
-    /// All others, summed.
+    pub(crate) both_ends: Vec<TwoPointComparison>,
+    /// Sum of all other flows.
     pub(crate) others: Others,
-    /// Files beside this one: series, and what `others` says.
+    /// Other files in the directory: series, and the flows summed in `others`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) raw: Vec<String>,
 }
 
 impl Analysis {
-    /// What people call this place, if there is more than one.
-    pub(crate) fn place(&self, vantage: Vantage) -> Option<&str> {
+    /// Returns the name of a capture point, if there is more than one.
+    pub(crate) fn place(&self, vantage: CapturePoint) -> Option<&str> {
         let point = self.vantages.get(vantage.0 as usize)?;
         (self.vantages.len() > 1).then_some(point.name.as_str())
     }
 }
 
-/// One capture.
+/// Capture file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CaptureFile {
-    /// As on the command line.
+    /// Path, as on the command line.
     pub(crate) name: String,
-    /// `pcap` or `pcapng`, and what it was packed with.
+    /// Format, `pcap` or `pcapng`, and compression.
     pub(crate) format: String,
-    /// Bytes that were read.
+    /// Number of bytes read, uncompressed.
     pub(crate) bytes: u64,
-    /// Packets in it.
+    /// Number of packets.
     pub(crate) packets: u64,
-    /// The first packet's time. Absent in an empty file.
+    /// Time of the first packet. Absent in an empty file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_ns: Option<u64>,
-    /// The last packet's time.
+    /// Time of the last packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_ns: Option<u64>,
-    /// Packets that the capturing kernel dropped, if the file says so.
+    /// Packets that the capturing kernel dropped, if the file has this counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kernel_drops: Option<u64>,
-    /// What was unsound, at most [`DAMAGES_MAX`].
+    /// Damages, at most [`DAMAGES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) damages: Vec<Damage>,
-    /// Damages beyond those.
+    /// Number of damages that are not listed.
     #[serde(default)]
     pub(crate) damages_more: u64,
-    /// Packets that were not analysed, by reason.
+    /// Number of packets that were not analysed, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) left_out: BTreeMap<String, u64>,
 }
 
-/// Something in a file that is not as it should be.
+/// Damaged part of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Damage {
-    /// Where, in bytes from the file's beginning.
+    /// Position, in bytes from the beginning of the file.
     pub(crate) at_byte: u64,
-    /// What, in words.
+    /// Description for the user.
     pub(crate) what: String,
 }
 
-/// Where packets were seen: an interface of a file, or of files that continue each other.
+/// Capture point: an interface of a file, or of files that continue each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VantagePoint {
     /// The interface's name in the file, or the file's name.
@@ -107,19 +107,19 @@ pub struct VantagePoint {
     pub(crate) file: usize,
     /// The interface's number in that file.
     pub(crate) interface: u32,
-    /// Packets that were analysed.
+    /// Number of packets analysed.
     pub(crate) packets: u64,
 }
 
-/// Flows that are not told one by one.
+/// Sum of the flows that are not listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Others {
-    /// How many.
+    /// Number of flows.
     pub(crate) flows: u64,
     /// Packets of both directions.
     pub(crate) packets: u64,
     /// IP bytes on the wire of both directions.
     pub(crate) wire_bytes: u64,
-    /// Payload of both directions, counted once.
+    /// Payload of both directions, each byte counted once.
     pub(crate) unique_bytes: u64,
 }

@@ -23,7 +23,7 @@ fn ack_diff_is_what_each_ack_adds() {
     assert_eq!(
         (
             upload.acks.pure,
-            upload.acks.moving,
+            upload.acks.advancing,
             upload.acks.acked_bytes
         ),
         (4, 3, 9_000)
@@ -56,11 +56,11 @@ fn syn_and_fin_are_no_bytes() {
         ],
     ]));
     assert_eq!(
-        (flow.upload.acks.acked_bytes, flow.upload.acks.moving),
+        (flow.upload.acks.acked_bytes, flow.upload.acks.advancing),
         (500, 1)
     );
     assert_eq!(
-        (flow.download.acks.acked_bytes, flow.download.acks.moving),
+        (flow.download.acks.acked_bytes, flow.download.acks.advancing),
         (0, 0)
     );
     assert_eq!(flow.upload.in_flight_max_bytes, 500);
@@ -83,7 +83,7 @@ fn a_duplicate_has_the_same_number_and_window_and_no_data() {
     ]));
     let acks = flow.upload.acks;
     assert_eq!((acks.duplicates, acks.window_updates), (2, 1));
-    assert_eq!((acks.pure, acks.moving, acks.late), (6, 2, 0));
+    assert_eq!((acks.pure, acks.advancing, acks.out_of_order), (6, 2, 0));
 }
 
 #[test]
@@ -98,7 +98,12 @@ fn acks_out_of_order_are_late() {
     ]));
     let acks = flow.upload.acks;
     assert_eq!(
-        (acks.late, acks.duplicates, acks.moving, acks.acked_bytes),
+        (
+            acks.out_of_order,
+            acks.duplicates,
+            acks.advancing,
+            acks.acked_bytes
+        ),
         (1, 0, 2, 3_000)
     );
 }
@@ -160,9 +165,12 @@ fn of_a_capture_that_begins_in_the_middle_the_first_ack_says_nothing() {
         s(3 * MS, 1, 52_000),
     ]);
     let acks = flow.upload.acks;
-    assert_eq!((acks.moving, acks.acked_bytes), (1, 1_000));
+    assert_eq!((acks.advancing, acks.acked_bytes), (1, 1_000));
     assert_eq!(
-        (flow.upload.data.unique_bytes, flow.upload.data.missed_bytes),
+        (
+            flow.upload.data.unique_bytes,
+            flow.upload.data.acked_unseen_bytes
+        ),
         (2_000, 0)
     );
     assert_eq!(flow.upload.rtt_by_pairs.count, 2);
@@ -183,13 +191,13 @@ fn of_acks_alone_all_but_the_data_is_known() {
     assert_eq!(
         (
             direction.acks.pure,
-            direction.acks.moving,
+            direction.acks.advancing,
             direction.acks.duplicates
         ),
         (4, 2, 1)
     );
     assert_eq!(
-        (direction.data.missed_bytes, direction.data.packets),
+        (direction.data.acked_unseen_bytes, direction.data.packets),
         (0, 0)
     );
     assert_eq!(
@@ -208,7 +216,7 @@ fn of_data_alone_nothing_is_in_flight() {
     assert_eq!(flow.upload.data.unique_bytes, 2_000);
     assert_eq!(flow.upload.data.other_retransmissions, 1);
     assert_eq!(flow.upload.in_flight_max_bytes, 0);
-    assert_eq!(flow.upload.acks.moving, 0);
+    assert_eq!(flow.upload.acks.advancing, 0);
 }
 
 #[test]
@@ -261,7 +269,7 @@ fn sack_beyond_what_was_seen_is_missed_data_once_acknowledged() {
             s(4 * MS, 1, 4_001),
         ],
     ]));
-    assert_eq!(flow.upload.data.missed_bytes, 2_000);
+    assert_eq!(flow.upload.data.acked_unseen_bytes, 2_000);
 }
 
 #[test]
@@ -275,7 +283,7 @@ fn numbers_beyond_reason_are_left_alone() {
         ],
     ]));
     assert_eq!(flow.upload.acks.acked_bytes, 2_000);
-    assert_eq!(flow.upload.data.missed_bytes, 0);
+    assert_eq!(flow.upload.data.acked_unseen_bytes, 0);
 }
 
 #[test]

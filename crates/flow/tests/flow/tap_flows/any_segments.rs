@@ -2,9 +2,9 @@
 //! Whatever comes, nothing breaks, and what is said twice is the same.
 
 use crate::tap_flows::script::{Said, Seg, c, key, s, settings};
-use longhaul_flow::segment::{Item, Vantage};
+use longhaul_flow::segment::{CapturePoint, CapturedSegment};
 use longhaul_flow::{Flows, Settings};
-use longhaul_packet::capture::Fate;
+use longhaul_packet::capture::Verdict;
 use proptest::prelude::*;
 
 /// Segments that are near each other, as those of a connection are, with all sorts of trouble.
@@ -26,7 +26,7 @@ fn near() -> impl Strategy<Value = Seg> {
                 .sack(&blocks)
                 // RST and SYN are rare, so that there is something between them.
                 .flags(if flags < 12 { flags } else { 0x10 | flags & 1 })
-                .truth(u32::from(flags), Fate::Lost);
+                .truth(u32::from(flags), Verdict::Lost);
             if let Some((tsval, tsecr)) = stamps {
                 seg = seg.stamps(tsval, tsecr);
             }
@@ -78,10 +78,10 @@ fn analyse(segments: &[Seg], isn: u32, tables_max_bytes: usize) -> Said {
         bin_widths_ns: vec![1_000, 100_000],
         flows_max: 2,
         tables_max_bytes,
-        outstanding_max: 5,
+        unacked_max: 5,
         ranges_max: 3,
         timestamps_max: 3,
-        course_bins_max: 8,
+        time_series_bins_max: 8,
         ..Settings::default()
     };
     let (mut flows, mut said) = (Flows::new(settings), Said::default());
@@ -89,12 +89,14 @@ fn analyse(segments: &[Seg], isn: u32, tables_max_bytes: usize) -> Said {
         let mut segment = seg.segment;
         segment.seq = segment.seq.wrapping_add(isn);
         segment.ack = segment.ack.wrapping_add(isn);
-        let vantage = Vantage(u32::from(seg.port % 2));
+        let vantage = CapturePoint(u32::from(seg.port % 2));
         flows.segment(number as u64, vantage, &key(seg.port), &segment, &mut said);
     }
     flows.finish(&mut said);
     for flow in &said.flows {
-        assert!(flow.upload.course.bins.len() <= 8 && flow.download.course.bins.len() <= 8);
+        assert!(
+            flow.upload.time_series.bins.len() <= 8 && flow.download.time_series.bins.len() <= 8
+        );
         assert!(flow.first_ns <= flow.last_ns);
     }
     let packets: u64 = (said.flows.iter())
@@ -151,8 +153,8 @@ proptest! {
         let items: Vec<_> = segments.into_iter().enumerate().map(item).collect();
         let settings = Settings { flows_max: 3, ..settings() };
         let (mut flows, mut one_by_one) = (Flows::new(settings.clone()), Said::default());
-        for Item { number, vantage, key, segment } in &items {
-            flows.segment(*number, *vantage, key, segment, &mut one_by_one);
+        for CapturedSegment { number, capture_point, key, segment } in &items {
+            flows.segment(*number, *capture_point, key, segment, &mut one_by_one);
         }
         flows.finish(&mut one_by_one);
         let (mut flows, mut batches) = (Flows::new(settings), Said::default());
@@ -164,10 +166,10 @@ proptest! {
     }
 }
 
-fn item((number, (seg, port)): (usize, (Seg, u16))) -> Item {
-    Item {
+fn item((number, (seg, port)): (usize, (Seg, u16))) -> CapturedSegment {
+    CapturedSegment {
         number: number as u64,
-        vantage: Vantage(u32::from(port % 2)),
+        capture_point: CapturePoint(u32::from(port % 2)),
         key: key(port),
         segment: seg.segment,
     }

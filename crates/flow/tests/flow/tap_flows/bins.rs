@@ -43,7 +43,7 @@ fn time_that_runs_backwards_stays_in_the_open_bin() {
 fn widths_need_not_divide_each_other() {
     let odd = Settings {
         bin_widths_ns: vec![7, 10, 1],
-        course_width_ns: 3,
+        time_series_width_ns: 3,
         ..settings()
     };
     let segments: Vec<_> = (0..40u32)
@@ -58,7 +58,7 @@ fn widths_need_not_divide_each_other() {
     assert_eq!(counts(0), [7, 7, 7, 7, 7, 5]);
     assert_eq!(counts(1), [10; 4]);
     assert_eq!(counts(2), [1; 40]);
-    let course = &said.flows[0].upload.course;
+    let course = &said.flows[0].upload.time_series;
     assert_eq!((course.width_ns, course.bins.len()), (3, 14));
 }
 
@@ -72,7 +72,7 @@ fn a_course_is_as_fine_whatever_else_goes_on() {
         let mut said = run(&segments);
         let last = said.flows.pop().unwrap();
         assert_eq!(last.upload.data.packets, 40);
-        last.upload.course.width_ns / MS
+        last.upload.time_series.width_ns / MS
     };
     assert_eq!([0, 1, 50].map(width_ms), [8; 3]);
 }
@@ -83,9 +83,9 @@ fn a_course_has_a_bound() {
         .map(|i| c(u64::from(i) * MS, 1 + i, 1).data(1))
         .collect();
     let said = run(&segments);
-    let course = &said.flows[0].upload.course;
+    let course = &said.flows[0].upload.time_series;
     assert_eq!((course.width_ns, course.bins.len()), (16 * MS, 63));
     assert!(course.bins[..62].iter().all(|bin| bin.data_bytes == 16));
     // The first packet said what the window for it is.
-    assert_eq!(said.flows[0].download.course.bins.len(), 1);
+    assert_eq!(said.flows[0].download.time_series.bins.len(), 1);
 }

@@ -36,7 +36,7 @@ fn what_comes_behind_a_gap_of_any_size_is_new() {
         let upload = upload(&[&handshake(MS), &ten(10, 1), &ten(100_000, from)]);
         let data = upload.data;
         assert!(is_in_order(&upload), "{gap}: {data:?}");
-        assert_eq!((data.unique_bytes, data.missed_bytes), (20_000, gap));
+        assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (20_000, gap));
         let rtt = &upload.rtt_by_pairs;
         assert!(rtt.count >= 20 && rtt.max == MS, "{gap}: {rtt:?}");
     }
@@ -47,7 +47,10 @@ fn what_comes_behind_a_gap_of_any_size_is_new() {
 fn acks_count_again_from_the_first_data_behind_a_gap() {
     let from = 10_001 + (3 * GIB / 2) as u32;
     let upload = upload(&[&handshake(MS), &ten(10, 1), &ten(100_000, from)]);
-    assert_eq!((upload.acks.acked_bytes, upload.acks.late), (20_000, 0));
+    assert_eq!(
+        (upload.acks.acked_bytes, upload.acks.out_of_order),
+        (20_000, 0)
+    );
     assert_eq!(upload.ack_diff.max, 1_000);
     assert_eq!(upload.in_flight_max_bytes, 1_000);
 }
@@ -60,7 +63,7 @@ fn acks_alone_go_on_behind_a_gap() {
         };
         let acks: Vec<_> = five(0, 1_000).chain(five(9_000, 9_000 + gap)).collect();
         let acks = run_one(&acks).download.acks;
-        assert_eq!((acks.late, acks.moving), (0, 8), "{gap}");
+        assert_eq!((acks.out_of_order, acks.advancing), (0, 8), "{gap}");
         assert_eq!(acks.acked_bytes, 16_000, "{gap}");
     }
 }
@@ -81,7 +84,7 @@ fn a_number_that_nothing_goes_on_behind_is_not_looked_at() {
             let data = upload.data;
             assert!(is_in_order(&upload), "{away}: {data:?}");
             assert_eq!(
-                (data.unique_bytes, data.missed_bytes),
+                (data.unique_bytes, data.acked_unseen_bytes),
                 (20_000, 0),
                 "{away}"
             );
@@ -99,7 +102,7 @@ fn a_stray_fin_ends_nothing() {
     let upload = upload(&[&handshake(MS), &ten(10, 1), &[stray], &ten(200, 10_001)]);
     assert_eq!(upload.acks.acked_bytes, 20_000);
     assert_eq!(
-        (upload.data.unique_bytes, upload.data.missed_bytes),
+        (upload.data.unique_bytes, upload.data.acked_unseen_bytes),
         (20_000, 0)
     );
 }
@@ -116,7 +119,7 @@ fn data_behind_its_ack_is_no_gap() {
     let data: Vec<_> = (0..300).map(data).collect();
     let upload = upload(&[&handshake(MS), &[s(10 * MS, 1, 300_001)], &data]);
     assert_eq!(
-        (upload.data.unique_bytes, upload.data.missed_bytes),
+        (upload.data.unique_bytes, upload.data.acked_unseen_bytes),
         (300_000, 0)
     );
     assert_eq!(upload.acks.acked_bytes, 300_000);
@@ -138,6 +141,6 @@ fn an_old_copy_is_no_gap() {
     };
     let copies: Vec<_> = copies.into_iter().map(late).collect();
     let data = upload(&[&handshake(MS), &many, &copies]).data;
-    assert_eq!((data.unique_bytes, data.missed_bytes), (300_000, 0));
+    assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (300_000, 0));
     assert_eq!(data.spurious_retransmissions, 10);
 }

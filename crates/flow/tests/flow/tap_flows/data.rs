@@ -2,7 +2,7 @@
 //! The data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
 
 use crate::tap_flows::script::{MS, US, c, handshake, run, run_one, run_with, s, script, settings};
-use longhaul_packet::capture::Fate;
+use longhaul_packet::capture::Verdict;
 
 #[test]
 fn a_transfer_is_counted() {
@@ -131,7 +131,7 @@ fn what_is_acknowledged_and_never_seen_is_missed() {
         ],
     ]));
     let data = flow.upload.data;
-    assert_eq!((data.missed_bytes, data.unique_bytes), (3_000, 4_000));
+    assert_eq!((data.acked_unseen_bytes, data.unique_bytes), (3_000, 4_000));
     assert_eq!(flow.upload.acks.acked_bytes, 5_000);
     assert_eq!((data.reordered, data.other_retransmissions), (0, 0));
 }
@@ -147,7 +147,7 @@ fn a_fin_that_was_never_seen_is_no_byte() {
                 c(4 * MS, last, 2),
             ],
         ]));
-        flow.upload.data.missed_bytes
+        flow.upload.data.acked_unseen_bytes
     };
     assert_eq!([101, 102, 103].map(closed), [0, 0, 2]);
 }
@@ -163,7 +163,7 @@ fn an_ack_captured_before_its_data_is_no_miss() {
         ],
     ]));
     let data = flow.upload.data;
-    assert_eq!((data.missed_bytes, data.unique_bytes), (0, 2_000));
+    assert_eq!((data.acked_unseen_bytes, data.unique_bytes), (0, 2_000));
     assert_eq!((data.reordered, data.spurious_retransmissions), (1, 0));
 }
 
@@ -281,8 +281,11 @@ fn both_ends_may_send() {
     assert_eq!(flow.upload.acks.acked_bytes, 150);
     assert_eq!(flow.download.acks.acked_bytes, 1_700);
     // ACKs with data move, but are not pure.
-    assert_eq!((flow.download.acks.pure, flow.download.acks.moving), (1, 1));
-    assert_eq!((flow.upload.acks.pure, flow.upload.acks.moving), (1, 2));
+    assert_eq!(
+        (flow.download.acks.pure, flow.download.acks.advancing),
+        (1, 1)
+    );
+    assert_eq!((flow.upload.acks.pure, flow.upload.acks.advancing), (1, 2));
 }
 
 #[test]
@@ -290,10 +293,12 @@ fn what_the_emulator_says_is_kept() {
     let said = run(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(1_000).truth(5_000, Fate::Passed),
-            c(2 * MS, 1_001, 1).data(1_000).truth(9_000, Fate::Dropped),
-            c(2 * MS, 2_001, 1).data(1_000).truth(8_000, Fate::Lost),
-            s(3 * MS, 1, 1_001).truth(70, Fate::Thinned),
+            c(2 * MS, 1, 1).data(1_000).truth(5_000, Verdict::Passed),
+            c(2 * MS, 1_001, 1)
+                .data(1_000)
+                .truth(9_000, Verdict::Dropped),
+            c(2 * MS, 2_001, 1).data(1_000).truth(8_000, Verdict::Lost),
+            s(3 * MS, 1, 1_001).truth(70, Verdict::AckFiltered),
         ],
     ]));
     let upload = said.series(0, true, 0);

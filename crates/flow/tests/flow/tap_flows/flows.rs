@@ -2,8 +2,8 @@
 //! Which segments are one flow, and how many flows there may be.
 
 use crate::tap_flows::script::{MS, Said, c, handshake, key, run, run_with, s, script, settings};
-use longhaul_flow::record::Closing;
-use longhaul_flow::segment::Vantage;
+use longhaul_flow::record::Termination;
+use longhaul_flow::segment::CapturePoint;
 use longhaul_flow::{Flows, Settings};
 
 const S: u64 = 1_000 * MS;
@@ -32,7 +32,7 @@ fn a_vantage_is_a_flow_of_its_own() {
         let segment = c(number, 1, 1).data(10).segment;
         flows.segment(
             number,
-            Vantage(number as u32 % 2),
+            CapturePoint(number as u32 % 2),
             &key(5),
             &segment,
             &mut said,
@@ -42,7 +42,7 @@ fn a_vantage_is_a_flow_of_its_own() {
     let seen: Vec<_> = said
         .flows
         .iter()
-        .map(|f| (f.vantage.0, f.upload.data.packets))
+        .map(|f| (f.capture_point.0, f.upload.data.packets))
         .collect();
     assert_eq!(seen, [(0, 3), (1, 3)]);
 }
@@ -60,9 +60,16 @@ fn a_syn_with_another_number_begins_another_flow() {
             c(5 * MS, 70_001, 90_001).data(5),
         ],
     ]));
-    let flows: Vec<_> = said.flows.iter().map(|f| (f.number, f.closing)).collect();
-    assert_eq!(flows, [(0, Closing::ResetByClient), (4, Closing::Open)]);
-    assert_eq!(said.flows[1].opening.syn_retransmissions, 1);
+    let flows: Vec<_> = said
+        .flows
+        .iter()
+        .map(|f| (f.number, f.termination))
+        .collect();
+    assert_eq!(
+        flows,
+        [(0, Termination::ResetByClient), (4, Termination::Open)]
+    );
+    assert_eq!(said.flows[1].handshake.syn_retransmissions, 1);
     assert_eq!(said.flows[1].upload.data.unique_bytes, 5);
 }
 
@@ -85,7 +92,7 @@ fn a_syn_behind_what_it_began_begins_nothing() {
     let said = run(&[ack, data, syn_ack, syn, last]);
     assert_eq!(said.flows.len(), 1);
     let upload = &said.flows[0].upload;
-    assert_eq!(upload.offer.mss, Some(1_000));
+    assert_eq!(upload.syn_options.mss, Some(1_000));
     assert_eq!(upload.data.unique_bytes, 20);
     let older = run(&[last, syn, data, syn_ack, ack]);
     assert_eq!(older.flows.len(), 1);
@@ -141,13 +148,13 @@ fn flows_that_grow_make_room() {
             let at_ns = (1 << round) + u64::from(port);
             let segment = c(at_ns, 1 + 10 * round, 1).data(10).segment;
             let number = u64::from(round) * 60 + u64::from(port);
-            flows.segment(number, Vantage(0), &key(port), &segment, &mut said);
-            assert!(flows.held_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
+            flows.segment(number, CapturePoint(0), &key(port), &segment, &mut said);
+            assert!(flows.memory_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
         }
         assert!(round > 3 || said.flows.is_empty(), "all fit in");
     }
     assert!(!said.flows.is_empty());
-    assert!(flows.held_bytes() > 350_000);
+    assert!(flows.memory_bytes() > 350_000);
     flows.finish(&mut said);
     let packets = said.flows.iter().map(|flow| flow.upload.data.packets);
     assert_eq!(packets.sum::<u64>(), 40 * 60);
@@ -165,7 +172,7 @@ fn a_flow_alone_may_take_more_than_there_is() {
         .collect();
     let said = run_with(&segments, [0, 0], &bounds);
     assert_eq!(said.flows[0].upload.data.packets, 20);
-    assert_eq!(said.flows[0].upload.course.bins.len(), 2);
+    assert_eq!(said.flows[0].upload.time_series.bins.len(), 2);
     said.check(2);
 }
 
@@ -177,7 +184,7 @@ fn a_closed_flow_goes_when_it_is_old() {
     for (number, seg) in segments.iter().enumerate() {
         flows.segment(
             number as u64,
-            Vantage(0),
+            CapturePoint(0),
             &key(seg.port),
             &seg.segment,
             &mut said,
@@ -222,7 +229,13 @@ fn shards_say_together_what_one_says() {
             for (number, seg) in segments.iter().enumerate() {
                 if seg.port % shards == shard {
                     let key = key(seg.port);
-                    flows.segment(number as u64, Vantage(0), &key, &seg.segment, &mut said);
+                    flows.segment(
+                        number as u64,
+                        CapturePoint(0),
+                        &key,
+                        &seg.segment,
+                        &mut said,
+                    );
                 }
             }
             flows.finish(&mut said);

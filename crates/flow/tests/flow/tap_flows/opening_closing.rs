@@ -2,21 +2,21 @@
 //! How flows begin and end.
 
 use crate::tap_flows::script::{MS, Seg, c, handshake, run, run_one, s, script};
-use longhaul_flow::record::Closing;
+use longhaul_flow::record::Termination;
 use longhaul_packet::tcp::{ACK, RST};
 
 #[test]
 fn a_handshake_says_what_both_can() {
     let flow = run_one(&handshake(10 * MS));
     assert_eq!((flow.client.port, flow.server.port), (1_000, 80));
-    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(10 * MS));
-    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(0));
-    let offer = flow.upload.offer;
+    assert_eq!(flow.handshake.syn_to_syn_ack_ns, Some(10 * MS));
+    assert_eq!(flow.handshake.syn_ack_to_ack_ns, Some(0));
+    let offer = flow.upload.syn_options;
     assert_eq!(
         (offer.mss, offer.window_scale, offer.sack, offer.timestamps),
         (Some(1_000), Some(7), true, false)
     );
-    assert_eq!(flow.closing, Closing::Open);
+    assert_eq!(flow.termination, Termination::Open);
     assert_eq!((flow.first_ns, flow.last_ns), (0, 10 * MS));
 }
 
@@ -33,8 +33,8 @@ fn whoever_answers_a_syn_is_the_server() {
     assert_eq!(flow.client.port, 1_000);
     assert_eq!(
         (
-            flow.opening.syn_to_syn_ack_ns,
-            flow.opening.syn_ack_to_ack_ns
+            flow.handshake.syn_to_syn_ack_ns,
+            flow.handshake.syn_ack_to_ack_ns
         ),
         (None, Some(MS))
     );
@@ -54,11 +54,11 @@ fn both_may_open() {
         s(20 * MS, 1, 11),
     ]);
     assert_eq!(flow.client.port, 1_000);
-    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(11 * MS));
+    assert_eq!(flow.handshake.syn_to_syn_ack_ns, Some(11 * MS));
     assert_eq!(
         (
-            flow.opening.syn_retransmissions,
-            flow.opening.syn_ack_retransmissions
+            flow.handshake.syn_retransmissions,
+            flow.handshake.syn_ack_retransmissions
         ),
         (0, 0)
     );
@@ -84,8 +84,8 @@ fn a_syn_may_carry_data() {
     assert_eq!(flow.upload.ack_diff.count, 2);
 }
 
-fn closed_by(last: &[Seg]) -> Closing {
-    run_one(&script(&[&handshake(MS), last])).closing
+fn closed_by(last: &[Seg]) -> Termination {
+    run_one(&script(&[&handshake(MS), last])).termination
 }
 
 #[test]
@@ -95,26 +95,29 @@ fn each_end_has_a_word_of_its_own() {
         s(3 * MS, 1, 2).fin(),
         c(4 * MS, 2, 2),
     ];
-    assert_eq!(closed_by(&fins), Closing::Finished);
-    assert_eq!(closed_by(&fins[..1]), Closing::HalfClosed);
-    assert_eq!(closed_by(&[c(2 * MS, 1, 1).rst()]), Closing::ResetByClient);
+    assert_eq!(closed_by(&fins), Termination::Finished);
+    assert_eq!(closed_by(&fins[..1]), Termination::HalfClosed);
+    assert_eq!(
+        closed_by(&[c(2 * MS, 1, 1).rst()]),
+        Termination::ResetByClient
+    );
     assert_eq!(
         closed_by(&[s(2 * MS, 1, 1).flags(RST | ACK)]),
-        Closing::ResetByServer
+        Termination::ResetByServer
     );
     assert_eq!(
         closed_by(&[fins[0], s(3 * MS, 1, 2).rst()]),
-        Closing::ResetByServer
+        Termination::ResetByServer
     );
     // What comes after both are done changes nothing.
     assert_eq!(
         closed_by(&[fins[0], fins[1], c(9 * MS, 2, 0).rst()]),
-        Closing::Finished
+        Termination::Finished
     );
     // At once.
     assert_eq!(
         closed_by(&[c(2 * MS, 1, 1).fin(), s(2 * MS, 1, 1).fin()]),
-        Closing::Finished
+        Termination::Finished
     );
 }
 
@@ -131,7 +134,7 @@ fn a_reset_is_counted_but_says_nothing_of_numbers() {
         (flow.upload.acks.acked_bytes, flow.download.data.packets),
         (0, 2)
     );
-    assert_eq!(flow.download.data.missed_bytes, 0);
+    assert_eq!(flow.download.data.acked_unseen_bytes, 0);
 }
 
 /// A server that answers a SYN anew each time chooses another number each time: the last counts.
@@ -146,12 +149,15 @@ fn another_syn_ack_before_the_handshake_ends_is_of_the_same_flow() {
         s(1_003 * MS, 900_001, 11).data(100),
         c(1_004 * MS, 11, 900_101),
     ]);
-    assert_eq!(flow.opening.syn_retransmissions, 1);
-    assert_eq!(flow.opening.syn_ack_retransmissions, 1);
-    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(MS));
+    assert_eq!(flow.handshake.syn_retransmissions, 1);
+    assert_eq!(flow.handshake.syn_ack_retransmissions, 1);
+    assert_eq!(flow.handshake.syn_ack_to_ack_ns, Some(MS));
     let down = &flow.download;
     assert_eq!((down.data.packets, down.data.unique_bytes), (3, 100));
-    assert_eq!(down.data.retransmitted_bytes + down.data.missed_bytes, 0);
+    assert_eq!(
+        down.data.retransmitted_bytes + down.data.acked_unseen_bytes,
+        0
+    );
     assert_eq!((down.acks.acked_bytes, down.data.reordered), (100, 0));
     assert_eq!(
         down.rtt_by_pairs.count, 2,
@@ -184,17 +190,21 @@ fn opens(at_ms: u64) -> Vec<Seg> {
 /// What `before` leaves of a connection that opens after it.
 fn opens_after(before: &[Seg], syns: u32) {
     let flow = run_one(&script(&[before, &opens(1_000)]));
-    assert_eq!(flow.closing, Closing::Open);
-    assert_eq!(flow.opening.syn_retransmissions, syns);
-    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(MS));
+    assert_eq!(flow.termination, Termination::Open);
+    assert_eq!(flow.handshake.syn_retransmissions, syns);
+    assert_eq!(flow.handshake.syn_ack_to_ack_ns, Some(MS));
     for way in [&flow.upload, &flow.download] {
         let (data, acks) = (way.data, way.acks);
         assert_eq!((data.unique_bytes, acks.acked_bytes), (10, 10));
         assert_eq!(
-            (data.missed_bytes, data.retransmissions, data.reordered),
+            (
+                data.acked_unseen_bytes,
+                data.retransmissions,
+                data.reordered
+            ),
             (0, 0, 0)
         );
-        assert_eq!((acks.late, way.in_flight_max_bytes), (0, 10));
+        assert_eq!((acks.out_of_order, way.in_flight_max_bytes), (0, 10));
     }
 }
 
@@ -243,14 +253,14 @@ fn a_refusal_stands_if_nothing_answers_the_syn() {
         c(1_000 * MS, 0, 0).syn(1_000, 7).no_ack(),
         s(1_001 * MS, 0, 1).flags(RST | ACK),
     ]);
-    assert_eq!(flow.closing, Closing::ResetByServer);
+    assert_eq!(flow.termination, Termination::ResetByServer);
     let scan = run_one(&[
         c(0, 0, 0).syn(1_000, 7).no_ack(),
         s(MS, 0, 1).syn(1_000, 7),
         c(2 * MS, 1, 0).rst(),
         s(1_000 * MS, 0, 1).syn(1_000, 7),
     ]);
-    assert_eq!(scan.closing, Closing::ResetByClient);
+    assert_eq!(scan.termination, Termination::ResetByClient);
 }
 
 /// The FIN of a connection between the same ports comes when the next has begun.
@@ -274,12 +284,12 @@ fn a_late_fin_ends_no_later_connection() {
     ]));
     assert_eq!(said.flows.len(), 2);
     let flow = &said.flows[1];
-    assert_eq!(flow.closing, Closing::Open);
-    assert_eq!(flow.opening.syn_to_syn_ack_ns, Some(MS));
+    assert_eq!(flow.termination, Termination::Open);
+    assert_eq!(flow.handshake.syn_to_syn_ack_ns, Some(MS));
     let (up, down) = (&flow.upload, &flow.download);
     assert_eq!((up.data.unique_bytes, up.acks.acked_bytes), (10, 10));
     assert_eq!((down.data.unique_bytes, down.acks.acked_bytes), (10, 10));
-    assert_eq!(up.data.missed_bytes + down.data.missed_bytes, 0);
+    assert_eq!(up.data.acked_unseen_bytes + down.data.acked_unseen_bytes, 0);
 }
 
 /// A capture without the SYN/ACK.

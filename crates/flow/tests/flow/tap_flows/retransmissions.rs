@@ -131,7 +131,7 @@ fn a_retransmission_with_new_data_counts_both() {
         (data.unique_bytes, data.retransmitted_bytes),
         (6_500, 1_000)
     );
-    assert_eq!((causes(&data), data.missed_bytes), ([0, 1, 0, 0], 0));
+    assert_eq!((causes(&data), data.acked_unseen_bytes), ([0, 1, 0, 0], 0));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_fin_may_be_sent_again() {
         ],
     ]);
     assert_eq!(causes(&data), [0, 1, 0, 0]);
-    assert_eq!((data.retransmitted_bytes, data.missed_bytes), (0, 0));
+    assert_eq!((data.retransmitted_bytes, data.acked_unseen_bytes), (0, 0));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_fin_is_no_byte_that_was_seen_before() {
             s(800 * MS, 1, 102),
         ],
     ]);
-    assert_eq!((data.unique_bytes, data.missed_bytes), (100, 0));
+    assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (100, 0));
     assert_eq!((data.retransmissions, data.retransmitted_bytes), (1, 100));
     assert_eq!(
         (data.unseen_retransmissions, data.unseen_retransmitted_bytes),
@@ -263,9 +263,9 @@ fn holes_beyond_the_bound_are_forgotten_but_counted() {
     };
     let said = run_with(&segments, [5, 6], &bounds);
     // Six of nine holes had been forgotten before anything was acknowledged.
-    assert_eq!(said.flows[0].upload.data.missed_bytes, 3_000);
+    assert_eq!(said.flows[0].upload.data.acked_unseen_bytes, 3_000);
     let said = run_with(&segments, [5, 6], &settings());
-    assert_eq!(said.flows[0].upload.data.missed_bytes, 9_000);
+    assert_eq!(said.flows[0].upload.data.acked_unseen_bytes, 9_000);
 }
 
 /// The last packet is lost before the tap; an ACK of the same sender has the number behind it.
@@ -280,13 +280,13 @@ fn the_number_of_an_ack_tells_of_a_lost_tail() {
         ],
     ]);
     assert_eq!((data.unseen_retransmissions, data.reordered), (1, 0));
-    assert_eq!((data.unique_bytes, data.missed_bytes), (7_000, 0));
+    assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (7_000, 0));
 }
 
 #[test]
 fn what_only_the_number_of_an_ack_tells_of_may_stay_away() {
     let data = upload(&[&sent(), &[c(210 * MS, 7_001, 2), s(600 * MS, 2, 7_001)]]);
-    assert_eq!((data.unique_bytes, data.missed_bytes), (6_000, 1_000));
+    assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (6_000, 1_000));
 }
 
 #[test]

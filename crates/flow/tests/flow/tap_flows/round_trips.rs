@@ -54,7 +54,7 @@ fn a_packet_beyond_the_bound_has_no_age() {
         .chain(acks)
         .collect();
     let bounds = Settings {
-        outstanding_max: 4,
+        unacked_max: 4,
         ..settings()
     };
     let said = run_with(&segments, [5, 6], &bounds);
@@ -107,9 +107,9 @@ fn a_syn_sent_twice_is_no_sample() {
     segments.insert(1, c(1_000 * MS, 0, 0).syn(1_000, 7).no_ack());
     let flow = run_one(&segments);
     assert_eq!(flow.upload.rtt_by_pairs.count, 0);
-    assert_eq!(flow.opening.syn_retransmissions, 1);
+    assert_eq!(flow.handshake.syn_retransmissions, 1);
     // Which of both was answered, 10 ms or 1,010 ms later, nobody knows (RFC 6298 §3).
-    assert_eq!(flow.opening.syn_to_syn_ack_ns, None);
+    assert_eq!(flow.handshake.syn_to_syn_ack_ns, None);
     assert_eq!(flow.upload.data.other_retransmissions, 0);
 }
 

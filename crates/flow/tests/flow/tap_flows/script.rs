@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Captures written by hand: segments with numbers relative to each end's ISN.
 
+use longhaul_flow::bin::Bin;
 use longhaul_flow::record::Flow;
-use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, Segment, Vantage};
-use longhaul_flow::series::Bin;
+use longhaul_flow::segment::{CapturePoint, Endpoint, FlowKey, NO_SCALE, Segment};
 use longhaul_flow::{Flows, Settings, Sink};
-use longhaul_packet::capture::{Fate, Truth};
+use longhaul_packet::capture::{EmulatorRecord, Verdict};
 use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 use std::net::IpAddr;
 
@@ -106,8 +106,8 @@ impl Seg {
         self
     }
 
-    pub(crate) fn truth(mut self, queue_bytes: u32, fate: Fate) -> Self {
-        self.segment.truth = Some(Truth { queue_bytes, fate });
+    pub(crate) fn truth(mut self, queue_bytes: u32, fate: Verdict) -> Self {
+        self.segment.truth = Some(EmulatorRecord { queue_bytes, fate });
         self
     }
 
@@ -207,7 +207,7 @@ impl Said {
                     assert!(series.windows(2).all(|pair| pair[0].0 < pair[1].0));
                     check_sum(series.iter().map(|(_, bin)| bin), direction);
                 }
-                check_sum(direction.course.bins.iter(), direction);
+                check_sum(direction.time_series.bins.iter(), direction);
                 check_record(direction);
             }
         }
@@ -226,7 +226,7 @@ fn check_sum<'a>(bins: impl Iterator<Item = &'a Bin>, of: &longhaul_flow::record
     assert_eq!(u64::from(sum.timeouts), data.timeout_retransmissions);
     assert_eq!(sum.acked_bytes, acks.acked_bytes);
     assert_eq!(u64::from(sum.acks), acks.pure);
-    assert_eq!(u64::from(sum.moving_acks), acks.moving);
+    assert_eq!(u64::from(sum.advancing_acks), acks.advancing);
     assert_eq!(u64::from(sum.duplicate_acks), acks.duplicates);
     assert_eq!(u64::from(sum.sacks), acks.with_sack);
     assert_eq!(u64::from(sum.ack_diff_max), of.ack_diff.max);
@@ -243,8 +243,8 @@ fn check_record(of: &longhaul_flow::record::Direction) {
     let (data, acks) = (&of.data, &of.acks);
     let mean_sum =
         |d: &longhaul_flow::record::Distribution| (d.mean * d.count as f64).round() as u64;
-    assert_eq!(of.ack_diff.count, acks.moving);
-    assert_eq!(of.packets_per_ack.count, acks.moving);
+    assert_eq!(of.ack_diff.count, acks.advancing);
+    assert_eq!(of.packets_per_ack.count, acks.advancing);
     assert_eq!(mean_sum(&of.ack_diff), acks.acked_bytes);
     assert_eq!(of.gaps.count, data.data_packets.saturating_sub(1));
     assert_eq!(mean_sum(&of.bursts), data.data_segments);
@@ -256,7 +256,7 @@ fn check_record(of: &longhaul_flow::record::Direction) {
 /// Settings of the tests: bins of 1 ms and 1 s.
 pub(crate) fn settings() -> Settings {
     Settings {
-        course_bins_max: 64,
+        time_series_bins_max: 64,
         ..Settings::default()
     }
 }
@@ -268,7 +268,7 @@ pub(crate) fn run_with(script: &[Seg], isn: [u32; 2], settings: &Settings) -> Sa
         let segment = seg.on_the_wire(isn);
         flows.segment(
             number as u64,
-            Vantage(0),
+            CapturePoint(0),
             &key(seg.port),
             &segment,
             &mut said,

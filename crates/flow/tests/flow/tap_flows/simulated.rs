@@ -4,13 +4,13 @@
 use crate::simulated_tap::{Look, SimulatedTap};
 use crate::tap_flows::script::{Said, settings};
 use longhaul_flow::record::{Data, Direction};
-use longhaul_flow::segment::{Segment, Vantage};
+use longhaul_flow::segment::{CapturePoint, Segment};
 use longhaul_flow::{Flows, Settings};
 use longhaul_netem::{Schedule, Setting};
 use longhaul_tcpsim::congestion_control::reno::Reno;
 use longhaul_tcpsim::receiver::AckPolicy;
 use longhaul_tcpsim::sender::{self, Counters};
-use longhaul_tcpsim::simulation::{FlowSettings, Path, Simulation};
+use longhaul_tcpsim::simulation::{FlowConfig, Path, Simulation};
 use longhaul_units::{Bytes, Time};
 
 const MSS: u32 = 1448;
@@ -32,21 +32,21 @@ fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Tr
         seed: 3,
         ..Path::default()
     };
-    path.back.apply(Setting::parse("delay", "20ms").unwrap());
+    path.reverse.apply(Setting::parse("delay", "20ms").unwrap());
     for (key, value) in [("delay", "20ms"), ("rate", "50mbit")].iter().chain(forth) {
-        path.forth.apply(Setting::parse(key, value).unwrap());
+        path.forward.apply(Setting::parse(key, value).unwrap());
     }
     let mut schedule = Schedule::default();
     changes
         .iter()
         .for_each(|change| schedule.add_text(change).unwrap());
-    path.forth_changes = schedule;
-    let flow = FlowSettings {
+    path.forward_changes = schedule;
+    let flow = FlowConfig {
         start: Time::ZERO,
         extra_rtt: Time::ZERO,
-        sender: sender::Settings {
+        sender: sender::SenderConfig {
             receive_window: Bytes::new(WINDOW),
-            ..sender::Settings::default()
+            ..sender::SenderConfig::default()
         },
         acks: AckPolicy::default(),
         control: Box::new(Reno),
@@ -56,31 +56,31 @@ fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Tr
         window: WINDOW,
         super_packets,
     };
-    let mut simulation = Simulation::watched(path, vec![flow], SimulatedTap::new(look));
+    let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(look));
     simulation.run_until(Time::from_secs(10));
     let drops = simulation.drops();
     let (sent, arrived) = (
-        simulation.watch().take_at_sender(),
-        simulation.watch().take_at_receiver(),
+        simulation.observer_mut().take_at_sender(),
+        simulation.observer_mut().take_at_receiver(),
     );
     Transfer {
         at_sender: upload(&sent),
         at_receiver: upload(&arrived),
         counters: simulation.sender(0).counters(),
-        lost: drops.loss + drops.overflow + drops.rule,
+        lost: drops.loss + drops.overflow + drops.aqm,
         acked_packets: simulation.sender(0).acked(),
     }
 }
 
 fn upload(segments: &[(usize, Segment)]) -> Direction {
     let bounds = Settings {
-        course_bins_max: 4096,
+        time_series_bins_max: 4096,
         ..settings()
     };
     let (mut flows, mut said) = (Flows::new(bounds), Said::default());
     for (number, (_, segment)) in segments.iter().enumerate() {
         let key = SimulatedTap::key(0);
-        flows.segment(number as u64, Vantage(0), &key, segment, &mut said);
+        flows.segment(number as u64, CapturePoint(0), &key, segment, &mut said);
     }
     flows.finish(&mut said);
     said.check(2);
@@ -112,14 +112,14 @@ fn check(transfer: &Transfer) {
     );
     assert_eq!(
         (
-            sent.missed_bytes,
+            sent.acked_unseen_bytes,
             sent.reordered,
             sent.unseen_retransmissions
         ),
         (0, 0, 0)
     );
     let arrived = &transfer.at_receiver.data;
-    assert_eq!((arrived.missed_bytes, arrived.reordered), (0, 0));
+    assert_eq!((arrived.acked_unseen_bytes, arrived.reordered), (0, 0));
     // Some are still under way, and some of the lost are yet to be sent again.
     let under_way = counters.sent - transfer.lost - arrived.data_segments;
     assert!(under_way < 600, "{under_way}");
@@ -155,7 +155,7 @@ fn losses_are_repaired_fast() {
     let sent = &transfer.at_sender.data;
     assert_eq!(
         sent.timeout_retransmissions > 0,
-        transfer.counters.time_outs > 0
+        transfer.counters.timeouts > 0
     );
     assert!(
         sent.fast_retransmissions * 10 >= transfer.counters.retransmitted * 9,
@@ -185,10 +185,10 @@ fn a_blackout_is_a_time_out() {
     let changes = ["5s: loss 100%", "6500ms: loss 0%"];
     let transfer = transfer(&[("queue", "2bdp")], &changes, false);
     check(&transfer);
-    assert!(transfer.counters.time_outs > 0);
+    assert!(transfer.counters.timeouts > 0);
     let sent = &transfer.at_sender.data;
     assert!(
-        sent.timeout_retransmissions >= transfer.counters.time_outs,
+        sent.timeout_retransmissions >= transfer.counters.timeouts,
         "{sent:?}"
     );
 }

@@ -3,13 +3,13 @@
 
 use crate::simulated_tap::SimulatedTap;
 use longhaul_flow::{
-    both_ends::{Bounds, Comparison, Place},
-    course::Course,
+    bin::Bin,
     limits::{self, PathDelays, Windows},
     phases,
-    record::{DelayBin, DelayCourse, Direction, Flow},
+    record::{DelayBin, DelaySeries, Direction, Flow},
     segment::{NO_SCALE, Segment},
-    series::Bin,
+    time_series::TimeSeries,
+    two_point::{Comparison, ComparisonSettings, Side},
     verdict,
 };
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn any_bin() -> impl Strategy<Value = Bin> {
             rtt_min_ns: rtt,
             rtt_max_ns: rtt,
             window_full: u32::from(full),
-            ack_way_ns: way,
+            ack_path_delay_ns: way,
             window_min: window,
             unacked_age_min_us: u32::try_from(rtt / 1_000).unwrap_or(u32::MAX),
             ..Bin::default()
@@ -45,24 +45,24 @@ fn any_bin() -> impl Strategy<Value = Bin> {
     )
 }
 
-fn any_course() -> impl Strategy<Value = Course> {
+fn any_time_series() -> impl Strategy<Value = TimeSeries> {
     let width = prop_oneof![Just(1u64), Just(1_000_000), Just(u64::MAX / 8_192)];
     let bins = prop::collection::vec(any_bin(), 0..200);
-    (width, any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| Course {
+    (width, any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| TimeSeries {
         width_ns,
         from_ns,
         bins,
     })
 }
 
-fn any_delays() -> impl Strategy<Value = DelayCourse> {
+fn any_delays() -> impl Strategy<Value = DelaySeries> {
     let bin = (0u64..3, amount()).prop_map(|(count, min_ns)| DelayBin {
         count,
         min_ns,
         ..DelayBin::default()
     });
     let bins = prop::collection::vec(bin, 0..50);
-    (amount(), any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| DelayCourse {
+    (amount(), any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| DelaySeries {
         width_ns,
         from_ns,
         bins,
@@ -125,7 +125,7 @@ proptest! {
 
     #[test]
     fn phases_and_limits_of_any_course_follow_each_other(
-        course in any_course(),
+        time_series in any_time_series(),
         handshake in prop::option::of(amount()),
         delays in (any_delays(), any_delays()),
         ahead in any::<i64>(),
@@ -133,7 +133,7 @@ proptest! {
         scaled in any::<bool>(),
     ) {
         let windows = if scaled { Windows::Scaled } else { Windows::Unknown };
-        let phases = phases::of(&course, handshake);
+        let phases = phases::detect(&time_series, handshake);
         for pair in phases.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
         }
@@ -142,14 +142,14 @@ proptest! {
             prop_assert!(rates.iter().all(|rate| rate.is_finite()), "{:?}", phase);
         }
         let delays = PathDelays { data: &delays.0, acks: &delays.1, clock_ahead_ns: ahead };
-        let limits = limits::of(&course, windows, handshake, known.then_some(&delays));
+        let limits = limits::of(&time_series, windows, handshake, known.then_some(&delays));
         for pair in limits.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
             prop_assert_ne!(pair[0].by, pair[1].by);
         }
         prop_assert_eq!(phases.is_empty(), limits.is_empty());
-        let mut direction = Direction { course, ..Direction::default() };
-        verdict::judge_direction(&mut direction, handshake);
+        let mut direction = Direction { time_series, ..Direction::default() };
+        verdict::assess_direction(&mut direction, handshake);
         prop_assert_eq!(direction.phases.is_empty(), direction.verdict.is_empty() || direction.limits.is_empty());
     }
 
@@ -159,18 +159,18 @@ proptest! {
         same_clock in any::<bool>(),
         packets_max in 1usize..100,
     ) {
-        let bounds = Bounds { packets_max, samples_max: 8, bins_max: 8, width_ns: 1_000 };
+        let bounds = ComparisonSettings { packets_max, samples_max: 8, bins_max: 8, width_ns: 1_000 };
         let mut comparison = Comparison::new(same_clock, bounds);
         for (left, segment) in &segments {
-            let place = if *left { Place::Left } else { Place::Right };
+            let place = if *left { Side::Left } else { Side::Right };
             comparison.segment(place, segment);
         }
         let found = comparison.finish(&empty_flow(), &empty_flow());
         prop_assert!(found.skew_ppm.is_finite());
         let (mut bytes, mut seen) = (0u64, 0u64);
         for way in [&found.from_client, &found.from_server] {
-            bytes += 2 * way.matched_bytes + way.lost.bytes + way.missed.bytes + way.at_edges.bytes;
-            prop_assert!(way.course.bins.len() <= 8);
+            bytes += 2 * way.matched_bytes + way.lost.bytes + way.uncaptured.bytes + way.outside_overlap.bytes;
+            prop_assert!(way.time_series.bins.len() <= 8);
             prop_assert_eq!(way.delay.count, way.matched);
         }
         for (_, segment) in &segments {

@@ -3,14 +3,19 @@
 
 use super::truth::{Case, MSS, Truth, analysed, case};
 use longhaul_flow::{
-    both_ends::{Bounds, Comparison, Place},
     joint_verdict,
-    record::{BothEnds, Clocks, Flow, Limit},
+    record::{Clocks, Flow, Limit, TwoPointComparison},
     segment::Segment,
+    two_point::{Comparison, ComparisonSettings, Side},
 };
 
 /// Segments of both places by their times, as two files are read together.
-fn compare(left: &[Segment], right: &[Segment], same_clock: bool, bounds: Bounds) -> BothEnds {
+fn compare(
+    left: &[Segment],
+    right: &[Segment],
+    same_clock: bool,
+    bounds: ComparisonSettings,
+) -> TwoPointComparison {
     let mut comparison = Comparison::new(same_clock, bounds);
     let mut rest = (left.iter().peekable(), right.iter().peekable());
     loop {
@@ -20,21 +25,21 @@ fn compare(left: &[Segment], right: &[Segment], same_clock: bool, bounds: Bounds
             (left, _) => left.is_some(),
         };
         let (place, segment) = match take_left {
-            true => (Place::Left, rest.0.next()),
-            false => (Place::Right, rest.1.next()),
+            true => (Side::Left, rest.0.next()),
+            false => (Side::Right, rest.1.next()),
         };
         comparison.segment(place, segment.unwrap());
-        assert!(comparison.waiting() <= 8 * bounds.packets_max);
+        assert!(comparison.unmatched_parts() <= 8 * bounds.packets_max);
     }
     comparison.finish(&analysed(left), &analysed(right))
 }
 
-fn at_once(truth: &Truth) -> BothEnds {
+fn at_once(truth: &Truth) -> TwoPointComparison {
     compare(
         &truth.at_sender,
         &truth.at_receiver,
         true,
-        Bounds::default(),
+        ComparisonSettings::default(),
     )
 }
 
@@ -48,17 +53,17 @@ fn lossy() -> Case {
 }
 
 /// Every packet that was sent and not lost is matched; what was lost, was lost on the path.
-fn agrees(truth: &Truth, found: &BothEnds) {
+fn agrees(truth: &Truth, found: &TwoPointComparison) {
     assert!(found.client_is_left);
     let forth = &found.from_client;
-    let (lost, edge) = (forth.lost, forth.at_edges);
+    let (lost, edge) = (forth.lost, forth.outside_overlap);
     // What is under way at the end is at the edge.
     assert_eq!(lost.segments, truth.lost, "{lost:?} {edge:?}");
     assert_eq!(lost.bytes, truth.lost * MSS);
     let sent = truth.counters.sent * MSS;
     assert_eq!(forth.matched_bytes, sent + 1 - lost.bytes - edge.bytes);
     assert_eq!(
-        forth.missed.bytes + forth.lost_before_bytes + forth.reordered,
+        forth.uncaptured.bytes + forth.lost_upstream_bytes + forth.reordered,
         0
     );
     assert_eq!(found.from_server.lost.segments, 0);
@@ -88,7 +93,7 @@ fn losses_and_delays_by_one_clock_are_the_paths() {
     );
     assert_eq!((back.min, back.max), (20_000_000, 20_000_000));
     assert_eq!(
-        found.from_server.lost.acks + found.from_server.missed.acks,
+        found.from_server.lost.acks + found.from_server.uncaptured.acks,
         0
     );
 }
@@ -111,7 +116,10 @@ fn losses_are_found_without_time_stamps() {
         segments.iter().map(without).collect()
     };
     let (left, right) = (bare(&truth.at_sender), bare(&truth.at_receiver));
-    agrees(&truth, &compare(&left, &right, true, Bounds::default()));
+    agrees(
+        &truth,
+        &compare(&left, &right, true, ComparisonSettings::default()),
+    );
 }
 
 /// The right's clock is 2.5 s ahead (or behind) and 60 ppm fast.
@@ -133,7 +141,7 @@ fn clocks_that_differ_are_brought_together() {
         };
         let left = moved(&truth.at_sender, &|at| at + origin);
         let right = moved(&truth.at_receiver, &other);
-        let found = compare(&left, &right, false, Bounds::default());
+        let found = compare(&left, &right, false, ComparisonSettings::default());
         agrees(&truth, &found);
         assert_eq!(found.clocks, Clocks::Symmetric);
         assert!(
@@ -156,10 +164,10 @@ fn the_client_may_be_at_either_place() {
         &truth.at_receiver,
         &truth.at_sender,
         true,
-        Bounds::default(),
+        ComparisonSettings::default(),
     );
     assert!(straight.client_is_left && !other.client_is_left);
-    let buckets = |found: &BothEnds| found.from_client.delay.buckets.clone();
+    let buckets = |found: &TwoPointComparison| found.from_client.delay.buckets.clone();
     assert_eq!(buckets(&straight), buckets(&other));
     assert_eq!(
         straight.from_server.ack_spacing,
@@ -178,9 +186,9 @@ fn acks_that_are_thinned_on_the_path_are_missing_there() {
     let found = at_once(&truth).from_server;
     let pure = |segments: &[Segment]| segments.iter().filter(|s| !s.from_low).count() as u64 - 1;
     let (sent, arrived) = (pure(&truth.at_receiver), pure(&truth.at_sender));
-    assert_eq!(found.lost.acks + found.at_edges.acks, sent - arrived);
+    assert_eq!(found.lost.acks + found.outside_overlap.acks, sent - arrived);
     assert!(
-        found.at_edges.acks < 200 && found.lost.acks > 1_000,
+        found.outside_overlap.acks < 200 && found.lost.acks > 1_000,
         "{found:?}"
     );
 }
@@ -214,17 +222,17 @@ fn what_one_capture_does_not_cover_is_not_lost() {
         &truth.at_sender,
         &truth.at_receiver[late..],
         true,
-        Bounds::default(),
+        ComparisonSettings::default(),
     );
     let forth = &found.from_client;
-    assert!(forth.lost.segments < truth.lost && forth.at_edges.bytes > 10_000_000);
-    assert_eq!(forth.missed.bytes, 0);
+    assert!(forth.lost.segments < truth.lost && forth.outside_overlap.bytes > 10_000_000);
+    assert_eq!(forth.uncaptured.bytes, 0);
     // Nothing at all to compare with.
     let none = compare(
         &truth.at_sender,
         &truth.at_sender[..3],
         true,
-        Bounds::default(),
+        ComparisonSettings::default(),
     );
     assert_eq!(none.from_client.lost.bytes, 0);
 }
@@ -240,12 +248,12 @@ fn what_waits_is_bounded_and_nothing_gets_lost_by_that() {
             .sum()
     };
     for packets_max in [16, 150, 200, 1 << 16] {
-        let bounds = Bounds {
+        let bounds = ComparisonSettings {
             packets_max,
-            ..Bounds::default()
+            ..ComparisonSettings::default()
         };
         let way = compare(&truth.at_sender, &truth.at_receiver, true, bounds).from_client;
-        let alone = way.lost.bytes + way.missed.bytes + way.at_edges.bytes;
+        let alone = way.lost.bytes + way.uncaptured.bytes + way.outside_overlap.bytes;
         let both = sent(&truth.at_sender) + sent(&truth.at_receiver);
         assert_eq!(2 * way.matched_bytes + alone, both, "{packets_max}");
     }
@@ -262,10 +270,10 @@ fn judged_together(truth: &Truth, ahead_ns: u64) -> [Flow; 2] {
         &truth.at_sender,
         &at_receiver,
         ahead_ns == 0,
-        Bounds::default(),
+        ComparisonSettings::default(),
     );
     let (mut near, mut far) = (analysed(&truth.at_sender), analysed(&at_receiver));
-    joint_verdict::judge(&mut near, &mut far, &pair);
+    joint_verdict::assess(&mut near, &mut far, &pair);
     [near, far]
 }
 

@@ -5,7 +5,7 @@ use super::{
     reference,
     truth::{Case, MSS, Truth, case},
 };
-use longhaul_flow::{record::Flow, segment::Segment, series::Bin};
+use longhaul_flow::{bin::Bin, record::Flow, segment::Segment};
 use longhaul_units::Time;
 
 fn cases() -> Vec<(&'static str, Case)> {
@@ -52,7 +52,7 @@ fn agrees(truth: &Truth, flow: &Flow) {
     let unique = counters.sent - counters.retransmitted;
     assert_eq!(data.unique_bytes, unique * MSS);
     assert_eq!(data.retransmitted_bytes, counters.retransmitted * MSS);
-    assert_eq!(data.reordered + data.missed_bytes + data.probes, 0);
+    assert_eq!(data.reordered + data.acked_unseen_bytes + data.probes, 0);
     assert_eq!(upload.acks.pure, counters.acks);
     assert_eq!(upload.acks.acked_bytes, truth.acked_packets * MSS);
     let diffs = ack_diffs(&truth.at_sender);
@@ -97,7 +97,7 @@ fn a_course_is_what_happened_bin_by_bin() {
     for (name, case) in cases() {
         println!("{name}");
         let truth = case.run();
-        let found = truth.flow().upload.course;
+        let found = truth.flow().upload.time_series;
         let plain = reference::course(&truth.at_sender, found.width_ns);
         assert_eq!(found.from_ns, plain.from_ns);
         for (at, (found, plain)) in found.bins.iter().zip(&plain.bins).enumerate() {
@@ -108,12 +108,16 @@ fn a_course_is_what_happened_bin_by_bin() {
                     bin.acked_bytes,
                     bin.acks,
                     bin.sacks,
-                    bin.moving_acks,
+                    bin.advancing_acks,
                     bin.ack_diff_max,
                 )
             };
             assert_eq!(counts(found), counts(plain), "bin {at}");
-            assert_eq!(found.ack_way_ns.is_some(), found.acks > 0, "bin {at}");
+            assert_eq!(
+                found.ack_path_delay_ns.is_some(),
+                found.acks > 0,
+                "bin {at}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use super::truth::{Case, MSS, Sample, Truth, analysed, analysed_within, case};
 use longhaul_flow::record::{
     Flow,
     Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
-    Limited, Place,
+    LimitPeriod, TapLocation,
 };
 use longhaul_flow::segment::{NO_SCALE, SCALE_CUT};
 use longhaul_tcpsim::congestion_control::cubic::Cubic;
@@ -13,7 +13,7 @@ use longhaul_units::Time;
 
 struct Found {
     truth: Truth,
-    limits: Vec<Limited>,
+    limits: Vec<LimitPeriod>,
     flow: Flow,
 }
 
@@ -27,8 +27,8 @@ fn judge(case: Case) -> Found {
     }
 }
 
-fn share(limits: &[Limited], by: Limit) -> f64 {
-    let span = |limited: &Limited| (limited.to_ns - limited.from_ns) as f64;
+fn share(limits: &[LimitPeriod], by: Limit) -> f64 {
+    let span = |limited: &LimitPeriod| (limited.to_ns - limited.from_ns) as f64;
     let of = limits.iter().filter(|limited| limited.by == by);
     of.map(span).sum::<f64>() / limits.iter().map(span).sum::<f64>()
 }
@@ -105,7 +105,7 @@ fn a_path_limits_though_few_of_the_packets_in_flight_are_kept() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
     let truth = case("20ms", &path, 30.0).run();
     let bounds = longhaul_flow::Settings {
-        outstanding_max: 100,
+        unacked_max: 100,
         ..longhaul_flow::Settings::default()
     };
     let few = analysed_within(&truth.at_sender, bounds).upload.limits;
@@ -191,7 +191,7 @@ fn the_verdict_says_how_much_of_the_time() {
     );
     assert_eq!(truth.flow().download.verdict, "");
     let late = analysed(&truth.at_sender[3..]).upload;
-    assert_eq!(late.standing.place, Place::Unknown);
+    assert_eq!(late.tap_position.location, TapLocation::Unknown);
     assert!(
         late.verdict.contains("Neither a handshake"),
         "{}",
@@ -249,7 +249,7 @@ fn the_verdict_says_where_the_tap_stood_and_what_can_not_be_known_from_there() {
     for (seen, place, to_sender_ms, to_receiver_ms, said, not_known) in [
         (
             &near,
-            Place::NearSender,
+            TapLocation::NearSender,
             0,
             100,
             "Seen near the sender: limited",
@@ -257,7 +257,7 @@ fn the_verdict_says_where_the_tap_stood_and_what_can_not_be_known_from_there() {
         ),
         (
             &middle,
-            Place::Middle,
+            TapLocation::Middle,
             40,
             60,
             "Seen in the middle: probably ",
@@ -265,15 +265,15 @@ fn the_verdict_says_where_the_tap_stood_and_what_can_not_be_known_from_there() {
         ),
         (
             &far,
-            Place::NearReceiver,
+            TapLocation::NearReceiver,
             100,
             0,
             "Seen near the receiver: perhaps ",
             "can't be told apart",
         ),
     ] {
-        let standing = seen.standing;
-        assert_eq!(standing.place, place, "{standing:?}");
+        let standing = seen.tap_position;
+        assert_eq!(standing.location, place, "{standing:?}");
         let ms = |ns: Option<u64>| (ns.unwrap() + 500_000) / 1_000_000;
         assert_eq!(ms(standing.to_sender_ns), to_sender_ms, "{standing:?}");
         assert_eq!(ms(standing.to_receiver_ns), to_receiver_ms, "{standing:?}");

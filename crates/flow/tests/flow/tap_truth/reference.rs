@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A course made of segments in the plainest way, with all the memory that it takes.
 
-use longhaul_flow::{ack_way::AckWay, course::Course, segment::Segment, series::Bin};
+use longhaul_flow::{
+    ack_path_delay::AckPathDelay, bin::Bin, segment::Segment, time_series::TimeSeries,
+};
 use std::collections::BTreeMap;
 
 /// The client's data and the ACKs for it.
-pub(crate) fn course(segments: &[Segment], width_ns: u64) -> Course {
-    let mut course = Course::new(segments[0].at_ns, width_ns);
+pub(crate) fn course(segments: &[Segment], width_ns: u64) -> TimeSeries {
+    let mut course = TimeSeries::new(segments[0].at_ns, width_ns);
     let mut flow = Plain::default();
     for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {
         let bin = match segment.from_low {
@@ -25,7 +27,7 @@ struct Plain {
     next: u64,
     una: u64,
     window: Option<u64>,
-    way: AckWay,
+    way: AckPathDelay,
     /// When what ends here was sent, but not if it was sent again.
     outstanding: BTreeMap<u64, Option<u64>>,
 }
@@ -76,7 +78,7 @@ impl Plain {
         let mut bin = Bin {
             acked_bytes: newly,
             acks: 1,
-            moving_acks: u32::from(newly > 0),
+            advancing_acks: u32::from(newly > 0),
             duplicate_acks: u32::from(newly == 0),
             sacks: u32::from(segment.sack_blocks > 0),
             ack_diff_max: newly as u32,
@@ -87,7 +89,7 @@ impl Plain {
             window_min: Some(window),
             ..Bin::default()
         };
-        self.way.note(segment, &mut bin);
+        self.way.record(segment, &mut bin);
         bin
     }
 }

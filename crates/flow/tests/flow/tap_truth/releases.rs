@@ -2,7 +2,7 @@
 //! Bursts by the ACK that released them: exactly what the sender did.
 
 use super::truth::{MSS, Truth, case};
-use longhaul_flow::{record::Releases, segment::Segment};
+use longhaul_flow::{record::AckClocking, segment::Segment};
 use longhaul_units::Time;
 
 const WITHIN_NS: u64 = 100_000;
@@ -42,8 +42,8 @@ fn class(segments: u64) -> usize {
     edges.iter().position(|most| segments <= *most).unwrap()
 }
 
-fn agrees(truth: &Truth) -> Releases {
-    let found = truth.flow().upload.releases;
+fn agrees(truth: &Truth) -> AckClocking {
+    let found = truth.flow().upload.ack_clocking;
     let (bursts, released) = bursts(&truth.at_sender);
     assert_eq!(found.bytes, released);
     let mut counts = vec![[0u64; 9]; 9];
@@ -69,7 +69,7 @@ fn with_a_full_window_acks_release_everything() {
             .acks(packets, Time::ZERO)
             .run()
     };
-    let of = |found: &Releases, least| {
+    let of = |found: &AckClocking, least| {
         let mut rows = found.by_ack_diff.iter();
         rows.find(|by| by.segments.0 == least).unwrap().clone()
     };
@@ -104,7 +104,7 @@ fn a_paced_sender_does_not_follow_its_acks() {
             .acks(8, Time::ZERO)
     };
     let (clocked, paced) = (agrees(&run().run()), agrees(&run().paced().run()));
-    let share = |found: &Releases| found.bytes as f64 / found.of_bytes as f64;
+    let share = |found: &AckClocking| found.bytes as f64 / found.of_bytes as f64;
     assert!(share(&clocked) > 0.99, "{clocked:?}");
     assert!(share(&paced) < 0.5, "{paced:?}");
 }

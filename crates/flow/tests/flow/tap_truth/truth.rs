@@ -4,16 +4,16 @@
 use crate::simulated_tap::{Look, SimulatedTap};
 use longhaul_flow::{
     Flows, Sink,
+    bin::Bin,
     record::Flow,
-    segment::{Segment, Vantage},
-    series::Bin,
+    segment::{CapturePoint, Segment},
 };
-use longhaul_netem::{Schedule, Setting, Shape};
+use longhaul_netem::{LinkConfig, Schedule, Setting};
 use longhaul_tcpsim::{
     congestion_control::{CongestionControl, reno::Reno},
     receiver::AckPolicy,
-    sender::{Backoff, Counters, Settings},
-    simulation::{FlowSettings, Path, Simulation},
+    sender::{Backoff, Counters, SenderConfig},
+    simulation::{FlowConfig, Path, Simulation},
 };
 use longhaul_units::{Bytes, Time};
 
@@ -26,7 +26,7 @@ pub(crate) struct Case {
     forth: Vec<(&'static str, &'static str)>,
     back: Vec<(&'static str, &'static str)>,
     changes: Vec<&'static str>,
-    sender: Settings,
+    sender: SenderConfig,
     acks: AckPolicy,
     control: Option<Box<dyn CongestionControl>>,
     writes: Vec<(f64, u64)>,
@@ -64,7 +64,7 @@ pub(crate) fn case(
         forth: [&[("delay", delay)], forth].concat(),
         back: vec![("delay", delay)],
         changes: Vec::new(),
-        sender: Settings::default(),
+        sender: SenderConfig::default(),
         acks: AckPolicy {
             aggregate: Time::ZERO,
             ..AckPolicy::default()
@@ -136,20 +136,20 @@ impl Case {
         let end = Time::from_secs_f64(self.seconds);
         let mut writes = self.writes.into_iter().peekable();
         let path = Path {
-            forth: shape(&self.forth),
-            back: shape(&self.back),
-            forth_changes: schedule(&self.changes),
+            forward: shape(&self.forth),
+            reverse: shape(&self.back),
+            forward_changes: schedule(&self.changes),
             seed: 1,
             ..Path::default()
         };
-        let flow = FlowSettings {
+        let flow = FlowConfig {
             start: Time::ZERO,
             extra_rtt: Time::ZERO,
             sender: self.sender,
             acks: self.acks,
             control: self.control.unwrap_or_else(|| Box::new(Reno)),
         };
-        let mut simulation = Simulation::watched(path, vec![flow], SimulatedTap::new(look));
+        let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(look));
         let mut samples = Vec::new();
         while simulation.now() < end {
             while let Some((_, packets)) =
@@ -166,7 +166,7 @@ impl Case {
 
 fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> Truth {
     let drops = simulation.drops();
-    let tap = simulation.watch();
+    let tap = simulation.observer_mut();
     let alone =
         |seen: Vec<(usize, Segment)>| seen.into_iter().map(|(_, segment)| segment).collect();
     let (at_sender, at_receiver) = (alone(tap.take_at_sender()), alone(tap.take_at_receiver()));
@@ -178,7 +178,7 @@ fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> Tru
         counters: sender.counters(),
         backoffs: sender.take_backoffs(),
         acked_packets: sender.acked(),
-        lost: drops.loss + drops.overflow + drops.rule,
+        lost: drops.loss + drops.overflow + drops.aqm,
     }
 }
 
@@ -258,14 +258,14 @@ pub(crate) fn analysed_within(segments: &[Segment], bounds: longhaul_flow::Setti
     let (mut flows, mut last) = (Flows::new(bounds), Last::default());
     for (number, segment) in (0..).zip(segments) {
         let key = SimulatedTap::key(0);
-        flows.segment(number, Vantage(0), &key, segment, &mut last);
+        flows.segment(number, CapturePoint(0), &key, segment, &mut last);
     }
     flows.finish(&mut last);
     last.0.expect("a flow")
 }
 
-pub(crate) fn shape(settings: &[(&str, &str)]) -> Shape {
-    let mut shape = Shape::default();
+pub(crate) fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+    let mut shape = LinkConfig::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).unwrap());
     }

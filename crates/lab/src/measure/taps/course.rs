@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tapped flow's course, thinned to what a page can show: each bin with its mean, and with what nine in ten
-//! of the milliseconds in it keep to. Their extremes are no use: nearly every tenth of a second has a
-//! millisecond with nothing and one with a burst.
+//! Time series of a captured flow, thinned to what a page can show. Each bin has its mean, and the
+//! 5th and 95th percentile of its milliseconds. Minimum and maximum are no use: nearly every tenth
+//! of a second has a millisecond with nothing and one with a burst.
 
 use super::fine::{Fine, FineBins};
 use longhaul_flow::record::{Direction, Phase, PhaseKind};
@@ -9,10 +9,10 @@ use longhaul_report::scale::round_step;
 use longhaul_results::result::{Spread, TapPhase, TapSeries};
 use longhaul_stats::sample;
 
-/// Bins of a course at most: about two pixels each on a wide page.
+/// Most bins of a time series: about two pixels each on a wide page.
 const BINS_MAX: usize = 512;
 
-/// Without the names of flow and link.
+/// Returns the time series of a direction, without the names of flow and link.
 pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
     let together = together(fine.bins.len());
     let spread = |of: &dyn Fn(&Fine) -> f64| spread(fine, together, of);
@@ -32,7 +32,7 @@ pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
     }
 }
 
-/// How many fine bins become one, so that whole seconds are whole bins.
+/// Number of fine bins that become one bin, such that whole seconds are whole bins.
 fn together(bins: usize) -> usize {
     match bins.div_ceil(BINS_MAX).max(1) {
         least @ ..=1000 => round_step(least as f64) as usize,
@@ -54,7 +54,7 @@ fn spread(fine: &FineBins, together: usize, of: &dyn Fn(&Fine) -> f64) -> Spread
     spread
 }
 
-/// Four digits: a chart shows three, and a result is a third as long.
+/// Rounds to four digits. A chart shows three, and the result is a third as long.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
@@ -96,11 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn bins_have_the_mean_of_their_milliseconds_and_what_nine_in_ten_keep_to() {
+    fn bins_have_the_mean_and_the_5th_and_95th_percentile() {
         let course = of(&Direction::default(), &fine(50_000));
         assert_eq!((course.bin_ms, course.fine_ms), (100.0, 1.0));
         assert_eq!(course.data_bps.mean, vec![36e6; 500]);
-        // Of ten equal steps from 0 to 72 Mbit/s the lowest and the highest are 10 % each.
+        // Of ten equal steps from 0 to 72 Mbit/s, the lowest and the highest are 10 % each.
         assert_eq!(course.data_bps.low, vec![0.0; 500]);
         assert_eq!(course.data_bps.high, vec![72e6; 500]);
         let mut burst = fine(50_000);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_bounded_and_its_bins_divide_seconds() {
+    fn number_of_bins_is_bounded_and_bins_divide_seconds() {
         let cases = [
             (1, 1),
             (512, 1),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_count_from_the_first_data() {
+    fn phase_times_count_from_the_first_data() {
         let one = Phase {
             kind: PhaseKind::RampUp,
             from_ns: 4_000_000,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tapped flow's metrics, as `docs/lab.md` explains them.
+//! Metrics of a captured flow, as `docs/lab.md` explains them.
 
 use super::fine::{Fine, FineBins};
 use longhaul_flow::record::{Direction, Limit, Phase, PhaseKind};
 use longhaul_results::result::Metrics;
 use longhaul_stats::sample::quantile_by_rank;
 
-/// What is a second, ns.
+/// One second in ns.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// All that can be said of a direction; what needs bins of 1 ms only with them.
+/// Computes all metrics of a direction. Those that need bins of 1 ms are absent without them.
 pub(super) fn of(direction: &Direction, fine: Option<&FineBins>) -> Metrics {
     let rates = fine.into_iter().flat_map(peaks).chain(steady(direction));
     let acks = acks(direction).into_iter();
@@ -23,7 +23,7 @@ pub(super) fn of(direction: &Direction, fine: Option<&FineBins>) -> Metrics {
 
 type Figures = Vec<(&'static str, f64)>;
 
-/// The best whole second of what was sent, and of what was acknowledged.
+/// Largest rate over a whole second, of sent and of acknowledged data.
 fn peaks(fine: &FineBins) -> Figures {
     let second = ((SECOND_NS / fine.width_ns) as usize).max(1);
     let best = |bytes: fn(&Fine) -> u64| {
@@ -46,7 +46,7 @@ fn steady(direction: &Direction) -> Figures {
     ])
 }
 
-/// How long each kind of phase lasted in all; none of a flow without phases.
+/// Total length of each kind of phase. Empty for a flow without phases.
 fn lengths(direction: &Direction) -> Figures {
     let kinds = [
         ("ramp_up_s", PhaseKind::RampUp),
@@ -79,7 +79,7 @@ fn acks(direction: &Direction) -> Figures {
     ])
 }
 
-/// ACKs a second in bins of 1 ms, when the growth is over: half of them are not above the median.
+/// Percentiles of the ACK rate in bins of 1 ms, after the ramp-up.
 fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
     let mut acks: Vec<u32> = settled(direction, fine)
         .iter()
@@ -94,7 +94,7 @@ fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
     ])
 }
 
-/// From the end of the first growth, or from the beginning, to the last data.
+/// Bins from the end of the ramp-up, or from the beginning, to the last data.
 fn settled<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [Fine] {
     let grown = direction
         .phases
@@ -106,7 +106,7 @@ fn settled<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [Fine] {
 
 fn troubles(direction: &Direction) -> Figures {
     let limits = &direction.limits;
-    let span = |one: &longhaul_flow::record::Limited| (one.to_ns - one.from_ns) as f64;
+    let span = |one: &longhaul_flow::record::LimitPeriod| (one.to_ns - one.from_ns) as f64;
     let all = sum(limits.iter().map(span));
     let by_acks = limits.iter().filter(|one| one.by == Limit::AckStream);
     let share = sum(by_acks.map(span)) / all;
@@ -131,14 +131,14 @@ fn length_s(phase: &Phase) -> f64 {
     (phase.to_ns - phase.from_ns) as f64 / 1e9
 }
 
-/// Mean over all phases of a kind, each as long as it lasted.
+/// Mean over all phases of a kind, weighted by their length.
 fn mean(direction: &Direction, kind: PhaseKind, of: fn(&Phase) -> f64) -> Option<f64> {
     let weighted = phases(direction, kind).map(|phase| of(phase) * length_s(phase));
     let mean = sum(weighted) / sum(phases(direction, kind).map(length_s));
     mean.is_finite().then_some(mean)
 }
 
-/// Nothing is 0, where `Iterator::sum` says −0.
+/// Sum of the values; 0 for none, where `Iterator::sum` gives −0.
 fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
@@ -153,7 +153,7 @@ fn present<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> Figures
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_flow::record::{Acks, Data, Distribution, Limited};
+    use longhaul_flow::record::{Acks, Data, Distribution, LimitPeriod};
     use longhaul_report::registry::{Producer, told_by};
 
     const MS: u64 = 1_000_000;
@@ -170,14 +170,15 @@ mod tests {
         }
     }
 
-    /// Two seconds of growth, one at 3 and three at 1 Mbit/s, with 4 ACKs a millisecond after the growth.
+    /// Two seconds of ramp-up, one at 3 and three at 1 Mbit/s, with 4 ACKs a millisecond after the
+    /// ramp-up.
     fn flow() -> (Direction, FineBins) {
         let phases = vec![
             phase(PhaseKind::RampUp, 0..2, 5e5),
             phase(PhaseKind::Steady, 2..3, 3e6),
             phase(PhaseKind::Steady, 3..6, 1e6),
         ];
-        let limited = |by, s: std::ops::Range<u64>| Limited {
+        let limited = |by, s: std::ops::Range<u64>| LimitPeriod {
             by,
             from_ns: s.start * SECOND_NS,
             to_ns: s.end * SECOND_NS,
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_of_a_flow_that_has_all() {
+    fn computes_every_metric_of_a_complete_flow() {
         let (direction, fine) = flow();
         let found = of(&direction, Some(&fine));
         let expected = [
@@ -256,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flow_does_not_have_is_no_figure() {
+    fn omits_metrics_without_data() {
         let found = of(&Direction::default(), None);
         let names: Vec<&str> = found.keys().map(String::as_str).collect();
         assert_eq!(names, ["data_retransmits", "duplicate_acks"]);
     }
 
     #[test]
-    fn quantiles_are_of_the_time_after_the_growth() {
+    fn ack_rate_percentiles_exclude_the_ramp_up() {
         let (mut direction, fine) = flow();
         direction.phases.remove(0);
         let found = of(&direction, Some(&fine));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Millisecond after millisecond of one direction, also those in which nothing happened.
+//! Bins of one direction without gaps, also those in which nothing happened.
 
 use longhaul_analysis::Row;
 use std::ops::Range;
 
-/// Bins of one direction at most: 17 minutes of milliseconds, 24 MB.
+/// Most bins of one direction: 17 minutes of milliseconds, 24 MB.
 const BINS_MAX: usize = 1 << 20;
 
-/// What figures and charts need of a bin.
+/// Counters of one bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fine {
     pub(super) data_bytes: u64,
@@ -18,14 +18,14 @@ pub(super) struct Fine {
 /// Bins of equal width from the first data on.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FineBins {
-    /// Where the first begins, ns since 1970.
+    /// Start of the first bin, ns since 1970.
     pub(super) from_ns: u64,
     pub(super) width_ns: u64,
     pub(super) bins: Vec<Fine>,
 }
 
 impl FineBins {
-    /// Of the direction `(flow, upload)`; none without data, or if it lasts too long.
+    /// Bins of the direction `(flow, upload)`; `None` without data, or if it lasts too long.
     pub(super) fn of(rows: &[Row], of: (u64, bool), width_ns: u64) -> Option<Self> {
         let own = || rows.iter().filter(|row| (row.flow, row.upload) == of);
         let from_ns = own().find(|row| row.bin.data_bytes > 0)?.from_ns;
@@ -45,7 +45,7 @@ impl FineBins {
         })
     }
 
-    /// The bins of a stretch of time, ns since 1970.
+    /// Bins of a span of time, ns since 1970.
     pub(super) fn between(&self, time_ns: Range<u64>) -> &[Fine] {
         let index = |at_ns: u64| {
             let bins = at_ns.saturating_sub(self.from_ns) / self.width_ns;
@@ -64,7 +64,7 @@ impl FineBins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_flow::series::Bin;
+    use longhaul_flow::bin::Bin;
 
     fn row(flow: u64, ms: u64, data_bytes: u64) -> Row {
         let bin = Bin {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_with_data_and_has_what_is_empty() {
+    fn bins_begin_with_data_and_include_empty_ones() {
         let rows = [row(1, 4, 0), row(1, 6, 10), row(2, 7, 99), row(1, 8, 20)];
         let fine = FineBins::of(&rows, (1, true), 1_000_000).unwrap();
         let data: Vec<u64> = fine.bins.iter().map(|bin| bin.data_bytes).collect();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_cut_to_what_there_is() {
+    fn span_is_clamped_to_the_bins() {
         let rows = [row(1, 6, 10), row(1, 9, 20)];
         let fine = FineBins::of(&rows, (1, true), 1_000_000).unwrap();
         assert_eq!(fine.between(0..8_000_000).len(), 2);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_too_long_has_no_bins() {
+    fn too_long_direction_has_no_bins() {
         let rows = [row(1, 0, 10), row(1, BINS_MAX as u64, 20)];
         assert_eq!(FineBins::of(&rows, (1, true), 1_000_000), None);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the taps of a run saw of its flows, as `longhaul tap analyze` finds it: metrics for checks, and
-//! courses for the report.
+//! Analysis of the captures of a run, as `longhaul tap analyze` does it: metrics for checks, and
+//! time series for the report.
 //!
-//! A flow is looked at by the tapped link nearest to its sender, at the end where its data goes in and its
-//! ACKs come out: there is what the sender had to go by.
+//! A flow is analysed in the capture of the link nearest to its sender, at the end where its data
+//! enters and its ACKs leave. There it is closest to what the sender saw.
 
 mod course;
 mod figures;
@@ -17,40 +17,40 @@ use anyhow::{Context, Result};
 use fine::FineBins;
 use longhaul_flow::{
     record,
-    segment::{Endpoint, Vantage},
+    segment::{Endpoint, CapturePoint},
 };
 use longhaul_report::registry;
 use longhaul_results::result::{Metrics, Run, TapSeries};
 use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
 
-/// Bins of 1 ms that a tap's analysis keeps, over both ends and all flows: 190 MB. More than that, and flows
-/// have neither a course nor the metrics that are made of it.
+/// Most bins of 1 ms that the analysis of a capture holds, over both ends and all flows: 190 MB.
+/// With more, flows have neither a time series nor the metrics that need it.
 const BINS_MAX: usize = 1 << 20;
 
-/// A flow and the tap that sees it.
+/// A flow and the link whose capture is analysed for it.
 struct Look<'a> {
     flow: &'a Flow,
     link: &'a Link,
-    /// The end of the link, as `longhaul link` calls it.
+    /// End of the link, as `longhaul link` names it.
     end: &'static str,
-    /// Addresses of its ends, one of which is the server.
+    /// Addresses of the flow's hosts, one of which is the server.
     hosts: Vec<IpAddr>,
-    /// The server's port, if nobody else has the same.
+    /// Port of the server, if no other server uses it.
     port: Option<u16>,
 }
 
-/// What is to be said of a flow.
+/// Metrics and time series of a flow.
 struct Seen {
     flow: String,
     metrics: Metrics,
     course: Option<TapSeries>,
 }
 
-/// Analyses the taps of a run that has ended, and adds what they say to it. Metrics stand under the flow's
-/// name if there are several transfers.
+/// Analyses the captures of a run that has ended, and adds the metrics and time series to it.
+/// Metrics have the flow's name as prefix if there are several transfers.
 ///
 /// # Errors
-/// A tap's file cannot be read.
+/// A capture file cannot be read or removed.
 pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Result<()> {
     let (transfers, looks) = looks(scenario);
     for one in scenario.links.iter().filter(|link| link.tap) {
@@ -67,13 +67,13 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
     Ok(())
 }
 
-/// The names of the flows that a tap sees.
+/// Names of the flows that a capture records.
 pub(crate) fn flows_seen(scenario: &Scenario) -> BTreeSet<String> {
     let (_, looks) = looks(scenario);
     looks.iter().map(|look| look.flow.name.clone()).collect()
 }
 
-/// How many transfers there are, and those that a tap sees.
+/// Number of transfers, and those that a capture records.
 fn looks(scenario: &Scenario) -> (usize, Vec<Look<'_>>) {
     let topology = Topology::of(scenario);
     let on = scenario.flows.iter().filter(|flow| flow.when).enumerate();
@@ -114,7 +114,7 @@ fn look<'a>(
     })
 }
 
-/// What the tap of `link` says of the flows that it sees.
+/// Analyses the capture of `link` for these flows.
 fn at(link: &Link, looks: &[&Look<'_>], directory: &Path) -> Result<Vec<Seen>> {
     let record = link::tap(link, directory);
     let place = || format!("the tap of link {}", link.name);
@@ -137,8 +137,8 @@ fn analysed(record: &Path, looks: &[&Look<'_>]) -> Result<Vec<Seen>> {
         .collect())
 }
 
-/// The connection of each flow: the largest to its server that no flow before it has. Beside a relay with
-/// addresses of its own there is none; then the largest that is left.
+/// Connection of each flow: the largest to its server that is not yet assigned. Beside a relay with
+/// its own addresses there is no such connection; then the largest one that is left.
 fn connections<'a>(
     finished: &'a longhaul_analysis::Finished,
     looks: &[&Look<'_>],
@@ -149,7 +149,7 @@ fn connections<'a>(
         let fits = |flow: &&record::Flow| {
             let Endpoint { address, port } = flow.server;
             let own = look.hosts.contains(&address) && look.port.is_none_or(|own| own == port);
-            flow.vantage == end && (own || !strict)
+            flow.capture_point == end && (own || !strict)
         };
         let mut largest_first = finished.analysis.flows.iter().filter(fits);
         largest_first.find(|flow| taken.insert(flow.number))
@@ -160,10 +160,10 @@ fn connections<'a>(
         .collect()
 }
 
-fn vantage(finished: &longhaul_analysis::Finished, end: &str) -> Option<Vantage> {
+fn vantage(finished: &longhaul_analysis::Finished, end: &str) -> Option<CapturePoint> {
     let mut points = finished.analysis.vantages.iter();
     let at = points.position(|point| point.name == end)?;
-    Some(Vantage(at as u32))
+    Some(CapturePoint(at as u32))
 }
 
 fn seen(finished: &longhaul_analysis::Finished, look: &Look<'_>, flow: &record::Flow) -> Seen {

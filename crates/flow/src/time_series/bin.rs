@@ -34,7 +34,8 @@ pub struct Bin {
     /// ACKs with SACK blocks, with data or without.
     pub sacks: u32,
     /// ACKs that acknowledged anything new, with data or without: the samples of AckDiff.
-    pub moving_acks: u32,
+    #[serde(rename = "moving_acks")]
+    pub advancing_acks: u32,
     /// Largest AckDiff, bytes.
     pub ack_diff_max: u32,
     /// Round trip, least and greatest sample in ns; 0 is no sample.
@@ -47,7 +48,8 @@ pub struct Bin {
     pub rtt_samples: u32,
     /// What the fastest ACK of this bin travelled longer than the flow's first did, by their TSval, in
     /// ns ([`crate::ack_way`]); less than zero where it was faster, none without time stamps.
-    pub ack_way_ns: Option<i64>,
+    #[serde(rename = "ack_way_ns")]
+    pub ack_path_delay_ns: Option<i64>,
     /// Most bytes in flight as the tap sees it.
     pub in_flight_max: u64,
     /// Least advertised window, scaled; none in a bin without a pure ACK, one that moved, or a change.
@@ -82,7 +84,7 @@ impl Bin {
 
     /// Takes in the age of the first unacknowledged byte at one ACK.
     #[inline]
-    pub(crate) fn note_unacked_age(&mut self, age_ns: u64) {
+    pub(crate) fn record_unacked_age(&mut self, age_ns: u64) {
         let age_us = u32::try_from(age_ns / 1_000).unwrap_or(u32::MAX).max(1);
         self.merge_unacked_age(age_us);
     }
@@ -133,14 +135,14 @@ impl Bin {
         add(&mut self.acks, other.acks);
         add(&mut self.duplicate_acks, other.duplicate_acks);
         add(&mut self.sacks, other.sacks);
-        add(&mut self.moving_acks, other.moving_acks);
+        add(&mut self.advancing_acks, other.advancing_acks);
         self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
         self.window_min = least(self.window_min, other.window_min);
         if other.window_min.is_some() {
             self.window_last = other.window_last;
         }
         self.all_acked = other.all_acked.or(self.all_acked);
-        self.ack_way_ns = least(self.ack_way_ns, other.ack_way_ns);
+        self.ack_path_delay_ns = least(self.ack_path_delay_ns, other.ack_path_delay_ns);
         self.merge_unacked_age(other.unacked_age_min_us);
     }
 

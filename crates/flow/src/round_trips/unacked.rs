@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets that wait for their ACK: round trips by pairs of data and ACK.
 
-use crate::bounds::{Bounds, bytes_of};
+use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ struct Packet {
 
 /// What an ACK says of the packets around its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Covered {
+pub(super) struct AckBoundary {
     /// When the packet was sent that carried the last byte acknowledged, ns.
     pub(super) last_ns: u64,
     /// When the packet was sent that carried the first byte not acknowledged, ns. None if every byte
@@ -27,23 +27,29 @@ pub(super) struct Covered {
 
 /// Packets in order of their numbers, which is the order in which they were sent.
 #[derive(Debug, Default)]
-pub(super) struct Outstanding {
+pub(super) struct UnackedPackets {
     packets: VecDeque<Packet>,
     /// What was sent again, from the first of it to the last. An ACK that covers any of that is of no use,
     /// because nobody knows which of both it answers, or how long what lies above waited for it (Karn; RFC
     /// 6298 §3; Linux: `FLAG_RETRANS_DATA_ACKED`).
-    resent: Range<u64>,
+    retransmitted: Range<u64>,
     /// Everything below is acknowledged.
     acked: u64,
 }
 
-impl Outstanding {
+impl UnackedPackets {
     /// Numbers were sent that were never sent before. When there are too many, the newest are not kept,
     /// so that their ACKs have no sample.
     #[inline]
-    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
-        let most = bounds.settings.outstanding_max;
-        if bounds.has_room(&mut self.packets, most) {
+    pub(super) fn record_sent(
+        &mut self,
+        start: u64,
+        length: u32,
+        at_ns: u64,
+        budget: &mut MemoryBudget,
+    ) {
+        let most = budget.settings.unacked_max;
+        if budget.ensure_room(&mut self.packets, most) {
             self.packets.push_back(Packet {
                 at_ns,
                 start: start as u32,
@@ -59,28 +65,30 @@ impl Outstanding {
 
     /// Memory of the table.
     pub(super) fn table_bytes(&self) -> usize {
-        bytes_of(&self.packets)
+        capacity_bytes(&self.packets)
     }
 
     /// Nothing waits any more: numbers begin anew.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.packets.clear();
-        self.resent = 0..0;
+        self.retransmitted = 0..0;
     }
 
     /// These numbers were sent again.
-    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
-        let is_over = self.acked >= self.resent.end;
-        self.resent = match is_over {
+    pub(super) fn record_retransmission(&mut self, numbers: Range<u64>) {
+        let is_over = self.acked >= self.retransmitted.end;
+        self.retransmitted = match is_over {
             true => numbers,
-            false => self.resent.start.min(numbers.start)..self.resent.end.max(numbers.end),
+            false => {
+                self.retransmitted.start.min(numbers.start)..self.retransmitted.end.max(numbers.end)
+            }
         };
     }
 
     /// Everything below `ack` is acknowledged, and was not further than `before` until now. Returns when
     /// the packets around `ack` were sent, if that is a round-trip sample: one sample an ACK.
     #[inline]
-    pub(super) fn acknowledged(&mut self, before: u64, ack: u64) -> Option<Covered> {
+    pub(super) fn acknowledge(&mut self, before: u64, ack: u64) -> Option<AckBoundary> {
         let mut last = None;
         while let Some(packet) = self.packets.front() {
             // Signed, because both are numbers of the wire, less than half a turn apart.
@@ -97,12 +105,13 @@ impl Outstanding {
             self.packets.pop_front();
         }
         self.acked = ack;
-        let last_ns = last.filter(|_| before >= self.resent.end || ack <= self.resent.start)?;
+        let last_ns =
+            last.filter(|_| before >= self.retransmitted.end || ack <= self.retransmitted.start)?;
         let next = self.packets.front().filter(|packet| {
             // A packet further on is not the next: the table was full when that was sent.
             (ack as u32).wrapping_sub(packet.start) < packet.length
         });
-        Some(Covered {
+        Some(AckBoundary {
             last_ns,
             next_ns: next.map(|packet| packet.at_ns),
         })
@@ -114,108 +123,108 @@ mod tests {
     use super::*;
     use crate::Settings;
 
-    fn four() -> Bounds {
-        Bounds::new(Settings {
-            outstanding_max: 4,
+    fn four() -> MemoryBudget {
+        MemoryBudget::new(Settings {
+            unacked_max: 4,
             ..Settings::default()
         })
     }
 
     /// Packets of 10 at times 100, 101, … from number 1,000.
-    fn sent(count: u32) -> Outstanding {
-        let mut outstanding = Outstanding::default();
+    fn sent(count: u32) -> UnackedPackets {
+        let mut unacked = UnackedPackets::default();
         for i in 0..u64::from(count) {
-            outstanding.sent(1_000 + i * 10, 10, 100 + i, &mut four());
+            unacked.record_sent(1_000 + i * 10, 10, 100 + i, &mut four());
         }
-        outstanding
+        unacked
     }
 
-    fn last(covered: Option<Covered>) -> Option<u64> {
+    fn last(covered: Option<AckBoundary>) -> Option<u64> {
         covered.map(|covered| covered.last_ns)
     }
 
     #[test]
     fn samples_first_byte_not_acknowledged() {
-        let mut outstanding = sent(4);
-        let covered = outstanding.acknowledged(1_000, 1_020).unwrap();
+        let mut unacked = sent(4);
+        let covered = unacked.acknowledge(1_000, 1_020).unwrap();
         assert_eq!((covered.last_ns, covered.next_ns), (101, Some(102)));
-        let covered = outstanding.acknowledged(1_020, 1_025).unwrap();
+        let covered = unacked.acknowledge(1_020, 1_025).unwrap();
         assert_eq!((covered.last_ns, covered.next_ns), (102, Some(102)));
-        let covered = outstanding.acknowledged(1_025, 1_040).unwrap();
+        let covered = unacked.acknowledge(1_025, 1_040).unwrap();
         assert_eq!((covered.last_ns, covered.next_ns), (103, None));
     }
 
     #[test]
     fn packet_beyond_a_full_table_is_not_the_next() {
-        let mut outstanding = sent(4);
-        outstanding.sent(1_040, 10, 104, &mut four());
-        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
-        outstanding.sent(1_050, 10, 105, &mut four());
-        let covered = outstanding.acknowledged(1_020, 1_040).unwrap();
+        let mut unacked = sent(4);
+        unacked.record_sent(1_040, 10, 104, &mut four());
+        assert_eq!(last(unacked.acknowledge(1_000, 1_020)), Some(101));
+        unacked.record_sent(1_050, 10, 105, &mut four());
+        let covered = unacked.acknowledge(1_020, 1_040).unwrap();
         assert_eq!((covered.last_ns, covered.next_ns), (103, None));
     }
 
     #[test]
     fn the_last_packet_covered_is_the_sample() {
-        let mut outstanding = sent(4);
-        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
-        assert_eq!(outstanding.acknowledged(1_020, 1_020), None);
-        assert_eq!(last(outstanding.acknowledged(1_020, 1_040)), Some(103));
+        let mut unacked = sent(4);
+        assert_eq!(last(unacked.acknowledge(1_000, 1_020)), Some(101));
+        assert_eq!(unacked.acknowledge(1_020, 1_020), None);
+        assert_eq!(last(unacked.acknowledge(1_020, 1_040)), Some(103));
     }
 
     #[test]
     fn a_part_of_a_super_packet_is_a_sample_of_it() {
-        let mut outstanding = sent(2);
-        assert_eq!(last(outstanding.acknowledged(1_000, 1_005)), Some(100));
-        assert_eq!(last(outstanding.acknowledged(1_005, 1_010)), Some(100));
+        let mut unacked = sent(2);
+        assert_eq!(last(unacked.acknowledge(1_000, 1_005)), Some(100));
+        assert_eq!(last(unacked.acknowledge(1_005, 1_010)), Some(100));
     }
 
     #[test]
     fn what_was_sent_again_is_no_sample() {
-        let mut outstanding = sent(3);
-        outstanding.sent_again(1_000..1_010);
-        assert_eq!(outstanding.acknowledged(1_000, 1_020), None);
-        assert_eq!(last(outstanding.acknowledged(1_020, 1_030)), Some(102));
+        let mut unacked = sent(3);
+        unacked.record_retransmission(1_000..1_010);
+        assert_eq!(unacked.acknowledge(1_000, 1_020), None);
+        assert_eq!(last(unacked.acknowledge(1_020, 1_030)), Some(102));
     }
 
     /// A tail loss probe repeats the last packet; ACKs of those before it answer what was sent once.
     #[test]
     fn what_lies_below_is_a_sample() {
-        let mut outstanding = sent(4);
-        outstanding.sent_again(1_030..1_040);
-        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
-        assert_eq!(last(outstanding.acknowledged(1_020, 1_030)), Some(102));
-        assert_eq!(outstanding.acknowledged(1_030, 1_040), None);
+        let mut unacked = sent(4);
+        unacked.record_retransmission(1_030..1_040);
+        assert_eq!(last(unacked.acknowledge(1_000, 1_020)), Some(101));
+        assert_eq!(last(unacked.acknowledge(1_020, 1_030)), Some(102));
+        assert_eq!(unacked.acknowledge(1_030, 1_040), None);
     }
 
     #[test]
     fn what_lies_between_is_none_until_both_are_acknowledged() {
-        let mut outstanding = sent(4);
-        outstanding.sent_again(1_000..1_010);
-        outstanding.sent_again(1_030..1_040);
-        assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
-        assert_eq!(outstanding.acknowledged(1_010, 1_020), None);
-        let mut outstanding = sent(4);
-        outstanding.sent_again(1_000..1_010);
-        assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
-        outstanding.sent_again(1_030..1_040);
-        assert_eq!(last(outstanding.acknowledged(1_010, 1_020)), Some(101));
+        let mut unacked = sent(4);
+        unacked.record_retransmission(1_000..1_010);
+        unacked.record_retransmission(1_030..1_040);
+        assert_eq!(unacked.acknowledge(1_000, 1_010), None);
+        assert_eq!(unacked.acknowledge(1_010, 1_020), None);
+        let mut unacked = sent(4);
+        unacked.record_retransmission(1_000..1_010);
+        assert_eq!(unacked.acknowledge(1_000, 1_010), None);
+        unacked.record_retransmission(1_030..1_040);
+        assert_eq!(last(unacked.acknowledge(1_010, 1_020)), Some(101));
     }
 
     #[test]
     fn packets_beyond_the_bound_are_no_sample() {
-        let mut outstanding = sent(6);
-        assert_eq!(outstanding.packets.len(), 4);
-        assert_eq!(outstanding.acknowledged(1_000, 1_060), None);
-        outstanding.sent(1_060, 10, 200, &mut four());
-        assert_eq!(last(outstanding.acknowledged(1_060, 1_070)), Some(200));
+        let mut unacked = sent(6);
+        assert_eq!(unacked.packets.len(), 4);
+        assert_eq!(unacked.acknowledge(1_000, 1_060), None);
+        unacked.record_sent(1_060, 10, 200, &mut four());
+        assert_eq!(last(unacked.acknowledge(1_060, 1_070)), Some(200));
     }
 
     #[test]
     fn numbers_wrap() {
-        let mut outstanding = Outstanding::default();
+        let mut unacked = UnackedPackets::default();
         let start = (1 << 33) - 5;
-        outstanding.sent(start, 10, 7, &mut four());
-        assert_eq!(last(outstanding.acknowledged(start, start + 10)), Some(7));
+        unacked.record_sent(start, 10, 7, &mut four());
+        assert_eq!(last(unacked.acknowledge(start, start + 10)), Some(7));
     }
 }

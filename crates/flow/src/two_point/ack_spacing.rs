@@ -14,9 +14,9 @@ pub(super) struct AckSpacing {
 
 impl AckSpacing {
     /// An ACK, and when each place saw it. One that was overtaken has no distance.
-    pub(super) fn note(&mut self, times: [u64; 2]) {
+    pub(super) fn record(&mut self, times: [u64; 2]) {
         let gaps = self.last.replace(times).and_then(|last| {
-            let gap = |place: usize| times[place].checked_sub(last[place]);
+            let gap = |side: usize| times[side].checked_sub(last[side]);
             Some([gap(0)?, gap(1)?])
         });
         let Some(gaps) = gaps else {
@@ -50,7 +50,7 @@ mod tests {
         for n in 0..10 {
             let sent = n * 1_000_000;
             let held = (n / 2 * 2 + 1) * 1_000_000 + n % 2 * 1_000;
-            spacing.note([held, sent]);
+            spacing.record([held, sent]);
         }
         let found = spacing.finish(false);
         assert_eq!((found.sent.min, found.sent.max), (1_000_000, 1_000_000));

@@ -25,18 +25,18 @@ mod delays;
 mod unmatched;
 
 use super::{
-    record::{BothEnds, Clocks, Flow, Way},
+    record::{Clocks, Flow, OneWayMetrics, TwoPointComparison},
     segment::{Segment, unwrap_first, unwrap_near},
 };
 use ack_spacing::AckSpacing;
-pub use delays::Bounds;
-use delays::{Delays, Line};
+pub use delays::ComparisonSettings;
+use delays::{ClockOffset, Delays};
 use longhaul_packet::tcp::{FIN, SYN};
-use unmatched::{Bare, Found, Packet, Unmatched};
+use unmatched::{EmptySegment, MatchedPart, Packet, Unmatched};
 
 /// Where a packet was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Side {
     /// At the left.
     Left,
     /// At the right.
@@ -48,40 +48,48 @@ pub enum Place {
 pub struct Comparison {
     same_clock: bool,
     /// From the lesser end, and from the greater.
-    ways: [Travel; 2],
+    directions: [DirectionMatcher; 2],
 }
 
 impl Comparison {
     /// Nothing seen yet. `same_clock` says that both places' times are by one clock, as in one file.
     #[must_use]
-    pub fn new(same_clock: bool, bounds: Bounds) -> Self {
+    pub fn new(same_clock: bool, settings: ComparisonSettings) -> Self {
         Self {
             same_clock,
-            ways: [Travel::new(bounds), Travel::new(bounds)],
+            directions: [
+                DirectionMatcher::new(settings),
+                DirectionMatcher::new(settings),
+            ],
         }
     }
 
     /// Takes in a segment. Those of a place come in order of time, both places' about together.
-    pub fn segment(&mut self, place: Place, segment: &Segment) {
-        self.ways[usize::from(!segment.from_low)].segment(place, segment);
+    pub fn segment(&mut self, side: Side, segment: &Segment) {
+        self.directions[usize::from(!segment.from_low)].segment(side, segment);
     }
 
-    /// Parts of packets that wait for their like: at most [`Bounds::packets_max`] for each place and direction.
+    /// Parts of packets that wait for their like: at most [`ComparisonSettings::packets_max`] for each place and direction.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.ways.iter().map(Travel::waiting).sum()
+    pub fn unmatched_parts(&self) -> usize {
+        self.directions
+            .iter()
+            .map(DirectionMatcher::unmatched_parts)
+            .sum()
     }
 
     /// Both captures are at their end; `left` and `right` are what the analysis of each says.
     #[must_use]
-    pub fn finish(mut self, left: &Flow, right: &Flow) -> BothEnds {
-        self.ways.iter_mut().for_each(Travel::give_up_all);
+    pub fn finish(mut self, left: &Flow, right: &Flow) -> TwoPointComparison {
+        self.directions
+            .iter_mut()
+            .for_each(DirectionMatcher::expire_all);
         let low_is_left = self.low_is_left(left, right);
-        let (clocks, line) = self.clocks(low_is_left);
+        let (clocks, line) = self.clock_offset(low_is_left);
         let low_is_client = left.client <= left.server;
         let client_is_left = low_is_left == low_is_client;
         let near = |is_left: bool| if is_left { left } else { right };
-        let [low, high] = self.ways;
+        let [low, high] = self.directions;
         let [low, high] = [
             low.finish(low_is_left, line),
             high.finish(!low_is_left, line),
@@ -93,19 +101,19 @@ impl Comparison {
         };
         let upload = near(client_is_left).upload.data;
         let download = near(!client_is_left).download.data;
-        BothEnds {
+        TwoPointComparison {
             left: left.number,
             right: right.number,
             client_is_left,
             clocks,
             offset_ns: line.at(left.first_ns) as i64,
             skew_ppm: line.slope * 1e6,
-            from_client: Way {
-                lost_before_bytes: upload.unseen_retransmitted_bytes,
+            from_client: OneWayMetrics {
+                lost_upstream_bytes: upload.unseen_retransmitted_bytes,
                 ..from_client
             },
-            from_server: Way {
-                lost_before_bytes: download.unseen_retransmitted_bytes,
+            from_server: OneWayMetrics {
+                lost_upstream_bytes: download.unseen_retransmitted_bytes,
                 ..from_server
             },
         }
@@ -114,7 +122,7 @@ impl Comparison {
     /// Whether packets of the lesser end come to the left first: what right minus left is for them is
     /// a delay and the clocks' offset, for the other way the offset less a delay.
     fn low_is_left(&self, left: &Flow, right: &Flow) -> bool {
-        let [low, high] = &self.ways;
+        let [low, high] = &self.directions;
         if let (Some(low), Some(high)) = (low.delays.mean(), high.delays.mean()) {
             return low > high;
         }
@@ -124,40 +132,40 @@ impl Comparison {
         if let (true, Some(high)) = (self.same_clock, high.delays.mean()) {
             return high < 0.0;
         }
-        let to_server = |flow: &Flow| flow.opening.syn_to_syn_ack_ns;
+        let to_server = |flow: &Flow| flow.handshake.syn_to_syn_ack_ns;
         let client_is_left = to_server(left) >= to_server(right);
         client_is_left == (left.client <= left.server)
     }
 
     /// The right's clock less the left's.
-    fn clocks(&self, low_is_left: bool) -> (Clocks, Line) {
+    fn clock_offset(&self, low_is_left: bool) -> (Clocks, ClockOffset) {
         if self.same_clock {
-            return (Clocks::Same, Line::default());
+            return (Clocks::Same, ClockOffset::default());
         }
-        let [low, high] = &self.ways;
+        let [low, high] = &self.directions;
         let (low, high) = (
-            low.delays.least(low_is_left),
-            high.delays.least(!low_is_left),
+            low.delays.min_delays(low_is_left),
+            high.delays.min_delays(!low_is_left),
         );
         let sign = if low_is_left { 1.0 } else { -1.0 };
         match (low, high) {
-            (Some(low), Some(high)) => (Clocks::Symmetric, Line::between(&low, &high, sign)),
-            (Some(low), None) => (Clocks::Relative, Line::below(&low, sign)),
-            (None, Some(high)) => (Clocks::Relative, Line::below(&high, -sign)),
-            (None, None) => (Clocks::Relative, Line::default()),
+            (Some(low), Some(high)) => (Clocks::Symmetric, ClockOffset::between(&low, &high, sign)),
+            (Some(low), None) => (Clocks::Relative, ClockOffset::below(&low, sign)),
+            (None, Some(high)) => (Clocks::Relative, ClockOffset::below(&high, -sign)),
+            (None, None) => (Clocks::Relative, ClockOffset::default()),
         }
     }
 }
 
 /// Packets of one end.
 #[derive(Debug)]
-struct Travel {
-    bounds: Bounds,
+struct DirectionMatcher {
+    settings: ComparisonSettings,
     /// Highest sequence number and acknowledgement so far.
     seq: Option<u64>,
     ack: Option<u64>,
     /// At the left, and at the right.
-    places: [Unmatched; 2],
+    sides: [Unmatched; 2],
     delays: Delays,
     matched: u64,
     matched_bytes: u64,
@@ -165,14 +173,14 @@ struct Travel {
     spacing: AckSpacing,
 }
 
-impl Travel {
-    fn new(bounds: Bounds) -> Self {
+impl DirectionMatcher {
+    fn new(settings: ComparisonSettings) -> Self {
         Self {
-            bounds,
+            settings,
             seq: None,
             ack: None,
-            places: [Unmatched::default(), Unmatched::default()],
-            delays: Delays::new(bounds),
+            sides: [Unmatched::default(), Unmatched::default()],
+            delays: Delays::new(settings),
             matched: 0,
             matched_bytes: 0,
             reordered: 0,
@@ -180,15 +188,15 @@ impl Travel {
         }
     }
 
-    fn segment(&mut self, place: Place, segment: &Segment) {
-        let place = place as usize;
-        let serial = self.places[place].next_serial();
+    fn segment(&mut self, side: Side, segment: &Segment) {
+        let place = side as usize;
+        let serial = self.sides[place].next_serial();
         let marks = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
         let len = u64::from(segment.payload) + marks;
         let at_ns = segment.at_ns;
         let tsval = segment.has_timestamps.then_some(segment.tsval);
         if len > 0 {
-            let start = near(&mut self.seq, segment.seq);
+            let start = unwrap(&mut self.seq, segment.seq);
             let segments = u64::from(segment.wire_segments.max(1));
             let packet = Packet {
                 end: start + len,
@@ -196,58 +204,58 @@ impl Travel {
                 tsval,
                 segment_bytes: u32::try_from(len.div_ceil(segments)).unwrap_or(u32::MAX),
             };
-            self.data(place, serial, start, packet);
+            self.match_data(place, serial, start, packet);
         } else {
-            let bare = Bare {
-                ack: near(&mut self.ack, segment.ack),
+            let bare = EmptySegment {
+                ack: unwrap(&mut self.ack, segment.ack),
                 tsval,
                 window: segment.window,
                 flags: segment.flags,
                 sack: (segment.sack_blocks > 0).then_some(segment.sack[0]),
             };
-            self.bare(place, serial, bare, at_ns);
+            self.match_empty(place, serial, bare, at_ns);
         }
-        for place in &mut self.places {
-            place.give_up_beyond(self.bounds.packets_max);
+        for place in &mut self.sides {
+            place.expire_beyond(self.settings.packets_max);
         }
     }
 
-    fn data(&mut self, place: usize, serial: u64, start: u64, packet: Packet) {
+    fn match_data(&mut self, side: usize, serial: u64, start: u64, packet: Packet) {
         let mut rest = start;
-        let due = self.due_at_other(place, packet.at_ns);
-        while let Some(found) = self.places[1 - place].take(rest, &packet, due) {
+        let due = self.expected_at_other(side, packet.at_ns);
+        while let Some(found) = self.sides[1 - side].take(rest, &packet, due) {
             if found.start > rest {
                 let part = Packet {
                     end: found.start,
                     ..packet
                 };
-                self.places[place].wait(start, rest, serial, &part);
+                self.sides[side].insert(start, rest, serial, &part);
             }
             rest = found.end;
-            self.note(place, serial, packet.at_ns, &found);
+            self.record_match(side, serial, packet.at_ns, &found);
         }
         if rest < packet.end {
-            self.places[place].wait(start, rest, serial, &packet);
+            self.sides[side].insert(start, rest, serial, &packet);
         }
-        self.places[place].queue(start, packet.tsval);
+        self.sides[side].queue(start, packet.tsval);
     }
 
-    fn bare(&mut self, place: usize, serial: u64, bare: Bare, at_ns: u64) {
-        match self.places[1 - place].take_bare(&bare) {
+    fn match_empty(&mut self, side: usize, serial: u64, bare: EmptySegment, at_ns: u64) {
+        match self.sides[1 - side].take_empty(&bare) {
             Some(found) => {
-                self.note(place, serial, at_ns, &found);
-                let times = in_order(place, at_ns, found.at_ns);
-                self.spacing.note(times);
+                self.record_match(side, serial, at_ns, &found);
+                let times = left_right(side, at_ns, found.at_ns);
+                self.spacing.record(times);
             }
-            None => self.places[place].wait_bare(serial, bare, at_ns),
+            None => self.sides[side].insert_empty(serial, bare, at_ns),
         }
-        self.places[place].queue_bare(bare);
+        self.sides[side].queue_empty(bare);
     }
 
     /// When the other place will have seen, or saw, what comes here at `at_ns`.
-    fn due_at_other(&self, place: usize, at_ns: u64) -> Option<u64> {
+    fn expected_at_other(&self, side: usize, at_ns: u64) -> Option<u64> {
         let recent = self.delays.recent()?;
-        let shift = if place == Place::Left as usize {
+        let shift = if side == Side::Left as usize {
             recent
         } else {
             recent.saturating_neg()
@@ -255,61 +263,61 @@ impl Travel {
         Some(at_ns.saturating_add_signed(shift))
     }
 
-    fn note(&mut self, place: usize, serial: u64, at_ns: u64, found: &Found) {
-        let [left, right] = in_order(place, at_ns, found.at_ns);
-        self.delays.note(left, right);
+    fn record_match(&mut self, side: usize, serial: u64, at_ns: u64, found: &MatchedPart) {
+        let [left, right] = left_right(side, at_ns, found.at_ns);
+        self.delays.record(left, right);
         self.matched += 1;
         self.matched_bytes += found.end - found.start;
         let overtaken = [
-            self.places[place].matched(serial),
-            self.places[1 - place].matched(found.serial),
+            self.sides[side].matched(serial),
+            self.sides[1 - side].matched(found.serial),
         ];
         self.reordered += u64::from(overtaken[0] || overtaken[1]);
     }
 
-    fn waiting(&self) -> usize {
-        self.places.iter().map(Unmatched::waiting).sum()
+    fn unmatched_parts(&self) -> usize {
+        self.sides.iter().map(Unmatched::unmatched_parts).sum()
     }
 
-    fn give_up_all(&mut self) {
-        for place in &mut self.places {
-            place.give_up_beyond(0);
+    fn expire_all(&mut self) {
+        for place in &mut self.sides {
+            place.expire_beyond(0);
         }
     }
 
     /// What is known; `from_left` says that they come to the left first.
-    fn finish(self, from_left: bool, line: Line) -> Way {
+    fn finish(self, from_left: bool, line: ClockOffset) -> OneWayMetrics {
         let (delay, course) = self.delays.finish(from_left, line);
-        let [left, right] = &self.places;
+        let [left, right] = &self.sides;
         let (here, there) = if from_left {
             (left, right)
         } else {
             (right, left)
         };
-        Way {
+        OneWayMetrics {
             matched: self.matched,
             matched_bytes: self.matched_bytes,
             delay,
-            course,
+            time_series: course,
             lost: here.missing(),
-            missed: there.missing(),
-            at_edges: here.edges(there),
-            lost_before_bytes: 0,
+            uncaptured: there.missing(),
+            outside_overlap: here.outside_overlap(there),
+            lost_upstream_bytes: 0,
             reordered: self.reordered,
             ack_spacing: self.spacing.finish(from_left),
         }
     }
 }
 
-fn in_order(place: usize, here: u64, there: u64) -> [u64; 2] {
-    match place {
+fn left_right(side: usize, here: u64, there: u64) -> [u64; 2] {
+    match side {
         0 => [here, there],
         _ => [there, here],
     }
 }
 
 /// `number` without wrap-around.
-fn near(highest: &mut Option<u64>, number: u32) -> u64 {
+fn unwrap(highest: &mut Option<u64>, number: u32) -> u64 {
     let place = match *highest {
         Some(highest) => unwrap_near(highest, number),
         None => unwrap_first(number),
@@ -323,7 +331,7 @@ mod tests {
     use super::*;
     use crate::{
         Flows, Settings, Sink,
-        segment::{Endpoint, FlowKey, NO_SCALE, Vantage},
+        segment::{CapturePoint, Endpoint, FlowKey, NO_SCALE},
     };
     use longhaul_packet::tcp;
 
@@ -335,7 +343,7 @@ mod tests {
     struct Last(Option<Flow>);
 
     impl Sink for Last {
-        fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &crate::series::Bin) {}
+        fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &crate::bin::Bin) {}
 
         fn flow(&mut self, flow: Flow) {
             self.0 = Some(flow);
@@ -350,7 +358,7 @@ mod tests {
         });
         let key = FlowKey { low, high };
         for (number, segment) in (0..).zip(segments) {
-            flows.segment(number, Vantage(0), &key, segment, &mut last);
+            flows.segment(number, CapturePoint(0), &key, segment, &mut last);
         }
         flows.finish(&mut last);
         last.0.unwrap()
@@ -383,11 +391,11 @@ mod tests {
     }
 
     /// Both places' segments, in order of time.
-    fn compare(left: &[Segment], right: &[Segment]) -> BothEnds {
-        let mut all: Vec<_> = left.iter().map(|segment| (Place::Left, *segment)).collect();
-        all.extend(right.iter().map(|segment| (Place::Right, *segment)));
+    fn compare(left: &[Segment], right: &[Segment]) -> TwoPointComparison {
+        let mut all: Vec<_> = left.iter().map(|segment| (Side::Left, *segment)).collect();
+        all.extend(right.iter().map(|segment| (Side::Right, *segment)));
         all.sort_by_key(|(_, segment)| segment.at_ns);
-        let mut comparison = Comparison::new(true, Bounds::default());
+        let mut comparison = Comparison::new(true, ComparisonSettings::default());
         for (place, segment) in &all {
             comparison.segment(*place, segment);
         }
@@ -402,7 +410,7 @@ mod tests {
         right.sort_by_key(|segment| segment.at_ns);
         let way = compare(&left, &right).from_client;
         assert_eq!((way.matched, way.reordered), (5, 1));
-        assert_eq!((way.lost.bytes, way.missed.bytes), (0, 0));
+        assert_eq!((way.lost.bytes, way.uncaptured.bytes), (0, 0));
         assert_eq!((way.delay.min, way.delay.max), (DELAY, DELAY + 250_000));
     }
 
@@ -428,9 +436,9 @@ mod tests {
         let way = compare(&left, &right).from_client;
         assert_eq!(
             (
-                way.missed.segments,
+                way.uncaptured.segments,
                 way.lost.segments,
-                way.at_edges.segments
+                way.outside_overlap.segments
             ),
             (1, 0, 0)
         );
@@ -440,8 +448,8 @@ mod tests {
         left.push(data(300_100, 10));
         let right: Vec<_> = left.iter().map(|segment| later(segment, DELAY)).collect();
         let way = compare(&left, &right).from_client;
-        assert_eq!((way.missed.segments, way.lost.segments), (0, 0));
-        assert_eq!(way.lost_before_bytes, u64::from(MSS));
+        assert_eq!((way.uncaptured.segments, way.lost.segments), (0, 0));
+        assert_eq!(way.lost_upstream_bytes, u64::from(MSS));
     }
 
     /// A packet with a FIN is one segment and not two, when it is lost.
@@ -467,24 +475,24 @@ mod tests {
     /// Each second byte of a large packet comes alone: what is left are as many parts.
     #[test]
     fn parts_are_bounded_as_packets_are() {
-        let bounds = Bounds {
+        let settings = ComparisonSettings {
             packets_max: 100,
-            ..Bounds::default()
+            ..ComparisonSettings::default()
         };
-        let mut comparison = Comparison::new(true, bounds);
+        let mut comparison = Comparison::new(true, settings);
         let whole = Segment {
             payload: 60_000,
             ..data(0, 0)
         };
-        comparison.segment(Place::Left, &whole);
+        comparison.segment(Side::Left, &whole);
         for byte in 0..1_000 {
             let one = Segment {
                 seq: whole.seq.wrapping_add(2 * byte),
                 payload: 1,
                 ..later(&whole, DELAY)
             };
-            comparison.segment(Place::Right, &one);
-            assert!(comparison.waiting() <= 2 * 100, "{byte}");
+            comparison.segment(Side::Right, &one);
+            assert!(comparison.unmatched_parts() <= 2 * 100, "{byte}");
         }
     }
 
@@ -509,12 +517,12 @@ mod tests {
         let kinds: [&dyn Fn(u32) -> Segment; 3] = [&by_stamp, &alike, &by_window];
         for segment in kinds {
             let left: Vec<_> = (0..COUNT).map(segment).collect();
-            let mut comparison = Comparison::new(true, Bounds::default());
+            let mut comparison = Comparison::new(true, ComparisonSettings::default());
             let right = left.iter().map(|segment| later(segment, DELAY)).rev();
             left.iter()
-                .for_each(|one| comparison.segment(Place::Left, one));
-            right.for_each(|one| comparison.segment(Place::Right, &one));
-            assert_eq!(comparison.waiting(), 0);
+                .for_each(|one| comparison.segment(Side::Left, one));
+            right.for_each(|one| comparison.segment(Side::Right, &one));
+            assert_eq!(comparison.unmatched_parts(), 0);
         }
     }
 
@@ -534,7 +542,11 @@ mod tests {
         let way = compare(&left, &right).from_client;
         assert_eq!(way.matched_bytes, 7 * u64::from(MSS));
         assert_eq!(
-            (way.lost.bytes, way.missed.bytes, way.at_edges.bytes),
+            (
+                way.lost.bytes,
+                way.uncaptured.bytes,
+                way.outside_overlap.bytes
+            ),
             (0, 0, 0)
         );
     }

@@ -6,7 +6,7 @@ const NONE: u32 = u32::MAX;
 
 /// Slots in order of their last use.
 #[derive(Debug)]
-pub(super) struct Recency {
+pub(super) struct LruList {
     links: Vec<Link>,
     newest: u32,
     oldest: u32,
@@ -18,7 +18,7 @@ struct Link {
     older: u32,
 }
 
-impl Recency {
+impl LruList {
     /// No slot yet.
     pub(super) fn new() -> Self {
         Self {
@@ -90,7 +90,7 @@ mod tests {
     proptest! {
         #[test]
         fn is_an_order(steps in prop::collection::vec((0usize..8, prop::bool::ANY), 0..100)) {
-            let mut recency = Recency::new();
+            let mut recency = LruList::new();
             let mut order: Vec<u32> = (0..8).collect();
             (0..8).for_each(|slot| recency.insert(slot));
             for (slot, comes_back) in steps {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fast hash of a flow's key, with a seed of its own, so that no capture can be made to collide.
 
-use crate::segment::{Endpoint, FlowKey, Vantage};
+use crate::segment::{CapturePoint, Endpoint, FlowKey};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 /// Folded multiplications, as in wyhash.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KeyHash {
+pub(super) struct KeyHasher {
     seed: u64,
 }
 
 /// The golden ratio, odd, as in Fibonacci hashing.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl KeyHash {
+impl KeyHasher {
     /// With a seed that differs from run to run. Results don't: nothing is done in the table's order.
     pub(super) fn new() -> Self {
         Self {
@@ -24,7 +24,7 @@ impl KeyHash {
 
     /// The hash of a flow.
     #[inline]
-    pub(super) fn of(self, vantage: Vantage, key: &FlowKey) -> u64 {
+    pub(super) fn of(self, vantage: CapturePoint, key: &FlowKey) -> u64 {
         let ports = u64::from(key.low.port) << 16 | u64::from(key.high.port);
         let hash = self.mix(self.seed, u64::from(vantage.0) << 32 | ports);
         let hash = self.endpoint(hash, &key.low);
@@ -68,12 +68,12 @@ mod tests {
 
     #[test]
     fn flows_that_hardly_differ_are_spread() {
-        let hash = KeyHash::new();
+        let hash = KeyHasher::new();
         let (mut whole, mut low, mut high) = (HashSet::new(), HashSet::new(), HashSet::new());
         for (vantage, last, port) in
             (0..2).flat_map(|v| (0..64).flat_map(move |l| (0..64).map(move |p| (v, l, p))))
         {
-            let h = hash.of(Vantage(vantage), &key(last, port));
+            let h = hash.of(CapturePoint(vantage), &key(last, port));
             whole.insert(h);
             low.insert(h & 0xffff);
             high.insert(h >> 57);

@@ -4,7 +4,7 @@
 //! An ACK stream rules its data if data is sent when ACKs come, and as much as they acknowledge. A
 //! sender that paces, or has nothing to send, does not follow them.
 
-use crate::record::{self, Data, ReleasedBy};
+use crate::record::{self, AckDiffClass, Data};
 
 /// Classes of AckDiff and of bursts, in segments: 0, 1, 2, up to 4, 8, 16, 32, 64, and more.
 const CLASSES: usize = 9;
@@ -14,19 +14,19 @@ const CLASSES: usize = 9;
 enum State {
     /// There is none, or its burst is over.
     #[default]
-    Over,
+    Idle,
     /// Nothing was sent since.
-    Awaits,
+    AwaitingBurst,
     /// A burst goes on that it released.
-    Releases,
+    InBurst,
 }
 
 /// Bursts of one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Releases {
+pub(crate) struct BurstTracker {
     state: State,
     /// Where the counts of the last ACK's class begin.
-    row: u8,
+    counts_start: u8,
     ack_ns: u64,
     /// What had been sent when it came.
     segments: u64,
@@ -50,22 +50,22 @@ impl Default for Counts {
     }
 }
 
-impl Releases {
+impl BurstTracker {
     /// An ACK for `packets` more came, or one that repeats a number; `data` is what was sent before.
     #[inline]
-    pub(crate) fn ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
-        if self.state == State::Over {
-            self.begin(at_ns, data);
+    pub(crate) fn on_ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
+        if self.state == State::Idle {
+            self.start(at_ns, data);
         } else {
-            self.settle(data);
+            self.count_burst(data);
         }
-        self.state = State::Awaits;
-        self.row = (class_of(packets) * CLASSES) as u8;
+        self.state = State::AwaitingBurst;
+        self.counts_start = (class_of(packets) * CLASSES) as u8;
         self.ack_ns = at_ns;
         (self.segments, self.bytes) = (data.data_segments, data.payload_bytes);
     }
 
-    fn begin(&mut self, at_ns: u64, data: &Data) {
+    fn start(&mut self, at_ns: u64, data: &Data) {
         if self.first_ns == 0 {
             (self.first_ns, self.first_bytes) = (at_ns, data.payload_bytes);
         }
@@ -74,51 +74,55 @@ impl Releases {
     /// Data is sent, which `data` does not count yet. `pauses` is whether the packet before is
     /// `within_ns` or more ago.
     #[inline]
-    pub(crate) fn data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
-        if self.state == State::Awaits && at_ns.saturating_sub(self.ack_ns) < within_ns {
-            self.state = State::Releases;
-        } else if self.state == State::Awaits || pauses && self.state == State::Releases {
-            self.settle(data);
-            self.state = State::Over;
+    pub(crate) fn on_data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
+        if self.state == State::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns {
+            self.state = State::InBurst;
+        } else if self.state == State::AwaitingBurst || pauses && self.state == State::InBurst {
+            self.count_burst(data);
+            self.state = State::Idle;
         }
     }
 
     /// Counts what the last ACK released.
     #[inline]
-    fn settle(&mut self, data: &Data) {
+    fn count_burst(&mut self, data: &Data) {
         let class = class_of(data.data_segments - self.segments);
-        if let Some(count) = self.bursts.0.get_mut(usize::from(self.row) + class) {
+        if let Some(count) = self
+            .bursts
+            .0
+            .get_mut(usize::from(self.counts_start) + class)
+        {
             *count = count.saturating_add(1);
         }
         self.released_bytes += data.payload_bytes - self.bytes;
     }
 
     /// What is said of it.
-    pub(crate) fn finish(mut self, within_ns: u64, data: &Data) -> record::Releases {
+    pub(crate) fn finish(mut self, within_ns: u64, data: &Data) -> record::AckClocking {
         if self.first_ns == 0 {
-            return record::Releases::default();
+            return record::AckClocking::default();
         }
-        if self.state != State::Over {
-            self.settle(data);
+        if self.state != State::Idle {
+            self.count_burst(data);
         }
         let acks: u64 = self.bursts.0.iter().map(|n| u64::from(*n)).sum();
         let span = data.last_data_ns.unwrap_or(0).saturating_sub(self.first_ns);
         let reached = acks as f64 * within_ns as f64;
-        record::Releases {
+        record::AckClocking {
             within_ns,
             bytes: self.released_bytes,
             of_bytes: data.payload_bytes - self.first_bytes,
             by_chance: (reached / (span as f64).max(1.0)).min(1.0),
             by_ack_diff: (self.bursts.0.as_chunks().0.iter().enumerate())
                 .filter(|(_, bursts)| bursts.iter().any(|n| *n > 0))
-                .map(|(class, bursts)| released_by(class, bursts))
+                .map(|(class, bursts)| ack_diff_class(class, bursts))
                 .collect(),
         }
     }
 }
 
-fn released_by(class: usize, bursts: &[u32; CLASSES]) -> ReleasedBy {
-    ReleasedBy {
+fn ack_diff_class(class: usize, bursts: &[u32; CLASSES]) -> AckDiffClass {
+    AckDiffClass {
         segments: segments_of(class),
         acks: bursts.iter().map(|n| u64::from(*n)).sum(),
         bursts: bursts.map(u64::from),
@@ -167,13 +171,13 @@ mod tests {
     }
     use Event::{Ack, Data as Sent};
 
-    fn released(events: &[Event]) -> record::Releases {
-        let (mut releases, mut data) = (Releases::default(), Data::default());
+    fn released(events: &[Event]) -> record::AckClocking {
+        let (mut releases, mut data) = (BurstTracker::default(), Data::default());
         for event in events {
             match *event {
-                Ack(at_ns, packets) => releases.ack(at_ns, packets, &data),
+                Ack(at_ns, packets) => releases.on_ack(at_ns, packets, &data),
                 Sent(at_ns, segments, pauses) => {
-                    releases.data(at_ns, pauses, 10, &data);
+                    releases.on_data(at_ns, pauses, 10, &data);
                     data.data_segments += segments;
                     data.payload_bytes += 100 * segments;
                     data.last_data_ns = Some(at_ns);
@@ -199,7 +203,7 @@ mod tests {
         ]);
         assert_eq!((found.bytes, found.of_bytes), (600, 1_800));
         assert!((found.by_chance - 40.0 / 120.0).abs() < 1e-9, "{found:?}");
-        let of = |by: &ReleasedBy| (by.segments, by.acks, by.bursts);
+        let of = |by: &AckDiffClass| (by.segments, by.acks, by.bursts);
         assert_eq!(
             found.by_ack_diff.iter().map(of).collect::<Vec<_>>(),
             [
@@ -211,6 +215,9 @@ mod tests {
 
     #[test]
     fn without_an_ack_there_is_nothing() {
-        assert_eq!(released(&[Sent(1, 1, true)]), record::Releases::default());
+        assert_eq!(
+            released(&[Sent(1, 1, true)]),
+            record::AckClocking::default()
+        );
     }
 }

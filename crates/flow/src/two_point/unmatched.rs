@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets that one place has seen and the other not yet.
 
-use crate::record::Missing;
+use crate::record::MissingPackets;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 const LEN_MAX: u64 = 1 << 19;
 /// Parts that are looked at for the one that is meant. More have the same time stamp and number only where a packet is
 /// sent again and again, or where somebody wants a comparison to take long.
-const LOOKED_AT: usize = 64;
+const CANDIDATES_MAX: usize = 64;
 
 /// A packet with payload, without its first number.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) struct Packet {
 
 /// What a packet without payload is known by, whenever it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bare {
+pub(super) struct EmptySegment {
     pub(super) ack: u64,
     pub(super) tsval: Option<u32>,
     pub(super) window: u16,
@@ -32,7 +32,7 @@ pub(super) struct Bare {
 
 /// The part of a packet that is the same at both places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct MatchedPart {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) at_ns: u64,
@@ -54,41 +54,46 @@ struct Part {
 #[derive(Debug, Default)]
 pub(super) struct Unmatched {
     /// Packets so far.
-    serials: u64,
+    packets_seen: u64,
     /// Parts that found their like are cut out.
     data: BTreeMap<Key, Part>,
     /// Packet and first number of parts that begin behind their packet's first number.
-    cut: BTreeSet<(u64, u64)>,
+    split_parts: BTreeSet<(u64, u64)>,
     /// When each was seen, the first of several alike first.
-    bare: BTreeMap<(Bare, u64), u64>,
+    empty_segments: BTreeMap<(EmptySegment, u64), u64>,
     /// All of the last packets, matched or not.
-    order: VecDeque<Queued>,
+    order: VecDeque<QueuedPacket>,
     /// The first and the last packet that found its like.
     first: Option<u64>,
     last: Option<u64>,
-    missing: Missing,
-    at_edges: Missing,
+    missing: MissingPackets,
+    outside_overlap: MissingPackets,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Queued {
+enum QueuedPacket {
     Data { start: u64, tsval: Option<u32> },
-    Bare(Bare),
+    Bare(EmptySegment),
 }
 
 impl Unmatched {
     pub(super) fn next_serial(&mut self) -> u64 {
-        self.serials += 1;
-        self.serials
+        self.packets_seen += 1;
+        self.packets_seen
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.data.len() + self.bare.len()
+    pub(super) fn unmatched_parts(&self) -> usize {
+        self.data.len() + self.empty_segments.len()
     }
 
     /// Cuts out the first part of `from..packet.end` that waits here with the same time stamp. Of
     /// several, that which came nearest to `due`, or first.
-    pub(super) fn take(&mut self, from: u64, packet: &Packet, due: Option<u64>) -> Option<Found> {
+    pub(super) fn take(
+        &mut self,
+        from: u64,
+        packet: &Packet,
+        due: Option<u64>,
+    ) -> Option<MatchedPart> {
         if from >= packet.end {
             return None;
         }
@@ -96,7 +101,7 @@ impl Unmatched {
         let key = key.or_else(|| self.behind(from, packet, due))?;
         let (tsval, start, serial) = key;
         let found = self.data.remove(&key)?;
-        let is_first = !self.cut.remove(&(serial, start));
+        let is_first = !self.split_parts.remove(&(serial, start));
         let cut = start.max(from)..found.end.min(packet.end);
         if start < cut.start {
             let end = cut.start;
@@ -105,7 +110,7 @@ impl Unmatched {
         if cut.end < found.end {
             self.put((tsval, cut.end, serial), found, false);
         }
-        Some(Found {
+        Some(MatchedPart {
             start: cut.start,
             end: cut.end,
             at_ns: found.at_ns,
@@ -117,7 +122,7 @@ impl Unmatched {
     fn covering(&self, from: u64, tsval: Option<u32>, due: Option<u64>) -> Option<Key> {
         let least = (tsval, from.saturating_sub(LEN_MAX), 0);
         let before = self.data.range(least..(tsval, from, 0)).rev();
-        let parts = self.at(from, tsval).chain(before.take(LOOKED_AT));
+        let parts = self.at(from, tsval).chain(before.take(CANDIDATES_MAX));
         nearest(parts.filter(|(_, part)| part.end > from), due)
     }
 
@@ -134,23 +139,25 @@ impl Unmatched {
     /// Parts that begin at `start`.
     fn at(&self, start: u64, tsval: Option<u32>) -> impl Iterator<Item = (&Key, &Part)> {
         let keys: RangeInclusive<Key> = (tsval, start, 0)..=(tsval, start, u64::MAX);
-        self.data.range(keys).take(LOOKED_AT)
+        self.data.range(keys).take(CANDIDATES_MAX)
     }
 
-    pub(super) fn take_bare(&mut self, bare: &Bare) -> Option<Found> {
-        let mut alike = self.bare.range((*bare, 0)..=(*bare, u64::MAX));
+    pub(super) fn take_empty(&mut self, segment: &EmptySegment) -> Option<MatchedPart> {
+        let mut alike = self
+            .empty_segments
+            .range((*segment, 0)..=(*segment, u64::MAX));
         let (&key, &at_ns) = alike.next()?;
-        self.bare.remove(&key);
-        Some(Found {
-            start: bare.ack,
-            end: bare.ack,
+        self.empty_segments.remove(&key);
+        Some(MatchedPart {
+            start: segment.ack,
+            end: segment.ack,
             at_ns,
             serial: key.1,
         })
     }
 
     /// The part of packet `serial`, which begins at `first`, from `start` on waits.
-    pub(super) fn wait(&mut self, first: u64, start: u64, serial: u64, packet: &Packet) {
+    pub(super) fn insert(&mut self, first: u64, start: u64, serial: u64, packet: &Packet) {
         let part = Part {
             end: packet.end,
             at_ns: packet.at_ns,
@@ -162,20 +169,20 @@ impl Unmatched {
     fn put(&mut self, key: Key, part: Part, is_first: bool) {
         self.data.insert(key, part);
         if !is_first {
-            self.cut.insert((key.2, key.1));
+            self.split_parts.insert((key.2, key.1));
         }
     }
 
-    pub(super) fn wait_bare(&mut self, serial: u64, bare: Bare, at_ns: u64) {
-        self.bare.insert((bare, serial), at_ns);
+    pub(super) fn insert_empty(&mut self, serial: u64, segment: EmptySegment, at_ns: u64) {
+        self.empty_segments.insert((segment, serial), at_ns);
     }
 
     pub(super) fn queue(&mut self, start: u64, tsval: Option<u32>) {
-        self.order.push_back(Queued::Data { start, tsval });
+        self.order.push_back(QueuedPacket::Data { start, tsval });
     }
 
-    pub(super) fn queue_bare(&mut self, bare: Bare) {
-        self.order.push_back(Queued::Bare(bare));
+    pub(super) fn queue_empty(&mut self, segment: EmptySegment) {
+        self.order.push_back(QueuedPacket::Bare(segment));
     }
 
     /// Packet `serial` found its like; whether a later one had before.
@@ -187,56 +194,60 @@ impl Unmatched {
     }
 
     /// Gives up on all but the last `packets`, and on those before the last `packets` parts.
-    pub(super) fn give_up_beyond(&mut self, packets: usize) {
-        while self.order.len() > packets || self.waiting() > packets {
-            let serial = self.serials + 1 - self.order.len() as u64;
+    pub(super) fn expire_beyond(&mut self, packets: usize) {
+        while self.order.len() > packets || self.unmatched_parts() > packets {
+            let serial = self.packets_seen + 1 - self.order.len() as u64;
             match self.order.pop_front() {
-                Some(Queued::Data { start, tsval }) => self.give_up(serial, start, tsval),
-                Some(Queued::Bare(bare)) => self.give_up_bare(serial, bare),
+                Some(QueuedPacket::Data { start, tsval }) => self.expire(serial, start, tsval),
+                Some(QueuedPacket::Bare(bare)) => self.expire_empty(serial, bare),
                 None => return,
             }
         }
     }
 
-    fn give_up_bare(&mut self, serial: u64, bare: Bare) {
-        if self.bare.remove(&(bare, serial)).is_some() {
-            self.count(serial).acks += 1;
+    fn expire_empty(&mut self, serial: u64, segment: EmptySegment) {
+        if self.empty_segments.remove(&(segment, serial)).is_some() {
+            self.counter_of(serial).acks += 1;
         }
     }
 
-    fn give_up(&mut self, serial: u64, start: u64, tsval: Option<u32>) {
-        self.give_up_part((tsval, start, serial));
-        while let Some(&(_, start)) = self.cut.range((serial, 0)..=(serial, u64::MAX)).next() {
-            self.cut.remove(&(serial, start));
-            self.give_up_part((tsval, start, serial));
+    fn expire(&mut self, serial: u64, start: u64, tsval: Option<u32>) {
+        self.expire_part((tsval, start, serial));
+        while let Some(&(_, start)) = self
+            .split_parts
+            .range((serial, 0)..=(serial, u64::MAX))
+            .next()
+        {
+            self.split_parts.remove(&(serial, start));
+            self.expire_part((tsval, start, serial));
         }
     }
 
-    fn give_up_part(&mut self, key: Key) {
+    fn expire_part(&mut self, key: Key) {
         if let Some(part) = self.data.remove(&key) {
             let bytes = part.end - key.1;
-            let missing = self.count(key.2);
+            let missing = self.counter_of(key.2);
             missing.bytes += bytes;
             missing.segments += bytes.div_ceil(u64::from(part.segment_bytes));
         }
     }
 
-    fn count(&mut self, serial: u64) -> &mut Missing {
+    fn counter_of(&mut self, serial: u64) -> &mut MissingPackets {
         let before = self.first.is_none_or(|first| serial < first);
         let after = self.last.is_none_or(|last| serial > last);
         match before || after {
-            true => &mut self.at_edges,
+            true => &mut self.outside_overlap,
             false => &mut self.missing,
         }
     }
 
-    pub(super) fn missing(&self) -> Missing {
+    pub(super) fn missing(&self) -> MissingPackets {
         self.missing
     }
 
-    pub(super) fn edges(&self, other: &Self) -> Missing {
-        let (one, two) = (self.at_edges, other.at_edges);
-        Missing {
+    pub(super) fn outside_overlap(&self, other: &Self) -> MissingPackets {
+        let (one, two) = (self.outside_overlap, other.outside_overlap);
+        MissingPackets {
             segments: one.segments + two.segments,
             bytes: one.bytes + two.bytes,
             acks: one.acks + two.acks,

@@ -11,7 +11,7 @@ pub(crate) struct Span<K> {
 }
 
 /// Puts `over` over what is there. `spans` are in order and without gaps, and so they stay.
-pub(crate) fn paint<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
+pub(crate) fn overlay<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
     if over.bins.is_empty() {
         return;
     }
@@ -35,7 +35,7 @@ pub(crate) fn paint<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
 }
 
 /// Neighbours made one where `same` says that they are.
-pub(crate) fn join<K>(
+pub(crate) fn merge_adjacent<K>(
     spans: Vec<Span<K>>,
     same: impl Fn(&Span<K>, &Span<K>) -> bool,
 ) -> Vec<Span<K>> {
@@ -51,7 +51,10 @@ pub(crate) fn join<K>(
 
 /// Without those that are too `short`: the one before takes their bins, or the one after where there
 /// is none before.
-pub(crate) fn drop_short<K>(spans: Vec<Span<K>>, short: impl Fn(&Span<K>) -> bool) -> Vec<Span<K>> {
+pub(crate) fn absorb_short<K>(
+    spans: Vec<Span<K>>,
+    short: impl Fn(&Span<K>) -> bool,
+) -> Vec<Span<K>> {
     let mut kept: Vec<Span<K>> = Vec::with_capacity(spans.len());
     for span in spans {
         match kept.last_mut() {
@@ -76,7 +79,7 @@ mod tests {
             kind,
             bins: at..at + 1,
         });
-        join(single.collect(), |a, b| a.kind == b.kind)
+        merge_adjacent(single.collect(), |a, b| a.kind == b.kind)
     }
 
     fn text(spans: &[Span<char>]) -> String {
@@ -98,7 +101,7 @@ mod tests {
             (0, 6, "XXXXXX"),
         ] {
             let mut painted = spans("aaabbc");
-            paint(
+            overlay(
                 &mut painted,
                 Span {
                     kind: 'X',
@@ -112,8 +115,8 @@ mod tests {
     #[test]
     fn what_is_short_goes_to_its_neighbour() {
         let short = |span: &Span<char>| span.bins.len() < 2;
-        assert_eq!(text(&drop_short(spans("aabccd"), short)), "aaaccc");
-        assert_eq!(text(&drop_short(spans("abbc"), short)), "bbbb");
-        assert_eq!(text(&drop_short(spans("a"), short)), "a");
+        assert_eq!(text(&absorb_short(spans("aabccd"), short)), "aaaccc");
+        assert_eq!(text(&absorb_short(spans("abbc"), short)), "bbbb");
+        assert_eq!(text(&absorb_short(spans("a"), short)), "a");
     }
 }

@@ -2,7 +2,7 @@
 //! A course looked at in round trips. A window leaves once a round trip and often in one burst, so
 //! that a rate over less than a round trip says how bursts fall, not how fast the flow is.
 
-use super::{Course, series::Bin};
+use super::{TimeSeries, bin::Bin};
 use std::{collections::VecDeque, ops::Range};
 
 /// Steps of the whole course at most: what takes less than 0.4 % of it is not told apart.
@@ -11,12 +11,12 @@ const STEPS_MAX: f64 = 256.0;
 const BINS_MIN: f64 = 4.0;
 
 /// A course and its measure. Points in time are in bins, with fractions.
-pub(crate) struct Rounds<'a> {
-    course: &'a Course,
+pub(crate) struct RttWindows<'a> {
+    series: &'a TimeSeries,
     /// The least round trip between tap and receiver and back.
-    pub(crate) least: f64,
+    pub(crate) tap_rtt: f64,
     /// The least round trip of all, sender to receiver and back, as far as it is known.
-    pub(crate) rtt: f64,
+    pub(crate) path_rtt: f64,
     /// What rates are taken over: whole round trips, for as long as [`STEPS_MAX`] asks.
     pub(crate) step: f64,
     /// Bytes sent before each bin, and acknowledged.
@@ -24,33 +24,33 @@ pub(crate) struct Rounds<'a> {
     acked: Vec<u64>,
 }
 
-impl<'a> Rounds<'a> {
+impl<'a> RttWindows<'a> {
     /// `None` if no data was sent. `handshake_ns` is the round trip of the handshake, if it was seen:
     /// near the receiver there is no other.
-    pub(crate) fn of(course: &'a Course, handshake_ns: Option<u64>) -> Option<Self> {
-        let active = active(course)?;
-        let width = course.width_ns.max(1) as f64;
-        let least = samples(&course.bins).map(|bin| bin.rtt_min_ns).min();
-        let least = least.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
-        let rtt = handshake_ns.map_or(least, |rtt| least.max(rtt as f64 / width));
+    pub(crate) fn of(series: &'a TimeSeries, handshake_ns: Option<u64>) -> Option<Self> {
+        let active = active(series)?;
+        let width = series.width_ns.max(1) as f64;
+        let tap_rtt = samples(&series.bins).map(|bin| bin.rtt_min_ns).min();
+        let least = tap_rtt.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
+        let path_rtt = handshake_ns.map_or(least, |rtt| least.max(rtt as f64 / width));
         let wanted = BINS_MIN.max(active.len() as f64 / STEPS_MAX);
         Some(Self {
-            course,
-            least,
-            rtt,
-            step: rtt * (wanted / rtt).ceil(),
-            sent: sums(&course.bins, |bin| bin.data_bytes),
-            acked: sums(&course.bins, |bin| bin.acked_bytes),
+            series,
+            tap_rtt: least,
+            path_rtt,
+            step: path_rtt * (wanted / path_rtt).ceil(),
+            sent: sums(&series.bins, |bin| bin.data_bytes),
+            acked: sums(&series.bins, |bin| bin.acked_bytes),
         })
     }
 
     pub(crate) fn bins(&self) -> &'a [Bin] {
-        &self.course.bins
+        &self.series.bins
     }
 
     /// From the first bin with data to past the last.
     pub(crate) fn active(&self) -> Range<usize> {
-        active(self.course).unwrap_or_default()
+        active(self.series).unwrap_or_default()
     }
 
     /// Bytes sent in `range`, as if each bin's were spread over it.
@@ -65,7 +65,7 @@ impl<'a> Rounds<'a> {
 
     /// The least round trip of each bin and those before it within `span` bins: what a queue that
     /// stands adds shows in it, what a burst adds does not. Carried on where there is no sample.
-    pub(crate) fn standing_rtt_ns(&self, span: f64) -> Vec<u64> {
+    pub(crate) fn windowed_min_rtt_ns(&self, span: f64) -> Vec<u64> {
         let span = span.ceil().max(1.0) as usize;
         let mut last = 0;
         // Samples of the window that no later one is below, so that the first is the least.
@@ -90,13 +90,13 @@ impl<'a> Rounds<'a> {
     }
 
     /// `bin` as ns since 1970.
-    pub(crate) fn time(&self, bin: usize) -> u64 {
-        self.course.time_of(bin)
+    pub(crate) fn bin_start_ns(&self, bin: usize) -> u64 {
+        self.series.bin_start_ns(bin)
     }
 
     /// ns of `bins` bins.
-    pub(crate) fn nanos(&self, bins: f64) -> f64 {
-        bins * self.course.width_ns as f64
+    pub(crate) fn bins_to_ns(&self, bins: f64) -> f64 {
+        bins * self.series.width_ns as f64
     }
 }
 
@@ -104,9 +104,9 @@ fn samples(bins: &[Bin]) -> impl Iterator<Item = &Bin> {
     bins.iter().filter(|bin| bin.rtt_min_ns > 0)
 }
 
-fn active(course: &Course) -> Option<Range<usize>> {
-    let first = course.bins.iter().position(|bin| bin.data_bytes > 0)?;
-    let last = course.bins.iter().rposition(|bin| bin.data_bytes > 0)?;
+fn active(series: &TimeSeries) -> Option<Range<usize>> {
+    let first = series.bins.iter().position(|bin| bin.data_bytes > 0)?;
+    let last = series.bins.iter().rposition(|bin| bin.data_bytes > 0)?;
     Some(first..last + 1)
 }
 
@@ -130,13 +130,13 @@ fn at(sums: &[u64], point: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn course(rtts: &[u64]) -> Course {
+    fn series(rtts: &[u64]) -> TimeSeries {
         let bin = |rtt_min_ns: &u64| Bin {
             data_bytes: 1,
             rtt_min_ns: *rtt_min_ns,
             ..Bin::default()
         };
-        Course {
+        TimeSeries {
             width_ns: 1,
             from_ns: 0,
             bins: rtts.iter().map(bin).collect(),
@@ -145,19 +145,25 @@ mod tests {
 
     #[test]
     fn a_standing_round_trip_is_the_least_of_a_window() {
-        let course = course(&[0, 5, 9, 7, 8, 0, 0, 0, 6, 9]);
-        let rounds = Rounds::of(&course, None).unwrap();
-        assert_eq!(rounds.standing_rtt_ns(3.0), [0, 5, 5, 5, 7, 7, 8, 8, 6, 6]);
-        assert_eq!(rounds.standing_rtt_ns(1.0), [0, 5, 9, 7, 8, 8, 8, 8, 6, 9]);
+        let series = series(&[0, 5, 9, 7, 8, 0, 0, 0, 6, 9]);
+        let windows = RttWindows::of(&series, None).unwrap();
+        assert_eq!(
+            windows.windowed_min_rtt_ns(3.0),
+            [0, 5, 5, 5, 7, 7, 8, 8, 6, 6]
+        );
+        assert_eq!(
+            windows.windowed_min_rtt_ns(1.0),
+            [0, 5, 9, 7, 8, 8, 8, 8, 6, 9]
+        );
     }
 
     #[test]
     fn bytes_are_spread_over_their_bins_and_steps_are_whole_round_trips() {
-        let course = course(&[3; 2_000]);
-        let rounds = Rounds::of(&course, None).unwrap();
-        assert!((rounds.sent_in(0.25..2.75) - 2.5).abs() < 1e-9);
-        assert_eq!((rounds.rtt, rounds.step), (3.0, 9.0));
-        let near_receiver = Rounds::of(&course, Some(40)).unwrap();
-        assert_eq!((near_receiver.least, near_receiver.step), (3.0, 40.0));
+        let series = series(&[3; 2_000]);
+        let windows = RttWindows::of(&series, None).unwrap();
+        assert!((windows.sent_in(0.25..2.75) - 2.5).abs() < 1e-9);
+        assert_eq!((windows.path_rtt, windows.step), (3.0, 9.0));
+        let near_receiver = RttWindows::of(&series, Some(40)).unwrap();
+        assert_eq!((near_receiver.tap_rtt, near_receiver.step), (3.0, 40.0));
     }
 }

@@ -4,14 +4,14 @@
 
 use crate::{
     clock_skew::slope_below,
-    course::pieces::median,
     distribution::Histogram,
-    record::{DelayBin, DelayCourse, Distribution},
+    record::{DelayBin, DelaySeries, Distribution},
+    time_series::change_points::median,
 };
 
 /// What a comparison may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ComparisonSettings {
     /// Packets after which one that was seen at one place only is given up, for each place and
     /// direction. It must be more than are on the way, or lie between the clocks. 120 bytes each at
     /// worst, when nothing matches.
@@ -25,7 +25,7 @@ pub struct Bounds {
     pub width_ns: u64,
 }
 
-impl Default for Bounds {
+impl Default for ComparisonSettings {
     /// For 10 Gbit/s and 75 ms: at worst 32 MB, when nothing matches.
     fn default() -> Self {
         Self {
@@ -47,56 +47,56 @@ const SIGNIFICANT: f64 = 4.0;
 const NOISE_PARTS: usize = 8;
 /// How much of a new difference goes into the recent one: an eighth, as in a smoothed round trip
 /// (RFC 6298 §2).
-const RECENT_PART: i64 = 8;
+const RECENT_DIVISOR: i64 = 8;
 
 /// A clock less another, over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Line {
-    from_ns: u64,
-    start: f64,
+pub(super) struct ClockOffset {
+    origin_ns: u64,
+    offset_ns: f64,
     /// ns a ns.
     pub(super) slope: f64,
 }
 
 /// The least delays of a way over time, with the clocks' difference in them.
-pub(super) struct Least {
+pub(super) struct MinDelays {
     from_ns: u64,
     points: Vec<(f64, f64)>,
 }
 
-impl Line {
+impl ClockOffset {
     /// By which the least delays of both ways are equal; `sign` is that of the clocks' difference in
     /// those of `low`.
-    pub(super) fn between(low: &Least, high: &Least, sign: f64) -> Self {
-        let slope = sign * agreed(low.slope(), -high.slope());
+    pub(super) fn between(low: &MinDelays, high: &MinDelays, sign: f64) -> Self {
+        let slope = sign * common_rate(low.slope(), -high.slope());
         let from_ns = low.from_ns.min(high.from_ns);
         let low = low.intercept(from_ns, sign * slope);
         let high = high.intercept(from_ns, -sign * slope);
         Self {
-            from_ns,
-            start: sign * (low - high) / 2.0,
+            origin_ns: from_ns,
+            offset_ns: sign * (low - high) / 2.0,
             slope,
         }
     }
 
     /// By which the least delay is none.
-    pub(super) fn below(least: &Least, sign: f64) -> Self {
+    pub(super) fn below(least: &MinDelays, sign: f64) -> Self {
         let slope = sign * least.slope();
         Self {
-            from_ns: least.from_ns,
-            start: sign * least.intercept(least.from_ns, sign * slope),
+            origin_ns: least.from_ns,
+            offset_ns: sign * least.intercept(least.from_ns, sign * slope),
             slope,
         }
     }
 
     pub(super) fn at(&self, at_ns: u64) -> f64 {
-        self.start + self.slope * (at_ns as f64 - self.from_ns as f64)
+        self.offset_ns + self.slope * (at_ns as f64 - self.origin_ns as f64)
     }
 }
 
 /// The rate that both ways support: the lesser, or none if they differ in sign. A queue that grows or
 /// drains shows in one way only, a clock in both.
-fn agreed(one: f64, other: f64) -> f64 {
+fn common_rate(one: f64, other: f64) -> f64 {
     match one * other > 0.0 {
         true if one.abs() < other.abs() => one,
         true => other,
@@ -104,7 +104,7 @@ fn agreed(one: f64, other: f64) -> f64 {
     }
 }
 
-impl Least {
+impl MinDelays {
     /// How the least delays change, ns a ns; 0 if that is no more than their noise.
     fn slope(&self) -> f64 {
         let slope = slope_below(&self.points).unwrap_or(0.0);
@@ -143,7 +143,7 @@ impl Least {
 /// Right less left, of the packets of one way.
 #[derive(Debug)]
 pub(super) struct Delays {
-    bounds: Bounds,
+    settings: ComparisonSettings,
     count: u64,
     recent: i64,
     /// When (by the left's clock), and the difference: one in `stride`.
@@ -151,18 +151,18 @@ pub(super) struct Delays {
     stride: u64,
     width_ns: u64,
     from_ns: u64,
-    bins: Vec<Sums>,
+    bins: Vec<DelaySums>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+struct DelaySums {
     count: u64,
     sum: i128,
     min: i64,
     max: i64,
 }
 
-impl Sums {
+impl DelaySums {
     fn of(difference: i64) -> Self {
         Self {
             count: 1,
@@ -187,24 +187,24 @@ impl Sums {
 }
 
 impl Delays {
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(settings: ComparisonSettings) -> Self {
         Self {
-            bounds,
+            settings,
             count: 0,
             recent: 0,
             samples: Vec::new(),
             stride: 1,
-            width_ns: bounds.width_ns.max(1),
+            width_ns: settings.width_ns.max(1),
             from_ns: 0,
             bins: Vec::new(),
         }
     }
 
-    pub(super) fn note(&mut self, left_ns: u64, right_ns: u64) {
+    pub(super) fn record(&mut self, left_ns: u64, right_ns: u64) {
         let difference = right_ns.wrapping_sub(left_ns).cast_signed();
         match self.count {
             0 => (self.recent, self.from_ns) = (difference, left_ns),
-            _ => self.recent += difference.saturating_sub(self.recent) / RECENT_PART,
+            _ => self.recent += difference.saturating_sub(self.recent) / RECENT_DIVISOR,
         }
         self.sample(left_ns, difference);
         self.bin(left_ns, difference);
@@ -215,7 +215,7 @@ impl Delays {
         if !self.count.is_multiple_of(self.stride) {
             return;
         }
-        if self.samples.len() >= self.bounds.samples_max.max(2) {
+        if self.samples.len() >= self.settings.samples_max.max(2) {
             let mut keep = false;
             self.samples.retain(|_| {
                 keep = !keep;
@@ -230,17 +230,21 @@ impl Delays {
 
     fn bin(&mut self, at_ns: u64, difference: i64) {
         let elapsed = at_ns.saturating_sub(self.from_ns);
-        while elapsed / self.width_ns >= self.bounds.bins_max.max(2) as u64 {
+        while elapsed / self.width_ns >= self.settings.bins_max.max(2) as u64 {
             let pairs = self.bins.chunks(2);
-            let merged = pairs.map(|pair| pair.iter().copied().fold(Sums::default(), Sums::merged));
+            let merged = pairs.map(|pair| {
+                pair.iter()
+                    .copied()
+                    .fold(DelaySums::default(), DelaySums::merged)
+            });
             self.bins = merged.collect();
             self.width_ns *= 2;
         }
         let place = (elapsed / self.width_ns) as usize;
         if place >= self.bins.len() {
-            self.bins.resize(place + 1, Sums::default());
+            self.bins.resize(place + 1, DelaySums::default());
         }
-        self.bins[place] = self.bins[place].merged(Sums::of(difference));
+        self.bins[place] = self.bins[place].merged(DelaySums::of(difference));
     }
 
     /// The difference that is usual now.
@@ -254,8 +258,8 @@ impl Delays {
     }
 
     /// The least delays of packets that come to the left first, or to the right.
-    pub(super) fn least(&self, from_left: bool) -> Option<Least> {
-        let point = |(place, bin): (usize, &Sums)| {
+    pub(super) fn min_delays(&self, from_left: bool) -> Option<MinDelays> {
+        let point = |(place, bin): (usize, &DelaySums)| {
             let at = (place as f64 + 0.5) * self.width_ns as f64;
             let least = if from_left {
                 bin.min as f64
@@ -264,19 +268,23 @@ impl Delays {
             };
             (bin.count > 0).then_some((at, least))
         };
-        (self.count > 0).then(|| Least {
+        (self.count > 0).then(|| MinDelays {
             from_ns: self.from_ns,
             points: self.bins.iter().enumerate().filter_map(point).collect(),
         })
     }
 
-    pub(super) fn finish(self, from_left: bool, line: Line) -> (Distribution, DelayCourse) {
+    pub(super) fn finish(
+        self,
+        from_left: bool,
+        clock_offset: ClockOffset,
+    ) -> (Distribution, DelaySeries) {
         let sign = if from_left { 1.0 } else { -1.0 };
         let delay = |at_ns: u64, difference: f64| {
-            let delay = sign * (difference - line.at(at_ns));
+            let delay = sign * (difference - clock_offset.at(at_ns));
             delay.max(0.0).round() as u64
         };
-        let bin = |(place, sums): (usize, &Sums)| {
+        let bin = |(place, sums): (usize, &DelaySums)| {
             let width = self.width_ns;
             let into = width.saturating_mul(place as u64).saturating_add(width / 2);
             let middle = self.from_ns.saturating_add(into);
@@ -296,7 +304,7 @@ impl Delays {
         for (at_ns, difference) in &self.samples {
             histogram.record(delay(*at_ns, *difference as f64));
         }
-        let course = DelayCourse {
+        let course = DelaySeries {
             width_ns: self.width_ns,
             from_ns: self.from_ns,
             bins: self.bins.iter().enumerate().map(bin).collect(),
@@ -305,7 +313,7 @@ impl Delays {
     }
 
     /// Counts for all packets, not only for those that were kept; extremes and mean are of all.
-    fn scaled(&self, kept: &Distribution, course: &DelayCourse) -> Distribution {
+    fn scaled(&self, kept: &Distribution, course: &DelaySeries) -> Distribution {
         let full = || course.bins.iter().filter(|bin| bin.count > 0);
         let sum: f64 = full()
             .map(|bin| bin.mean_ns as f64 * bin.count as f64)
@@ -328,7 +336,7 @@ impl Delays {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const SETTINGS: ComparisonSettings = ComparisonSettings {
         packets_max: 10,
         samples_max: 16,
         bins_max: 8,
@@ -337,32 +345,35 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_and_says_the_same() {
-        let mut delays = Delays::new(BOUNDS);
+        let mut delays = Delays::new(SETTINGS);
         for n in 0..1_000u64 {
-            delays.note(n * 1_000, n * 1_000 + 500 + n % 10);
+            delays.record(n * 1_000, n * 1_000 + 500 + n % 10);
         }
         assert!(delays.samples.len() <= 16 && delays.bins.len() <= 8);
-        let (delay, course) = delays.finish(true, Line::default());
+        let (delay, course) = delays.finish(true, ClockOffset::default());
         assert_eq!((delay.count, delay.min, delay.max), (1_000, 500, 509));
         assert!((delay.mean - 504.5).abs() < 1.0, "{}", delay.mean);
         assert_eq!(course.bins.iter().map(|bin| bin.count).sum::<u64>(), 1_000);
     }
 
     /// One clock, 20 ms each way, time stamps that are up to 40 µs late.
-    fn noisy(packets: u64, every_ns: u64, queue: impl Fn(u64) -> u64) -> Line {
-        let bounds = Bounds {
+    fn noisy(packets: u64, every_ns: u64, queue: impl Fn(u64) -> u64) -> ClockOffset {
+        let settings = ComparisonSettings {
             bins_max: 4_096,
             samples_max: 4_096,
-            ..BOUNDS
+            ..SETTINGS
         };
-        let (mut forth, mut back) = (Delays::new(bounds), Delays::new(bounds));
+        let (mut forth, mut back) = (Delays::new(settings), Delays::new(settings));
         for n in 0..packets {
             let (at, late) = (n * every_ns, |k: u64| n * k % 97 * 400);
-            forth.note(at + late(31), at + 20_000_000 + queue(n) + late(57));
-            back.note(at + 20_000_000 + late(71), at + late(13));
+            forth.record(at + late(31), at + 20_000_000 + queue(n) + late(57));
+            back.record(at + 20_000_000 + late(71), at + late(13));
         }
-        let (low, high) = (forth.least(true).unwrap(), back.least(false).unwrap());
-        Line::between(&low, &high, 1.0)
+        let (low, high) = (
+            forth.min_delays(true).unwrap(),
+            back.min_delays(false).unwrap(),
+        );
+        ClockOffset::between(&low, &high, 1.0)
     }
 
     #[test]
@@ -382,20 +393,23 @@ mod tests {
     /// 3 s and 80 ppm between the clocks, 20 ms each way, and queues.
     #[test]
     fn offset_and_rate_come_from_the_least_delays() {
-        let bounds = Bounds {
+        let settings = ComparisonSettings {
             bins_max: 4_096,
             samples_max: 4_096,
-            ..BOUNDS
+            ..SETTINGS
         };
-        let (mut forth, mut back) = (Delays::new(bounds), Delays::new(bounds));
+        let (mut forth, mut back) = (Delays::new(settings), Delays::new(settings));
         let right = |true_ns: u64| 3_000_000_000 + true_ns + true_ns / 12_500;
         for n in 0..10_000u64 {
             let (at, queue) = (n * 1_000_000, n * 7_919 % 1_000 * 5_000);
-            forth.note(at, right(at + 20_000_000 + queue));
-            back.note(at + 20_000_000 + queue / 3, right(at));
+            forth.record(at, right(at + 20_000_000 + queue));
+            back.record(at + 20_000_000 + queue / 3, right(at));
         }
-        let (low, high) = (forth.least(true).unwrap(), back.least(false).unwrap());
-        let line = Line::between(&low, &high, 1.0);
+        let (low, high) = (
+            forth.min_delays(true).unwrap(),
+            back.min_delays(false).unwrap(),
+        );
+        let line = ClockOffset::between(&low, &high, 1.0);
         assert!((line.slope * 1e6 - 80.0).abs() < 2.0, "{line:?}");
         assert!((line.at(0) - 3e9).abs() < 50e3, "{line:?}");
         let (delay, _) = forth.finish(true, line);

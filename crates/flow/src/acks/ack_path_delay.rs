@@ -6,8 +6,8 @@
 //! a round trip does not.
 
 use crate::clock_skew::slope_below;
-use crate::course::series::Bin;
 use crate::segment::Segment;
+use crate::time_series::bin::Bin;
 
 /// Clocks of hosts differ by no more than this in rate (RFC 5905 §7.1 takes 15 ppm, crystals are
 /// sold with 100).
@@ -17,23 +17,26 @@ const NO_MILLISECONDS: f64 = 0.2;
 
 /// One direction's ACKs.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AckWay {
+pub struct AckPathDelay {
     first: Option<(u64, u32)>,
 }
 
-impl AckWay {
+impl AckPathDelay {
     /// Puts into `bin` what an ACK took longer (or, below zero, less long) than the first did, in ns,
     /// if the receiver's time stamps count milliseconds, as those of Linux, FreeBSD, macOS and Windows
     /// do. The least of a bin stays.
     #[inline]
-    pub fn note(&mut self, ack: &Segment, bin: &mut Bin) {
+    pub fn record(&mut self, ack: &Segment, bin: &mut Bin) {
         if ack.has_timestamps {
-            let way = self.way(ack.at_ns, ack.tsval);
-            bin.ack_way_ns = Some(bin.ack_way_ns.map_or(way, |least| least.min(way)));
+            let delay_ns = self.delay_ns(ack.at_ns, ack.tsval);
+            bin.ack_path_delay_ns = Some(
+                bin.ack_path_delay_ns
+                    .map_or(delay_ns, |least| least.min(delay_ns)),
+            );
         }
     }
 
-    fn way(&mut self, at_ns: u64, tsval: u32) -> i64 {
+    fn delay_ns(&mut self, at_ns: u64, tsval: u32) -> i64 {
         let (first_ns, first_tsval) = *self.first.get_or_insert((at_ns, tsval));
         let elapsed = at_ns.wrapping_sub(first_ns) as i64;
         let ticks = i64::from(tsval.wrapping_sub(first_tsval) as i32);
@@ -45,9 +48,9 @@ impl AckWay {
 /// taken out: the line below all points that is nearest to them (Moon, Skelly and Towsley,
 /// "Estimation and removal of clock skew from network delay measurements", 1999), as far as a clock
 /// may be off. None without time stamps that count milliseconds.
-pub(crate) fn excess(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
+pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
     let point = |(at, bin): (usize, &Bin)| {
-        let way = bin.ack_way_ns? as f64;
+        let way = bin.ack_path_delay_ns? as f64;
         Some((at as f64 * width_ns as f64, way))
     };
     let points: Vec<(f64, f64)> = bins.iter().enumerate().filter_map(point).collect();
@@ -78,7 +81,7 @@ mod tests {
 
     fn bins(way_us: impl Fn(usize) -> i64) -> Vec<Bin> {
         let bin = |n| Bin {
-            ack_way_ns: Some(way_us(n) * 1_000),
+            ack_path_delay_ns: Some(way_us(n) * 1_000),
             ..Bin::default()
         };
         (0..1_000).map(bin).collect()
@@ -86,24 +89,24 @@ mod tests {
 
     #[test]
     fn a_tsval_that_wraps_is_later() {
-        let mut way = AckWay::default();
-        assert_eq!(way.way(5_000_000_000, u32::MAX), 0);
-        assert_eq!(way.way(5_012_500_000, 9), 2_500_000);
-        assert_eq!(way.way(5_010_000_000, 9), 0);
+        let mut path_delay = AckPathDelay::default();
+        assert_eq!(path_delay.delay_ns(5_000_000_000, u32::MAX), 0);
+        assert_eq!(path_delay.delay_ns(5_012_500_000, 9), 2_500_000);
+        assert_eq!(path_delay.delay_ns(5_010_000_000, 9), 0);
     }
 
     /// 10 ms a bin, 50 ppm: half a millisecond after ten seconds.
     #[test]
     fn a_clock_that_runs_slow_is_no_queue() {
         let drift = bins(|n| n as i64 / 2 + [0, 900, 400][n % 3]);
-        let excess = excess(&drift, 10_000_000).unwrap();
+        let excess = excess_ns(&drift, 10_000_000).unwrap();
         assert!(excess.iter().flatten().all(|e| *e < 1_000_000.0));
     }
 
     #[test]
     fn a_queue_of_acks_is_no_slow_clock() {
         let queue = bins(|n| if n < 100 { 0 } else { 80_000 });
-        let excess = excess(&queue, 10_000_000).unwrap();
+        let excess = excess_ns(&queue, 10_000_000).unwrap();
         assert!(excess[500].unwrap() > 70e6);
         assert!(excess[50].unwrap() < 1e6);
     }
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn other_ticks_are_left_alone() {
         let tens = bins(|n| n as i64 * 9_000);
-        assert_eq!(excess(&tens, 10_000_000), None);
-        assert_eq!(excess(&[Bin::default()], 1), None);
+        assert_eq!(excess_ns(&tens, 10_000_000), None);
+        assert_eq!(excess_ns(&[Bin::default()], 1), None);
     }
 }

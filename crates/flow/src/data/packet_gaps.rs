@@ -6,21 +6,21 @@ use crate::distribution::Histogram;
 /// Gaps and bursts of one direction. Gaps lie between captured packets; what was one super-packet has
 /// none inside.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps {
+pub(crate) struct PacketGaps {
     last_ns: u64,
     /// The last SYN or FIN without data.
-    mark_ns: u64,
+    syn_fin_ns: u64,
     /// Wire segments of the burst so far; 0 before the first packet.
     burst: u64,
     gaps: Histogram,
     bursts: Histogram,
 }
 
-impl Gaps {
+impl PacketGaps {
     /// A packet with payload: `segments` on the wire. Time that runs backwards is a gap of 0. Whether a
     /// burst begins with it.
     #[inline]
-    pub(crate) fn data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) -> bool {
+    pub(crate) fn record_data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) -> bool {
         if self.burst > 0 {
             let gap = at_ns.saturating_sub(self.last_ns);
             self.gaps.record(gap);
@@ -37,13 +37,13 @@ impl Gaps {
 
     /// A SYN or a FIN without data, which ends a silence and no burst.
     #[cold]
-    pub(crate) fn mark(&mut self, at_ns: u64) {
-        self.mark_ns = self.mark_ns.max(at_ns);
+    pub(crate) fn record_syn_fin(&mut self, at_ns: u64) {
+        self.syn_fin_ns = self.syn_fin_ns.max(at_ns);
     }
 
     /// How long nothing was sent that is acknowledged; 0 before the first.
     pub(crate) fn silence_ns(&self, at_ns: u64) -> u64 {
-        match self.last_ns.max(self.mark_ns) {
+        match self.last_ns.max(self.syn_fin_ns) {
             0 => 0,
             last_ns => at_ns.saturating_sub(last_ns),
         }
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_gap_as_long_as_the_burst_gap_ends_a_burst() {
-        let mut gaps = Gaps::default();
+        let mut gaps = PacketGaps::default();
         for (at, segments) in [(0, 1), (9, 2), (19, 4), (28, 8)] {
-            gaps.data(at, segments, 10);
+            gaps.record_data(at, segments, 10);
         }
         let (gaps, bursts) = gaps.finish();
         assert_eq!(gaps.summary().buckets, [(9, 2), (10, 1)]);
@@ -81,19 +81,19 @@ mod tests {
 
     #[test]
     fn a_fin_ends_a_silence_and_no_burst() {
-        let mut gaps = Gaps::default();
-        gaps.data(100, 1, 1_000);
-        gaps.mark(700);
+        let mut gaps = PacketGaps::default();
+        gaps.record_data(100, 1, 1_000);
+        gaps.record_syn_fin(700);
         assert_eq!(gaps.silence_ns(900), 200);
-        gaps.data(900, 1, 1_000);
+        gaps.record_data(900, 1, 1_000);
         assert_eq!(gaps.finish().0.summary().buckets, [(800, 1)]);
     }
 
     #[test]
     fn time_that_runs_backwards_is_no_gap() {
-        let mut gaps = Gaps::default();
+        let mut gaps = PacketGaps::default();
         for at in [100, 90, 130] {
-            gaps.data(at, 1, 1_000);
+            gaps.record_data(at, 1, 1_000);
         }
         let (gaps, bursts) = gaps.finish();
         assert_eq!(gaps.summary().buckets, [(0, 1), (30, 1)]);

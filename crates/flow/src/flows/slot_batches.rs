@@ -7,7 +7,7 @@ const NONE: u32 = u32::MAX;
 
 /// Lists of items through two arrays: 8 bytes a slot, 4 an item.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct SlotBatches {
     /// By item: the next of the same slot.
     next: Vec<u32>,
     /// By slot: its items.
@@ -22,9 +22,9 @@ struct List {
     last: u32,
 }
 
-impl Groups {
+impl SlotBatches {
     /// A batch of so many items begins. Of the last, all were taken.
-    pub(super) fn begin(&mut self, items: usize) {
+    pub(super) fn start_batch(&mut self, items: usize) {
         self.next.clear();
         self.next.resize(items, NONE);
         self.slots.clear();
@@ -78,15 +78,15 @@ impl Groups {
 mod tests {
     use super::*;
 
-    fn all(groups: &mut Groups, slot: u32) -> Vec<u32> {
+    fn all(groups: &mut SlotBatches, slot: u32) -> Vec<u32> {
         std::iter::from_fn(|| groups.take(slot)).collect()
     }
 
     #[test]
     fn each_slot_has_its_items_in_order() {
-        let mut groups = Groups::default();
+        let mut groups = SlotBatches::default();
         for _ in 0..2 {
-            groups.begin(6);
+            groups.start_batch(6);
             for (item, slot) in [7, 2, 7, 7, 2, 0].into_iter().enumerate() {
                 groups.add(slot, item as u32);
             }
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn what_was_taken_early_does_not_come_again() {
-        let mut groups = Groups::default();
-        groups.begin(3);
+        let mut groups = SlotBatches::default();
+        groups.start_batch(3);
         groups.add(1, 0);
         assert_eq!(all(&mut groups, 1), [0]);
         groups.add(1, 1);

@@ -9,7 +9,7 @@ use longhaul_stats::sample;
 
 /// Values `from..to` of a series, and the line through them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct LinearPiece {
     pub(crate) from: usize,
     pub(crate) to: usize,
     /// The line's value at the first of them, and at the last.
@@ -24,7 +24,7 @@ const LEN_MIN: usize = 2;
 /// The pieces with the least sum of squared distances in units of `sigma²`, and 3 ln n for each: a
 /// piece has three parameters, its two ends and where it begins (Schwarz, 1978). It takes n²/2
 /// looks. Fewer than four values are one piece.
-pub(crate) fn cut(values: &[f64], sigma: f64) -> Vec<Piece> {
+pub(crate) fn partition(values: &[f64], sigma: f64) -> Vec<LinearPiece> {
     let line = Lines::of(values);
     let n = values.len();
     if n < 2 * LEN_MIN {
@@ -46,7 +46,7 @@ pub(crate) fn cut(values: &[f64], sigma: f64) -> Vec<Piece> {
     walk_back(&best, &line)
 }
 
-fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<Piece> {
+fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<LinearPiece> {
     let mut pieces = Vec::new();
     let mut to = best.len() - 1;
     while to > 0 {
@@ -123,10 +123,10 @@ impl Lines {
         self.fit(from, to).2
     }
 
-    fn piece(&self, from: usize, to: usize) -> Piece {
+    fn piece(&self, from: usize, to: usize) -> LinearPiece {
         let (mean, slope, _) = self.fit(from, to);
         let half = slope * (to - from - 1) as f64 / 2.0;
-        Piece {
+        LinearPiece {
             from,
             to,
             start: mean - half,
@@ -141,7 +141,10 @@ mod tests {
     use super::*;
 
     fn places(values: &[f64], sigma: f64) -> Vec<usize> {
-        cut(values, sigma).iter().map(|piece| piece.from).collect()
+        partition(values, sigma)
+            .iter()
+            .map(|piece| piece.from)
+            .collect()
     }
 
     /// Even noise of ±1, whose standard deviation is 0.58: the top bits of a multiplicative hash.
@@ -155,7 +158,7 @@ mod tests {
         let line: Vec<f64> = (0..200).map(|n| noisy(n as f64 / 3.0, n)).collect();
         assert_eq!(places(&line, 0.7), [0]);
         assert!((0.3..0.9).contains(&noise(&line)), "{}", noise(&line));
-        let piece = cut(&line, 0.7)[0];
+        let piece = partition(&line, 0.7)[0];
         assert!(piece.start.abs() < 0.5 && (piece.end - 66.3).abs() < 0.5);
     }
 
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn few_values_are_one_piece_and_none_are_none() {
-        assert_eq!(cut(&[], 1.0), []);
+        assert_eq!(partition(&[], 1.0), []);
         assert_eq!(places(&[1.0, 9.0, 1.0], 0.1), [0]);
         assert_eq!(places(&[5.0; 4], 0.0), [0]);
     }

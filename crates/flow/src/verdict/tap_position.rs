@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a tap stands on the way from a sender to its receiver, and what can be known from there.
+//!
+//! The round trip from the tap to one end and back and that to the other make up the whole. What the
+//! tap sees is late by half of the first; what is under way between it and the sender it does not
+//! see.
+
+use crate::record::{Direction, TapLocation, TapPosition};
+
+/// Part of the round trip that is next to nothing.
+const NEAR_PART: u64 = 10;
+/// A round trip within a host or a room.
+const NEAR_NS: u64 = 500_000;
+
+/// The least round trip that answers data of `direction`, or its end of the handshake.
+pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Option<u64> {
+    let samples = [&direction.rtt_by_pairs, &direction.rtt_by_timestamps];
+    let found = samples
+        .iter()
+        .filter(|rtt| rtt.count > 0)
+        .map(|rtt| rtt.min);
+    found.chain(handshake_ns).min()
+}
+
+/// Where a tap stands with these round trips to the sender and to the receiver.
+pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> TapPosition {
+    let location = match to_sender_ns.zip(to_receiver_ns) {
+        Some((sender, receiver)) if sender <= receiver => {
+            near_or_middle(sender, receiver, TapLocation::NearSender)
+        }
+        Some((sender, receiver)) => near_or_middle(receiver, sender, TapLocation::NearReceiver),
+        None => TapLocation::Unknown,
+    };
+    TapPosition {
+        location,
+        to_sender_ns,
+        to_receiver_ns,
+    }
+}
+
+fn near_or_middle(nearer: u64, farther: u64, location: TapLocation) -> TapLocation {
+    let part = nearer.saturating_add(farther) / NEAR_PART;
+    match nearer <= part || nearer < NEAR_NS {
+        true => location,
+        false => TapLocation::Middle,
+    }
+}
+
+/// How a verdict begins.
+pub(super) fn prefix(location: TapLocation) -> &'static str {
+    match location {
+        TapLocation::NearSender => "Seen near the sender: ",
+        TapLocation::Middle => "Seen in the middle: probably ",
+        TapLocation::NearReceiver => "Seen near the receiver: perhaps ",
+        TapLocation::Unknown => "Seen from an unknown place; if it was near the sender: ",
+    }
+}
+
+/// What a verdict from there can't take into account.
+pub(super) fn caveat(position: &TapPosition) -> String {
+    match position.location {
+        TapLocation::NearSender => String::new(),
+        TapLocation::Middle => format!(
+            " {} of the round trip lies between the sender and the tap: what is in flight there and \
+             queues of data or ACKs there do not show; losses there show as holes.",
+            percent(position)
+        ),
+        TapLocation::NearReceiver => " What is in flight, queues before the tap and the way of the ACKs do not \
+             show from there, so that a congestion window, the sender and the path's rate can't be told \
+             apart surely; holes from losses, zero windows and the receiver's own delays do show."
+            .to_owned(),
+        TapLocation::Unknown => " Neither a handshake nor data both ways tells how far the sender was.".to_owned(),
+    }
+}
+
+fn percent(position: &TapPosition) -> String {
+    let [sender, receiver] =
+        [position.to_sender_ns, position.to_receiver_ns].map(|ns| ns.unwrap_or(0) as f64);
+    format!("{:.0} %", 100.0 * sender / (sender + receiver).max(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_tenth_of_the_round_trip_is_near() {
+        let location = |sender, receiver| locate(Some(sender * MS), Some(receiver * MS)).location;
+        assert_eq!(location(10, 90), TapLocation::NearSender);
+        assert_eq!(location(11, 89), TapLocation::Middle);
+        assert_eq!(location(89, 11), TapLocation::Middle);
+        assert_eq!(location(90, 10), TapLocation::NearReceiver);
+        assert_eq!(locate(None, Some(MS)).location, TapLocation::Unknown);
+    }
+
+    #[test]
+    fn in_a_room_the_nearer_end_counts() {
+        assert_eq!(
+            locate(Some(100_000), Some(300_000)).location,
+            TapLocation::NearSender
+        );
+        assert_eq!(
+            locate(Some(300_000), Some(100_000)).location,
+            TapLocation::NearReceiver
+        );
+    }
+}
