@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_have_no_secrets() {
+    fn labels_contain_no_secrets() {
         let config = parse("postgresql://me:secret@one:5433,two:5434/copies").unwrap();
         assert_eq!(label(&config), "one:5433,two:5434/copies");
         let config = parse("host=/run/pg user=me password=secret dbname=copies").unwrap();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_address_stand() {
+    fn keeps_limits_set_in_the_address() {
         let config =
             parse("postgresql://me@one/d?connect_timeout=1&keepalives_interval=2").unwrap();
         assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(1)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_slip_and_no_secret() {
+    fn errors_name_the_mistake_and_no_secret() {
         for (text, word) in [
             ("postgresql://me:secret@one/d?sslmode=perhaps", "sslmode"),
             ("postgresql://me:secret@one/d?colour=red", "colour"),

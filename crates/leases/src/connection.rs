@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_not_waited_for() {
+    fn times_out_when_the_server_does_not_reply() {
         let mut connection = connection(Server::shared());
         let error = ask(&mut connection, SHORT, "SELECT pg_sleep(3600)").unwrap_err();
         assert!(
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_stopped_is_not_waited_for() {
+    fn times_out_when_the_server_is_stopped() {
         let server = Server::start();
         let mut connection = connection(&server);
         schema::prepare(&mut connection).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_repeated_is_not() {
+    fn repeats_only_calls_that_may_be_repeated() {
         let server = Server::shared();
         let mut connection = connection(server);
         let kill = "SELECT pg_terminate_backend(pg_backend_pid())";
@@ -258,7 +258,7 @@ mod tests {
 
     /// A setting `off` of the administrator is changed to `on`; stronger settings stay.
     #[test]
-    fn what_is_acknowledged_is_on_disk() {
+    fn turns_synchronous_commit_on() {
         let server = Server::shared();
         let url = server.database();
         let name = url.rsplit('/').next().unwrap();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_is_the_hash_of_the_whole_around_every_boundary() {
+    fn merged_hash_equals_whole_hash_at_block_boundaries() {
         for block_len in [1024, 2048, 8192] {
             for boundary in (0u64..=20 * block_len).step_by(1024) {
                 for len in boundary.saturating_sub(1)..=boundary + 1 {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_is_the_hash_of_the_whole_in_real_blocks() {
+    fn merged_hash_equals_whole_hash_with_4_mib_blocks() {
         for len in [
             0,
             1,
@@ -309,19 +309,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_is_the_hash_of_the_whole(len in 0u64..200_000, shift in 0u32..6) {
+        fn merged_hash_equals_whole_hash(len in 0u64..200_000, shift in 0u32..6) {
             prop_assert!(merges(len, 1024 << shift));
         }
 
         #[test]
-        fn hexadecimal_reads_back(bytes: [u8; 32]) {
+        fn parses_displayed_hashes(bytes: [u8; 32]) {
             prop_assert_eq!(FileHash(bytes).to_string().parse(), Ok(FileHash(bytes)));
             prop_assert_eq!(BlockHash(bytes).to_string().parse(), Ok(BlockHash(bytes)));
         }
     }
 
     #[test]
-    fn a_block_fits_only_its_place_and_its_length() {
+    fn hash_depends_on_offset_and_length() {
         let (len, zeros) = (3 * BLOCK + 5, vec![0; BLOCK as usize]);
         let first = block_hash(len, 0, &zeros).unwrap();
         assert_ne!(first, block_hash(len, 1, &zeros).unwrap(), "displaced");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_has_the_hash_of_its_zeros() {
+    fn hole_hash_equals_hash_of_zeros() {
         for len in [1, BLOCK - 1, BLOCK, 2 * BLOCK + 70_000] {
             let blocks = Blocks::of(len);
             for index in 0..blocks.count() {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn swapped_and_truncated_files_have_another_hash() {
+    fn swapped_or_truncated_blocks_change_the_file_hash() {
         let blocks = Blocks::sized(4096, 1024);
         let mut hashes = hashes(blocks, &content(4096));
         let whole = blocks.file_hash(&hashes).unwrap();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hash_is_refused() {
+    fn rejects_invalid_hexadecimal() {
         for text in ["", "00", &"0g".repeat(32), &"0".repeat(65)] {
             assert_eq!(text.parse::<FileHash>(), Err(BadHash), "{text}");
         }

@@ -160,7 +160,7 @@ mod tests {
     use std::{fs::File, os::unix::fs::FileExt};
 
     #[test]
-    fn extents_are_where_the_data_is() {
+    fn reports_extents_that_hold_data() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(10 << 20).unwrap();
         assert_eq!(extents(&file, 10 << 20).unwrap(), []);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_one_extent_and_an_empty_one_none() {
+    fn full_file_has_one_extent_and_empty_file_none() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(extents(&file, 0).unwrap(), []);
         file.write_all_at(&[1; 10_000], 0).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_the_smallest_holes_are_closed() {
+    fn merges_smallest_holes_beyond_the_maximum() {
         let mut extents = Extents::default();
         for number in 0..EXTENTS_MAX as u64 * 3 {
             let start = number * 16384;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_changes_with_the_data_even_if_the_times_are_set_back() {
+    fn version_changes_even_if_mtime_is_reset() {
         let temp = tempfile::TempDir::new().unwrap();
         let file = File::create(temp.path().join("f")).unwrap();
         file.write_all_at(b"a", 0).unwrap();

@@ -63,7 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_would_break_a_line_is_escaped() {
+    fn escapes_line_breaks_and_control_characters() {
         let shown = |name: &[u8]| Escaped(name).to_string();
         assert_eq!(shown(b"a b"), "a b");
         assert_eq!(shown("Größe".as_bytes()), "Größe");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_escape_is_none() {
+    fn rejects_incomplete_escapes() {
         for text in [&b"\\"[..], b"\\x", b"\\x0", b"\\xg0", b"\\n"] {
             assert_eq!(unescape(text), None);
         }
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_reads_back(name: Vec<u8>) {
+        fn unescape_reverses_escaped(name: Vec<u8>) {
             let shown = Escaped(&name).to_string();
             prop_assert!(!shown.contains(char::is_control));
             prop_assert_eq!(unescape(shown.as_bytes()), Some(name));

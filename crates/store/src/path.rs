@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_has_its_error() {
+    fn reports_the_reason_of_each_bad_path() {
         assert_eq!(reason(b""), Reason::Empty);
         assert_eq!(reason(b"/etc/passwd"), Reason::Absolute);
         assert_eq!(reason(b"/"), Reason::Absolute);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_are_taken() {
+    fn accepts_the_longest_name_and_path() {
         assert!(RelPath::parse(&[b'a'; NAME_LEN_MAX]).is_ok());
         let longest = [&b"a/".repeat(PATH_LEN_MAX / 2 - 1)[..], b"aa"].concat();
         assert_eq!(longest.len(), PATH_LEN_MAX);
@@ -307,14 +307,14 @@ mod tests {
     }
 
     #[test]
-    fn dots_within_names_are_names() {
+    fn accepts_dots_within_names() {
         for name in ["...", "..a", ".a", "a..", "a./b"] {
             assert!(RelPath::parse(name.as_bytes()).is_ok(), "{name}");
         }
     }
 
     #[test]
-    fn a_name_does_not_write_to_the_terminal() {
+    fn escapes_terminal_control_characters() {
         let nasty = RelPath::parse(b"a\x1b[2J\r\n\x07\xff\xc3/\xe2\x80\xae").unwrap();
         assert_eq!(nasty.to_string(), r"a\u{1b}[2J\r\n\u{7}\xff\xc3/\u{202e}");
         assert_eq!(path("daß/it's \"ü\"").to_string(), "daß/it's \"ü\"");
@@ -330,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_known_at_any_depth() {
+    fn detects_internal_names_at_any_depth() {
         assert!(path(".longhaul-manifest").is_own());
         assert!(path("a/.longhaul-0.part/b").is_own());
         assert!(!path("a/longhaul-0").is_own());
     }
 
     #[test]
-    fn below_stops_at_names() {
+    fn below_matches_whole_names() {
         assert_eq!(path("a/b").below(&path("a")), Some(path("b")));
         assert_eq!(path("ab").below(&path("a")), None);
         assert_eq!(path("a").below(&path("a")), None);
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_stays_below(bytes in vec(prop_oneof![Just(b'.'), Just(b'/'), any::<u8>()], 0..12)) {
+        fn accepted_paths_stay_below_the_top(bytes in vec(prop_oneof![Just(b'.'), Just(b'/'), any::<u8>()], 0..12)) {
             if let Ok(path) = RelPath::parse(&bytes) {
                 prop_assert_eq!(path.as_bytes(), &bytes[..]);
                 let plain = |c: std::path::Component<'_>| matches!(c, std::path::Component::Normal(_));
@@ -366,7 +366,7 @@ mod tests {
         }
 
         #[test]
-        fn parent_and_name_make_the_path(path in any_path()) {
+        fn parent_joined_with_name_is_the_path(path in any_path()) {
             let again = match path.parent() {
                 Some(parent) => parent.join(path.name()).unwrap(),
                 None => RelPath::parse(path.name()).unwrap(),
@@ -375,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn a_directory_is_before_what_is_in_it_and_that_before_others(
+        fn sorts_directory_then_contents_then_next_name(
             a in any_path(), b in any_path(), name in any_name(),
         ) {
             let inside = a.join(&name).unwrap();
@@ -387,19 +387,19 @@ mod tests {
         }
 
         #[test]
-        fn below_takes_join_back(top in any_path(), rest in any_path()) {
+        fn below_reverses_join(top in any_path(), rest in any_path()) {
             prop_assert_eq!(top.join_path(&rest).unwrap().below(&top), Some(rest));
         }
 
         #[test]
-        fn shown_is_one_printable_line(path in any_path()) {
+        fn displays_as_one_printable_line(path in any_path()) {
             let shown = path.to_string();
             prop_assert!(shown.chars().all(|c| !c.is_control()), "{}", shown);
         }
     }
 
     #[test]
-    fn what_is_not_there_is_below_what_is() {
+    fn resolves_links_in_the_existing_part() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         std::os::unix::fs::symlink(".", top.join("link")).unwrap();

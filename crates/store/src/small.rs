@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_of_a_batch_has_its_own_outcome() {
+    fn reports_an_outcome_for_each_file_of_a_batch() {
         for count in [SYNC_EACH_MAX, SYNC_EACH_MAX + 5] {
             let temp = tempfile::tempdir().unwrap();
             let names: Vec<String> = (0..count).map(|n| n.to_string()).collect();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_on_the_way_does_not_reach_the_disk() {
+    fn rejects_content_damaged_in_transit() {
         let temp = tempfile::tempdir().unwrap();
         let done = Small::write(
             &dir(temp.path()),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_holes_gets_them_wherever_it_is_zero() {
+    fn sparse_file_gets_holes_for_zeros() {
         let temp = tempfile::tempdir().unwrap();
         let mut bytes = vec![0; 1 << 20];
         bytes[500_000] = 1;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_killed_before_it_had_its_name_is_made_anew() {
+    fn replaces_a_file_left_by_a_killed_run() {
         as_ordinary_user(|| {
             begin_again_after(|file| file.set_permissions(Permissions::from_mode(0o444)).unwrap());
         });
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_longer_file_left_goes_and_nobody_writes_twice() {
+    fn removes_leftovers_of_a_part_and_refuses_a_second_writer() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         for kind in ["part", "journal"] {

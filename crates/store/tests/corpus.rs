@@ -17,16 +17,16 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn sealed_records_are_believed_and_no_others() {
+fn reads_only_sealed_records() {
     replay("journal", journal::check);
 }
 
 #[test]
-fn whole_lines_of_a_manifest_count_and_no_others() {
+fn reads_only_whole_manifest_lines() {
     replay("manifest", manifest::check);
 }
 
 #[test]
-fn paths_stay_below() {
+fn accepted_paths_stay_below_the_top() {
     replay("path", path::check);
 }

@@ -47,7 +47,7 @@ fn wait_until_one_waits(ground: &Ground, how: &str) {
 }
 
 #[test]
-fn a_taker_that_dies_within_its_transaction_takes_nothing_with_it() {
+fn dying_during_acquisition_leases_nothing() {
     let ground = Ground::new();
     let job = ground.planned(&extents(["a", "b"]));
     let slow = ground.board();
@@ -79,7 +79,7 @@ fn a_taker_that_dies_within_its_transaction_takes_nothing_with_it() {
 
 /// A call of the first holder while another acquires the task comes too late, and has no effect.
 #[test]
-fn what_crosses_a_taking_is_not_heard() {
+fn ignores_calls_that_cross_an_acquisition() {
     type Word = fn(&Board, Token) -> bool;
     let words: [Word; 4] = [
         |board, token| board.add(token, &extents(["x"])).unwrap().is_some(),
@@ -110,7 +110,7 @@ fn what_crosses_a_taking_is_not_heard() {
 }
 
 #[test]
-fn a_connection_that_was_cut_is_made_again() {
+fn reconnects_after_a_cut_connection() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&extents(["a"]));
@@ -183,7 +183,7 @@ fn persist<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
 }
 
 #[test]
-fn a_server_that_is_killed_keeps_what_it_acknowledged() {
+fn killed_server_keeps_acknowledged_results() {
     let mut server = Setup::default().durable().start();
     let url = server.database();
     let board = Board::open(&url).unwrap();

@@ -6,7 +6,7 @@ use longhaul_leases::{Position, TTL_MAX};
 use std::time::{Duration, Instant};
 
 #[test]
-fn extents_are_taken_in_order_and_once() {
+fn tasks_are_acquired_in_order_and_once() {
     let ground = Ground::new();
     let job = ground.planned(&extents(["a", "b", "c", "d"]));
     let taken = ground.board.take(job, "one", 3, LONG).unwrap();
@@ -21,7 +21,7 @@ fn extents_are_taken_in_order_and_once() {
 }
 
 #[test]
-fn what_is_over_goes_to_another_and_its_first_holder_is_not_heard() {
+fn expired_lease_is_reassigned_and_first_holder_ignored() {
     let ground = Ground::new();
     let (one, two) = (&ground.board, ground.board());
     let job = ground.planned(&extents(["a"]));
@@ -43,7 +43,7 @@ fn what_is_over_goes_to_another_and_its_first_holder_is_not_heard() {
 }
 
 #[test]
-fn what_is_over_and_not_taken_still_stands() {
+fn expired_lease_is_valid_until_reassigned() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&extents(["a", "b"]));
@@ -55,7 +55,7 @@ fn what_is_over_and_not_taken_still_stands() {
 }
 
 #[test]
-fn a_holder_never_counts_longer_than_the_server() {
+fn holder_deadline_is_not_after_server_deadline() {
     let ground = Ground::new();
     let job = ground.planned(&extents(["a"]));
     let before = Instant::now();
@@ -68,7 +68,7 @@ fn a_holder_never_counts_longer_than_the_server() {
 }
 
 #[test]
-fn ending_twice_is_ending_once() {
+fn ending_a_task_is_idempotent() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&extents(["a", "b", "c"]));
@@ -94,7 +94,7 @@ fn ending_twice_is_ending_once() {
 }
 
 #[test]
-fn what_is_given_back_goes_to_another_first() {
+fn released_task_goes_to_another_holder_first() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&extents(["a", "b"]));
@@ -108,7 +108,7 @@ fn what_is_given_back_goes_to_another_first() {
 }
 
 #[test]
-fn what_a_holder_does_not_know_of_can_be_given_back() {
+fn releases_leases_unknown_to_the_holder() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&extents(["a", "b", "c", "d"]));
@@ -125,7 +125,7 @@ fn what_a_holder_does_not_know_of_can_be_given_back() {
 }
 
 #[test]
-fn a_second_planner_adds_nothing_twice() {
+fn second_planner_adds_no_task_twice() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = board.join(b"job", b"spec", &extent("plan")).unwrap();
@@ -148,7 +148,7 @@ fn a_second_planner_adds_nothing_twice() {
 }
 
 #[test]
-fn what_comes_after_a_group_waits_for_all_of_it() {
+fn task_after_a_group_waits_for_the_whole_group() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&[
@@ -168,7 +168,7 @@ fn what_comes_after_a_group_waits_for_all_of_it() {
 }
 
 #[test]
-fn a_planner_in_the_group_holds_up_what_comes_after_it() {
+fn planner_in_the_group_delays_tasks_after_it() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = board
@@ -185,7 +185,7 @@ fn a_planner_in_the_group_holds_up_what_comes_after_it() {
 }
 
 #[test]
-fn a_job_is_over_when_the_rest_waits_for_what_failed() {
+fn job_ends_when_the_rest_waits_for_a_failed_task() {
     let ground = Ground::new();
     let board = &ground.board;
     let mut chained = after("one", "second");
@@ -207,7 +207,7 @@ fn a_job_is_over_when_the_rest_waits_for_what_failed() {
 }
 
 #[test]
-fn standing_says_who_has_what() {
+fn status_lists_holders_and_their_leases() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&extents(["a", "b", "c", "d"]));

@@ -342,7 +342,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_histories_are_as_the_model_has_them(number: u64, acts in vec(act(), 1..60)) {
+    fn random_histories_match_the_model(number: u64, acts in vec(act(), 1..60)) {
         let mut history = History::new(number);
         for act in acts {
             history.act(act);

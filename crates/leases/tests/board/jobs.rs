@@ -11,7 +11,7 @@ use std::{sync::Barrier, thread, time::Duration};
 
 /// The tables and the job are created by all of them at once.
 #[test]
-fn eight_who_come_at_once_have_one_job() {
+fn concurrent_joins_share_one_job() {
     let url = Server::shared().database();
     let gate = Barrier::new(8);
     let join = || {
@@ -33,7 +33,7 @@ fn eight_who_come_at_once_have_one_job() {
 }
 
 #[test]
-fn has_a_job_until_it_is_forgotten() {
+fn job_exists_until_deleted() {
     let ground = Ground::new();
     let job = ground.board.join(b"job", b"spec", &extent("plan")).unwrap();
     assert!(ground.board.has(job).unwrap());
@@ -42,7 +42,7 @@ fn has_a_job_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_job_with_another_spec_is_refused() {
+fn rejects_joining_with_another_spec() {
     let ground = Ground::new();
     let job = ground.board.join(b"job", b"spec", &extent("plan")).unwrap();
     let again = ground.board().join(b"job", b"spec", &extent("other"));
@@ -60,7 +60,7 @@ fn a_job_with_another_spec_is_refused() {
 }
 
 #[test]
-fn jobs_do_not_touch_each_other() {
+fn jobs_are_isolated() {
     let ground = Ground::new();
     let board = &ground.board;
     let one = board.join(b"one", b"", &part_of("group", "plan")).unwrap();
@@ -78,7 +78,7 @@ fn jobs_do_not_touch_each_other() {
 }
 
 #[test]
-fn any_bytes_will_do() {
+fn accepts_any_bytes() {
     let ground = Ground::new();
     let board = &ground.board;
     let all: Vec<u8> = (0..=255).collect();
@@ -144,7 +144,7 @@ fn any_bytes_will_do() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_it_is_sent() {
+fn rejects_too_large_values_before_sending() {
     let ground = Ground::new();
     let board = &ground.board;
     let refused = |error: Error| assert!(matches!(error, Error::TooLarge { .. }), "{error}");
@@ -198,7 +198,7 @@ fn what_is_too_large_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn nothing_of_a_forgotten_job_is_left() {
+fn deleting_a_job_leaves_no_rows() {
     let ground = Ground::new();
     let board = &ground.board;
     let job = ground.planned(&[part_of("g", "a"), after("g", "b"), extent("c")]);
@@ -224,7 +224,7 @@ fn nothing_of_a_forgotten_job_is_left() {
 }
 
 #[test]
-fn a_list_shows_age_and_silence() {
+fn job_list_shows_age_and_idle_time() {
     let ground = Ground::new();
     let job = ground.planned(&extents(["a"]));
     ground.sql("UPDATE longhaul.job SET made = made - interval '2 hours'");

@@ -135,7 +135,7 @@ impl Taker<'_> {
 }
 
 #[test]
-fn many_takers_never_hold_the_same_and_keep_the_order_of_groups() {
+fn concurrent_holders_share_no_task_and_keep_group_order() {
     let ground = Ground::new();
     let job = ground.planned(&plan());
     let truth = Mutex::new(Truth::default());

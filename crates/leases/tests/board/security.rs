@@ -25,7 +25,7 @@ fn refused(opened: Result<Board, Error>) -> String {
 }
 
 #[test]
-fn tables_of_another_version_are_refused() {
+fn rejects_tables_of_another_format() {
     let ground = Ground::new();
     ground.sql("UPDATE longhaul.format SET number = 2");
     let text = refused(Board::open(&ground.url));
@@ -36,7 +36,7 @@ fn tables_of_another_version_are_refused() {
 }
 
 #[test]
-fn who_finds_the_tables_needs_no_right_to_make_any() {
+fn existing_tables_need_no_create_right() {
     let ground = Ground::new();
     let other = Server::shared().database();
     let mover = |url: &str| url.replace("longhaul@", "mover@");
@@ -55,7 +55,7 @@ fn who_finds_the_tables_needs_no_right_to_make_any() {
 }
 
 #[test]
-fn a_wrong_password_is_refused_and_not_shown() {
+fn wrong_password_is_refused_and_not_shown() {
     let server = Setup::default()
         .listen("127.0.0.1:0".parse().unwrap())
         .start();
@@ -73,7 +73,7 @@ fn a_wrong_password_is_refused_and_not_shown() {
 }
 
 #[test]
-fn who_is_not_there_may_come() {
+fn missing_server_counts_as_unreachable() {
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -92,7 +92,7 @@ fn who_is_not_there_may_come() {
 }
 
 #[test]
-fn a_standby_may_take_over() {
+fn standby_counts_as_unreachable() {
     let ground = Ground::new();
     let name = database(&ground.url);
     ground.sql(&format!(
@@ -132,7 +132,7 @@ impl Certificates {
 }
 
 #[test]
-fn tls_is_what_it_says_or_nothing() {
+fn tls_verifies_certificate_and_host_name() {
     let certificates = Certificates::new();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -179,7 +179,7 @@ fn tls_is_what_it_says_or_nothing() {
 
 /// Self-signed, as Debian creates them. Whoever has the file may trust it.
 #[test]
-fn a_certificate_of_its_own_can_be_trusted_by_name() {
+fn self_signed_certificate_can_be_trusted() {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap().pem();

@@ -11,7 +11,7 @@ const CALLS: usize = 50;
 
 #[test]
 #[ignore = "prints, and judges nothing"]
-fn a_hundred_thousand_extents() {
+fn measures_a_hundred_thousand_tasks() {
     let free = |number: usize| extent(&number.to_string());
     measure("all free", free);
     measure("one group, one that waits for it", |number| match number {

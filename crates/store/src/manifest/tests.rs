@@ -21,7 +21,7 @@ fn record(size: u64) -> Record {
 }
 
 #[test]
-fn a_line_is_as_documented() {
+fn writes_the_documented_line_format() {
     let hash = FileHash([0xab; 32]);
     let record = Record {
         hash,
@@ -35,7 +35,7 @@ fn a_line_is_as_documented() {
 }
 
 #[test]
-fn the_last_line_of_a_path_counts_and_damaged_ones_do_not() {
+fn last_line_of_a_path_wins_and_damaged_lines_are_ignored() {
     let (temp, dir) = place();
     let mut manifest = Manifest::load(&dir).unwrap();
     manifest
@@ -68,7 +68,7 @@ fn the_last_line_of_a_path_counts_and_damaged_ones_do_not() {
 }
 
 #[test]
-fn it_is_replaced_when_most_of_it_is_outdated() {
+fn compacts_when_most_lines_are_outdated() {
     let (temp, dir) = place();
     let mut manifest = Manifest::load(&dir).unwrap();
     let paths: Vec<Vec<u8>> = (0..5000)
@@ -100,7 +100,7 @@ fn it_is_replaced_when_most_of_it_is_outdated() {
 }
 
 #[test]
-fn what_is_gone_is_not_known_and_may_come_back() {
+fn removed_path_is_unknown_until_added_again() {
     let (_temp, dir) = place();
     let mut manifest = Manifest::load(&dir).unwrap();
     manifest
@@ -118,7 +118,7 @@ fn what_is_gone_is_not_known_and_may_come_back() {
 }
 
 #[test]
-fn a_short_one_is_left_as_it_is() {
+fn does_not_compact_a_short_manifest() {
     let (_temp, dir) = place();
     let mut manifest = Manifest::load(&dir).unwrap();
     for size in 0..10 {
@@ -128,7 +128,7 @@ fn a_short_one_is_left_as_it_is() {
 }
 
 #[test]
-fn nothing_is_lost_between_those_who_add_and_those_who_replace() {
+fn concurrent_append_and_compact_lose_no_entry() {
     let (_temp, dir) = place();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -151,7 +151,7 @@ fn nothing_is_lost_between_those_who_add_and_those_who_replace() {
 }
 
 #[test]
-fn lines_may_be_cut_anywhere_and_long_ones_are_not_kept() {
+fn parses_lines_split_across_chunks_and_skips_long_ones() {
     let lines = [
         line(b"a", &record(1)),
         "x".repeat(3 * LINE_LEN_MAX) + "\n",
@@ -169,14 +169,14 @@ fn lines_may_be_cut_anywhere_and_long_ones_are_not_kept() {
 }
 
 #[test]
-fn the_longest_path_fits() {
+fn longest_path_fits_in_a_line() {
     let path = [b'\n'; 4096];
     let longest = line(&path, &record(u64::MAX));
     assert!(longest.len() <= LINE_LEN_MAX, "{}", longest.len());
 }
 
 #[test]
-fn what_is_planted_in_its_place_is_refused() {
+fn refuses_a_planted_symlink() {
     let (temp, dir) = place();
     std::os::unix::fs::symlink("elsewhere", temp.path().join(MANIFEST)).unwrap();
     let error = Manifest::load(&dir).err().unwrap().to_string();
@@ -188,7 +188,7 @@ fn what_is_planted_in_its_place_is_refused() {
 
 proptest! {
     #[test]
-    fn every_record_reads_back(path: Vec<u8>, hash: [u8; 32], size: u64, seconds: i64, nanoseconds in 0u32..1_000_000_000) {
+    fn parse_reverses_line(path: Vec<u8>, hash: [u8; 32], size: u64, seconds: i64, nanoseconds in 0u32..1_000_000_000) {
         let record = Record { hash: FileHash(hash), size, mtime: (seconds, nanoseconds) };
         let line = line(&path, &record);
         prop_assert_eq!(line.matches('\n').count(), 1);
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_line_says_nothing(at in 0usize..100, flip in 1u8..) {
+    fn rejects_damaged_lines(at in 0usize..100, flip in 1u8..) {
         let mut line = line(b"some/path", &record(3)).into_bytes();
         line.pop();
         let at = at % line.len();
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_read(bytes: Vec<u8>) {
+    fn rejects_arbitrary_bytes(bytes: Vec<u8>) {
         prop_assert_eq!(parse(&bytes), None);
     }
 }

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planted_in_a_files_place_is_refused_and_unharmed() {
+    fn refuses_untrusted_files_and_leaves_them_untouched() {
         let temp = tempfile::tempdir().unwrap();
         let (dir, path) = (dir(temp.path()), |name: &str| temp.path().join(name));
         fs::write(path("precious"), "precious").unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_holds_a_file() {
+    fn exclusive_lock_excludes_others() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         assert!(dir.open(b"a", How::Hold).unwrap().is_none());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_a_file_keep_out_who_wants_it_alone() {
+    fn shared_locks_exclude_an_exclusive_lock() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         assert!(dir.open(b"a", How::Share).unwrap().is_none());
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_a_file_gets_what_has_its_name_by_then() {
+    fn waiting_open_returns_the_file_renamed_meanwhile() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         let held = dir.open(b"a", How::Make).unwrap().unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_all_has_the_mode_of_its_directory() {
+    fn shared_file_gets_the_mode_of_its_directory() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_s_file_is_for_all_only_where_he_may_replace_it() {
+    fn accepts_another_users_file_only_where_he_could_replace_it() {
         if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root") {
             return;
         }
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_in_a_directory_that_is_gone() {
+    fn creates_no_file_in_a_removed_directory() {
         let temp = tempfile::tempdir().unwrap();
         let gone = temp.path().join("gone");
         fs::create_dir(&gone).unwrap();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_aligned_and_what_is_not_arrives() {
+    fn writes_aligned_and_unaligned_data() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create_new(&path).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_refused_for_its_form_goes_the_other_way() {
+    fn falls_back_to_the_page_cache_only_for_invalid_input() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "").unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_where_a_disk_can_fetch_from() {
+    fn buffers_are_aligned() {
         for len in [0, 1, ALIGNMENT, 5 * ALIGNMENT + 3] {
             let buffer = Buffer::new(len);
             assert_eq!(buffer.len(), len);

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_take_the_place_of_bytes() {
+    fn zero_replaces_bytes() {
         let file = tempfile::tempfile().unwrap();
         file.append(&[1; 10_000]).unwrap();
         Medium::zero(&file, 100..9000).unwrap();

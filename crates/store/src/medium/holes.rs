@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_told_from_data_by_the_grain() {
+    fn splits_zeros_from_data_at_multiples_of_the_grain() {
         let mut bytes = vec![0; 5 * GRAIN + 10];
         assert_eq!(
             runs(&bytes).collect::<Vec<_>>(),

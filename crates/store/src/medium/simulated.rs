@@ -480,7 +480,7 @@ impl Directory for SimulatedDir {
 }
 
 #[test]
-fn the_disk_keeps_what_was_synced_and_any_part_of_the_rest() {
+fn crash_keeps_synced_state_and_any_part_of_the_rest() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..1000 {
         let (disk, mut dice) = (Disk::default(), Dice(seed));

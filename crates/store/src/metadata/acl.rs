@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_for_whom_the_directory_is() {
+    fn file_acl_follows_directory_acl() {
         const USER: u16 = 2;
         const MASK: u16 = 16;
         let dir = list(&[

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_the_same_if_it_was_cut_to_a_unit_of_file_systems() {
+    fn time_matches_its_truncation_to_file_system_units() {
         let time = |seconds, nanos| Time { seconds, nanos };
         let given = time(7, 987_654_321);
         for kept in [
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_comes_back() {
+    fn applied_metadata_reads_back() {
         let (_temp, file) = file();
         let before_1970 = Time {
             seconds: -86_401,
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_source_does_not_have_goes() {
+    fn removes_attributes_missing_at_the_source() {
         let (_temp, file) = file();
         let plain = now(&file);
         let mut more = plain.clone();
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_user_is_told_what_was_left_out() {
+    fn ordinary_user_is_denied_privileged_fields() {
         if !is_root() {
             longhaul_testbed::skip::because("needs root to be somebody else");
             return;
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_of_a_list_that_is_left_out_gives_the_group_nothing() {
+    fn acl_mask_grants_the_group_nothing_without_the_acl() {
         assert_eq!(group_bits(&acl(6, 0, 7)), 0);
         assert_eq!(group_bits(&acl(6, 5, 7)), 5);
         assert_eq!(group_bits(b""), 0);
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symlink_has_metadata_of_its_own() {
+    fn applies_metadata_to_a_symlink_not_its_target() {
         let (temp, file) = file();
         let root = Root::open(temp.path()).unwrap();
         let path = RelPath::parse(b"link").unwrap();
@@ -516,14 +516,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_left_out() {
+    fn rejects_attributes_beyond_the_maximum() {
         let mut room = XATTRS_MAX;
         assert!(within(&mut room, b"user.a", vec![0; XATTRS_MAX - 6]).is_ok());
         assert_eq!(within(&mut room, b"u", vec![]), Err(Errno::TOOBIG));
     }
 
     #[test]
-    fn labels_are_neither_taken_nor_removed() {
+    fn security_labels_are_neither_copied_nor_removed() {
         let label = xattr("security.selinux", b"some_t");
         let (some, none) = ([label], []);
         assert_eq!(changes(&some, &none).count(), 0);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_nanoseconds_are_no_other_wish() {
+    fn limits_nanoseconds_with_special_meanings() {
         let omit = Time {
             seconds: 1,
             nanos: 0x3fff_fffe,

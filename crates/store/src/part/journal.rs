@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_as_documented() {
+    fn writes_the_documented_header() {
         let bytes = header().encode();
         let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
         assert_eq!(&bytes[..12], b"longhaul\0\0\0\x02");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_records_are_believed_wherever_they_stand() {
+    fn reads_valid_records_at_any_position() {
         let mut bytes = journal(&header(), &some());
         bytes[HEADER_LEN + RECORD_LEN..][..RECORD_LEN].fill(0);
         bytes[HEADER_LEN + 3 * RECORD_LEN + 20] ^= 1;
@@ -298,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_the_file_has_not_is_not_believed() {
+    fn ignores_records_of_blocks_beyond_the_file() {
         let beyond = (100, BlockHash::default());
         assert_eq!(records(&journal(&header(), &[beyond]), &header()), []);
     }
 
     #[test]
-    fn nothing_is_believed_under_another_header() {
+    fn ignores_all_records_under_another_header() {
         let bytes = journal(&header(), &some());
         type Change = fn(&mut Header);
         let changes: [Change; 7] = [
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_header_is_of_nothing() {
+    fn ignores_all_records_under_a_torn_header() {
         let whole = journal(&header(), &some());
         for at in 0..HEADER_LEN {
             let mut torn = whole.clone();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn records_follow_a_torn_one_and_any_number_reads_back() {
+    fn appends_after_a_torn_record_and_reads_many_records() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::new(std::fs::File::open(temp.path()).unwrap().as_fd()).unwrap();
         let open = || dir.open(b"journal", How::Make).unwrap().unwrap();
@@ -366,7 +366,7 @@ mod tests {
     proptest! {
         /// Only records that were written are read, whatever happened to the bytes.
         #[test]
-        fn no_damage_makes_a_record(damage in prop::collection::vec((0usize..400, any::<u8>()), 0..20), cut in 0usize..400) {
+        fn damage_never_creates_a_record(damage in prop::collection::vec((0usize..400, any::<u8>()), 0..20), cut in 0usize..400) {
             let mut bytes = journal(&header(), &some());
             for (at, byte) in damage {
                 if let Some(place) = bytes.get_mut(at) {
@@ -380,7 +380,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_are_read(bytes: Vec<u8>, slots: Vec<u8>) {
+        fn arbitrary_bytes_contain_no_records(bytes: Vec<u8>, slots: Vec<u8>) {
             prop_assert_eq!(records(&bytes, &header()), []);
             let mut bytes = header().encode().to_vec();
             bytes.extend(slots);

@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_comes_back_under_its_last_name() {
+    fn decodes_an_entry_under_its_last_name() {
         let label = encode(&entry(b"a/b/na\xffme")).unwrap();
         assert_eq!(decode(&label, &own(b"na\xffme")), Ok(entry(b"na\xffme")));
         assert_eq!(decode(&label, &own(b"name")), Err(BadLabel::Name));
     }
 
     #[test]
-    fn no_label_means_something_elsewhere_or_of_our_own() {
+    fn rejects_labels_of_other_directories_and_internal_names() {
         for name in [&b"a/b"[..], b".longhaul-x", b".longhaul-x/y"] {
             let label = forged(FORMAT, &entry(name));
             assert_eq!(decode(&label, &own(name)), Err(BadLabel::Name));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_or_too_long_has_no_label() {
+    fn rejects_entries_that_cannot_have_a_label() {
         let mut other = entry(b"x");
         other.kind = Kind::Directory;
         assert_eq!(encode(&other), Err(BadLabel::NoFile));
@@ -195,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_said() {
+    fn reports_an_unknown_format() {
         let label = forged(FORMAT + 1, &entry(b"x"));
         assert_eq!(decode(&label, &own(b"x")), Err(BadLabel::Format));
     }
 
     #[test]
-    fn damage_anywhere_is_noticed() {
+    fn detects_damage_at_any_byte() {
         let mut small = entry(b"x");
         small.metadata.xattrs.clear();
         let label = encode(&small).unwrap();

@@ -77,7 +77,7 @@ impl Place {
 }
 
 #[test]
-fn a_piece_is_kept_and_goes_on_where_it_was() {
+fn resumes_a_kept_piece() {
     let place = Place::new();
     let part = place.part();
     write_block(&part, 1);
@@ -99,14 +99,14 @@ fn a_piece_is_kept_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_piece_may_hold_nothing() {
+fn keeps_a_piece_without_blocks() {
     let place = Place::new();
     place.keep(0..0);
     assert_eq!(place.held(), Some(vec![]));
 }
 
 #[test]
-fn another_version_is_not_held_and_takes_the_label_away() {
+fn another_version_removes_the_label() {
     let mut place = Place::new();
     place.keep(ALL);
     place.entry = file_in_pieces("file", 2);
@@ -119,7 +119,7 @@ fn another_version_is_not_held_and_takes_the_label_away() {
 }
 
 #[test]
-fn nothing_is_held_without_one_of_the_three() {
+fn reports_no_blocks_without_label_part_or_journal() {
     for kind in ["piece", KEPT, "journal"] {
         let place = Place::new();
         place.keep(ALL);
@@ -134,7 +134,7 @@ fn nothing_is_held_without_one_of_the_three() {
 }
 
 #[test]
-fn a_label_that_is_none_holds_nothing_and_is_written_anew() {
+fn replaces_an_invalid_label() {
     let place = Place::new();
     place.keep(ALL);
     for nonsense in [&b""[..], b"nonsense", &vec![0; LABEL_LEN_MAX + 1]] {
@@ -146,7 +146,7 @@ fn a_label_that_is_none_holds_nothing_and_is_written_anew() {
 }
 
 #[test]
-fn the_label_goes_when_the_file_gets_its_name() {
+fn finishing_a_file_removes_its_label() {
     let place = Place::new();
     place.keep(0..2);
     let part = place.part();
@@ -159,7 +159,7 @@ fn the_label_goes_when_the_file_gets_its_name() {
 }
 
 #[test]
-fn the_label_goes_with_what_is_thrown_away_or_left_over() {
+fn discarding_a_piece_removes_its_label() {
     let place = Place::new();
     place.keep(ALL);
     place.part().discard().unwrap();
@@ -177,7 +177,7 @@ fn the_label_goes_with_what_is_thrown_away_or_left_over() {
 }
 
 #[test]
-fn only_this_version_of_this_file_as_a_whole_is_kept() {
+fn refuses_to_keep_slices_and_other_entries() {
     let place = Place::new();
     let refused = |part: Part, entry: &Entry| {
         let error = part.keep(entry).unwrap_err().to_string();
@@ -192,7 +192,7 @@ fn only_this_version_of_this_file_as_a_whole_is_kept() {
 }
 
 #[test]
-fn what_slices_noted_counts_once_it_is_gathered() {
+fn counts_slice_records_after_merging() {
     let place = Place::new();
     place.keep(0..1);
     let slice = place.slice();
@@ -205,7 +205,7 @@ fn what_slices_noted_counts_once_it_is_gathered() {
 }
 
 #[test]
-fn a_piece_is_read_with_its_hashes() {
+fn reads_blocks_and_hashes_of_a_piece() {
     let place = Place::new();
     place.keep(1..2);
     let part = place.part();
@@ -234,7 +234,7 @@ fn a_piece_is_read_with_its_hashes() {
 }
 
 #[test]
-fn what_is_planted_in_the_place_of_ours_is_not_read() {
+fn refuses_planted_internal_files() {
     let precious = |place: &Place| place.temp.path().join("precious");
     for kind in ["piece", KEPT, "journal"] {
         let place = Place::new();
@@ -258,14 +258,14 @@ fn what_is_planted_in_the_place_of_ours_is_not_read() {
 }
 
 #[test]
-fn of_two_records_the_later_counts() {
+fn uses_the_last_record_of_a_block() {
     let (first, second) = (BlockHash([1; 32]), BlockHash([2; 32]));
     let records = vec![(7, first), (3, first), (7, second)];
     assert_eq!(latest(records), [(3, first), (7, second)]);
 }
 
 #[test]
-fn names_of_a_piece_are_told_from_others() {
+fn recognises_internal_names_of_a_piece() {
     let names = OwnNames::of(&[(*b"file").into()]);
     let own = |kind: &str| own_name(b"file", kind);
     for kind in ["piece", KEPT, "part", "journal", "journal-12", "whole"] {
@@ -278,7 +278,7 @@ fn names_of_a_piece_are_told_from_others() {
 }
 
 #[test]
-fn a_path_says_where_the_label_is() {
+fn error_names_the_path_of_the_label() {
     let place = Place::new();
     let dir = fs::File::open(place.temp.path()).unwrap();
     let unusable = look(dir.as_fd(), b"file").unwrap_err();

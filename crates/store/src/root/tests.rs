@@ -35,7 +35,7 @@ fn both_ways(test: impl Fn(&TempDir, &Root)) {
 }
 
 #[test]
-fn a_link_at_any_position_is_refused() {
+fn refuses_symlinks_at_any_position() {
     both_ways(|temp, root| {
         root.make_dir(&path("a")).unwrap();
         let outside = temp.path().join("outside");
@@ -65,7 +65,7 @@ fn a_link_at_any_position_is_refused() {
 }
 
 #[test]
-fn operations_do_what_they_say() {
+fn performs_each_operation() {
     both_ways(|temp, root| {
         root.make_dir(&path("d")).unwrap();
         root.make_dir(&path("d/e")).unwrap();
@@ -94,7 +94,7 @@ fn operations_do_what_they_say() {
 }
 
 #[test]
-fn a_directory_that_was_removed_and_made_again_is_the_new_one() {
+fn uses_the_new_directory_after_removal_and_creation() {
     both_ways(|_, root| {
         root.make_dir(&path("d")).unwrap();
         for _ in 0..2 {
@@ -112,7 +112,7 @@ fn a_directory_that_was_removed_and_made_again_is_the_new_one() {
 }
 
 #[test]
-fn without_openat2_it_walks() {
+fn resolves_name_by_name_without_openat2() {
     let refusals: [Resolver; 2] = [|_, _| Err(Errno::NOSYS), |_, _| Err(Errno::PERM)];
     for refuse in refusals {
         let (_temp, root) = tree();
@@ -132,7 +132,7 @@ fn without_openat2_it_walks() {
 }
 
 #[test]
-fn holds_few_directories_open() {
+fn limits_open_directories() {
     both_ways(|_, root| {
         for number in 0..OPEN_DIRS_MAX * 2 {
             root.make_dir(&path(&format!("d{number}"))).unwrap();
@@ -143,7 +143,7 @@ fn holds_few_directories_open() {
 }
 
 #[test]
-fn the_longest_path_can_be_used() {
+fn creates_the_longest_path() {
     let (_temp, root) = tree();
     let longest = path(&format!("{}aa", "a/".repeat(2047)));
     let mut dirs = vec![longest.clone()];
@@ -159,7 +159,7 @@ fn the_longest_path_can_be_used() {
 
 /// A second thread exchanges a directory for a link to another and back, as fast as possible.
 #[test]
-fn a_directory_swapped_for_a_link_leads_nowhere_else() {
+fn directory_swapped_for_a_link_is_not_followed() {
     both_ways(|temp, root| {
         root.make_dir(&path("d")).unwrap();
         symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
@@ -195,7 +195,7 @@ fn try_everything_in_d(root: &Root) {
 }
 
 #[test]
-fn a_root_is_made_with_the_directories_around_it() {
+fn creates_a_root_and_its_parents() {
     let temp = TempDir::new().unwrap();
     Root::open_or_create(&temp.path().join("new")).unwrap();
     Root::open_or_create(&temp.path().join("new")).unwrap();
@@ -207,7 +207,7 @@ fn a_root_is_made_with_the_directories_around_it() {
 }
 
 #[test]
-fn a_root_below_a_root_is_reached_without_links_and_holds_as_well() {
+fn root_below_a_root_refuses_links() {
     both_ways(|temp, root| {
         symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
         symlink("..", temp.path().join("in/up")).unwrap();
@@ -232,7 +232,7 @@ fn a_root_below_a_root_is_reached_without_links_and_holds_as_well() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_name_operation_and_path() {
     let (_temp, root) = tree();
     let error = root.open_file(&path("no\x1b")).unwrap_err();
     assert_eq!(
@@ -242,7 +242,7 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn a_root_is_not_where_a_link_leads() {
+fn open_without_links_refuses_links() {
     let temp = TempDir::new().unwrap();
     let real = temp.path().canonicalize().unwrap();
     let exported = real.join("a/b");
@@ -262,7 +262,7 @@ fn a_root_is_not_where_a_link_leads() {
 }
 
 #[test]
-fn directories_that_are_kept_stay_where_they_are() {
+fn protected_directories_cannot_be_moved_or_removed() {
     use std::os::unix::fs::MetadataExt;
     let (temp, root) = tree();
     for name in ["kept", "kept/sub", "other"] {
@@ -287,7 +287,7 @@ fn directories_that_are_kept_stay_where_they_are() {
 }
 
 #[test]
-fn a_new_name_replaces_nothing() {
+fn rename_to_new_replaces_nothing() {
     let (temp, root) = tree();
     let at = |name: &str| temp.path().join("in").join(name);
     let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_change() {
+    fn rejects_invalid_changes() {
         for text in [
             "", "8", "17777", "u", "x+r", "u+q", "u=rw,", "rw", "D", "-7",
         ] {

@@ -213,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn without_patterns_all_is_copied() {
+    fn copies_everything_without_patterns() {
         assert!(copied(&[], "a/b", false));
     }
 
     #[test]
-    fn a_bare_name_matches_at_every_depth() {
+    fn pattern_without_slash_matches_at_every_depth() {
         let rules = [exclude("*.o"), exclude("build/")];
         assert!(!copied(&rules, "a/b.o", false));
         assert!(!copied(&rules, "b.o", false));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_anchors_at_the_top() {
+    fn slash_anchors_a_pattern_at_the_top() {
         let rules = [exclude("/cache"), exclude("a/b")];
         assert!(!copied(&rules, "cache", true));
         assert!(copied(&rules, "x/cache", true));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_match_decides() {
+    fn last_match_decides() {
         let rules = [exclude("*.o"), include("keep.o"), include("*")];
         assert!(copied(&rules[..2], "a/keep.o", false));
         assert!(copied(&rules, "x.o", false));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_included_after_an_exclusion_is_an_exception() {
+    fn inclusion_after_exclusion_is_an_exception() {
         let rules = [exclude("*.tmp"), include("keep.tmp")];
         assert!(copied(&rules, "a/keep.tmp", false));
         assert!(!copied(&rules, "a/x.tmp", false));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inclusion_first_means_nothing_else() {
+    fn leading_inclusion_excludes_everything_else() {
         let rules = [include("*.dat"), include("/results/")];
         assert!(copied(&rules, "a/x.dat", false));
         assert!(!copied(&rules, "a/x.txt", false));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_is_the_directory_that_was_named() {
+    fn patterns_are_anchored_at_the_named_directory() {
         let top = RelPath::parse(b"set").unwrap();
         let filter = Filter::new(&[exclude("/cache"), exclude("set")]).unwrap();
         let filter = filter.with_tops(std::iter::once(&top));
@@ -286,21 +286,21 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_text_are_matched() {
+    fn matches_names_that_are_not_utf8() {
         let filter = Filter::new(&[exclude("*.o")]).unwrap();
         let path = RelPath::parse(b"\xff\xfe.o").unwrap();
         assert_eq!(filter.verdict_from_top(&path, false), Verdict::Excluded);
     }
 
     #[test]
-    fn odd_first_letters_are_taken_literally() {
+    fn takes_special_first_characters_literally() {
         assert!(!copied(&[exclude("#x")], "#x", false));
         assert!(copied(&[include("#x")], "#x", false));
         assert!(!copied(&[exclude("\\!x")], "!x", false));
     }
 
     #[test]
-    fn a_bad_pattern_is_one_clear_error() {
+    fn reports_bad_patterns_clearly() {
         let error = |pattern: &str| Filter::new(&[exclude(pattern)]).unwrap_err().to_string();
         assert_eq!(error(""), "pattern \"\": matches nothing; name something");
         assert!(error("!x").contains("--include"));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_the_copy_of_what_was_noted_and_of_nothing_else() {
+    fn matches_only_the_recorded_origin_and_identity() {
         let dir = Disk::default().directory();
         let is =
             |name: &[u8], identity, origin| is_noted(&dir, name, &identity, &[origin; 32]).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_survives_a_loss_of_power() {
+    fn record_survives_power_loss() {
         let disk = Disk::default();
         let dir = disk.directory();
         write(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_are_made_once_and_only_to_be_noted() {
+    fn creates_random_birth_once_and_only_for_a_record() {
         let dir = Disk::default().directory();
         assert_eq!(random_birth(&dir, Missing::Zeros).unwrap(), [0; BIRTH_LEN]);
         let made = random_birth(&dir, Missing::Made).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_made_with_its_note_and_never_over_another() {
+    fn creates_a_directory_with_its_record_and_never_over_another() {
         let temp = tempfile::tempdir().unwrap();
         let root = Root::open(temp.path()).unwrap();
         let path = RelPath::parse(b"a").unwrap();
@@ -272,7 +272,7 @@ mod tests {
 
     /// A run was killed between the record and the rename.
     #[test]
-    fn what_an_earlier_run_left_is_made_anew() {
+    fn replaces_leftovers_of_a_killed_run() {
         let temp = tempfile::tempdir().unwrap();
         let root = Root::open(temp.path()).unwrap();
         let path = RelPath::parse(b"a").unwrap();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_along_by_default() {
+    fn takes_over_everything_by_default() {
         let mut reduced = entry(Kind::Fifo);
         Preserve::default().reduce(&mut reduced);
         assert_eq!(reduced, entry(Kind::Fifo));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_set_leaves_owner_and_privileges_behind() {
+    fn safe_set_drops_owner_and_privileges() {
         let mut reduced = entry(Kind::Directory);
         let before = reduced.metadata.clone();
         Preserve::safe().reduce(&mut reduced);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_devices_and_fifos_as_told() {
+    fn accepts_devices_and_fifos_as_configured() {
         let device = Kind::Device {
             block: false,
             major: 1,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn chmod_comes_last_but_gives_no_set_id_bits_without_owner() {
+    fn chmod_is_applied_last_but_sets_no_set_id_bits_without_owner() {
         for (owner, mode) in [(true, 0o2700), (false, 0o700)] {
             let mut reduced = entry(Kind::Directory);
             let preserve = Preserve {

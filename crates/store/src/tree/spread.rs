@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_spread_of_a_tree_counts_and_survives_a_loss_of_power() {
+    fn last_share_of_a_tree_wins_and_survives_power_loss() {
         let disk = Disk::default();
         let dir = disk.directory();
         assert_eq!(read(&dir).unwrap(), []);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_too_long_is_an_error() {
+    fn rejects_damaged_or_too_long_records() {
         let dir = Disk::default().directory();
         note(&dir, &[share(1, "a", 0, &["x"])]).unwrap();
         let file = dir.open(SPREAD.as_bytes(), How::Make).unwrap().unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_noted_in_itself_or_around_it() {
+    fn reads_shares_from_the_tree_and_its_ancestors() {
         let temp = tempfile::tempdir().unwrap();
         let top = temp.path().canonicalize().unwrap();
         let run = top.join("run/deep");

@@ -118,7 +118,7 @@ fn error<T>(done: Result<T, PartError>) -> String {
 }
 
 #[test]
-fn blocks_come_from_many_threads_while_another_commits() {
+fn threads_write_blocks_while_another_commits() {
     let place = Place::new();
     let part = place.fresh();
     let taken = Mutex::new(Vec::new());
@@ -154,7 +154,7 @@ fn blocks_come_from_many_threads_while_another_commits() {
 }
 
 #[test]
-fn only_what_was_committed_is_there_the_next_time() {
+fn resumes_with_committed_blocks_only() {
     let place = Place::new();
     let part = place.fresh();
     assert_eq!(part.missing(), [0..10]);
@@ -177,7 +177,7 @@ fn only_what_was_committed_is_there_the_next_time() {
 }
 
 #[test]
-fn another_version_begins_anew() {
+fn another_version_starts_again() {
     let mut place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..10);
@@ -191,7 +191,7 @@ fn another_version_begins_anew() {
 }
 
 #[test]
-fn a_journal_without_its_part_or_a_part_without_its_journal_is_of_no_use() {
+fn starts_again_without_part_or_without_journal() {
     let place = Place::new();
     for kind in ["part", "journal"] {
         let part = place.fresh();
@@ -207,7 +207,7 @@ fn a_journal_without_its_part_or_a_part_without_its_journal_is_of_no_use() {
 }
 
 #[test]
-fn one_copy_at_a_time_writes_a_file() {
+fn second_copy_of_a_file_is_busy() {
     let place = Place::new();
     let part = place.fresh();
     assert!(matches!(place.open(), Ok(Opened::Busy)));
@@ -220,7 +220,7 @@ fn one_copy_at_a_time_writes_a_file() {
 }
 
 #[test]
-fn what_has_its_name_but_is_in_no_manifest_is_read_and_kept() {
+fn verifies_a_renamed_file_missing_in_the_manifest() {
     let place = Place::new();
     let finish = || {
         let part = place.fresh();
@@ -242,7 +242,7 @@ fn what_has_its_name_but_is_in_no_manifest_is_read_and_kept() {
 }
 
 #[test]
-fn without_hashes_a_file_has_none_and_nothing_is_taken_for_it() {
+fn file_without_block_hashes_has_no_hash() {
     let place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..9);
@@ -263,7 +263,7 @@ fn without_hashes_a_file_has_none_and_nothing_is_taken_for_it() {
 }
 
 #[test]
-fn damage_on_the_way_does_not_reach_the_disk() {
+fn rejects_blocks_damaged_in_transit() {
     let place = Place::new();
     let part = place.fresh();
     let (bytes, hash) = place.block(&part, 1);
@@ -284,7 +284,7 @@ fn damage_on_the_way_does_not_reach_the_disk() {
 }
 
 #[test]
-fn holes_take_no_space_and_are_zeros() {
+fn holes_take_no_space_and_read_as_zeros() {
     let mut place = Place::new();
     place.origin.sparse = true;
     place.content[..LEN as usize * 9].fill(0);
@@ -302,7 +302,7 @@ fn holes_take_no_space_and_are_zeros() {
 }
 
 #[test]
-fn a_file_with_holes_gets_them_wherever_a_block_is_zero() {
+fn sparse_file_gets_holes_for_zeros() {
     let mut place = Place::new();
     place.origin.sparse = true;
     let earlier = place.fresh();
@@ -319,7 +319,7 @@ fn a_file_with_holes_gets_them_wherever_a_block_is_zero() {
 }
 
 #[test]
-fn a_hole_takes_the_place_of_what_an_earlier_run_left() {
+fn hole_overwrites_data_of_an_earlier_run() {
     let place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..10);
@@ -332,7 +332,7 @@ fn a_hole_takes_the_place_of_what_an_earlier_run_left() {
 }
 
 #[test]
-fn what_is_incomplete_is_not_finished() {
+fn refuses_to_finish_an_incomplete_file() {
     let place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..9);
@@ -348,7 +348,7 @@ fn what_is_incomplete_is_not_finished() {
 }
 
 #[test]
-fn what_is_not_the_whole_is_thrown_away() {
+fn discards_a_file_with_the_wrong_hash() {
     let place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..10);
@@ -359,7 +359,7 @@ fn what_is_not_the_whole_is_thrown_away() {
 }
 
 #[test]
-fn metadata_is_set_before_the_name() {
+fn sets_metadata_before_renaming() {
     let place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..10);
@@ -371,7 +371,7 @@ fn metadata_is_set_before_the_name() {
 }
 
 #[test]
-fn what_is_planted_beside_a_file_harms_nothing() {
+fn refuses_planted_internal_files() {
     for kind in ["part", "journal"] {
         let place = Place::new();
         fs::write(place.path(b"precious"), "precious").unwrap();
@@ -386,7 +386,7 @@ fn what_is_planted_beside_a_file_harms_nothing() {
 }
 
 #[test]
-fn a_symbolic_link_under_the_final_name_is_replaced() {
+fn replaces_a_symlink_at_the_final_name() {
     let place = Place::new();
     fs::write(place.path(b"precious"), "precious").unwrap();
     symlink("precious", place.path(b"file")).unwrap();
@@ -399,7 +399,7 @@ fn a_symbolic_link_under_the_final_name_is_replaced() {
 }
 
 #[test]
-fn a_name_is_one_component() {
+fn accepts_only_single_component_names() {
     let place = Place::new();
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", &[b'a'; 256]] {
         let told = error(Part::open(&place.dir, name, &place.origin));
@@ -411,7 +411,7 @@ fn a_name_is_one_component() {
 }
 
 #[test]
-fn without_room_nothing_is_left_but_the_names() {
+fn full_disk_leaves_an_empty_part() {
     let mut place = Place::new();
     place.origin.length = FILE_LEN_MAX;
     let told = error(Part::open(&place.dir, b"file", &place.origin));
@@ -427,7 +427,7 @@ fn without_room_nothing_is_left_but_the_names() {
 }
 
 #[test]
-fn an_empty_file_has_no_blocks_to_wait_for() {
+fn finishes_an_empty_file_without_blocks() {
     let mut place = Place::new();
     (place.origin.length, place.content) = (0, Vec::new());
     let part = place.fresh();
@@ -439,7 +439,7 @@ fn an_empty_file_has_no_blocks_to_wait_for() {
 
 /// After a failed sync the kernel counts the pages as clean, so the next sync proves nothing.
 #[test]
-fn after_a_failed_commit_only_what_was_durable_before_counts() {
+fn failed_commit_keeps_only_earlier_blocks() {
     let (disk, mut dice) = (Disk::default(), Dice(0));
     let dir = disk.directory();
     let origin = Origin {
@@ -481,7 +481,7 @@ fn after_a_failed_commit_only_what_was_durable_before_counts() {
 }
 
 #[test]
-fn leftovers_go_unless_somebody_is_at_them() {
+fn removes_leftovers_unless_locked() {
     let place = Place::new();
     let part = place.fresh();
     fs::write(place.path(&own_name(b"file", "whole")), "").unwrap();
@@ -494,7 +494,7 @@ fn leftovers_go_unless_somebody_is_at_them() {
 
 /// The earlier run was killed when the part had its final owner and mode, but not its name.
 #[test]
-fn a_part_that_was_given_away_is_begun_anew() {
+fn restarts_a_part_with_final_owner_or_mode() {
     let again = |give_away: fn(&Path)| {
         let place = Place::new();
         let part = place.fresh();
@@ -524,7 +524,7 @@ fn a_part_that_was_given_away_is_begun_anew() {
 }
 
 #[test]
-fn the_names_of_our_own_are_as_documented() {
+fn uses_the_documented_internal_names() {
     let site = Site::new(&Place::new().dir, b"file").unwrap();
     let names: BTreeSet<_> = [site.slot(0), site.slot(63), site.part, site.journal].into();
     let hash = &blake3::hash(b"file").to_hex()[..32];
@@ -535,7 +535,7 @@ fn the_names_of_our_own_are_as_documented() {
 
 /// No lock is held on a part between two runs, and disks may change bytes.
 #[test]
-fn a_byte_that_changes_between_two_runs_is_found() {
+fn detects_a_byte_changed_between_runs() {
     let place = Place::new();
     let part = place.fresh();
     for index in 0..10 {
@@ -559,7 +559,7 @@ fn a_byte_that_changes_between_two_runs_is_found() {
 
 /// Reading blocks again stops at a block that cannot be read. That block must not count as read.
 #[test]
-fn a_single_block_of_an_earlier_run_that_cannot_be_read_gets_no_name() {
+fn refuses_to_finish_with_an_unreadable_block() {
     for place in 0..4 {
         let dir = Disk::default().directory();
         let origin = Origin {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn several_write_one_file_and_one_gives_it_its_name() {
+fn slices_write_one_file_that_is_then_finished() {
     let place = Place::new();
     let slices = [0..4, 4..7, 7..10].map(|within| place.slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
@@ -24,7 +24,7 @@ fn several_write_one_file_and_one_gives_it_its_name() {
 
 /// The file exists as before, so another process removes what is beside it.
 #[test]
-fn what_slices_noted_stays_while_one_is_written() {
+fn keeps_slice_journals_while_a_slice_is_open() {
     let place = Place::new();
     let done = place.slice(0..4);
     place.write(&done, 0..4);
@@ -38,7 +38,7 @@ fn what_slices_noted_stays_while_one_is_written() {
 
 /// A loss of power restores some of the removed names.
 #[test]
-fn the_journal_of_a_slice_counts_without_those_before_it() {
+fn reads_a_slice_journal_without_the_earlier_ones() {
     let place = Place::new();
     let slices = [0..4, 4..8].map(|within| place.slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..8]) {
@@ -53,7 +53,7 @@ fn the_journal_of_a_slice_counts_without_those_before_it() {
 }
 
 #[test]
-fn who_takes_a_slice_over_finds_what_is_durable_and_writes_what_changed_again() {
+fn taken_over_slice_keeps_durable_blocks_and_rewrites_changed_ones() {
     let place = Place::new();
     let dead = place.slice(2..8);
     place.write(&dead, 3..6);
@@ -75,7 +75,7 @@ fn who_takes_a_slice_over_finds_what_is_durable_and_writes_what_changed_again() 
 }
 
 #[test]
-fn a_block_of_another_slice_is_passed_over() {
+fn ignores_a_block_outside_the_slice() {
     let place = Place::new();
     let slice = place.slice(2..4);
     let (bytes, hash) = place.block(&slice, 4);
@@ -85,7 +85,7 @@ fn a_block_of_another_slice_is_passed_over() {
 
 /// Blocks between its ranges belong to other slices, whatever is known of them.
 #[test]
-fn slices_that_are_apart_know_only_their_own_blocks() {
+fn slice_of_several_ranges_has_only_its_own_blocks() {
     let place = Place::new();
     let first = place.slice(2..8);
     place.write(&first, 2..8);
@@ -110,7 +110,7 @@ fn slices_that_are_apart_know_only_their_own_blocks() {
 }
 
 #[test]
-fn a_slice_has_no_more_than_the_file() {
+fn limits_a_slice_to_the_file() {
     let place = Place::new();
     assert_eq!(place.slice(8..u64::MAX).within(), 8..10);
     #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
@@ -121,7 +121,7 @@ fn a_slice_has_no_more_than_the_file() {
 }
 
 #[test]
-fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
+fn slice_of_another_version_is_busy_until_the_former_is_closed() {
     let mut place = Place::new();
     let slice = place.slice(0..10);
     place.write(&slice, 0..10);
@@ -134,7 +134,7 @@ fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
 }
 
 #[test]
-fn so_many_slices_and_no_more() {
+fn limits_the_number_of_slices() {
     let place = Place::new();
     let slices: Vec<Part> = (0..SLICES_MAX).map(|_| place.slice(0..10)).collect();
     let one_more = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..10], LEN);
@@ -146,7 +146,7 @@ fn so_many_slices_and_no_more() {
 }
 
 #[test]
-fn blocks_that_were_checked_meanwhile_are_not_read_again_but_for_a_wrong_one() {
+fn reads_only_unchecked_and_wrong_blocks_again() {
     for wrong in [None, Some(0), Some(4), Some(9)] {
         let place = Place::new();
         let part = place.fresh();
@@ -178,7 +178,7 @@ fn blocks_that_were_checked_meanwhile_are_not_read_again_but_for_a_wrong_one() {
 }
 
 #[test]
-fn trusted_blocks_are_not_read_again() {
+fn does_not_read_trusted_blocks_again() {
     let place = Place::new();
     let part = place.fresh();
     place.write(&part, 0..10);
@@ -195,7 +195,7 @@ fn trusted_blocks_are_not_read_again() {
 }
 
 #[test]
-fn what_slices_noted_of_a_version_goes_with_it() {
+fn removes_slice_journals_of_an_older_version() {
     let mut place = Place::new();
     let slice = place.slice(0..10);
     place.write(&slice, 0..10);

@@ -481,7 +481,7 @@ impl World {
 }
 
 #[test]
-fn promises_are_kept_through_losses_of_power() {
+fn durable_state_survives_power_losses() {
     let mut total = Counts::default();
     for seed in 0..CASES {
         let mut world = World::new(seed);
@@ -515,7 +515,7 @@ fn promises_are_kept_through_losses_of_power() {
 /// Random steps seldom do this: a file is begun again where there are leftovers, and the power
 /// fails at each operation.
 #[test]
-fn leftovers_are_not_believed_when_the_power_goes_while_a_file_is_begun_again() {
+fn ignores_leftovers_after_power_loss_during_restart() {
     for operations in 1..=16 {
         for seed in 0..150 {
             begun_again(operations, seed, World::copy);

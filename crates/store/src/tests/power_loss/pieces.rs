@@ -168,14 +168,14 @@ impl World {
 }
 
 #[test]
-fn a_piece_stays_one_when_the_power_goes_while_it_is_kept_again() {
+fn piece_survives_power_loss_while_kept_again() {
     at_each_operation(World::keep_a_piece, |source| {
         assert_eq!(source.check_held().unwrap(), 4);
     });
 }
 
 #[test]
-fn a_label_goes_after_all_that_it_is_of() {
+fn label_is_removed_last() {
     let forget = |world: &mut World| {
         world.sources[0].kept = None;
         world.sources[0].told.clear();
@@ -190,7 +190,7 @@ fn a_label_goes_after_all_that_it_is_of() {
 }
 
 #[test]
-fn a_piece_that_grew_to_the_whole_is_the_file_or_still_a_piece() {
+fn completed_piece_is_the_file_or_still_a_piece() {
     let finish = |world: &mut World| {
         world.open(0)?;
         world.finish(0)
@@ -202,7 +202,7 @@ fn a_piece_that_grew_to_the_whole_is_the_file_or_still_a_piece() {
 }
 
 #[test]
-fn what_is_begun_anew_is_no_piece_until_it_is_kept() {
+fn restarted_part_is_no_piece_until_kept() {
     let begin = |world: &mut World| {
         world.change_version()?;
         world.open(0)
@@ -217,7 +217,7 @@ fn what_is_begun_anew_is_no_piece_until_it_is_kept() {
 }
 
 #[test]
-fn a_part_that_is_broken_is_not_kept() {
+fn refuses_to_keep_a_broken_part() {
     let disk = Disk::default();
     let mut source = Source::new(0, &disk.directory(), &mut Dice(1));
     source.versions = vec![vec![1; BLOCK as usize]];

@@ -28,7 +28,7 @@ fn extras(
 }
 
 #[test]
-fn only_what_the_source_does_not_have_is_deleted() {
+fn deletes_only_entries_missing_at_the_source() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
     for dir in ["both/in", "new"] {
@@ -77,7 +77,7 @@ fn only_what_the_source_does_not_have_is_deleted() {
 }
 
 #[test]
-fn a_link_in_place_of_a_copied_directory_is_not_looked_behind() {
+fn does_not_follow_a_link_in_place_of_a_copied_directory() {
     let temp = dirs();
     fs::create_dir(temp.path().join("src/d")).unwrap();
     symlink("../outside", temp.path().join("dst/d")).unwrap();

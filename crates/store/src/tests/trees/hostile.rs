@@ -16,7 +16,7 @@ fn hostile_entries(path: &str) -> Vec<Entry> {
 }
 
 #[test]
-fn links_planted_at_every_position_lead_nowhere() {
+fn planted_links_are_not_followed() {
     let names = ["a", "a/b", "a/b/c"];
     for (at, planted) in names.iter().enumerate() {
         let temp = dirs();
@@ -55,7 +55,7 @@ fn links_planted_at_every_position_lead_nowhere() {
 
 /// Directories become links to the outside and back while a tree is written, corrected and removed.
 #[test]
-fn a_destination_swapped_for_a_link_mid_way_leads_nowhere() {
+fn destination_swapped_for_a_link_is_not_followed() {
     let temp = dirs();
     let (dst, outside) = (temp.path().join("dst"), temp.path().join("outside"));
     fs::create_dir(outside.join("sub")).unwrap();
@@ -90,7 +90,7 @@ fn swap_often(a: &Path, b: &Path) {
 /// A copy by a user with more rights than the users who write at the source must not reveal what
 /// those cannot read.
 #[test]
-fn a_source_swapped_for_a_link_mid_way_gives_nothing_else_away() {
+fn source_swapped_for_a_link_reveals_nothing() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::create_dir(src.join("d")).unwrap();
@@ -144,7 +144,7 @@ fn refusals_name_the_path() {
 }
 
 #[test]
-fn odd_wishes_are_refused_by_the_system_or_left_out() {
+fn invalid_metadata_is_refused_or_skipped() {
     let temp = dirs();
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let mut placer = Placer::new(&root, PlaceOptions::default());

@@ -24,7 +24,7 @@ fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
 }
 
 #[test]
-fn pieces_come_before_all_else_in_their_directory_by_name() {
+fn pieces_come_first_in_their_directory_sorted_by_name() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::create_dir(src.join("a")).unwrap();
@@ -55,7 +55,7 @@ fn pieces_come_before_all_else_in_their_directory_by_name() {
 }
 
 #[test]
-fn a_piece_has_the_entry_of_its_label() {
+fn piece_has_the_entry_in_its_label() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::create_dir(src.join("d")).unwrap();
@@ -69,7 +69,7 @@ fn a_piece_has_the_entry_of_its_label() {
 }
 
 #[test]
-fn patterns_are_of_the_file_and_a_whole_file_counts_more() {
+fn patterns_match_the_file_and_whole_files_win_over_pieces() {
     let temp = dirs();
     let src = temp.path().join("src");
     for path in ["keep.dat", "leave.tmp", "whole"] {
@@ -81,7 +81,7 @@ fn patterns_are_of_the_file_and_a_whole_file_counts_more() {
 }
 
 #[test]
-fn what_is_no_label_is_said_and_the_rest_goes_on() {
+fn reports_invalid_labels_and_continues() {
     let temp = dirs();
     let src = temp.path().join("src");
     for path in ["a", "b", "c", "d"] {
@@ -108,7 +108,7 @@ fn what_is_no_label_is_said_and_the_rest_goes_on() {
 
 /// The owner and mode in a label are given to the copied file.
 #[test]
-fn somebody_elses_label_is_not_believed() {
+fn refuses_internal_files_of_another_user() {
     if !is_root() {
         longhaul_testbed::skip::because("needs root to be somebody else");
         return;
@@ -124,7 +124,7 @@ fn somebody_elses_label_is_not_believed() {
 }
 
 #[test]
-fn two_sources_do_not_have_pieces_of_one_file() {
+fn rejects_pieces_of_one_file_in_two_sources() {
     let temp = dirs();
     let tops = ["src", "dst"].map(|top| temp.path().join(top));
     tops.iter().for_each(|top| keep(top, "a", 0..1));
@@ -138,7 +138,7 @@ fn two_sources_do_not_have_pieces_of_one_file() {
 }
 
 #[test]
-fn a_piece_that_was_found_is_opened() {
+fn opens_a_piece_found_by_a_scan() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::create_dir(src.join("d")).unwrap();
@@ -157,7 +157,7 @@ fn a_piece_that_was_found_is_opened() {
 }
 
 #[test]
-fn names_of_a_file_are_counted() {
+fn counts_hard_links() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::write(src.join("a"), "").unwrap();
@@ -193,7 +193,7 @@ fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_piece_of_a_file_that_the_source_does_not_have_is_too_much() {
+fn deletes_pieces_of_files_missing_at_the_source() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
     fs::create_dir(src.join("d")).unwrap();
@@ -235,7 +235,7 @@ fn a_piece_of_a_file_that_the_source_does_not_have_is_too_much() {
 }
 
 #[test]
-fn what_is_no_piece_keeps_its_directory_and_a_busy_one_is_named() {
+fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     fs::create_dir_all(dst.join("extra/on its way")).unwrap();
@@ -266,7 +266,7 @@ fn what_is_no_piece_keeps_its_directory_and_a_busy_one_is_named() {
 
 /// A removal that was interrupted leaves the label, by which the rest is found.
 #[test]
-fn what_is_left_of_a_piece_is_removed_by_its_label() {
+fn removes_a_piece_of_which_only_the_label_is_left() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     keep(&dst, "a", 0..1);

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn files_are_wanted_unless_they_are_the_same_or_newer() {
+fn transfers_files_unless_same_or_newer() {
     let (old, new) = (here(file(5, 10)), here(file(5, 30)));
     assert_eq!(
         decided(file(5, 20), &There::Nothing, false),
@@ -23,7 +23,7 @@ fn files_are_wanted_unless_they_are_the_same_or_newer() {
 }
 
 #[test]
-fn what_may_be_replaced() {
+fn decides_which_entries_are_replaced() {
     let dir = || here(Kind::Directory);
     let refused = Decision::Refused;
     for kind in [file(5, 10), to("a"), Kind::Fifo] {
@@ -70,7 +70,7 @@ fn what_may_be_replaced() {
 }
 
 #[test]
-fn names_of_our_own_are_refused() {
+fn refuses_internal_names() {
     let options = PlaceOptions::default();
     let own = decide(
         &entry("a/.longhaul-x.part", Kind::Fifo),
@@ -92,7 +92,7 @@ fn names_of_our_own_are_refused() {
 }
 
 #[test]
-fn things_are_replaced_in_one_step() {
+fn replaces_entries_in_one_step() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     let root = Root::open(&dst).unwrap();
@@ -119,7 +119,7 @@ fn things_are_replaced_in_one_step() {
 }
 
 #[test]
-fn a_dry_run_says_the_same_and_touches_nothing() {
+fn dry_run_reports_the_same_and_changes_nothing() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
     everything(&src);
@@ -142,7 +142,7 @@ fn a_dry_run_says_the_same_and_touches_nothing() {
 }
 
 #[test]
-fn metadata_of_a_file_that_is_the_same_is_put_right_without_its_data() {
+fn corrects_metadata_of_a_matching_file_without_transfer() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
     fs::write(src.join("f"), "data").unwrap();
@@ -188,7 +188,7 @@ fn with_checksums_the_caller_compares_files_of_one_size() {
 }
 
 #[test]
-fn metadata_is_not_given_to_what_took_the_place_meanwhile() {
+fn does_not_change_metadata_of_a_file_swapped_meanwhile() {
     let temp = dirs();
     fs::write(temp.path().join("dst/f"), "").unwrap();
     let root = Root::open(&temp.path().join("dst")).unwrap();
@@ -203,7 +203,7 @@ fn metadata_is_not_given_to_what_took_the_place_meanwhile() {
 }
 
 #[test]
-fn directories_that_nobody_may_enter_get_their_mode_after_what_is_in_them() {
+fn unreadable_directories_get_their_mode_after_their_contents() {
     let temp = dirs();
     set_mode(temp.path(), 0o777);
     let dst = temp.path().join("theirs");
@@ -242,7 +242,7 @@ fn owner_of(path: &Path) -> (u32, u32) {
 }
 
 #[test]
-fn attributes_are_compared_by_name_and_value() {
+fn compares_attributes_by_name_and_value() {
     let with = |value: &[u8]| Metadata {
         xattrs: vec![Xattr {
             name: (*b"user.a").into(),
@@ -256,7 +256,7 @@ fn attributes_are_compared_by_name_and_value() {
 
 /// Each thread replaces the link with its own, over and over.
 #[test]
-fn copies_that_replace_the_same_thing_at_once_all_succeed() {
+fn concurrent_replacements_of_one_entry_all_succeed() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     symlink("neither", dst.join("x")).unwrap();

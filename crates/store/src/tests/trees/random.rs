@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn random_trees_arrive_whole_over_whatever_was_there(
+    fn random_trees_are_copied_over_random_leftovers(
         steps in vec((any_make(), any::<usize>(), any::<u8>()), 0..25),
         before in vec((any_make(), any::<usize>(), any::<u8>()), 0..6),
     ) {

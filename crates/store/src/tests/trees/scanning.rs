@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn arguments_mean_what_they_mean_to_cp_and_rsync() {
+fn interprets_arguments_like_cp_and_rsync() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::write(src.join("file"), "").unwrap();
@@ -29,7 +29,7 @@ fn arguments_mean_what_they_mean_to_cp_and_rsync() {
 }
 
 #[test]
-fn many_sources_cost_few_descriptors() {
+fn many_sources_share_descriptors() {
     let temp = dirs();
     let paths: Vec<_> = (0..50)
         .map(|n| temp.path().join(format!("src/{n}")))
@@ -47,7 +47,7 @@ fn many_sources_cost_few_descriptors() {
 }
 
 #[test]
-fn the_top_of_everything_is_a_source() {
+fn scans_the_file_system_root() {
     let only = [Rule::Include("/proc/".into()), Rule::Exclude("/*/*".into())];
     let filter = Filter::new(&only).unwrap();
     let mut scan = scan(Path::new("/"), filter);
@@ -55,7 +55,7 @@ fn the_top_of_everything_is_a_source() {
 }
 
 #[test]
-fn a_source_that_must_not_be_read_is_no_empty_one() {
+fn unreadable_source_is_a_failure() {
     let temp = dirs();
     set_mode(temp.path(), 0o777);
     let src = temp.path().join("src");
@@ -68,7 +68,7 @@ fn a_source_that_must_not_be_read_is_no_empty_one() {
 }
 
 #[test]
-fn two_sources_never_become_one() {
+fn rejects_two_sources_with_the_same_name() {
     let temp = dirs();
     for dir in ["src/a", "dst/a"] {
         fs::create_dir(temp.path().join(dir)).unwrap();
@@ -94,7 +94,7 @@ fn two_sources_never_become_one() {
 }
 
 #[test]
-fn the_order_is_that_of_paths() {
+fn returns_entries_in_path_order() {
     let temp = dirs();
     let src = temp.path().join("src");
     for dir in ["a", "a-", "a.d", "B"] {
@@ -112,7 +112,7 @@ fn the_order_is_that_of_paths() {
 }
 
 #[test]
-fn own_files_and_sockets_are_not_copied() {
+fn skips_internal_files_and_sockets() {
     let temp = dirs();
     let src = temp.path().join("src");
     fs::write(src.join(".longhaul-manifest"), "").unwrap();
@@ -123,7 +123,7 @@ fn own_files_and_sockets_are_not_copied() {
 }
 
 #[test]
-fn excluded_directories_are_not_entered() {
+fn does_not_enter_excluded_directories() {
     let temp = dirs();
     set_mode(temp.path(), 0o777);
     let src = temp.path().join("src");
@@ -141,7 +141,7 @@ fn excluded_directories_are_not_entered() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_and_the_rest_goes_on() {
+fn reports_unreadable_entries_and_continues() {
     let temp = dirs();
     set_mode(temp.path(), 0o777);
     let src = temp.path().join("src");
@@ -168,7 +168,7 @@ fn what_cannot_be_read_is_said_and_the_rest_goes_on() {
 }
 
 #[test]
-fn what_vanishes_is_said() {
+fn reports_entries_removed_during_the_scan() {
     let temp = dirs();
     let src = temp.path().join("src");
     for name in ["a", "b", "c"] {
@@ -184,7 +184,7 @@ fn what_vanishes_is_said() {
 }
 
 #[test]
-fn another_file_system_is_named_and_not_entered() {
+fn does_not_enter_other_file_systems() {
     let mounted = Path::new("/dev/shm");
     let on_root = |path: &Path| sys::stat(path).map(|stat| stat.st_dev).ok();
     if on_root(mounted).is_none() || on_root(mounted) == on_root(Path::new("/dev")) {
@@ -213,7 +213,7 @@ fn another_file_system_is_named_and_not_entered() {
 }
 
 #[test]
-fn a_deep_tree_needs_few_descriptors_and_no_stack() {
+fn copies_deep_trees_without_recursion() {
     let temp = dirs();
     let root = Root::open(&temp.path().join("src")).unwrap();
     let mut dir = rel("d");
@@ -233,7 +233,7 @@ fn a_deep_tree_needs_few_descriptors_and_no_stack() {
 }
 
 #[test]
-fn looking_and_reading_leave_no_trace_at_the_source() {
+fn reading_leaves_access_times_unchanged() {
     use std::os::unix::fs::MetadataExt;
     let temp = dirs();
     let src = temp.path().join("src");

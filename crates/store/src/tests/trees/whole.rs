@@ -5,7 +5,7 @@
 use super::*;
 
 #[test]
-fn everything_comes_along_and_a_second_run_changes_nothing() {
+fn copies_everything_and_second_run_changes_nothing() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
     everything(&src);
@@ -27,7 +27,7 @@ fn everything_comes_along_and_a_second_run_changes_nothing() {
 }
 
 #[test]
-fn an_ordinary_user_copies_what_is_theirs() {
+fn ordinary_user_copies_own_files() {
     let temp = dirs();
     set_mode(temp.path(), 0o777);
     let theirs = temp.path().join("theirs");
@@ -59,7 +59,7 @@ fn an_ordinary_user_copies_what_is_theirs() {
 }
 
 #[test]
-fn what_another_user_may_not_have_is_not_tried_and_no_difference() {
+fn fields_denied_to_the_user_are_neither_tried_nor_compared() {
     if !is_root() {
         longhaul_testbed::skip::because("needs root to make somebody else's files");
         return;
@@ -116,11 +116,11 @@ fn held_against(program: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn the_same_as_cp() {
+fn gives_the_same_result_as_cp() {
     held_against("cp", &["-a", "--sparse=always"]);
 }
 
 #[test]
-fn the_same_as_rsync() {
+fn gives_the_same_result_as_rsync() {
     held_against("rsync", &["-aHAXS", "--numeric-ids"]);
 }

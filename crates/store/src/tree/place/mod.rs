@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_another_copy_makes_meanwhile_is_as_good() {
+    fn accepts_a_directory_created_meanwhile() {
         let (temp, made) = make_directory_over(|dir| {
             std::fs::create_dir(dir).unwrap();
             fs::chmodat(CWD, dir, fs::Mode::empty(), fs::AtFlags::empty()).unwrap();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_puts_there_meanwhile_stays() {
+    fn keeps_a_file_created_meanwhile() {
         let (temp, made) = make_directory_over(|dir| std::fs::write(dir, "a file").unwrap());
         assert_eq!(made.unwrap_err().errno(), Some(Errno::EXIST));
         assert_eq!(std::fs::read(temp.path().join("dir")).unwrap(), b"a file");

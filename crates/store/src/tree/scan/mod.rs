@@ -546,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_with_names_to_come_are_remembered() {
+    fn remembers_only_files_with_names_to_come() {
         let temp = tempfile::TempDir::new().unwrap();
         for name in ["a", "b", "other"] {
             std::fs::write(temp.path().join(name), "").unwrap();

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_looked_at_again_as_it_is_now() {
+    fn reads_the_current_state_of_a_file_again() {
         let temp = tempfile::TempDir::new().unwrap();
         let file = temp.path().join("file");
         std::fs::write(&file, "one").unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_sources() {
+    fn derives_names_of_sources() {
         let name = |text: &str| {
             source_name(Path::new(text))
                 .unwrap()
