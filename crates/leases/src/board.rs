@@ -114,8 +114,8 @@ impl Board {
     /// [`NAME_LEN_MAX`], [`SPEC_LEN_MAX`] and the bounds of tasks. [`Error::NoJob`] if others
     /// delete the job as often as it is created. Errors of the connection.
     pub fn join(&self, name: &[u8], spec: &[u8], first: &NewExtent) -> Result<Job, Error> {
-        bounded("a job's name", name.len(), NAME_LEN_MAX)?;
-        bounded("a job's spec", spec.len(), SPEC_LEN_MAX)?;
+        bounded("the length of a job's name", name.len(), NAME_LEN_MAX)?;
+        bounded("the length of a job's spec", spec.len(), SPEC_LEN_MAX)?;
         first.check()?;
         for _ in 0..JOIN_TRIES {
             let found =

@@ -9,7 +9,7 @@ use tokio_postgres::error::{DbError, SqlState};
 pub enum Error {
     /// The address is invalid.
     #[error(
-        "this is no address of a PostgreSQL server (postgresql://USER@HOST:PORT/DATABASE, or \
+        "not an address of a PostgreSQL server (postgresql://USER@HOST:PORT/DATABASE, or \
          'host=… port=… user=… dbname=…'; sslmode is disable, prefer or require)"
     )]
     Address(#[source] tokio_postgres::Error),
@@ -18,7 +18,7 @@ pub enum Error {
     Authorities(String),
     /// The server cannot be reached, is starting or stopping, is a standby, is overloaded, or was
     /// too slow. The same call may succeed later. Whether this call had an effect is unknown.
-    #[error("PostgreSQL at {server} can't be reached")]
+    #[error("PostgreSQL at {server} cannot be reached")]
     Unreachable {
         /// Hosts, ports and database.
         server: String,
@@ -49,13 +49,13 @@ pub enum Error {
         known: i32,
     },
     /// A job of this name exists with another spec.
-    #[error("a job of this name is there already and was started with other arguments")]
+    #[error("a job of this name exists already, started with other arguments")]
     OtherSpec,
     /// The job does not exist; it may have been deleted.
-    #[error("the job is not there any more: somebody took it away")]
+    #[error("the job does not exist any more: it was deleted")]
     NoJob,
     /// A value is larger than its limit.
-    #[error("{what} is {len}, at most {max} is possible")]
+    #[error("{what} is {len}, which exceeds the maximum of {max}")]
     TooLarge {
         /// Value.
         what: &'static str,
@@ -65,7 +65,7 @@ pub enum Error {
         max: u64,
     },
     /// The event loop for the connection's timers and sockets cannot be created.
-    #[error("the connection's event loop can't be made")]
+    #[error("the connection's event loop cannot be created")]
     EventLoop(#[source] io::Error),
 }
 

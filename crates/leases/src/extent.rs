@@ -69,14 +69,22 @@ pub struct NewExtent {
 impl NewExtent {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let len = |group: &Option<Vec<u8>>| group.as_ref().map_or(0, Vec::len);
-        bounded("an extent's key", self.key.len(), KEY_LEN_MAX)?;
-        bounded("an extent's body", self.body.len(), BODY_LEN_MAX)?;
-        bounded("a group's name", len(&self.group), KEY_LEN_MAX)?;
-        bounded("a group's name", len(&self.after), KEY_LEN_MAX)?;
+        bounded("the length of a task's key", self.key.len(), KEY_LEN_MAX)?;
+        bounded("the length of a task's body", self.body.len(), BODY_LEN_MAX)?;
+        bounded(
+            "the length of a group's name",
+            len(&self.group),
+            KEY_LEN_MAX,
+        )?;
+        bounded(
+            "the length of a group's name",
+            len(&self.after),
+            KEY_LEN_MAX,
+        )?;
         match i64::try_from(self.bytes) {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::TooLarge {
-                what: "an extent, in bytes,",
+                what: "the size of a task, in bytes,",
                 len: self.bytes,
                 max: i64::MAX.cast_unsigned(),
             }),

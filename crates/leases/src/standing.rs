@@ -144,7 +144,7 @@ impl Board {
     /// [`Error::TooLarge`] beyond [`RESULTS_MAX`], and errors of the connection.
     pub fn results(&self, job: Job, position: Position, limit: u32) -> Result<Vec<Outcome>, Error> {
         bounded(
-            "a question for results",
+            "the number of results to read",
             limit as usize,
             RESULTS_MAX as usize,
         )?;

@@ -30,9 +30,16 @@ impl Board {
         count: u32,
         ttl: Duration,
     ) -> Result<Vec<Lease>, Error> {
-        bounded("a taking", count as usize, TAKE_COUNT_MAX as usize)?;
-        bounded("a holder's name", holder.len(), KEY_LEN_MAX)?;
-        let (ttl_us, limit) = (micros("a lease, in seconds,", ttl)?, i64::from(count));
+        bounded(
+            "the number of tasks to acquire",
+            count as usize,
+            TAKE_COUNT_MAX as usize,
+        )?;
+        bounded("the length of a holder's name", holder.len(), KEY_LEN_MAX)?;
+        let (ttl_us, limit) = (
+            micros("the time of a lease, in seconds,", ttl)?,
+            i64::from(count),
+        );
         let holder = holder.as_bytes();
         let values: [Value<'_>; 4] = [
             (&job.0, Type::INT8),
@@ -61,8 +68,12 @@ impl Board {
     /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors
     /// of the connection. After an error the former [`until`](Lease::until) applies.
     pub fn renew(&self, tokens: &[Token], ttl: Duration) -> Result<Renewed, Error> {
-        bounded("a renewal", tokens.len(), RENEW_COUNT_MAX)?;
-        let ttl_us = micros("a lease, in seconds,", ttl)?;
+        bounded(
+            "the number of tokens to renew",
+            tokens.len(),
+            RENEW_COUNT_MAX,
+        )?;
+        let ttl_us = micros("the time of a lease, in seconds,", ttl)?;
         let tokens = numbers(tokens);
         let values: [Value<'_>; 2] = [(&tokens, Type::INT8_ARRAY), (&ttl_us, Type::INT8)];
         let mut renewed = self.repeatable(async |client| {
@@ -111,7 +122,7 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
     pub fn done(&self, token: Token, result: &[u8]) -> Result<bool, Error> {
-        self.end(DONE, token, "a result", result, None)
+        self.end(DONE, token, "the length of a result", result, None)
     }
 
     /// Releases a task: others can acquire it at once, the same holder after `pause`. So a task
@@ -122,8 +133,14 @@ impl Board {
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors of
     /// the connection.
     pub fn give_back(&self, token: Token, why: &str, pause: Duration) -> Result<bool, Error> {
-        let pause = micros("a pause, in seconds,", pause)?;
-        self.end(GIVE_BACK, token, "a reason", why.as_bytes(), Some(pause))
+        let pause = micros("the time of a pause, in seconds,", pause)?;
+        self.end(
+            GIVE_BACK,
+            token,
+            "the length of a reason",
+            why.as_bytes(),
+            Some(pause),
+        )
     }
 
     /// Fails a task permanently: neither it nor the tasks that wait for its group will be done.
@@ -132,7 +149,7 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
     pub fn fail(&self, token: Token, why: &str) -> Result<bool, Error> {
-        self.end(FAIL, token, "a reason", why.as_bytes(), None)
+        self.end(FAIL, token, "the length of a reason", why.as_bytes(), None)
     }
 
     /// Releases all leases of `holder` in the job except `known`, and returns their number. Such
@@ -143,8 +160,8 @@ impl Board {
     /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`KEY_LEN_MAX`], and errors of the
     /// connection.
     pub fn give_back_unknown(&self, job: Job, holder: &str, known: &[Token]) -> Result<u64, Error> {
-        bounded("a holder's name", holder.len(), KEY_LEN_MAX)?;
-        bounded("a list of tokens", known.len(), RENEW_COUNT_MAX)?;
+        bounded("the length of a holder's name", holder.len(), KEY_LEN_MAX)?;
+        bounded("the number of tokens", known.len(), RENEW_COUNT_MAX)?;
         let (holder, known) = (holder.as_bytes(), numbers(known));
         let values: [Value<'_>; 3] = [
             (&job.0, Type::INT8),
@@ -251,8 +268,8 @@ fn lease(row: &Row, until: Instant) -> Result<(i64, Lease), Said> {
 }
 
 fn check_all(extents: &[NewExtent]) -> Result<(), Error> {
-    bounded("an addition", extents.len(), ADD_COUNT_MAX)?;
+    bounded("the number of tasks to add", extents.len(), ADD_COUNT_MAX)?;
     extents.iter().try_for_each(NewExtent::check)?;
     let len = extents.iter().map(NewExtent::len).sum();
-    bounded("an addition, in bytes,", len, ADD_LEN_MAX)
+    bounded("the size of the tasks to add, in bytes,", len, ADD_LEN_MAX)
 }

@@ -47,7 +47,7 @@ fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
         roots.add(certificate).map_err(|error| wrong(&error))?;
     }
     if roots.is_empty() {
-        return Err(wrong(&"there is no certificate in it"));
+        return Err(wrong(&"it contains no certificate"));
     }
     Ok(roots)
 }

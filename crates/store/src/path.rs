@@ -59,16 +59,16 @@ pub enum Reason {
     #[error("an empty path names nothing")]
     Empty,
     /// The path begins at the root of the file system.
-    #[error("an absolute path may lead anywhere; only names below the copied tree are taken")]
+    #[error("an absolute path may lead anywhere; only names below the copied tree are accepted")]
     Absolute,
     /// Two slashes in a row, or one at the end.
     #[error("has an empty name between or after slashes")]
     EmptyName,
     /// "." or "..".
-    #[error("\".\" and \"..\" are no names")]
+    #[error("\".\" and \"..\" are not names")]
     Dots,
     /// A zero byte.
-    #[error("has a zero byte, which no file system takes")]
+    #[error("has a zero byte, which no file system accepts")]
     Nul,
     /// A name is longer than [`NAME_LEN_MAX`].
     #[error("has a name longer than {NAME_LEN_MAX} bytes")]
@@ -325,7 +325,7 @@ mod tests {
         let error = RelPath::parse(b"../\x1bx").unwrap_err();
         assert_eq!(
             error.to_string(),
-            r#"../\u{1b}x: "." and ".." are no names"#
+            r#"../\u{1b}x: "." and ".." are not names"#
         );
     }
 

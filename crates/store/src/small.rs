@@ -226,7 +226,10 @@ mod tests {
                 let dir = [temp.path(), &below][at % 2];
                 if at == 3 {
                     let error = outcome.as_ref().unwrap_err().to_string();
-                    assert!(error.starts_with("3: cannot give it its name"), "{error}");
+                    assert!(
+                        error.starts_with("3: cannot rename it to its name"),
+                        "{error}"
+                    );
                 } else {
                     assert_eq!(outcome.as_ref().unwrap(), &Some(hash(name.as_bytes())));
                     assert_eq!(fs::read(dir.join(name)).unwrap(), name.as_bytes());
@@ -317,7 +320,7 @@ mod tests {
         let small = write(&dir, "a");
         let second = Small::write(&dir, b"a", b"a", Some(hash(b"a")), false, |_| Ok(()));
         let error = second.err().unwrap().to_string();
-        assert!(error.ends_with("somebody else is writing it"), "{error}");
+        assert!(error.ends_with("another process is writing it"), "{error}");
         assert!(commit(vec![small], |_| {})[0].is_ok());
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
         assert!(commit::<Dir>(Vec::new(), |_| {}).is_empty());

@@ -150,7 +150,7 @@ impl<D: Directory> Manifest<D> {
             return Ok(false);
         }
         let file = self.locked()?;
-        if doing("look at", file.len())? <= min {
+        if doing("read the size of", file.len())? <= min {
             return Ok(false);
         }
         let mut contents = doing("read", Contents::read(&file))?;
@@ -168,7 +168,7 @@ impl<D: Directory> Manifest<D> {
     /// died.
     fn locked(&self) -> Result<D::File, ManifestError> {
         let file = self.dir.open(MANIFEST.as_bytes(), How::MakeAndWait)?;
-        doing("make", file.ok_or(io::ErrorKind::NotFound.into()))
+        doing("create", file.ok_or(io::ErrorKind::NotFound.into()))
     }
 
     /// Replaces the manifest. The directory need not be synced: the former file has the same
@@ -176,9 +176,9 @@ impl<D: Directory> Manifest<D> {
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
         let file = dir.open(REPLACEMENT.as_bytes(), How::MakeAndWait)?;
-        let file = doing("make another", file.ok_or(io::ErrorKind::NotFound.into()))?;
-        doing("write another", contents.write(&file))?;
-        doing("make durable another", file.sync_all())?;
+        let file = doing("create a new", file.ok_or(io::ErrorKind::NotFound.into()))?;
+        doing("write a new", contents.write(&file))?;
+        doing("make durable a new", file.sync_all())?;
         let renamed = dir.rename(REPLACEMENT.as_bytes(), MANIFEST.as_bytes());
         doing("replace", renamed)
     }

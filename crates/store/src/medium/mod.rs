@@ -97,10 +97,10 @@ pub enum How {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The lock is held by another process.
-    #[error("somebody else is writing it")]
+    #[error("another process is writing it")]
     Busy,
     /// The name holds a file that is not trusted. The file was left untouched.
-    #[error("{0}; it was left alone, remove it")]
+    #[error("{0}; it was left untouched, remove it")]
     Refused(Refusal),
     /// Error of the system.
     #[error(transparent)]
@@ -114,7 +114,7 @@ pub enum Refusal {
     #[error("a symbolic link is in its place")]
     Symlink,
     /// A directory, a fifo, a socket or a device.
-    #[error("what is in its place is no regular file")]
+    #[error("what is in its place is not a regular file")]
     NotRegular,
     /// The file has other names, maybe outside the tree.
     #[error("what is in its place has hard links elsewhere")]

@@ -12,13 +12,13 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum PartError {
     /// The name is not a single component.
-    #[error("{name}: no name of a file")]
+    #[error("{name}: not a file name")]
     Name {
         /// The file.
         name: String,
     },
     /// Longer than [`FILE_LEN_MAX`].
-    #[error("{name}: {len} bytes are more than a file may have, {FILE_LEN_MAX}")]
+    #[error("{name}: {len} bytes are more than the maximum of {FILE_LEN_MAX}")]
     TooLong {
         /// The file.
         name: String,
@@ -65,7 +65,7 @@ pub enum PartError {
     },
     /// The bytes are not those that were hashed: they were damaged on the way.
     #[error(
-        "{name}: the block at offset {offset} was damaged on its way: its hash is {got}, not {expected}"
+        "{name}: the block at offset {offset} was damaged in transit: its hash is {got}, not {expected}"
     )]
     Damaged {
         /// The file.
@@ -78,14 +78,16 @@ pub enum PartError {
         got: BlockHash,
     },
     /// An earlier commit failed, so it is unknown which blocks reached the disk.
-    #[error("{name}: cannot go on after an earlier error; what was durable before is kept")]
+    #[error(
+        "{name}: cannot continue after an earlier error; blocks that were durable before are kept"
+    )]
     Broken {
         /// The file.
         name: String,
     },
     /// Bytes that an earlier run made durable have changed. The part was discarded.
     #[error(
-        "{name}: the block at offset {offset} changed on the disk since it was written; it is to be copied anew"
+        "{name}: the block at offset {offset} changed on the disk since it was written; copy it again"
     )]
     Changed {
         /// The file.
@@ -113,7 +115,7 @@ pub enum PartError {
     },
     /// The file has another hash than expected, though each block was right: the source changed
     /// while it was read. The part was discarded.
-    #[error("{name}: its hash is {got}, not {expected}; it is to be copied anew")]
+    #[error("{name}: its hash is {got}, not {expected}; copy it again")]
     Mismatch {
         /// The file.
         name: String,

@@ -52,7 +52,7 @@ impl<D: Directory> Finished<D> {
     pub fn forget_journal(self) -> Result<(), PartError> {
         let site = &self.site;
         let ours = site.io(
-            "look for its journal",
+            "find its journal",
             site.dir.names(&site.journal, &self.journal),
         )?;
         if !ours {

@@ -30,7 +30,7 @@ pub enum BadLabel {
     #[error("longer than a label may be, {LABEL_LEN_MAX} bytes")]
     TooLong,
     /// The bytes are damaged.
-    #[error("no label of a piece, or damaged")]
+    #[error("not a label of a piece, or damaged")]
     Damaged,
     /// Written by a later version of this program.
     #[error("a label in a format that this version does not know")]
@@ -39,13 +39,13 @@ pub enum BadLabel {
     #[error("a label with the name of another file in it")]
     Name,
     /// The entry is a directory, a link or a special file.
-    #[error("what it is of is no file that can be in pieces")]
+    #[error("its entry is not a file that can be in pieces")]
     NoFile,
     /// The part is of another file or of another version.
-    #[error("what arrived is not of this version of this file")]
+    #[error("the part is not of this version of this file")]
     Other,
     /// The part is a slice: other processes write the same file.
-    #[error("only some of its blocks are here to be written")]
+    #[error("this is only a slice of the file")]
     Slice,
 }
 

@@ -114,7 +114,7 @@ impl<D: Directory> Start<D> {
         // Another version of the file may have been so small that it was written whole.
         site.displace(&site.whole)?;
         let journal = site.make(&site.journal)?;
-        let used = !site.io("look at its journal", journal.is_empty())?;
+        let used = !site.io("read the size of its journal", journal.is_empty())?;
         let contents = site.io("read its journal", journal::read(&journal, &header))?;
         Ok(Self {
             site,
@@ -150,7 +150,7 @@ impl<D: Directory> Start<D> {
     }
 
     fn has_its_length(&self, part: &D::File) -> Result<bool, PartError> {
-        let len = self.site.io("look at its part", part.len())?;
+        let len = self.site.io("read the size of its part", part.len())?;
         Ok(len == self.header.blocks.file_len())
     }
 
@@ -161,13 +161,13 @@ impl<D: Directory> Start<D> {
             site.remove_slots()?;
         }
         let file = site.new_part()?;
-        let journal = site.io("begin its journal", Journal::begin(self.journal, &header))?;
+        let journal = site.io("create its journal", Journal::begin(self.journal, &header))?;
         site.io("make its name durable", site.dir.sync())?;
         let sized = size(&file, header.blocks.file_len(), self.sparse);
         if sized.is_err() {
             let _gives_back_the_space = file.set_len(0);
         }
-        site.io("make room for it", sized)?;
+        site.io("reserve space for it", sized)?;
         let state = State::empty(0..header.blocks.count());
         Ok(whole(site, &header, self.sparse, file, journal, state))
     }
@@ -177,7 +177,7 @@ impl<D: Directory> Start<D> {
         let (site, header) = (self.site, self.header);
         let journal::Contents { records, end } = contents;
         let sized = size(&file, header.blocks.file_len(), self.sparse);
-        site.io("make room for it", sized)?;
+        site.io("reserve space for it", sized)?;
         let journal = Journal::resume(self.journal, &header, end);
         let mut journal = site.io("make its journal durable", journal)?;
         let records = slots::gather(&site, &header, &mut journal, records)?;

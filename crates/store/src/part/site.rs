@@ -113,7 +113,7 @@ impl<D: Directory> Site<D> {
 
     pub(super) fn make(&self, own: &[u8]) -> Result<D::File, PartError> {
         let made = self.open(own, How::Make)?;
-        self.io("make it", made.ok_or(io::ErrorKind::NotFound.into()))
+        self.io("create it", made.ok_or(io::ErrorKind::NotFound.into()))
     }
 
     /// Creates an empty part. A former part is replaced, not truncated, because its journal may
@@ -154,7 +154,7 @@ impl<D: Directory> Site<D> {
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool, PartError> {
         let held = self.open(own, How::Hold)?;
         if held.is_some() {
-            self.io("remove what is beside it", self.dir.remove(own))?;
+            self.io("remove an internal file", self.dir.remove(own))?;
         }
         Ok(held.is_some())
     }
@@ -203,7 +203,7 @@ impl<D: Directory> Site<D> {
     /// Removes the label, durably, before its part changes.
     pub(super) fn remove_label(&self) -> Result<(), PartError> {
         match self.remove_own(&self.label)? {
-            true => self.io("make durable that its label is gone", self.dir.sync()),
+            true => self.io("make the removal of its label durable", self.dir.sync()),
             false => Ok(()),
         }
     }
@@ -217,7 +217,7 @@ impl<D: Directory> Site<D> {
         let Some(_held) = self.open(&self.label, How::Hold)? else {
             return Ok(());
         };
-        self.io("make durable that its part is gone", self.dir.sync())?;
+        self.io("make the removal of its part durable", self.dir.sync())?;
         self.io("remove its label", self.dir.remove(&self.label))
     }
 
@@ -226,7 +226,7 @@ impl<D: Directory> Site<D> {
     pub(super) fn keep_part(&self) -> Result<(), PartError> {
         match self.part_name()? == self.kept {
             true => Ok(()),
-            false => self.io("keep its part", self.dir.rename(&self.part, &self.kept)),
+            false => self.io("rename its part", self.dir.rename(&self.part, &self.kept)),
         }
     }
 
@@ -248,7 +248,7 @@ impl<D: Directory> Site<D> {
         self.io("write its label", file.write_at(bytes, 0))?;
         self.io("make its label durable", file.sync_all())?;
         let renamed = self.dir.rename(&self.whole, &self.label);
-        self.io("give its label its name", renamed)?;
+        self.io("rename its label", renamed)?;
         self.io("make its label durable", self.dir.sync())
     }
 
@@ -266,7 +266,7 @@ impl<D: Directory> Site<D> {
     }
 
     pub(crate) fn rename(&self, own: &[u8]) -> Result<(), PartError> {
-        self.io("give it its name", self.dir.rename(own, &self.name))
+        self.io("rename it to its name", self.dir.rename(own, &self.name))
     }
 }
 

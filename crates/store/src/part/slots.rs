@@ -39,7 +39,7 @@ pub(super) fn join<D: Directory>(
     let Some(file) = file else {
         return Ok(None);
     };
-    let len = site.io("look at its part", file.len())?;
+    let len = site.io("read the size of its part", file.len())?;
     // The journal does not change now: a process that changes it holds the part exclusively.
     let main = known(&site, &site.journal, &header)?.flatten();
     let (Some(mut records), true) = (main, len == header.blocks.file_len()) else {
@@ -126,7 +126,7 @@ fn resume<D: Directory>(
         }
         None => Journal::begin(file, header),
     };
-    let journal = site.io("begin its journal", journal)?;
+    let journal = site.io("create its journal", journal)?;
     site.io("make its name durable", site.dir.sync())?;
     Ok(journal)
 }

@@ -65,7 +65,7 @@ pub(crate) fn held_sized<D: Directory>(
         return Ok(None);
     }
     let records = known(&part, &journal, &header);
-    let records = site.io("look at its piece", records)?;
+    let records = site.io("read its piece", records)?;
     site.io("make its journal durable", journal.sync_data())?;
     Ok(records.map(|records| runs_of(&records)))
 }

@@ -62,15 +62,13 @@ pub enum Refusal {
     #[error("a device is in the way; remove or move it first")]
     DeviceInTheWay,
     /// The file in place of the directory would be lost.
-    #[error("something that is no directory is in the way of one; remove or move it first")]
+    #[error("something that is not a directory is in the way of one; remove or move it first")]
     NoDirectoryInTheWay,
     /// Parts and journals of running copies have such names.
-    #[error("names that begin with .longhaul- are kept for the copy's own files")]
+    #[error("names that begin with .longhaul- are reserved for internal files")]
     OwnName,
     /// Files in /proc are like this: their length is known only when they are read.
-    #[error(
-        "it has data, and says that its length is 0; write what it says into a file, and copy that"
-    )]
+    #[error("it has data, although its length is 0; write the data into a file, and copy that")]
     NoLength,
     /// A directory cannot have hard links.
     #[error("the file that it is to be a hard link to is a directory")]
@@ -126,8 +124,8 @@ fn shown(path: Option<&RelPath>) -> String {
 /// Text for an error of the system. The system's own text for these two does not explain the cause.
 fn says(errno: Errno) -> String {
     match errno {
-        Errno::LOOP => "a symbolic link is in the way, and is not followed".into(),
-        Errno::NOTDIR => "something in the way is no directory".into(),
+        Errno::LOOP => "a symbolic link is in the path, and is not followed".into(),
+        Errno::NOTDIR => "something in the path is not a directory".into(),
         _ => errno.to_string(),
     }
 }

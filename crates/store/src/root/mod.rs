@@ -222,8 +222,7 @@ impl Root {
     /// The system's error.
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Failure> {
         let (dir, name) = self.place(path)?;
-        fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(Failure::at(Some(path), "look at"))
+        fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(Failure::at(Some(path), "access"))
     }
 
     /// Whether the entry is a directory. A symbolic link is not.
@@ -243,13 +242,13 @@ impl Root {
     /// Opens an entry, to read or set its metadata.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Handle, Failure> {
         let (dir, name) = self.place(path)?;
-        handle(dir.as_fd(), name).map_err(Failure::at(Some(path), "look at"))
+        handle(dir.as_fd(), name).map_err(Failure::at(Some(path), "access"))
     }
 
     /// Opens the top, to read or set its metadata.
     pub(crate) fn top_handle(&self) -> Result<Handle, Failure> {
         let fd = self.open_dir(None)?;
-        let stat = fs::fstat(&fd).map_err(Failure::at(None, "look at"))?;
+        let stat = fs::fstat(&fd).map_err(Failure::at(None, "access"))?;
         Ok(Handle {
             fd,
             stat,
@@ -270,7 +269,7 @@ impl Root {
         let held = match path {
             Some(path) => self.handle(path)?,
             None => {
-                named(self.directories.top().as_fd(), b".").map_err(Failure::at(path, "look at"))?
+                named(self.directories.top().as_fd(), b".").map_err(Failure::at(path, "access"))?
             }
         };
         match held.kind() {
@@ -290,7 +289,7 @@ impl Root {
             Ok(()) => Ok(true),
             // The call may not be supported: the caller then changes the mode.
             Err(Errno::ACCESS | Errno::NOSYS | Errno::INVAL) => Ok(false),
-            Err(errno) => Err(Failure::at(path, "look at")(errno)),
+            Err(errno) => Err(Failure::at(path, "access")(errno)),
         }
     }
 

@@ -90,11 +90,11 @@ impl FromStr for Chmod {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(',').collect();
         if parts.len() > CHANGES_MAX {
-            return Err(format!("want at most {CHANGES_MAX} changes"));
+            return Err(format!("expected at most {CHANGES_MAX} changes"));
         }
         let change = |part: &&str| {
             change(part).ok_or_else(|| {
-                format!("{part:?}: want octal digits or as u=rwX, go-w, D before it for directories, F for files")
+                format!("{part:?}: expected octal digits or changes like u=rwX, go-w; D in front for directories, F for files")
             })
         };
         parts.iter().map(change).collect::<Result<_, _>>().map(Self)

@@ -28,10 +28,10 @@ use std::collections::{BTreeSet, HashSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotDeleting {
     /// Entries missing from the scan may exist at the source.
-    #[error("nothing is deleted, because {0} things at the source could not be looked at")]
+    #[error("nothing is deleted, because {0} entries at the source could not be read")]
     Failures(u64),
     /// The scan did not reach its end.
-    #[error("nothing is deleted, because the source was not looked at to the end")]
+    #[error("nothing is deleted, because the source was not read to its end")]
     Unfinished,
 }
 
@@ -216,7 +216,7 @@ fn looked_at(stat: &Stat, home: Option<u64>) -> (bool, bool) {
 fn device(root: &Root, path: Option<&RelPath>) -> Result<u64, Failure> {
     let stat = match path {
         Some(path) => root.stat(path)?,
-        None => rustix::fs::fstat(root.dir(None)?).map_err(Failure::at(None, "look at"))?,
+        None => rustix::fs::fstat(root.dir(None)?).map_err(Failure::at(None, "access"))?,
     };
     Ok(stat.st_dev)
 }

@@ -178,7 +178,7 @@ fn check(pattern: &str) -> Result<(), &'static str> {
     match pattern.trim() {
         "" | "/" => Err("matches nothing; name something"),
         text if text.starts_with('!') => Err(
-            "\"!\" is not taken here: say --include or --exclude; for a name that begins so, \"\\!\"",
+            "\"!\" is not allowed here: use --include or --exclude; for a name that begins with it, \"\\!\"",
         ),
         text if text.split('/').any(|name| name == "." || name == "..") => {
             Err("\".\" and \"..\" are never part of a path here; begin with \"/\" for the top")

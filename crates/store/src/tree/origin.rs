@@ -129,7 +129,7 @@ fn identify(root: &Root, path: &RelPath, missing: Missing) -> Result<Identity, N
     let (dir, name) = root.place(path)?;
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let found = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
-    let found = found.map_err(Failure::at(Some(path), "look at"))?;
+    let found = found.map_err(Failure::at(Some(path), "access"))?;
     let birth = match found.stx_mask & StatxFlags::BTIME.bits() != 0 {
         true => {
             let time = found.stx_btime;

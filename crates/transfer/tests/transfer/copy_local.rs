@@ -553,7 +553,7 @@ fn files_that_do_not_say_how_long_they_are_are_not_copied() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("status: it has data, and says that its length is 0"),
+        said.contains("status: it has data, although its length is 0"),
         "{said}"
     );
     assert!(!folder.path().join("status").exists());

@@ -403,7 +403,7 @@ fn accepts_only_single_component_names() {
     let place = Place::new();
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", &[b'a'; 256]] {
         let told = error(Part::open(&place.dir, name, &place.origin));
-        assert!(told.ends_with("no name of a file"), "{told}");
+        assert!(told.ends_with("not a file name"), "{told}");
     }
     for name in [&b"\xff\n"[..], &[b'a'; 255]] {
         assert!(Part::open(&place.dir, name, &place.origin).is_ok());
@@ -416,14 +416,14 @@ fn full_disk_leaves_an_empty_part() {
     place.origin.length = FILE_LEN_MAX;
     let told = error(Part::open(&place.dir, b"file", &place.origin));
     assert!(
-        told.starts_with("file: cannot make room for it: "),
+        told.starts_with("file: cannot reserve space for it: "),
         "{told}"
     );
     let part = fs::metadata(place.path(&own_name(b"file", "part"))).unwrap();
     assert_eq!((part.len(), part.blocks()), (0, 0));
     place.origin.length += 1;
     let told = error(Part::open(&place.dir, b"file", &place.origin));
-    assert!(told.contains("more than a file may have"), "{told}");
+    assert!(told.contains("more than the maximum"), "{told}");
 }
 
 #[test]
@@ -470,9 +470,9 @@ fn failed_commit_keeps_only_earlier_blocks() {
     );
     disk.go_on();
     for told in [error(write(&part, 2)), error(part.commit())] {
-        assert!(told.starts_with("file: cannot go on"), "{told}");
+        assert!(told.starts_with("file: cannot continue"), "{told}");
     }
-    assert!(error(part.finish(None, |_| Ok(()))).starts_with("file: cannot go on"));
+    assert!(error(part.finish(None, |_| Ok(()))).starts_with("file: cannot continue"));
     disk.crash(&mut dice);
     let Opened::Resumed(part) = open() else {
         panic!("not resumed");

@@ -93,7 +93,7 @@ fn reports_invalid_labels_and_continues() {
     let mut scan = scan(&contents(&src), Filter::default());
     let mut said = said(&mut scan);
     let failed: Vec<_> = said.drain(1..3).collect();
-    for (path, why) in [("a", "no label"), ("elsewhere", "a label with the name")] {
+    for (path, why) in [("a", "not a label"), ("elsewhere", "a label with the name")] {
         let label = own(&src, path, "piece");
         let label = label.file_name().unwrap().to_str().unwrap();
         let begin = format!("{label}: {why}");

@@ -179,7 +179,7 @@ fn reports_entries_removed_during_the_scan() {
     assert!(matches!(scan.next(), Some(Item::Entry { .. })));
     assert_eq!(scan.ended(), Ended::NotYet);
     fs::remove_file(src.join("b")).unwrap();
-    assert!(said(&mut scan)[0].starts_with("b: cannot look at: No such file"));
+    assert!(said(&mut scan)[0].starts_with("b: cannot access: No such file"));
     assert_eq!(scan.ended(), Ended::Failures(1));
 }
 

@@ -196,7 +196,7 @@ pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<LeftOut>> {
 /// The system's error. A missing entry is not an error.
 pub fn look(root: &Root, path: &RelPath) -> Result<There, Failure> {
     match root.handle(path) {
-        Ok(held) => there(&held).map_err(Failure::at(Some(path), "look at")),
+        Ok(held) => there(&held).map_err(Failure::at(Some(path), "access")),
         Err(failure) if failure.is_not_found() => Ok(There::Nothing),
         Err(failure) => Err(failure),
     }

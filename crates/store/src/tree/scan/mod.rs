@@ -343,7 +343,7 @@ impl Scan {
         if self.excluded_unseen(&here.path, parent) {
             return Ok(());
         }
-        let failed = Failure::at(Some(&here.path), "look at");
+        let failed = Failure::at(Some(&here.path), "access");
         let held = handle(dir.as_fd(), name).map_err(failed)?;
         let verdict = self
             .filter
@@ -448,7 +448,7 @@ impl Scan {
             FileType::Fifo => Kind::Fifo,
             FileType::BlockDevice | FileType::CharacterDevice => kind::device(held),
             _ => {
-                return Err(Failure::at(Some(&here.path), "tell what it is")(
+                return Err(Failure::at(Some(&here.path), "determine its type")(
                     Errno::INVAL,
                 ));
             }

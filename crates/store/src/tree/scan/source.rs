@@ -39,7 +39,7 @@ pub enum SourceError {
         failure: Failure,
     },
     /// Two sources would have the same name in the copy.
-    #[error("{} and {} would both be called {name}; copy them one after the other", first.display(), second.display())]
+    #[error("{} and {} would both have the name {name}; copy them one after the other", first.display(), second.display())]
     SameName {
         /// Name in the copy.
         name: RelPath,
@@ -167,7 +167,7 @@ impl Source {
     /// # Errors
     /// The system's error, or the entry is not a file or a directory any more.
     pub fn look_again(&self, path: &RelPath) -> Result<Entry, Failure> {
-        let failed = Failure::at(Some(path), "look again at");
+        let failed = Failure::at(Some(path), "read again");
         let Some(below) = self.below(path) else {
             return Err(failed(Errno::NOENT));
         };
@@ -212,7 +212,7 @@ impl Source {
     /// The system's error.
     pub fn links(&self, path: &RelPath) -> Result<u64, Failure> {
         let below = self.below(path).ok_or(Errno::NOENT);
-        let below = below.map_err(Failure::at(Some(path), "look at"))?;
+        let below = below.map_err(Failure::at(Some(path), "access"))?;
         let stat = self.root.stat(&below)?;
         Ok(u64::from(stat.st_nlink as u32))
     }
