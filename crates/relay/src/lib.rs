@@ -25,11 +25,11 @@
 mod args;
 mod authority;
 mod check;
+mod client_protocols;
 mod config;
-mod doors;
 mod faults;
 mod leg;
-mod listener;
+mod listeners;
 mod peers;
 mod process;
 mod records;

@@ -4,9 +4,11 @@
 
 use crate::{
     config::Config,
-    doors::Doors,
-    peers::current::{Current, Setup},
-    records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
+    listeners::Listeners,
+    peers::current::{CurrentSetup, Setup},
+    records::{
+        history::History, journal::Journal, reload_state::ReloadState, sampling::ConnectionSampler,
+    },
     stripe::groups::Groups,
 };
 use jiff::Timestamp;
@@ -29,13 +31,13 @@ use tokio::sync::{Semaphore, watch};
 pub(crate) const ACCEPT_TIME: Duration = Duration::from_millis(50);
 
 /// Connections that a client may have for each connection that is left for others.
-const CLIENT_PARTS: usize = 3;
+const CLIENT_SHARE: usize = 3;
 
 /// State that all workers share.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    pub(crate) current: Current,
-    pub(crate) doors: Doors,
+    pub(crate) current: CurrentSetup,
+    pub(crate) listeners: Listeners,
     pub(crate) drain: Drain,
     pub(crate) journal: Journal,
     /// Client connections that other relays send over several legs.
@@ -43,18 +45,18 @@ pub(crate) struct Relay {
     pub(crate) accounts: Accounts,
     pub(crate) lookups: Lookups,
     pub(crate) memory: Memory,
-    pub(crate) survey: Survey,
+    pub(crate) sampler: ConnectionSampler,
     pub(crate) history: History,
     pub(crate) started: tokio::time::Instant,
     pub(crate) reloads: ReloadState,
     /// One permit for each connection that may be open.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) connection_permits: Arc<Semaphore>,
     /// Number of permits, used or not. A reload may change it.
-    pub(crate) places_all: AtomicU32,
+    pub(crate) permits_total: AtomicU32,
     /// Division of the file descriptors at the start.
     pub(crate) budget: DescriptorBudget,
     /// Set when a serving thread has exited.
-    pub(crate) alarm: Alarm,
+    pub(crate) thread_exit: ThreadExitSignal,
     /// Heartbeats of all serving threads.
     pub(crate) heartbeats: Arc<Heartbeats>,
     /// Unique name of this relay in Via fields (RFC 9110 §7.6.3).
@@ -76,7 +78,7 @@ impl Relay {
             _ if holder.is_relay => usize::MAX,
             Some(most) => most,
             None if holder.address.is_loopback() => usize::MAX,
-            None => CLIENT_PARTS * (left + 1),
+            None => CLIENT_SHARE * (left + 1),
         }
     }
 
@@ -87,7 +89,7 @@ impl Relay {
 
     /// Returns the present values of all counters.
     pub(crate) fn counters(&self) -> RelayRecord {
-        let (listeners, total) = self.doors.counts();
+        let (listeners, total) = self.listeners.counts();
         let (memory_bytes, memory_budget_bytes) = self.memory.read();
         RelayRecord {
             time: Timestamp::now(),
@@ -96,7 +98,7 @@ impl Relay {
             records_lost: self.journal.lost(),
             memory_bytes,
             memory_budget_bytes,
-            peers: self.setup().peers.all().map(|peer| peer.read()).collect(),
+            peers: self.setup().peers.all().map(|peer| peer.counts()).collect(),
         }
     }
 }
@@ -138,7 +140,7 @@ impl Drain {
     }
 
     /// Waits until `phase` or a later one is reached.
-    pub(crate) async fn reached(&self, phase: Phase) {
+    pub(crate) async fn wait_for(&self, phase: Phase) {
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = self.0.subscribe().wait_for(|now| *now >= phase).await;
     }
@@ -147,33 +149,33 @@ impl Drain {
 /// Signal that a serving thread has exited, by an error, a panic or a normal return. A relay that
 /// has lost a thread must shut down.
 #[derive(Debug)]
-pub(crate) struct Alarm(watch::Sender<bool>);
+pub(crate) struct ThreadExitSignal(watch::Sender<bool>);
 
-impl Alarm {
+impl ThreadExitSignal {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(false))
     }
 
     /// Runs `work` and sets the signal when it ends, also by a panic.
-    pub(crate) fn over<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _raised = Raise(&self.0);
+    pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _raised = SetOnDrop(&self.0);
         work()
     }
 
-    pub(crate) fn is_raised(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Waits until the signal is set.
-    pub(crate) async fn raised(&self) {
+    pub(crate) async fn wait(&self) {
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = self.0.subscribe().wait_for(|raised| *raised).await;
     }
 }
 
-struct Raise<'a>(&'a watch::Sender<bool>);
+struct SetOnDrop<'a>(&'a watch::Sender<bool>);
 
-impl Drop for Raise<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }
@@ -186,16 +188,16 @@ mod tests {
 
     #[test]
     fn signals_thread_exit_after_error_and_panic() {
-        let failed = Alarm::new();
-        assert!(!failed.is_raised());
+        let failed = ThreadExitSignal::new();
+        assert!(!failed.is_set());
         assert_eq!(
-            failed.over(|| Err::<(), _>("no descriptors")),
+            failed.run(|| Err::<(), _>("no descriptors")),
             Err("no descriptors")
         );
-        assert!(failed.is_raised());
-        let panicked = Alarm::new();
-        let work = || panicked.over(|| panic!("a bug"));
+        assert!(failed.is_set());
+        let panicked = ThreadExitSignal::new();
+        let work = || panicked.run(|| panic!("a bug"));
         assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
-        assert!(panicked.is_raised());
+        assert!(panicked.is_set());
     }
 }

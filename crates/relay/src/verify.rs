@@ -4,9 +4,9 @@
 
 use crate::{
     config::listener::Kind,
-    doors::door::Door,
     faults::fault::Fault,
-    peers::{current::Setup, pool::Ready},
+    listeners::listener::Listener,
+    peers::{current::Setup, pool::PeerPools},
     relay::{ACCEPT_TIME, Phase, Relay},
     route::{
         Route,
@@ -60,7 +60,7 @@ const NUMBERS: u16 = 16;
 
 /// Verifier of one listener's SYNs, before its thread starts.
 pub(crate) struct Verifier {
-    door: Arc<Door>,
+    listener: Arc<Listener>,
     queue: Queue,
 }
 
@@ -70,11 +70,11 @@ impl Verifier {
     /// # Errors
     ///
     /// No queue number is free, CAP_NET_ADMIN is missing, or nfnetlink_queue is missing.
-    pub(crate) fn open(door: Arc<Door>) -> anyhow::Result<Self> {
-        let port = door.address.port();
+    pub(crate) fn open(listener: Arc<Listener>) -> anyhow::Result<Self> {
+        let port = listener.address.port();
         let mut outcome = Err(io::Error::other("no number tried"));
         for number in (0..NUMBERS).map(|n| port.wrapping_add(n)) {
-            outcome = Queue::bind(number, QUEUE_LEN, door.listener().direct_fallback);
+            outcome = Queue::bind(number, QUEUE_LEN, listener.config().direct_fallback);
             if outcome.is_ok() {
                 break;
             }
@@ -84,12 +84,12 @@ impl Verifier {
                 "--verify-connect: NFQUEUE: {error} (it needs CAP_NET_ADMIN and nfnetlink_queue)"
             ))
         })?;
-        Ok(Self { door, queue })
+        Ok(Self { listener, queue })
     }
 
     /// Returns the listener.
-    pub(crate) fn door(&self) -> &Door {
-        &self.door
+    pub(crate) fn listener(&self) -> &Listener {
+        &self.listener
     }
 
     /// Returns the number of the kernel queue.
@@ -103,7 +103,7 @@ impl Verifier {
         runtime.block_on(async {
             tokio::spawn(relay.heartbeats.clone().send(thread));
             self.serve(relay).await?;
-            relay.drain.reached(Phase::Stop).await;
+            relay.drain.wait_for(Phase::Stop).await;
             Ok(())
         })
     }
@@ -114,8 +114,8 @@ impl Verifier {
         let queue = Watched::new(self.queue)?;
         let mut holder = SynHolder {
             relay: relay.clone(),
-            marks: Marks::of(self.door.address.port()),
-            door: self.door,
+            marks: Marks::of(self.listener.address.port()),
+            listener: self.listener,
             held: HeldSyns::default(),
             stale: 0,
             tell,
@@ -123,7 +123,7 @@ impl Verifier {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut awake, mut is_empty) = (Instant::now(), true);
-        let mut draining = pin!(relay.drain.reached(Phase::Drain));
+        let mut draining = pin!(relay.drain.wait_for(Phase::Drain));
         loop {
             let mut outcome = None;
             select! {
@@ -131,7 +131,7 @@ impl Verifier {
                 ready = queue.readable(), if is_empty => ready?,
                 () = yield_now(), if !is_empty => {}
                 known = outcomes.recv() => outcome = known,
-                _ = ticks.tick() => holder.door.ready.expire(),
+                _ = ticks.tick() => holder.listener.preconnected.expire(),
             }
             if std::mem::replace(&mut awake, Instant::now()).elapsed() > STALE_AFTER {
                 holder.forget_all(queue.queue());
@@ -145,7 +145,7 @@ impl Verifier {
         holder.forget_all(queue.queue());
         // Near legs of accepted SYNs may be in the accept queue.
         sleep(ACCEPT_TIME).await;
-        holder.door.ready.clear();
+        holder.listener.preconnected.clear();
         Ok(())
     }
 }
@@ -155,7 +155,7 @@ type Outcome = Result<Far, Fault>;
 
 struct SynHolder {
     relay: Arc<Relay>,
-    door: Arc<Door>,
+    listener: Arc<Listener>,
     marks: Marks,
     /// SYNs whose far legs are being opened.
     held: HeldSyns,
@@ -197,11 +197,11 @@ impl SynHolder {
         let Some(flow) = Flow::of_packet(&held.packet) else {
             return drop();
         };
-        if self.door.ready.has(flow) {
+        if self.listener.preconnected.has(flow) {
             return release(queue, held.id, self.approval());
         }
         if self.is_denied(flow) {
-            self.door.counters.fail(Failure::NotAllowed);
+            self.listener.counters.fail(Failure::NotAllowed);
             return release(queue, held.id, self.answer(&Failure::NotAllowed.into()));
         }
         match self.decide(flow, held) {
@@ -220,16 +220,16 @@ impl SynHolder {
     }
 
     fn is_denied(&self, flow: Flow) -> bool {
-        let listener = self.door.listener();
+        let listener = self.listener.config();
         let client = flow.client().ip();
         let mut denied = listener.deny_from.iter();
         denied.any(|network| network.contains(client))
     }
 
     fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
-        let (waiting, waiting_of_client) = self.door.ready.count(flow.client().ip());
+        let (waiting, waiting_of_client) = self.listener.preconnected.count(flow.client().ip());
         // Each SYN becomes a connection and has its share in the budget of descriptors.
-        let places = self.relay.places.available_permits();
+        let places = self.relay.connection_permits.available_permits();
         let left = places.saturating_sub(1 + waiting + self.held.count());
         let client = Holder::new(flow.client().ip(), false);
         let most = Relay::connections_max(&self.relay.config(), client, left);
@@ -237,7 +237,7 @@ impl SynHolder {
         let arrival = Arrival {
             flow,
             is_local: held.device == LOOPBACK,
-            may_pass: held.device != LOOPBACK && self.door.listener().direct_fallback,
+            may_pass: held.device != LOOPBACK && self.listener.config().direct_fallback,
             waiting,
             waiting_of_client,
             room_of_client: most.saturating_sub(open),
@@ -254,13 +254,15 @@ impl SynHolder {
     /// Counts a direct connection, and logs at intervals that `client` connects directly, or all
     /// clients do (`None`).
     fn count_passed(&self, client: Option<IpAddr>) {
-        self.door.counters.pass_by();
-        self.door.warnings.pass_by(&self.door.name(), client);
+        self.listener.counters.pass_by();
+        self.listener
+            .warnings
+            .pass_by(&self.listener.name(), client);
     }
 
     fn open(&self, flow: Flow, dscp: u8) {
-        let (relay, door) = (self.relay.clone(), self.door.clone());
-        tokio::spawn(open(relay, door, (flow, dscp), self.tell.clone()));
+        let (relay, listener) = (self.relay.clone(), self.listener.clone());
+        tokio::spawn(open(relay, listener, (flow, dscp), self.tell.clone()));
     }
 
     /// Answers the client as the destination answered.
@@ -270,11 +272,11 @@ impl SynHolder {
             // The SYN was dropped in the meantime.
             Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
             Ok(far) => {
-                self.door.ready.put(flow, far);
+                self.listener.preconnected.put(flow, far);
                 self.approval()
             }
             Err(fault) => {
-                self.door.counters.fail(fault.failure);
+                self.listener.counters.fail(fault.failure);
                 self.answer(&fault)
             }
         };
@@ -320,11 +322,11 @@ fn release(queue: &Queue, id: u32, verdict: Verdict) {
 
 async fn open(
     relay: Arc<Relay>,
-    door: Arc<Door>,
+    listener: Arc<Listener>,
     (flow, dscp): (Flow, u8),
     tell: Sender<(Flow, Outcome)>,
 ) {
-    let outcome = far(&relay, &door, flow, dscp).await;
+    let outcome = far(&relay, &listener, flow, dscp).await;
     // The receiver is closed when the relay drains.
     if let Err(SendError((_, Ok(far)))) = tell.send((flow, outcome)).await {
         far.stream.carrier().reset_on_close();
@@ -332,23 +334,26 @@ async fn open(
 }
 
 /// Opens the far leg as the client's session would.
-async fn far(relay: &Relay, door: &Door, flow: Flow, dscp: u8) -> Outcome {
+async fn far(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcome {
     relay.memory.wait_for_room(flow.client().ip()).await;
-    let (listener, Setup { config, peers }) = (door.listener(), relay.setup());
+    let (listener_config, Setup { config, peers }) = (listener.config(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
-    let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
-    let origin = Origin::Addresses(&listener, [client; 2]);
+    let keep_source = matches!(
+        listener_config.kind,
+        Kind::Transparent { keep_source: true }
+    );
+    let origin = Origin::Addresses(&listener_config, [client; 2]);
     let route = Route {
         config: &config,
         peers: &peers,
         // Pooled connections belong to the workers.
-        ready: &Ready::default(),
-        listener: &listener.name,
+        ready: &PeerPools::default(),
+        listener: &listener_config.name,
         client: client.ip(),
         // The destination is an address: no name is looked up.
         lookup_quota: None,
-        direct_fallback: listener.direct_fallback,
-        local: LocalAccess::new(origin, config.allow_local, relay.doors.addresses()),
+        direct_fallback: listener_config.direct_fallback,
+        local: LocalAccess::new(origin, config.allow_local, relay.listeners.addresses()),
     };
     let mut request = Request {
         source: keep_source.then_some(client),

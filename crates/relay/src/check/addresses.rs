@@ -4,7 +4,7 @@
 use crate::{
     config::{
         Config,
-        listener::{Kind, Listener},
+        listener::{Kind, ListenerConfig},
         location::{Finding, Table},
         settings::Transport,
     },
@@ -35,7 +35,7 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
 fn taken(config: &Config, n: usize) -> Vec<String> {
     let listener = &config.listeners[n];
     let mut found = Vec::new();
-    let same = |other: &&Listener| {
+    let same = |other: &&ListenerConfig| {
         other.transport == listener.transport && overlap(other.address, listener.address)
     };
     if let Some(other) = config.listeners[..n].iter().find(same) {
@@ -63,7 +63,7 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 /// Loop of a forward listener to itself, directly or through other forward listeners.
-fn circle(config: &Config, first: &Listener, destination: &Destination) -> Option<String> {
+fn circle(config: &Config, first: &ListenerConfig, destination: &Destination) -> Option<String> {
     let (mut listener, mut destination) = (first, destination);
     for _ in &config.listeners {
         // Through a peer, the address is resolved at the peer's host.
@@ -112,7 +112,8 @@ fn peers(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for peer in config.peers.values() {
         let place = &peer.destination;
-        let is_here = |l: &&Listener| l.transport == peer.transport && leads_to(place, l.address);
+        let is_here =
+            |l: &&ListenerConfig| l.transport == peer.transport && leads_to(place, l.address);
         let own = config.listeners.iter().find(is_here);
         let own = own.map(|listener| format!("listener {}", listener.name));
         let admin = config.admin.filter(|admin| leads_to(place, *admin));

@@ -6,7 +6,7 @@ use crate::{
     config::{
         Config,
         certificates::validity::Purpose,
-        listener::{Kind, Listener},
+        listener::{Kind, ListenerConfig},
         location::{Finding, Table},
         policy::{Chain, WayOut},
         settings::Settings,
@@ -40,7 +40,7 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
     found
 }
 
-fn of_listener(listener: &Listener, now: Timestamp) -> Vec<String> {
+fn of_listener(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(tls) = &listener.tls {
         found.extend(tls.certificates().problems(Purpose::Server, now));

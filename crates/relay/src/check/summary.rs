@@ -4,7 +4,7 @@
 use crate::config::{
     Config,
     file::File,
-    listener::{Kind, Listener},
+    listener::{Kind, ListenerConfig},
     location::Finding,
     peer::PeerConfig,
     policy::{Chain, Rule, WayOut},
@@ -171,7 +171,7 @@ impl Display for Warning {
 }
 
 impl ListenerSummary {
-    fn new(listener: &Listener) -> Self {
+    fn new(listener: &ListenerConfig) -> Self {
         Self {
             name: listener.name.clone(),
             kind: listener.kind.to_string(),
@@ -185,7 +185,7 @@ impl ListenerSummary {
 }
 
 /// Clients, restrictions and rate limits, as text.
-fn serves(listener: &Listener) -> String {
+fn serves(listener: &ListenerConfig) -> String {
     let mut words = vec![clients(listener)];
     if !listener.deny_from.is_empty() {
         words.push(format!("not {}", list(&listener.deny_from)));
@@ -213,7 +213,7 @@ fn serves(listener: &Listener) -> String {
     words.join(", ")
 }
 
-fn clients(listener: &Listener) -> String {
+fn clients(listener: &ListenerConfig) -> String {
     match (&listener.kind, &listener.intercept) {
         (Kind::Transparent { .. }, Some(intercept)) => {
             let whose = if intercept.local {

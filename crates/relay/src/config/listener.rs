@@ -17,7 +17,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 /// Checked configuration of a listener.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Listener {
+pub(crate) struct ListenerConfig {
     /// Name in rules, records and metrics.
     pub(crate) name: String,
     pub(crate) kind: Kind,
@@ -81,7 +81,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Listener {
+impl ListenerConfig {
     pub(crate) fn new(
         written: &ListenerSettings,
         settings: &Settings,
@@ -255,12 +255,12 @@ pub(crate) mod tests {
     use crate::config::Config;
 
     /// Configuration of a SOCKS5 listener with further settings.
-    pub(crate) fn listener(address: &str, more: &str) -> Listener {
+    pub(crate) fn listener(address: &str, more: &str) -> ListenerConfig {
         all(&format!("kind = 'socks5'\naddress = '{address}'\n{more}")).remove(0)
     }
 
     /// Configurations of all listeners in `text`.
-    pub(crate) fn all(text: &str) -> Vec<Listener> {
+    pub(crate) fn all(text: &str) -> Vec<ListenerConfig> {
         let text = format!("[[listener]]\n{text}\n[profile.slow]\npacing_rate = '1mbit'");
         let settings = toml::from_str(&text).unwrap();
         Config::new(&settings).unwrap().listeners

@@ -16,7 +16,7 @@ pub(crate) mod users;
 use crate::config::{
     file::File,
     limits::{Limits, interval, limits, pool},
-    listener::{Kind, Listener},
+    listener::{Kind, ListenerConfig},
     location::{In as _, Table},
     peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
@@ -37,7 +37,7 @@ use std::{
 /// A checked configuration.
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) listeners: Vec<Listener>,
+    pub(crate) listeners: Vec<ListenerConfig>,
     pub(crate) peers: BTreeMap<String, Arc<PeerConfig>>,
     pub(crate) policy: Policy,
     /// Allows clients from other hosts to reach this host's own addresses.
@@ -143,7 +143,7 @@ impl Config {
         self.check_conditions(&names)
     }
 
-    fn check_listener(&self, listener: &Listener, is_new: bool) -> anyhow::Result<()> {
+    fn check_listener(&self, listener: &ListenerConfig, is_new: bool) -> anyhow::Result<()> {
         self.check_source(listener)?;
         listener.check_exposure()?;
         let unnamed = listener.address.port() == 0;
@@ -169,7 +169,7 @@ impl Config {
     }
 
     /// Refuses `keep_source` with peers: the leg to a peer can't have the client's address.
-    fn check_source(&self, listener: &Listener) -> anyhow::Result<()> {
+    fn check_source(&self, listener: &ListenerConfig) -> anyhow::Result<()> {
         let Kind::Transparent { keep_source: true } = listener.kind else {
             return Ok(());
         };
@@ -193,9 +193,10 @@ fn keep<T: Clone + PartialEq>(key: &'static str, new: &mut T, old: &T) -> Option
     changed.then_some(key)
 }
 
-fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Listener>> {
-    let listener =
-        |(n, written)| Listener::new(written, settings, profiles).in_table(Table::Listener(n));
+fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<ListenerConfig>> {
+    let listener = |(n, written)| {
+        ListenerConfig::new(written, settings, profiles).in_table(Table::Listener(n))
+    };
     settings.listener.iter().enumerate().map(listener).collect()
 }
 

@@ -3,7 +3,6 @@
 //! bounded.
 
 use crate::faults::disagreement::Stranger;
-use longhaul_command::errln;
 use longhaul_interception::held::CLIENT_MAX;
 use longhaul_protocol::networks::network;
 use parking_lot::Mutex;
@@ -12,6 +11,7 @@ use std::{
     net::IpAddr,
     time::{Duration, Instant},
 };
+use tracing::warn;
 
 /// Time after which the same line is logged again.
 const PAUSE: Duration = Duration::from_secs(600);
@@ -47,10 +47,10 @@ impl Warnings {
         };
         let client = client.to_canonical();
         match self.line((network(client), why.kind()), Instant::now()) {
-            Line::New => errln!("longhaul relay: {listener}: {client} is turned away: {words}"),
-            Line::More => errln!(
-                "longhaul relay: {listener}: more clients are turned away, and not named for some minutes"
-            ),
+            Line::New => warn!("{listener}: {client} is turned away: {words}"),
+            Line::More => {
+                warn!("{listener}: more clients are turned away, and not named for some minutes")
+            }
             Line::Nothing => {}
         }
     }
@@ -65,11 +65,11 @@ impl Warnings {
             return;
         };
         match client {
-            Some(client) => errln!(
-                "longhaul relay: {listener}: {client} has {CLIENT_MAX} connections on their way, or all that it may have: its others pass by"
+            Some(client) => warn!(
+                "{listener}: {client} has {CLIENT_MAX} connections on their way, or all that it may have: its others pass by"
             ),
-            None => errln!(
-                "longhaul relay: {listener}: there is no room for more connections on their way: others pass by"
+            None => warn!(
+                "{listener}: there is no room for more connections on their way: others pass by"
             ),
         }
     }

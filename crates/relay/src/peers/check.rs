@@ -4,8 +4,8 @@
 use crate::{
     faults::{disagreement::Obstacle, fault::Fault},
     peers::{
-        connection::{answer, is_strange},
-        current::{Current, Setup},
+        connection::{is_protocol_error, read_answer},
+        current::{CurrentSetup, Setup},
         health::jitter,
         peer::Peer,
     },
@@ -22,25 +22,25 @@ use tokio::time::{sleep, timeout};
 impl Peer {
     /// Asks the peer whether it would serve this relay, and stores the answer.
     pub(crate) async fn check(&self, limit: Duration) {
-        match self.would_serve(limit).await {
-            Ok(()) => self.is_back(),
+        match self.probe(limit).await {
+            Ok(()) => self.mark_up(),
             Err(obstacle) => {
-                self.is_missed(&obstacle);
+                self.mark_down(&obstacle);
             }
         }
     }
 
     /// Checks the peer through the relays of `way`, the first of which is asked from here.
-    async fn check_over(&self, way: &[Arc<Self>], limit: Duration) {
+    async fn check_through(&self, way: &[Arc<Self>], limit: Duration) {
         let [first, others @ ..] = way else {
             return self.check(limit).await;
         };
         let mut hops = Vec::new();
         for peer in others.iter().map(|peer| &**peer).chain([self]) {
-            match with_timeout(limit, Box::pin(peer.place.resolve())).await {
+            match with_timeout(limit, Box::pin(peer.address.resolve())).await {
                 Ok(hop) => hops.push(hop),
                 Err(failure) => {
-                    peer.is_missed(&Obstacle::Unreachable(failure));
+                    peer.mark_down(&Obstacle::Unreachable(failure));
                     return;
                 }
             }
@@ -48,34 +48,34 @@ impl Peer {
         if !first.state.health.is_up() {
             return;
         }
-        let Ok(leg) = first.reach(limit).await else {
+        let Ok(leg) = first.open_leg(limit).await else {
             return;
         };
         let request = Request::check_over(&hops, limit);
         let _ = timeout(limit, write_all(&leg, &request.encode())).await;
-        let Ok(Ok((answer, cause))) = timeout(limit, answer(&leg)).await else {
+        let Ok(Ok((answer, cause))) = timeout(limit, read_answer(&leg)).await else {
             return;
         };
         let Answer::Refused { code, detail } = answer else {
-            return self.is_back();
+            return self.mark_up();
         };
         let fault = Fault::of_answer((code, detail), cause, &first.config.name);
         match fault.hop() {
-            hop if hop == hops.last().copied() => self.is_missed_beyond(&fault),
+            hop if hop == hops.last().copied() => self.mark_down_beyond(&fault),
             // The chain failed at an earlier hop: the last one was not asked.
             Some(hop) if hops.contains(&hop) => {}
-            _ => self.is_back(),
+            _ => self.mark_up(),
         }
     }
 
     /// Checks the peer after a connection that ended at `since` without an answer, unless a later
     /// check exists. Returns whether the peer is down.
-    pub(crate) async fn doubt(&self, since: Instant, limit: Duration) -> bool {
+    pub(crate) async fn recheck(&self, since: Instant, limit: Duration) -> bool {
         if !self.is_configured {
             return false;
         }
-        let mut last = self.state.doubted.lock().await;
-        let asked = last.is_some_and(|at| at >= since || at.elapsed() < DOUBT_PAUSE);
+        let mut last = self.state.last_recheck.lock().await;
+        let asked = last.is_some_and(|at| at >= since || at.elapsed() < RECHECK_INTERVAL_MIN);
         if self.state.health.is_up() && !asked {
             self.check(limit).await;
             *last = Some(Instant::now());
@@ -83,20 +83,20 @@ impl Peer {
         !self.state.health.is_up()
     }
 
-    async fn would_serve(&self, limit: Duration) -> Result<(), Obstacle> {
-        let leg = self.attempt(limit).await?;
+    async fn probe(&self, limit: Duration) -> Result<(), Obstacle> {
+        let leg = self.try_connect(limit).await?;
         // A peer that refuses closes the connection, and its answer says more than the write error.
         let _ = timeout(limit, write_all(&leg, &Request::check().encode())).await;
-        let answer = timeout(limit, answer(&leg)).await;
+        let answer = timeout(limit, read_answer(&leg)).await;
         match answer.unwrap_or(Err(Obstacle::Silent(limit)))?.0 {
-            Answer::Refused { code, .. } if is_strange(code) => Err(Obstacle::Refuses(code)),
+            Answer::Refused { code, .. } if is_protocol_error(code) => Err(Obstacle::Refuses(code)),
             _ => Ok(()),
         }
     }
 }
 
 /// Minimum interval between two such checks: clients don't control how often a peer is asked.
-const DOUBT_PAUSE: Duration = Duration::from_secs(1);
+const RECHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Interval of the search for peers whose check is due.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -107,25 +107,25 @@ const NAMES_PERIOD: Duration = Duration::from_secs(30);
 /// Checks peers that are down whenever their backoff is over, without end. A peer that is up again
 /// is used again, and no client's connection has to find out. If the admin endpoint reports peer
 /// health, idle peers are checked too.
-pub(crate) async fn watch(current: &Current) {
+pub(crate) async fn watch(current: &CurrentSetup) {
     let mut names_due = Instant::now();
     loop {
         let Setup { config, peers } = current.get();
         if Instant::now() >= names_due {
             names_due = Instant::now() + NAMES_PERIOD;
             for peer in peers.all().cloned() {
-                tokio::spawn(async move { peer.place.resolve().await });
+                tokio::spawn(async move { peer.address.resolve().await });
             }
         }
         let is_shown = config.admin.is_some();
         let due = |peer: &&Arc<Peer>| {
             let (health, now) = (&peer.state.health, Instant::now());
-            health.claim_check(now, jitter()) || (is_shown && health.claim_look(now))
+            health.claim_check(now, jitter()) || (is_shown && health.claim_quiet_check(now))
         };
         for peer in peers.all().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
-            let way = peers.of(&config.policy.way_to(&peer.config));
-            tokio::spawn(async move { peer.check_over(&way, limit).await });
+            let way = peers.chain(&config.policy.way_to(&peer.config));
+            tokio::spawn(async move { peer.check_through(&way, limit).await });
         }
         sleep(PERIOD).await;
     }

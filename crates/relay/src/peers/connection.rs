@@ -9,11 +9,10 @@ use crate::{
         connect::{self, connect, race},
         udt,
     },
-    peers::{health::jitter, peer::Peer, place::Place},
+    peers::{address::PeerAddress, health::jitter, peer::Peer},
 };
 use futures_util::future::BoxFuture;
 use longhaul_admission::exhaustion::with_timeout;
-use longhaul_command::errln;
 use longhaul_protocol::{
     convert::{Answer, Cause, ConvertError, ErrorCode},
     destination::Destination,
@@ -25,54 +24,52 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tracing::warn;
 
 impl Peer {
     /// Opens a leg to the peer within `limit`, handshakes included. A failure marks the peer as
     /// down.
-    pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
-        let outcome = self.attempt(limit).await;
-        outcome.map_err(|obstacle| self.is_missed(&obstacle))
+    pub(crate) async fn open_leg(&self, limit: Duration) -> Result<Leg, Failure> {
+        let outcome = self.try_connect(limit).await;
+        outcome.map_err(|obstacle| self.mark_down(&obstacle))
     }
 
     /// Opens a further leg beside an open one. A failure says nothing about the peer's health.
-    pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
-        let outcome = self.attempt(limit).await;
+    pub(crate) async fn open_further_leg(&self, limit: Duration) -> Result<Leg, Failure> {
+        let outcome = self.try_connect(limit).await;
         outcome.map_err(|obstacle| obstacle.failure())
     }
 
     /// Marks the peer as down because an earlier relay in the chain can't reach it.
-    pub(crate) fn is_missed_beyond(&self, fault: &Fault) {
-        self.is_missed(&Obstacle::Beyond(fault.clone()));
+    pub(crate) fn mark_down_beyond(&self, fault: &Fault) {
+        self.mark_down(&Obstacle::Beyond(fault.clone()));
     }
 
     /// Marks the peer as down for this reason.
-    pub(super) fn is_missed(&self, obstacle: &Obstacle) -> Failure {
+    pub(super) fn mark_down(&self, obstacle: &Obstacle) -> Failure {
         let failure = obstacle.failure();
         // A lack of resources on this relay says nothing about the peer.
         if failure != Failure::Exhausted
-            && self.state.health.missed(Instant::now(), jitter())
+            && self.state.health.record_failure(Instant::now(), jitter())
             && self.is_configured
         {
-            errln!(
-                "longhaul relay: peer {} is down: {obstacle}",
-                self.config.name
-            );
+            warn!("peer {} is down: {obstacle}", self.config.name);
         }
         failure
     }
 
-    pub(super) async fn attempt(&self, limit: Duration) -> Result<Leg, Obstacle> {
+    pub(super) async fn try_connect(&self, limit: Duration) -> Result<Leg, Obstacle> {
         let mut obstacle = None;
         let attempt = async {
             let (carrier, address) = self.connect(limit).await?;
             // No request has been sent yet, so a FIN loses nothing.
             carrier.fin_on_close();
-            self.place.was_reached(address);
+            self.address.record_connected(address);
             let Some(initiator) = &self.config.tls else {
                 return Ok(Leg::plain(carrier));
             };
             obstacle = Some(Obstacle::Silent(limit));
-            let tls = self.protect(initiator, &carrier).await;
+            let tls = self.tls_handshake(initiator, &carrier).await;
             let tls = tls.map_err(|error| {
                 obstacle = Some(error);
                 Failure::PeerProtocol
@@ -87,7 +84,7 @@ impl Peer {
     }
 
     async fn connect(&self, limit: Duration) -> Result<(Carrier, SocketAddr), Failure> {
-        let place = self.place.destination();
+        let place = self.address.destination();
         if self.config.transport == Transport::Udt {
             let candidates = Candidates::of(place, None).await?;
             let attempt = |address| -> BoxFuture<'_, _> { Box::pin(self.connect_udt(address)) };
@@ -109,7 +106,7 @@ impl Peer {
         Ok((Carrier::Udt(stream.into()), address))
     }
 
-    async fn protect(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Obstacle> {
+    async fn tls_handshake(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Obstacle> {
         let tls = match by.connection() {
             Ok(connection) => Tls::handshake(carrier, connection).await,
             Err(error) => Err(error),
@@ -121,11 +118,11 @@ impl Peer {
 }
 
 /// Reads a peer's answer, and not one byte more.
-pub(crate) async fn answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Obstacle> {
+pub(crate) async fn read_answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Obstacle> {
     let mut bytes = Vec::new();
     let from = || leg.carrier().local_addr().ok();
     loop {
-        let missing = Answer::missing(&bytes).map_err(|error| misread(&error, &bytes))?;
+        let missing = Answer::missing(&bytes).map_err(|error| obstacle_of(&error, &bytes))?;
         if missing == 0 {
             break;
         }
@@ -142,7 +139,7 @@ pub(crate) async fn answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Obstacl
     }
 }
 
-fn misread(error: &ConvertError, bytes: &[u8]) -> Obstacle {
+fn obstacle_of(error: &ConvertError, bytes: &[u8]) -> Obstacle {
     match error {
         ConvertError::Version(version) => Obstacle::Version(*version),
         _ => Obstacle::Foreign(bytes.to_vec()),
@@ -151,7 +148,7 @@ fn misread(error: &ConvertError, bytes: &[u8]) -> Obstacle {
 
 /// Returns whether a refusal means that the peer can't read the messages of this relay. Other
 /// refusals are about the destination.
-pub(crate) fn is_strange(code: ErrorCode) -> bool {
+pub(crate) fn is_protocol_error(code: ErrorCode) -> bool {
     use ErrorCode as E;
     matches!(
         code,
@@ -159,13 +156,13 @@ pub(crate) fn is_strange(code: ErrorCode) -> bool {
     )
 }
 
-impl Place {
+impl PeerAddress {
     /// Looks up the peer's name again, if it has one, and returns the preferred address.
     pub(crate) async fn resolve(&self) -> Result<SocketAddr, Failure> {
         if let Destination::Address(address) = self.destination() {
             return Ok(*address);
         }
         let found = Candidates::of(self.destination(), None).await?.known();
-        self.has(found).ok_or(Failure::NameNotFound)
+        self.set_resolved(found).ok_or(Failure::NameNotFound)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     config::{Config, peer::PeerConfig, policy::WayOut},
-    peers::peer::{Chain, Peer, has_hope},
+    peers::peer::{Chain, Peer, is_chain_up},
 };
 use parking_lot::RwLock;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -16,8 +16,8 @@ impl Peers {
     /// Returns the peers of `config`. A peer that is unchanged from `before` keeps its state.
     pub(crate) fn new(config: &Config, before: &Self) -> Self {
         let peer = |(name, config): (&String, &Arc<PeerConfig>)| {
-            let kept = before.kept(config).cloned();
-            let peer = kept.unwrap_or_else(|| Peer::configured(config.clone()).into());
+            let unchanged = before.kept(config).cloned();
+            let peer = unchanged.unwrap_or_else(|| Peer::configured(config.clone()).into());
             (name.clone(), peer)
         };
         Self(config.peers.iter().map(peer).collect())
@@ -35,8 +35,8 @@ impl Peers {
     }
 
     /// Returns the peer that listens on `address`.
-    pub(crate) fn known_at(&self, address: SocketAddr) -> Option<&Arc<Peer>> {
-        self.all().find(|peer| peer.place.is_at(address))
+    pub(crate) fn find_by_address(&self, address: SocketAddr) -> Option<&Arc<Peer>> {
+        self.all().find(|peer| peer.address.has(address))
     }
 
     /// Returns the peers of a chain of the same configuration.
@@ -44,7 +44,7 @@ impl Peers {
     /// # Panics
     ///
     /// The chain is from another configuration, which has other peers.
-    pub(crate) fn of(&self, chain: &[Arc<PeerConfig>]) -> Chain {
+    pub(crate) fn chain(&self, chain: &[Arc<PeerConfig>]) -> Chain {
         chain
             .iter()
             .map(|peer| self.0[&peer.name].clone())
@@ -52,8 +52,10 @@ impl Peers {
     }
 
     /// Returns whether a chain is left whose peers, if it has any, are up.
-    pub(crate) fn have_hope(&self, way: &WayOut) -> bool {
-        way.chains.iter().any(|chain| has_hope(&self.of(chain)))
+    pub(crate) fn has_up_chain(&self, way: &WayOut) -> bool {
+        way.chains
+            .iter()
+            .any(|chain| is_chain_up(&self.chain(chain)))
     }
 }
 
@@ -75,9 +77,9 @@ impl Setup {
 
 /// The current setup. A reload replaces it.
 #[derive(Debug)]
-pub(crate) struct Current(RwLock<Setup>);
+pub(crate) struct CurrentSetup(RwLock<Setup>);
 
-impl Current {
+impl CurrentSetup {
     pub(crate) fn new(config: Config) -> Self {
         Self(Setup::new(config, &Peers::default()).into())
     }
@@ -113,10 +115,10 @@ mod tests {
     #[test]
     fn keeps_state_of_unchanged_peer_after_reload() {
         let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
-        let current = Current::new(config(peers));
+        let current = CurrentSetup::new(config(peers));
         let before = current.get();
         for peer in before.peers.all() {
-            peer.state.health.missed(Instant::now(), 0.5);
+            peer.state.health.record_failure(Instant::now(), 0.5);
         }
         current.set(config(&format!("{peers}streams = 2\n")));
         let after = current.get();
@@ -127,6 +129,6 @@ mod tests {
             "a session keeps the setup of its start"
         );
         let way = after.config.policy.rules[0].way.as_ref().unwrap();
-        assert!(!after.peers.have_hope(way), "x is in its chain");
+        assert!(!after.peers.has_up_chain(way), "x is in its chain");
     }
 }

@@ -1,45 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events of a peer: stored, and logged when the state changes.
 
-use crate::peers::{health::Report, peer::Peer};
+use crate::peers::{health::HealthReport, peer::Peer};
 use longhaul_admin::relay_record::PeerCounts;
-use longhaul_command::errln;
 use longhaul_protocol::{
     convert::{GroupId, Stripes},
     failure::Failure,
 };
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
+use tracing::{info, warn};
 
 impl Peer {
     /// Returns a new stripe group if the configuration wants one and the peer is not known to
     /// refuse groups.
-    pub(crate) fn new_stripes(&self) -> Option<Stripes> {
-        (self.config.streams > 1 && self.state.striping.may_be_asked())
+    pub(crate) fn new_group(&self) -> Option<Stripes> {
+        (self.config.streams > 1 && self.state.striping.may_be_supported())
             .then(|| new_stripes(self.config.streams))
             .flatten()
     }
 
     /// Records that the peer does not support groups.
-    pub(crate) fn refuse_stripes(&self) {
-        if self.state.striping.refuse() {
-            errln!(
-                "longhaul relay: peer {} takes one stream only",
-                self.config.name
-            );
+    pub(crate) fn record_no_striping(&self) {
+        if self.state.striping.record_unsupported() {
+            warn!("peer {} takes one stream only", self.config.name);
         }
     }
 
     /// Counts the legs that could not join their group. Logs this once, and once more when all
     /// could join again.
-    pub(crate) fn note_missing_streams(&self, missing: &[Failure]) {
-        if !self.state.striping.note_missing(missing.len()) {
+    pub(crate) fn record_missing_streams(&self, missing: &[Failure]) {
+        if !self.state.striping.record_missing(missing.len()) {
             return;
         }
         let (name, streams) = (&self.config.name, self.config.streams);
         match missing {
-            [] => errln!("longhaul relay: peer {name}: all {streams} streams join again"),
-            [why, ..] => errln!(
-                "longhaul relay: peer {name}: {} of {streams} streams could not join: {why}; the \
+            [] => info!("peer {name}: all {streams} streams join again"),
+            [why, ..] => warn!(
+                "peer {name}: {} of {streams} streams could not join: {why}; the \
                  others carry on",
                 missing.len()
             ),
@@ -47,47 +44,47 @@ impl Peer {
     }
 
     /// Logs once that a listener's clients connect directly while this peer is down.
-    pub(crate) fn is_passed_by(&self, listener: &str) {
-        if !self.state.passed_by.swap(true, Relaxed) {
+    pub(crate) fn log_bypass(&self, listener: &str) {
+        if !self.state.bypass_logged.swap(true, Relaxed) {
             let name = &self.config.name;
-            errln!(
-                "longhaul relay: {listener}: clients go straight to their destinations while peer \
+            warn!(
+                "{listener}: clients go straight to their destinations while peer \
                  {name} is down"
             );
         }
     }
 
     /// Marks the peer as up: it has served this relay.
-    pub(crate) fn is_back(&self) {
-        self.state.passed_by.store(false, Relaxed);
-        if self.state.health.reached(Instant::now()) && self.is_configured {
-            errln!("longhaul relay: peer {} is back", self.config.name);
+    pub(crate) fn mark_up(&self) {
+        self.state.bypass_logged.store(false, Relaxed);
+        if self.state.health.record_success(Instant::now()) && self.is_configured {
+            info!("peer {} is back", self.config.name);
         }
     }
 
     /// Returns the counters of health and pooled connections.
-    pub(crate) fn read(&self) -> PeerCounts {
-        let Report {
+    pub(crate) fn counts(&self) -> PeerCounts {
+        let HealthReport {
             down_since,
             failures,
         } = self.state.health.report();
         PeerCounts {
             name: self.config.name.clone(),
-            address: self.place.destination().to_string(),
+            address: self.address.destination().to_string(),
             down_s: down_since.map(|since| since.elapsed().as_secs_f64()),
             failures,
-            ready: self.state.stock.ready.load(Relaxed),
-            ready_hits: self.state.stock.hits.load(Relaxed),
-            ready_misses: self.state.stock.misses.load(Relaxed),
+            ready: self.state.pool.ready.load(Relaxed),
+            ready_hits: self.state.pool.hits.load(Relaxed),
+            ready_misses: self.state.pool.misses.load(Relaxed),
             streams_missing: self.state.striping.missing.load(Relaxed),
         }
     }
 
     /// Counts a request for a pooled connection.
-    pub(crate) fn count_taken(&self, found: bool) {
+    pub(crate) fn count_pool_lookup(&self, found: bool) {
         let counter = match found {
-            true => &self.state.stock.hits,
-            false => &self.state.stock.misses,
+            true => &self.state.pool.hits,
+            false => &self.state.pool.misses,
         };
         counter.fetch_add(1, Relaxed);
     }

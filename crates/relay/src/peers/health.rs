@@ -9,29 +9,29 @@ use std::{
 };
 
 /// First backoff; each further one is twice as long.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// Longest backoff, before jitter.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Uptime after which the backoff starts again at its minimum. A peer that fails earlier continues
 /// from its last backoff.
-const CALM: Duration = Duration::from_secs(60);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// Time without news after which a peer that is up is checked, if its health is shown. Costs one
 /// connection.
-const QUIET: Duration = Duration::from_secs(30);
+const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// Health of a peer, updated and read by any thread.
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<State>);
+pub(crate) struct Health(Mutex<HealthState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct HealthState {
     failures: u64,
     down: Option<Down>,
     /// Time of the last connection, failure or claimed check.
-    asked: Option<Instant>,
+    last_contact: Option<Instant>,
     /// Time of the last recovery, and the backoff before it.
-    back: Option<(Instant, Duration)>,
+    last_recovery: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ struct Down {
 
 /// Snapshot of a peer's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct HealthReport {
     /// Start of the outage; `None` is up.
     pub(crate) down_since: Option<Instant>,
     /// Failed connections to the peer since the start, checks included.
@@ -51,9 +51,9 @@ pub(crate) struct Report {
 }
 
 impl Health {
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> HealthReport {
         let state = self.state();
-        Report {
+        HealthReport {
             down_since: state.down.map(|down| down.since),
             failures: state.failures,
         }
@@ -64,22 +64,22 @@ impl Health {
     }
 
     /// Records that the peer served this relay. Returns whether it was down.
-    pub(crate) fn reached(&self, now: Instant) -> bool {
+    pub(crate) fn record_success(&self, now: Instant) -> bool {
         let mut state = self.state();
-        state.asked = Some(now);
+        state.last_contact = Some(now);
         let down = state.down.take();
-        state.back = down.map(|down| (now, down.pause)).or(state.back);
+        state.last_recovery = down.map(|down| (now, down.pause)).or(state.last_recovery);
         down.is_some()
     }
 
     /// Records a failed connection. Returns whether the peer was up. `jitter` is between 0 and 1.
-    pub(crate) fn missed(&self, now: Instant, jitter: f64) -> bool {
+    pub(crate) fn record_failure(&self, now: Instant, jitter: f64) -> bool {
         let mut state = self.state();
         state.failures += 1;
-        state.asked = Some(now);
+        state.last_contact = Some(now);
         let news = state.down.is_none();
         if news {
-            state.down = Some(Down::new(now, state.first_pause(now), jitter));
+            state.down = Some(Down::new(now, state.first_backoff(now), jitter));
         }
         news
     }
@@ -89,7 +89,7 @@ impl Health {
     pub(crate) fn claim_check(&self, now: Instant, jitter: f64) -> bool {
         match &mut self.state().down {
             Some(down) if down.check_at <= now => {
-                down.wait_longer(now, jitter);
+                down.back_off(now, jitter);
                 true
             }
             _ => false,
@@ -98,26 +98,28 @@ impl Health {
 
     /// Returns whether a peer that is up has been quiet for long enough to be checked. If so, no
     /// other caller gets `true` for the same period.
-    pub(crate) fn claim_look(&self, now: Instant) -> bool {
+    pub(crate) fn claim_quiet_check(&self, now: Instant) -> bool {
         let mut state = self.state();
-        let quiet = |at: Instant| now.duration_since(at) >= QUIET;
-        let due = state.down.is_none() && state.asked.is_none_or(quiet);
+        let quiet = |at: Instant| now.duration_since(at) >= QUIET_MAX;
+        let due = state.down.is_none() && state.last_contact.is_none_or(quiet);
         if due {
-            state.asked = Some(now);
+            state.last_contact = Some(now);
         }
         due
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HealthState> {
         self.0.lock()
     }
 }
 
-impl State {
-    fn first_pause(&self, now: Instant) -> Duration {
-        match self.back {
-            Some((back, pause)) if now.duration_since(back) < CALM => doubled(pause),
-            _ => PAUSE_MIN,
+impl HealthState {
+    fn first_backoff(&self, now: Instant) -> Duration {
+        match self.last_recovery {
+            Some((back, pause)) if now.duration_since(back) < BACKOFF_RESET_AFTER => {
+                double_backoff(pause)
+            }
+            _ => BACKOFF_MIN,
         }
     }
 }
@@ -131,15 +133,15 @@ impl Down {
         }
     }
 
-    fn wait_longer(&mut self, now: Instant, jitter: f64) {
-        self.pause = doubled(self.pause);
+    fn back_off(&mut self, now: Instant, jitter: f64) {
+        self.pause = double_backoff(self.pause);
         self.check_at = now + jittered(self.pause, jitter);
     }
 }
 
-/// Returns the backoff after `pause`.
-pub(crate) fn doubled(pause: Duration) -> Duration {
-    (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
+/// Returns the backoff after `backoff`.
+pub(crate) fn double_backoff(pause: Duration) -> Duration {
+    (pause * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)
 }
 
 /// Changes the backoff by up to a quarter in both directions, so that relays that lost a peer
@@ -164,15 +166,15 @@ mod tests {
     fn reports_state_change_once() {
         let (health, now) = (Health::default(), Instant::now());
         assert!(health.is_up());
-        assert!(health.missed(now, 0.5));
-        assert!(!health.missed(now + MS, 0.5));
-        let report = Report {
+        assert!(health.record_failure(now, 0.5));
+        assert!(!health.record_failure(now + MS, 0.5));
+        let report = HealthReport {
             down_since: Some(now),
             failures: 2,
         };
         assert_eq!(health.report(), report);
-        assert!(health.reached(now));
-        assert!(!health.reached(now));
+        assert!(health.record_success(now));
+        assert!(!health.record_success(now));
         assert!(health.is_up());
     }
 
@@ -180,39 +182,39 @@ mod tests {
     fn backoff_continues_after_early_failure() {
         let (health, mut now) = (Health::default(), Instant::now());
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
-            let pause = Duration::from_secs(seconds);
-            assert!(health.missed(now, 0.5));
-            assert!(!health.claim_check(now + pause - MS, 0.5), "{seconds}");
-            health.reached(now + pause);
-            now += pause + CALM - MS;
+            let backoff = Duration::from_secs(seconds);
+            assert!(health.record_failure(now, 0.5));
+            assert!(!health.claim_check(now + backoff - MS, 0.5), "{seconds}");
+            health.record_success(now + backoff);
+            now += backoff + BACKOFF_RESET_AFTER - MS;
         }
-        health.reached(now);
-        now += CALM;
-        health.missed(now, 0.5);
-        assert!(health.claim_check(now + PAUSE_MIN, 0.5));
+        health.record_success(now);
+        now += BACKOFF_RESET_AFTER;
+        health.record_failure(now, 0.5);
+        assert!(health.claim_check(now + BACKOFF_MIN, 0.5));
     }
 
     #[test]
     fn one_caller_claims_check_after_backoff() {
         let (health, now) = (Health::default(), Instant::now());
         assert!(!health.claim_check(now, 0.5), "up");
-        health.missed(now, 0.5);
-        assert!(!health.claim_check(now + PAUSE_MIN - MS, 0.5));
-        assert!(health.claim_check(now + PAUSE_MIN, 0.5));
-        assert!(!health.claim_check(now + PAUSE_MIN, 0.5));
+        health.record_failure(now, 0.5);
+        assert!(!health.claim_check(now + BACKOFF_MIN - MS, 0.5));
+        assert!(health.claim_check(now + BACKOFF_MIN, 0.5));
+        assert!(!health.claim_check(now + BACKOFF_MIN, 0.5));
     }
 
     #[test]
     fn claims_check_of_quiet_peer() {
         let (health, now) = (Health::default(), Instant::now());
-        assert!(health.claim_look(now));
-        assert!(!health.claim_look(now + QUIET - MS));
-        health.reached(now + QUIET - MS);
-        assert!(!health.claim_look(now + QUIET));
-        assert!(health.claim_look(now + QUIET * 2));
-        health.missed(now + QUIET * 3, 0.5);
+        assert!(health.claim_quiet_check(now));
+        assert!(!health.claim_quiet_check(now + QUIET_MAX - MS));
+        health.record_success(now + QUIET_MAX - MS);
+        assert!(!health.claim_quiet_check(now + QUIET_MAX));
+        assert!(health.claim_quiet_check(now + QUIET_MAX * 2));
+        health.record_failure(now + QUIET_MAX * 3, 0.5);
         assert!(
-            !health.claim_look(now + QUIET * 5),
+            !health.claim_quiet_check(now + QUIET_MAX * 5),
             "a peer that is down has its own checks"
         );
     }
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_maximum() {
         let (health, mut now) = (Health::default(), Instant::now());
-        health.missed(now, 0.5);
+        health.record_failure(now, 0.5);
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
             let pause = Duration::from_secs(seconds);
             assert!(!health.claim_check(now + pause - MS, 0.5), "{seconds}");

@@ -3,7 +3,7 @@
 
 use crate::{
     config::{peer::PeerConfig, profile::Profile},
-    peers::{place::Place, state::State},
+    peers::{address::PeerAddress, state::PeerState},
 };
 use longhaul_protocol::destination::Destination;
 use longhaul_transport::port::Departure;
@@ -16,10 +16,10 @@ pub(crate) struct Peer {
     /// Whether the peer is in the configuration. A peer that only a request names is not watched
     /// and not logged: otherwise clients would choose the contents of the log.
     pub(crate) is_configured: bool,
-    pub(crate) place: Place,
+    pub(crate) address: PeerAddress,
     /// Local ports of legs over UDT.
     pub(crate) departure: Departure,
-    pub(crate) state: State,
+    pub(crate) state: PeerState,
 }
 
 /// Compares the configuration only, not the state.
@@ -33,11 +33,11 @@ impl Peer {
     /// Returns a peer of the configuration with fresh state.
     pub(crate) fn configured(config: Arc<PeerConfig>) -> Self {
         Self {
-            place: Place::new(config.destination.clone()),
+            address: PeerAddress::new(config.destination.clone()),
             config,
             is_configured: true,
             departure: Departure::default(),
-            state: State::default(),
+            state: PeerState::default(),
         }
     }
 
@@ -58,7 +58,7 @@ pub(crate) type Chain = Vec<Arc<Peer>>;
 /// Returns whether the peers of the chain are up, as far as this relay knows. If another chain
 /// begins with a later peer of this chain, its state comes from connections from here, and says
 /// nothing about connections from the relay before it. Such a peer does not count.
-pub(crate) fn has_hope(chain: &Chain) -> bool {
+pub(crate) fn is_chain_up(chain: &Chain) -> bool {
     let mut counted = chain
         .iter()
         .enumerate()

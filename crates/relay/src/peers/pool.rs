@@ -6,11 +6,10 @@
 //! each end (20 KiB more with TLS), and one of the connections of the peer's `--max-connections`.
 
 use crate::peers::{
-    current::{Current, Setup},
-    health::{doubled, jitter, jittered},
+    current::{CurrentSetup, Setup},
+    health::{double_backoff, jitter, jittered},
     peer::Peer,
 };
-use longhaul_command::errln;
 use longhaul_transport::leg::Leg;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -26,19 +25,20 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
+use tracing::warn;
 
 /// Pools of one worker, by peer name.
 #[derive(Debug, Default)]
-pub(crate) struct Ready(Mutex<HashMap<String, Tended>>);
+pub(crate) struct PeerPools(Mutex<HashMap<String, PoolTask>>);
 
 /// Pool of one peer, and the task that maintains it.
 #[derive(Debug)]
-struct Tended {
-    stock: Arc<Stock>,
+struct PoolTask {
+    pool: Arc<IdlePool>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Tended {
+impl Drop for PoolTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -46,104 +46,104 @@ impl Drop for Tended {
 
 /// Interval of the maintenance without an event: for the age of legs, a changed configuration, and
 /// a peer that is up again.
-const PERIOD: Duration = Duration::from_secs(1);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of early closes in a row at which a line is logged. Restarts of the peer cause fewer.
-const EXPLAINED_AT: u32 = 3;
+const LOGGED_EARLY_CLOSES: u32 = 3;
 
-impl Ready {
+impl PeerPools {
     /// Returns an idle leg over which nothing has been received. `None`: the caller must connect.
     pub(crate) fn take(&self, peer: &Arc<Peer>) -> Option<Leg> {
         if peer.config.pool == 0 {
             return None;
         }
         let name = &peer.config.name;
-        let stock = self.stocks().get(name).map(|t| t.stock.clone());
-        let stock = stock.filter(|stock| Arc::ptr_eq(&stock.peer, peer));
-        let leg = stock.and_then(|stock| stock.take());
-        peer.count_taken(leg.is_some());
+        let pool = self.pools().get(name).map(|t| t.pool.clone());
+        let pool = pool.filter(|pool| Arc::ptr_eq(&pool.peer, peer));
+        let leg = pool.and_then(|pool| pool.take());
+        peer.count_pool_lookup(leg.is_some());
         leg
     }
 
     /// Maintains the pools of the current configuration until the relay stops accepting.
-    pub(crate) async fn keep(&self, current: &Current) {
+    pub(crate) async fn maintain(&self, current: &CurrentSetup) {
         loop {
             let Setup { config, peers } = current.get();
             let wanted = peers.all().filter(|peer| peer.config.pool > 0);
-            self.follow(wanted.cloned().collect(), config.limits.connect_timeout);
+            self.update(wanted.cloned().collect(), config.limits.connect_timeout);
             drop((config, peers));
-            sleep(PERIOD).await;
+            sleep(MAINTENANCE_INTERVAL).await;
         }
     }
 
     /// Closes all idle legs.
     pub(crate) fn clear(&self) {
-        self.stocks().clear();
+        self.pools().clear();
     }
 
-    fn follow(&self, wanted: Vec<Arc<Peer>>, limit: Duration) {
-        let mut stocks = self.stocks();
-        stocks.retain(|_, tended| wanted.iter().any(|w| Arc::ptr_eq(w, &tended.stock.peer)));
+    fn update(&self, wanted: Vec<Arc<Peer>>, connect_timeout: Duration) {
+        let mut pools = self.pools();
+        pools.retain(|_, task| wanted.iter().any(|w| Arc::ptr_eq(w, &task.pool.peer)));
         for peer in wanted {
             let name = peer.config.name.clone();
-            let tended = || Tended::new(peer, limit);
-            stocks.entry(name).or_insert_with(tended);
+            let task = || PoolTask::new(peer, connect_timeout);
+            pools.entry(name).or_insert_with(task);
         }
     }
 
-    fn stocks(&self) -> MutexGuard<'_, HashMap<String, Tended>> {
+    fn pools(&self) -> MutexGuard<'_, HashMap<String, PoolTask>> {
         self.0.lock()
     }
 }
 
-impl Tended {
-    fn new(peer: Arc<Peer>, limit: Duration) -> Self {
-        let stock = Arc::new(Stock {
+impl PoolTask {
+    fn new(peer: Arc<Peer>, connect_timeout: Duration) -> Self {
+        let pool = Arc::new(IdlePool {
             peer,
-            limit,
+            connect_timeout,
             idle: Mutex::default(),
             taken: Notify::new(),
         });
-        let task = tokio::spawn(tend(stock.clone()));
-        Self { stock, task }
+        let task = tokio::spawn(maintain_pool(pool.clone()));
+        Self { pool, task }
     }
 }
 
 /// Idle legs to one peer, `peer.pool` at most.
 #[derive(Debug)]
-struct Stock {
+struct IdlePool {
     peer: Arc<Peer>,
     /// Timeout for connecting.
-    limit: Duration,
-    idle: Mutex<Vec<Idle>>,
+    connect_timeout: Duration,
+    idle: Mutex<Vec<IdleLeg>>,
     taken: Notify,
 }
 
 #[derive(Debug)]
-struct Idle {
+struct IdleLeg {
     leg: Leg,
     since: Instant,
-    _counted: Counted,
+    _count: IdleCount,
 }
 
 /// Counts one idle leg of the peer until it is dropped.
 #[derive(Debug)]
-struct Counted(Arc<Peer>);
+struct IdleCount(Arc<Peer>);
 
-impl Counted {
+impl IdleCount {
     fn new(peer: &Arc<Peer>) -> Self {
-        peer.state.stock.ready.fetch_add(1, Relaxed);
+        peer.state.pool.ready.fetch_add(1, Relaxed);
         Self(peer.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for IdleCount {
     fn drop(&mut self) {
-        self.0.state.stock.ready.fetch_sub(1, Relaxed);
+        self.0.state.pool.ready.fetch_sub(1, Relaxed);
     }
 }
 
-impl Stock {
+impl IdlePool {
     /// Takes the youngest leg that is still quiet: the peer's idle timeout is the furthest away.
     fn take(&self) -> Option<Leg> {
         let mut idle = self.idle();
@@ -154,16 +154,16 @@ impl Stock {
     }
 
     fn put(&self, leg: Leg) {
-        self.idle().push(Idle {
+        self.idle().push(IdleLeg {
             leg,
             since: Instant::now(),
-            _counted: Counted::new(&self.peer),
+            _count: IdleCount::new(&self.peer),
         });
     }
 
     /// Drops legs that have ended, and legs that the peer may soon close as idle. Returns the age
     /// of the oldest leg that ended too early.
-    fn sort_out(&self, now: Instant) -> Option<Duration> {
+    fn evict_ended(&self, now: Instant) -> Option<Duration> {
         let mut ended = None;
         self.idle().retain(|idle| {
             let age = now.duration_since(idle.since);
@@ -178,13 +178,16 @@ impl Stock {
 
     /// Has the peer checked. A peer that does not serve this relay is marked as down. If it does
     /// serve, its listener's idle timeout is shorter than configured here, which is logged once.
-    async fn explain(&self, pauses: &Pauses) {
-        let down = self.peer.doubt(Instant::now(), self.limit).await;
-        if !down && pauses.vain == EXPLAINED_AT {
+    async fn diagnose_early_close(&self, backoff: &OpenBackoff) {
+        let down = self
+            .peer
+            .recheck(Instant::now(), self.connect_timeout)
+            .await;
+        if !down && backoff.early_closes == LOGGED_EARLY_CLOSES {
             let name = &self.peer.config.name;
-            let age = longhaul_units::Time::from(pauses.age);
-            errln!(
-                "longhaul relay: peer {name} ends ready connections after {age}: make pool_age \
+            let age = longhaul_units::Time::from(backoff.age);
+            warn!(
+                "peer {name} ends ready connections after {age}: make pool_age \
                  shorter than idle_timeout of its listener, or pool smaller than its limit on \
                  connections; fewer are tried until they stay"
             );
@@ -192,7 +195,7 @@ impl Stock {
     }
 
     /// Waits until one of the legs is no longer quiet.
-    async fn disturbed(&self) {
+    async fn wait_for_event(&self) {
         poll_fn(|cx| {
             let idle = self.idle();
             let ready = idle.iter().map(|idle| idle.leg.poll_read_ready(cx));
@@ -209,7 +212,7 @@ impl Stock {
         self.peer.config.pool.saturating_sub(self.idle().len())
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleLeg>> {
         self.idle.lock()
     }
 }
@@ -217,58 +220,58 @@ impl Stock {
 /// Fills the pool and keeps it full. Missing legs are opened in parallel, since one after the other
 /// would take a round trip each. No leg is opened shortly after an early close. A peer that is down
 /// is left to [`super::check::watch`].
-async fn tend(stock: Arc<Stock>) {
+async fn maintain_pool(pool: Arc<IdlePool>) {
     let mut opening = JoinSet::new();
-    let mut pauses = Pauses::default();
+    let mut backoff = OpenBackoff::default();
     loop {
         let now = Instant::now();
-        let ended = stock.sort_out(now);
-        if ended.is_some_and(|age| pauses.note(age, stock.peer.config.pool_age, now)) {
-            stock.explain(&pauses).await;
+        let ended = pool.evict_ended(now);
+        if ended.is_some_and(|age| backoff.record_close(age, pool.peer.config.pool_age, now)) {
+            pool.diagnose_early_close(&backoff).await;
         }
-        let may_open = stock.peer.state.health.is_up() && pauses.are_over(now);
-        while may_open && opening.len() < stock.missing() {
-            let (peer, limit) = (stock.peer.clone(), stock.limit);
-            opening.spawn(async move { peer.reach(limit).await });
+        let may_open = pool.peer.state.health.is_up() && backoff.is_over(now);
+        while may_open && opening.len() < pool.missing() {
+            let (peer, limit) = (pool.peer.clone(), pool.connect_timeout);
+            opening.spawn(async move { peer.open_leg(limit).await });
         }
         select! {
-            Some(Ok(Ok(leg))) = opening.join_next() => stock.put(leg),
-            () = stock.taken.notified() => {}
-            () = stock.disturbed() => {}
-            () = sleep(PERIOD) => {}
+            Some(Ok(Ok(leg))) = opening.join_next() => pool.put(leg),
+            () = pool.taken.notified() => {}
+            () = pool.wait_for_event() => {}
+            () = sleep(MAINTENANCE_INTERVAL) => {}
         }
     }
 }
 
 /// Backoff for opening legs after one has ended. It grows while legs end early.
 #[derive(Debug, Default)]
-struct Pauses {
+struct OpenBackoff {
     /// Number of early closes in a row.
-    vain: u32,
+    early_closes: u32,
     /// Age of the last leg that ended.
     age: Duration,
     until: Option<Instant>,
 }
 
-impl Pauses {
+impl OpenBackoff {
     /// Records the age of a leg that has ended. Legs that end during one backoff count once.
     /// Returns whether the peer must be checked.
-    fn note(&mut self, age: Duration, age_max: Duration, now: Instant) -> bool {
-        if !self.are_over(now) {
+    fn record_close(&mut self, age: Duration, age_max: Duration, now: Instant) -> bool {
+        if !self.is_over(now) {
             return false;
         }
         let before = match age < age_max / 2 {
-            true => self.vain,
+            true => self.early_closes,
             false => 0,
         };
-        let pause = (0..before.min(5)).fold(PERIOD, |pause, _| doubled(pause));
-        self.vain = before.saturating_add(1);
+        let delay = (0..before.min(5)).fold(MAINTENANCE_INTERVAL, |delay, _| double_backoff(delay));
+        self.early_closes = before.saturating_add(1);
         self.age = age;
-        self.until = Some(now + jittered(pause, jitter()));
-        self.vain > 1
+        self.until = Some(now + jittered(delay, jitter()));
+        self.early_closes > 1
     }
 
-    fn are_over(&self, now: Instant) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| until <= now)
     }
 }
@@ -282,21 +285,21 @@ mod tests {
 
     #[test]
     fn early_closes_increase_backoff() {
-        let (mut pauses, mut now) = (Pauses::default(), Instant::now());
+        let (mut backoff, mut now) = (OpenBackoff::default(), Instant::now());
         for (round, seconds) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
-            assert_eq!(pauses.note(MS, AGE_MAX, now), round > 0, "{round}");
+            assert_eq!(backoff.record_close(MS, AGE_MAX, now), round > 0, "{round}");
             assert!(
-                !pauses.note(MS, AGE_MAX, now + MS),
+                !backoff.record_close(MS, AGE_MAX, now + MS),
                 "one burst is one round"
             );
-            assert!(!pauses.are_over(now + Duration::from_secs(seconds).mul_f64(0.74)));
+            assert!(!backoff.is_over(now + Duration::from_secs(seconds).mul_f64(0.74)));
             now += Duration::from_secs(seconds).mul_f64(1.26);
-            assert!(pauses.are_over(now), "{round}");
+            assert!(backoff.is_over(now), "{round}");
         }
         assert!(
-            !pauses.note(AGE_MAX - MS, AGE_MAX, now),
+            !backoff.record_close(AGE_MAX - MS, AGE_MAX, now),
             "it was open for long enough"
         );
-        assert!(pauses.are_over(now + PERIOD.mul_f64(1.26)));
+        assert!(backoff.is_over(now + MAINTENANCE_INTERVAL.mul_f64(1.26)));
     }
 }

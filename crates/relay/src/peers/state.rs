@@ -11,19 +11,19 @@ use tokio::sync::Mutex as AsyncMutex;
 
 /// State of a peer, updated and read by any thread.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct PeerState {
     pub(crate) health: Health,
     /// End of the last check after a failed connection; locked during such a check.
-    pub(crate) doubted: AsyncMutex<Option<Instant>>,
+    pub(crate) last_recheck: AsyncMutex<Option<Instant>>,
     /// Whether it was logged that clients connect directly while the peer is down.
-    pub(crate) passed_by: AtomicBool,
-    pub(crate) stock: StockCounters,
+    pub(crate) bypass_logged: AtomicBool,
+    pub(crate) pool: PoolCounters,
     pub(crate) striping: Striping,
 }
 
 /// Counters of the idle connections of all workers.
 #[derive(Debug, Default)]
-pub(crate) struct StockCounters {
+pub(crate) struct PoolCounters {
     /// Idle connections now.
     pub(crate) ready: AtomicU64,
     /// Requests that found an idle connection.
@@ -45,30 +45,30 @@ pub(crate) struct Striping {
 
 impl Striping {
     /// Records that the peer does not support groups. Returns whether this is new.
-    pub(crate) fn refuse(&self) -> bool {
-        self.refused().replace(Instant::now()).is_none()
+    pub(crate) fn record_unsupported(&self) -> bool {
+        self.unsupported_since().replace(Instant::now()).is_none()
     }
 
     /// Returns whether the peer may support groups.
-    pub(crate) fn may_be_asked(&self) -> bool {
-        self.refused()
-            .is_none_or(|at| at.elapsed() >= STRIPING_PAUSE)
+    pub(crate) fn may_be_supported(&self) -> bool {
+        self.unsupported_since()
+            .is_none_or(|at| at.elapsed() >= STRIPING_RETRY_AFTER)
     }
 
     /// Counts the legs that could not join a group. Returns whether the state has changed.
-    pub(crate) fn note_missing(&self, legs: usize) -> bool {
+    pub(crate) fn record_missing(&self, legs: usize) -> bool {
         self.missing.fetch_add(legs as u64, Relaxed);
-        let short = legs > 0;
-        self.short.swap(short, Relaxed) != short
+        let is_incomplete = legs > 0;
+        self.short.swap(is_incomplete, Relaxed) != is_incomplete
     }
 
-    fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
+    fn unsupported_since(&self) -> MutexGuard<'_, Option<Instant>> {
         self.refused.lock()
     }
 }
 
 /// Time after which a peer without support for groups is asked again: it may have been upgraded.
-const STRIPING_PAUSE: Duration = Duration::from_secs(600);
+const STRIPING_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn reports_missing_streams_and_their_return_once() {
         let striping = Striping::default();
-        let told = [0, 3, 1, 0, 0, 2].map(|legs| striping.note_missing(legs));
+        let told = [0, 3, 1, 0, 0, 2].map(|legs| striping.record_missing(legs));
         assert_eq!(told, [false, true, false, true, false, true]);
         assert_eq!(striping.missing.load(Relaxed), 6);
     }

@@ -11,13 +11,13 @@ use crate::{
         reference,
         settings::Settings,
     },
-    doors::{
-        Doors,
-        door::Door,
-        opening::{OpenDoor, Opening, PassedSockets, open_doors},
-    },
     leg::profile,
-    peers::{self, current::Current},
+    listeners::{
+        Listeners,
+        listener::Listener,
+        sockets::{OpenListener, PassedSockets, WorkerSocket, open_listeners},
+    },
+    peers::{self, current::CurrentSetup},
     process::{
         supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
         workers::{
@@ -26,8 +26,10 @@ use crate::{
             worker::Worker,
         },
     },
-    records::{history::History, journal::Journal, reload_state::ReloadState, survey::Survey},
-    relay::{ACCEPT_TIME, Alarm, Drain, Phase, Relay},
+    records::{
+        history::History, journal::Journal, reload_state::ReloadState, sampling::ConnectionSampler,
+    },
+    relay::{ACCEPT_TIME, Drain, Phase, Relay, ThreadExitSignal},
     verify::Verifier,
 };
 use anyhow::Context as _;
@@ -38,7 +40,7 @@ use longhaul_admission::{
     lookups::Lookups,
     memory::{self, Memory},
 };
-use longhaul_command::{errln, exit::Refusal, outln};
+use longhaul_command::{exit::Refusal, outln};
 use longhaul_interception::{heartbeat::Heartbeats, rule_set::RuleSet, thread::Interception};
 use longhaul_linux::{mtu_probing::MtuProbing, sock_diag::SockDiag};
 use std::{
@@ -56,6 +58,7 @@ use tokio::{
     },
     time::{Instant, sleep, sleep_until, timeout},
 };
+use tracing::{error, info, warn};
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -77,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
-    let opened = open_doors(&config, &mut passed)?;
+    let opened = open_listeners(&config, &mut passed)?;
     warn_of_few(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = config
@@ -86,30 +89,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .map(Journal::open)
         .transpose()?
         .unzip();
-    let doors = opened.iter().map(|(door, _)| door.clone()).collect();
+    let listeners = opened
+        .iter()
+        .map(|(listener, _)| listener.clone())
+        .collect();
     let (crew, newcomers) = Crew::new(config.limits.workers);
     let relay = Arc::new(Relay {
-        doors: Doors::new(doors),
+        listeners: Listeners::new(listeners),
         groups: Arc::default(),
         accounts: Accounts::default(),
         lookups: Lookups::new(budget.lookups),
         memory: Memory::new(memory::budget(config.limits.memory).map(|budget| budget.bytes)),
-        survey: Survey::new(config.admin.is_some()),
+        sampler: ConnectionSampler::new(config.admin.is_some()),
         history: History::default(),
         started: Instant::now(),
         reloads: ReloadState::new(),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
-        places: Arc::new(Semaphore::new(budget.connections)),
-        places_all: (budget.connections as u32).into(),
+        connection_permits: Arc::new(Semaphore::new(budget.connections)),
+        permits_total: (budget.connections as u32).into(),
         budget,
-        alarm: Alarm::new(),
+        thread_exit: ThreadExitSignal::new(),
         heartbeats: Heartbeats::new(config.limits.workers + verifiers.len()).into(),
         pseudonym: pseudonym(),
-        current: Current::new(config),
+        current: CurrentSetup::new(config),
     });
     let opened = Opened {
-        doors: opened,
+        listeners: opened,
         verifiers,
         endpoint,
         newcomers,
@@ -169,8 +175,8 @@ fn probe_mtus() -> anyhow::Result<MtuProbing> {
 
 fn warn_of_few(places: usize, wanted: u32) {
     if places < wanted as usize {
-        errln!(
-            "longhaul relay: RLIMIT_NOFILE has room for {places} connections at once, not \
+        warn!(
+            "RLIMIT_NOFILE has room for {places} connections at once, not \
              {wanted}: others wait"
         );
     }
@@ -183,7 +189,7 @@ fn pseudonym() -> String {
 
 /// Sockets and channels that the relay needs for serving.
 struct Opened {
-    doors: Vec<OpenDoor>,
+    listeners: Vec<OpenListener>,
     verifiers: Vec<Verifier>,
     /// Listening socket of the admin endpoint.
     endpoint: Option<TcpListener>,
@@ -195,7 +201,7 @@ struct Opened {
 /// Starts the workers, waits for the signal, drains, and stops the workers.
 fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
     let Opened {
-        doors: opened,
+        listeners: opened,
         verifiers,
         endpoint,
         newcomers,
@@ -204,12 +210,12 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
     let registry = Arc::<Registry>::default();
     // First of all: a lack of descriptors is found before anything changes.
     let runtime = longhaul_command::event_loop::current_thread()?;
-    let rule_sets = rule_sets(&relay.doors.open(), &verifiers)?;
+    let rule_sets = rule_sets(&relay.listeners.open(), &verifiers)?;
     let (mut threads, workers) = start_workers((relay, &registry, &crew), opened.len(), newcomers)?;
     // A worker that has exited takes no listener; joining it returns the cause.
     let handed_out = opened
         .into_iter()
-        .try_for_each(|(door, sockets)| reload::hand_out(&door, sockets, &workers));
+        .try_for_each(|(listener, sockets)| reload::hand_out(&listener, sockets, &workers));
     threads.extend(start_verifiers(relay, verifiers)?);
     let interception = handed_out.and_then(|()| interception(relay, rule_sets));
     let outcome = interception.and_then(|interception| {
@@ -239,7 +245,7 @@ fn serve_admin(
     let Some(endpoint) = endpoint else {
         return Ok(());
     };
-    errln!("listening admin {}", endpoint.local_addr()?);
+    info!("listening admin {}", endpoint.local_addr()?);
     let (looked_at, registry) = (relay.clone(), registry.clone());
     tokio::spawn(async move { rounds::go_round(&looked_at, &registry).await });
     let remembered = relay.clone();
@@ -259,7 +265,7 @@ fn start_workers(
     (relay, registry, crew): (&Arc<Relay>, &Arc<Registry>, &Arc<Crew>),
     listeners: usize,
     newcomers: Vec<Receiver<Newcomer>>,
-) -> io::Result<(Vec<WorkerThread>, Vec<Sender<Opening>>)> {
+) -> io::Result<(Vec<WorkerThread>, Vec<Sender<WorkerSocket>>)> {
     let start = |(index, newcomers)| {
         let (sender, openings) = channel(listeners + OPENINGS_MAX);
         let worker = Worker {
@@ -272,7 +278,7 @@ fn start_workers(
         };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
         let alarm = relay.clone();
-        let run = move || alarm.alarm.over(|| worker.run());
+        let run = move || alarm.thread_exit.run(|| worker.run());
         Ok((thread.spawn(run)?, sender))
     };
     let workers = newcomers.into_iter().enumerate().map(start);
@@ -280,13 +286,13 @@ fn start_workers(
 }
 
 /// Opens a verifier for each listener that verifies.
-fn open_verifiers(opened: &[OpenDoor]) -> anyhow::Result<Vec<Verifier>> {
-    let verifies = |door: &&Arc<Door>| {
-        let listener = door.listener();
-        listener.intercept.as_ref().is_some_and(|i| i.verify)
+fn open_verifiers(opened: &[OpenListener]) -> anyhow::Result<Vec<Verifier>> {
+    let verifies = |listener: &&Arc<Listener>| {
+        let config = listener.config();
+        config.intercept.as_ref().is_some_and(|i| i.verify)
     };
-    let doors = opened.iter().map(|(door, _)| door).filter(verifies);
-    doors.cloned().map(Verifier::open).collect()
+    let listeners = opened.iter().map(|(listener, _)| listener).filter(verifies);
+    listeners.cloned().map(Verifier::open).collect()
 }
 
 fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<Vec<WorkerThread>> {
@@ -294,20 +300,26 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
     let start = |(index, verifier): (usize, Verifier)| {
         let relay = relay.clone();
         let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
-        thread.spawn(move || relay.alarm.over(|| verifier.run(&relay, workers + index)))
+        thread.spawn(move || {
+            relay
+                .thread_exit
+                .run(|| verifier.run(&relay, workers + index))
+        })
     };
     verifiers.into_iter().enumerate().map(start).collect()
 }
 
 /// Returns the rules to install for each listener that intercepts.
-fn rule_sets(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<RuleSet>> {
-    let rule_set = |door: &Arc<Door>| {
-        let intercept = door.listener().intercept.clone()?;
-        let verifier = verifiers.iter().find(|v| v.door().address == door.address);
+fn rule_sets(listeners: &[Arc<Listener>], verifiers: &[Verifier]) -> io::Result<Vec<RuleSet>> {
+    let rule_set = |listener: &Arc<Listener>| {
+        let intercept = listener.config().intercept.clone()?;
+        let verifier = verifiers
+            .iter()
+            .find(|v| v.listener().address == listener.address);
         let queue = verifier.map(Verifier::queue);
-        Some(RuleSet::new(door.address, intercept, queue))
+        Some(RuleSet::new(listener.address, intercept, queue))
     };
-    doors.iter().filter_map(rule_set).collect()
+    listeners.iter().filter_map(rule_set).collect()
 }
 
 /// Starts interception if there are rules. It ends when the returned value is dropped.
@@ -317,9 +329,8 @@ fn interception(
 ) -> anyhow::Result<Option<Interception>> {
     match rule_sets.is_empty() {
         true => Ok(None),
-        false => {
-            Interception::start(&relay.heartbeats, || relay.alarm.is_raised(), rule_sets).map(Some)
-        }
+        false => Interception::start(&relay.heartbeats, || relay.thread_exit.is_set(), rule_sets)
+            .map(Some),
     }
 }
 
@@ -328,15 +339,15 @@ fn interception(
 async fn supervise(
     (relay, registry): (&Arc<Relay>, &Arc<Registry>),
     args: &Args,
-    workers: &[Sender<Opening>],
+    workers: &[Sender<WorkerSocket>],
     interception: Option<&Interception>,
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let manager = ServiceManager::find(relay.clone(), registry.clone());
     let reloading = reload_at_sighup(relay, args, workers, &manager)?;
-    for door in relay.doors.open() {
-        errln!("listening {} {}", door.listener().kind, door.address);
+    for listener in relay.listeners.open() {
+        info!("listening {} {}", listener.config().kind, listener.address);
     }
     manager.ready();
     let mut told_to_end = async || {
@@ -364,7 +375,7 @@ async fn supervise(
     select! {
         () = life => {}
         () = manager.attend() => {}
-        () = relay.alarm.raised() => manager.stopping(),
+        () = relay.thread_exit.wait() => manager.stopping(),
     }
     Ok(())
 }
@@ -373,7 +384,7 @@ async fn supervise(
 fn reload_at_sighup(
     relay: &Relay,
     args: &Args,
-    workers: &[Sender<Opening>],
+    workers: &[Sender<WorkerSocket>],
     manager: &ServiceManager,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
@@ -387,8 +398,8 @@ fn reload_at_sighup(
             let problem = problem.err();
             let problem = problem.map(|error| format!("{error:#}"));
             match &problem {
-                None => errln!("longhaul relay: configuration reloaded"),
-                Some(problem) => errln!("longhaul relay: not reloaded: {problem}"),
+                None => info!("configuration reloaded"),
+                Some(problem) => error!("not reloaded: {problem}"),
             }
             manager.reloaded(problem.as_deref());
             relay.reloads.ended(problem);
@@ -430,10 +441,10 @@ async fn wait_for_handshakes() {
 async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
     relay.drain.enter(Phase::Drain);
     sleep(ACCEPT_TIME).await;
-    let all = relay.places_all.load(Relaxed);
+    let all = relay.permits_total.load(Relaxed);
     let patience = async {
         select! {
-            all_back = relay.places.acquire_many(all) => drop(all_back),
+            all_back = relay.connection_permits.acquire_many(all) => drop(all_back),
             () = impatient => {}
         }
     };
@@ -441,10 +452,10 @@ async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Ou
     let cut = registry.len();
     relay.drain.enter(Phase::Cut);
     registry.cut();
-    let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
+    let _ = timeout(CUT_TIME, relay.connection_permits.acquire_many(all)).await;
     match cut {
-        0 => errln!("longhaul relay: stopped, no connection cut"),
-        n => errln!("longhaul relay: stopped, {n} connections cut"),
+        0 => info!("stopped, no connection cut"),
+        n => warn!("stopped, {n} connections cut"),
     }
 }
 

@@ -3,7 +3,6 @@
 
 use anyhow::Context as _;
 use longhaul_admin::relay_record::Record;
-use longhaul_command::errln;
 use std::{
     fs::{self, File, Metadata},
     io::{self, Write},
@@ -16,6 +15,7 @@ use std::{
     },
     thread::JoinHandle,
 };
+use tracing::{error, warn};
 
 /// Capacity of the queue in records, about 1 KB each.
 const QUEUE_MAX: usize = 4096;
@@ -139,7 +139,7 @@ impl Sink {
             let partly = rest.len() < line.len();
             self.torn = self.identity.filter(|_| partly);
             self.out = None;
-            errln!("longhaul relay: counters: {error}; no more are written until SIGHUP");
+            error!("counters: {error}; no more are written until SIGHUP");
         }
         written.is_ok()
     }
@@ -156,8 +156,8 @@ impl Sink {
             return;
         }
         if let Err(error) = self.append_to(&path) {
-            errln!(
-                "longhaul relay: counters: {}: {error}; what was open before stays so",
+            warn!(
+                "counters: {}: {error}; what was open before stays so",
                 path.display()
             );
         }

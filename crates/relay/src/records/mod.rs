@@ -5,5 +5,5 @@ pub(crate) mod counters;
 pub(crate) mod history;
 pub(crate) mod journal;
 pub(crate) mod reload_state;
-pub(crate) mod survey;
+pub(crate) mod sampling;
 pub(crate) mod times;

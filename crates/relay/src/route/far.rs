@@ -132,7 +132,7 @@ impl Far {
         is_bare: bool,
     ) -> Self {
         let address = leg.carrier().peer_addr();
-        let address = address.unwrap_or_else(|| peer.place.last());
+        let address = address.unwrap_or_else(|| peer.address.preferred());
         Self {
             peer: Some(peer.clone()),
             answer_due: AtomicBool::new(true),
@@ -181,7 +181,7 @@ impl Far {
         if !self.answer_due.swap(false, Relaxed) {
             return Ok(());
         }
-        let answer = timeout(self.limit, connection::answer(&self.stream)).await;
+        let answer = timeout(self.limit, connection::read_answer(&self.stream)).await;
         match answer.unwrap_or(Err(Obstacle::Silent(self.limit))) {
             Ok((answer, cause)) => self.hear(answer, cause),
             Err(obstacle) => {
@@ -205,13 +205,13 @@ impl Far {
         let Answer::Refused { code, detail } = answer else {
             let others = self.beyond.iter().map(|(_, peer)| peer);
             for peer in self.peer.iter().chain(others) {
-                peer.is_back();
+                peer.mark_up();
             }
             return Ok(());
         };
         match (code, &self.group) {
             (ErrorCode::UnsupportedMessage, Some(group)) => group.is_unsupported(),
-            (code, _) if connection::is_strange(code) => self.doubt_peer(),
+            (code, _) if connection::is_protocol_error(code) => self.doubt_peer(),
             _ => {}
         }
         let fault = Fault::of_answer((code, detail), cause, &self.relay_name());
@@ -227,7 +227,7 @@ impl Far {
             && let Some((_, peer)) = self.beyond.iter().find(named)
         {
             self.cut_off.store(true, Relaxed);
-            peer.is_missed_beyond(fault);
+            peer.mark_down_beyond(fault);
         }
     }
 
@@ -238,7 +238,7 @@ impl Far {
         };
         self.doubtful.store(true, Relaxed);
         let (now, limit) = (Instant::now(), self.limit);
-        tokio::spawn(async move { peer.doubt(now, limit).await });
+        tokio::spawn(async move { peer.recheck(now, limit).await });
     }
 
     /// Returns, after a failure, whether a peer of the chain is down and the request may be
@@ -248,7 +248,7 @@ impl Far {
         match &self.peer {
             Some(_) if nothing_left && self.cut_off.load(Relaxed) => true,
             Some(peer) if nothing_left && self.doubtful.load(Relaxed) => {
-                peer.doubt(self.since, self.limit).await
+                peer.recheck(self.since, self.limit).await
             }
             _ => false,
         }

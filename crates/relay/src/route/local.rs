@@ -3,7 +3,7 @@
 //! relay. Services there often have no authentication: they treat everyone who can reach them as a
 //! user of the host.
 
-use crate::config::listener::{Kind, Listener};
+use crate::config::listener::{Kind, ListenerConfig};
 use longhaul_linux::socket::is_local_address;
 use longhaul_protocol::destination::{Destination, HostName};
 use longhaul_protocol::networks::{canonical, embedded};
@@ -29,7 +29,7 @@ pub(crate) enum Origin<'a> {
     Elsewhere,
     /// Host of these addresses, as the listener sees them. The check costs a socket, so it is made
     /// only when needed.
-    Addresses(&'a Listener, [SocketAddr; 2]),
+    Addresses(&'a ListenerConfig, [SocketAddr; 2]),
 }
 
 /// Addresses of this relay's listeners.
@@ -80,7 +80,7 @@ impl<'a> LocalAccess<'a> {
 /// Returns whether `client` of `listener` may be on another host. Loopback is this host. An address
 /// of this host is this host too if the kernel diverted the connection, since no other host can
 /// have it there. Elsewhere, a NAT may give that address to other hosts.
-fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool {
+fn is_from_elsewhere(listener: &ListenerConfig, client: SocketAddr) -> bool {
     let ip = client.ip().to_canonical();
     let diverted = matches!(listener.kind, Kind::Transparent { .. });
     let own = || diverted && is_local_address(ip).unwrap_or(false);

@@ -16,8 +16,8 @@ use crate::{
     leg::connect::{Departure, connect},
     peers::{
         current::Peers,
-        peer::{Chain, Peer, has_hope},
-        pool::Ready,
+        peer::{Chain, Peer, is_chain_up},
+        pool::PeerPools,
     },
     route::{
         far::{Beyond, Far, relay_name},
@@ -50,7 +50,7 @@ pub(crate) struct Route<'a> {
     /// Peers of this configuration.
     pub(crate) peers: &'a Peers,
     /// Pooled connections to peers.
-    pub(crate) ready: &'a Ready,
+    pub(crate) ready: &'a PeerPools,
     /// Name of the client's listener.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
@@ -97,7 +97,7 @@ impl Route<'_> {
             let missed = match next_leg(chain, hops, request)? {
                 NextLeg::Destination(to) => {
                     if let Some(peer) = at_fault(&ways.chains[0]) {
-                        peer.is_passed_by(self.listener);
+                        peer.log_bypass(self.listener);
                     }
                     return Ok(self.go_straight(&to, &ways.profile, request).await?);
                 }
@@ -120,7 +120,7 @@ impl Route<'_> {
     /// Returns whether a chain is left whose peers, if it has any, are up.
     pub(crate) fn has_hope(&self, request: &Request) -> bool {
         let ways = self.ways(request);
-        ways.is_ok_and(|ways| ways.chains.iter().any(has_hope))
+        ways.is_ok_and(|ways| ways.chains.iter().any(is_chain_up))
     }
 
     /// Returns the timeout of each step.
@@ -145,11 +145,12 @@ impl Route<'_> {
     }
 
     fn chains(&self, way: &WayOut) -> Vec<Chain> {
-        let chains = way.chains.iter().map(|chain| self.peers.of(chain));
+        let chains = way.chains.iter().map(|chain| self.peers.chain(chain));
         let mut chains: Vec<_> = chains.collect();
         // If the client is a peer whose own legs are intercepted here, that peer would get them
         // back.
-        let is_client = |peer: &Arc<Peer>| peer.place.last().ip() == self.client.to_canonical();
+        let is_client =
+            |peer: &Arc<Peer>| peer.address.preferred().ip() == self.client.to_canonical();
         chains.retain(|chain| !self.direct_fallback || !chain.iter().any(is_client));
         if self.direct_fallback && !chains.iter().any(Vec::is_empty) {
             chains.push(Chain::new());
@@ -166,7 +167,7 @@ impl Route<'_> {
 
     /// Returns the peer that listens on `address`, or a new one with default settings.
     fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
-        let known = self.peers.known_at(address).cloned();
+        let known = self.peers.find_by_address(address).cloned();
         known.unwrap_or_else(|| Peer::named_by_request(address, self.config.far.clone()).into())
     }
 
@@ -192,7 +193,7 @@ impl Route<'_> {
 
     /// Evaluates the rules for a hop. A configured peer may be a relay on this host.
     fn decide_hop(&self, hop: SocketAddr) -> Result<&WayOut, Failure> {
-        match self.peers.known_at(hop) {
+        match self.peers.find_by_address(hop) {
             Some(_) => self.ask(&Destination::Address(hop)),
             None => self.decide(&Destination::Address(hop)),
         }
@@ -283,7 +284,7 @@ impl Route<'_> {
             }
         }
         let missed = |failure| Fault::at(failure, &relay_name(peer, request.hops.first()));
-        let leg = peer.reach(limit).await.map_err(missed)?;
+        let leg = peer.open_leg(limit).await.map_err(missed)?;
         leg.carrier().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
         // A peer that refuses may close before it has read this: its answer says more than the
@@ -311,7 +312,7 @@ const PATIENCE_SHARE: u32 = 10;
 fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
     let fits = request.early.len() <= stripe::PIECE_LEN_MAX as usize;
     (request.may_stripe && fits)
-        .then(|| peer.new_stripes())
+        .then(|| peer.new_group())
         .flatten()
 }
 
@@ -340,7 +341,7 @@ fn at_fault(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
 
 /// Sorts the chains: those whose peers are up come first, the others are the last resort.
 fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
-    let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| has_hope(chain));
+    let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| is_chain_up(chain));
     [up, down].concat()
 }
 
@@ -362,7 +363,7 @@ fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
 async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, Fault> {
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
-        let found = Box::pin(with_timeout(limit, peer.place.resolve())).await;
+        let found = Box::pin(with_timeout(limit, peer.address.resolve())).await;
         hops.push(found.map_err(|failure| Fault::at(failure, &peer.config.name))?);
     }
     Ok(hops)
@@ -418,7 +419,7 @@ mod tests {
         let route = Route {
             config,
             peers: &Peers::new(config, &Peers::default()),
-            ready: &Ready::default(),
+            ready: &PeerPools::default(),
             listener: "l",
             client: [127, 0, 0, 1].into(),
             lookup_quota: None,
@@ -445,7 +446,7 @@ mod tests {
             panic!("straight");
         };
         assert_eq!(peer, chain[0]);
-        assert_eq!(onward.hops, [chain[1].place.last()]);
+        assert_eq!(onward.hops, [chain[1].address.preferred()]);
         assert_eq!(onward.hop_limit, 15);
     }
 
@@ -460,14 +461,19 @@ mod tests {
     #[test]
     fn tries_chains_of_down_peers_last() {
         let chains = [chain(&["10.0.0.1:1"]), chain(&["10.0.0.2:2"]), chain(&[])];
-        let die = |n: usize| chains[n][0].state.health.missed(Instant::now(), 0.5);
+        let die = |n: usize| {
+            chains[n][0]
+                .state
+                .health
+                .record_failure(Instant::now(), 0.5)
+        };
         let [first, second, straight] = chains.each_ref();
         assert_eq!(by_hope(&chains), [first, second, straight]);
         die(0);
         assert_eq!(by_hope(&chains), [second, straight, first]);
         die(1);
         assert_eq!(by_hope(&chains), [straight, first, second]);
-        first[0].state.health.reached(Instant::now());
+        first[0].state.health.record_success(Instant::now());
         assert_eq!(by_hope(&chains), [first, straight, second]);
     }
 
@@ -475,7 +481,10 @@ mod tests {
     fn hops_of_request_override_rules() {
         let config = config("[peer.p]\naddress = '10.0.0.1'\n[[route]]\nvia = ['p']");
         let named = ways(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
-        assert_eq!(named.chains[0][0].place.last().to_string(), "10.0.0.9:9");
+        assert_eq!(
+            named.chains[0][0].address.preferred().to_string(),
+            "10.0.0.9:9"
+        );
         let ours = ways(&config, &[], "host.test:80").unwrap();
         assert_eq!(ours.chains[0][0].config.name, "p");
     }

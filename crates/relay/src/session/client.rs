@@ -41,8 +41,8 @@ impl Session {
         {
             self.client_address = source;
             self.announced = Some(destination);
-            self.limits = self.door.limits(&self.listener, source.ip());
-            let holder = Self::holder(&self.listener, source);
+            self.limits = self.listener.limits(&self.listener_config, source.ip());
+            let holder = Self::holder(&self.listener_config, source);
             let lookups = self.config.limits.lookups_per_client;
             self.account = self.relay.accounts.of(holder, lookups);
         }
@@ -56,7 +56,7 @@ impl Session {
 
     /// Acquires a permit of the client's limit on connections.
     pub(crate) fn enter(&self) -> Result<(), Failure> {
-        let left = self.relay.places.available_permits();
+        let left = self.relay.connection_permits.available_permits();
         let most = Relay::connections_max(&self.config, self.account.holder, left);
         let permit = self.account.acquire_connection(most);
         let _ = self.permit.set(permit.ok_or(Failure::Exhausted)?);
@@ -68,8 +68,8 @@ impl Session {
     /// Invariant: no relay forwards for unknown senders. A sender that speaks for others must be
     /// listed. Its clients may be denied as if they had connected themselves.
     pub(crate) fn stranger(&self) -> Option<Stranger> {
-        let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
-        let denied = |address: SocketAddr| listed(&self.listener.deny_from, address);
+        let transparent = matches!(self.listener_config.kind, Kind::Transparent { .. });
+        let denied = |address: SocketAddr| listed(&self.listener_config.deny_from, address);
         if !transparent && !self.is_known(self.sender) {
             return Some(Stranger::NotListed);
         }
@@ -77,12 +77,12 @@ impl Session {
     }
 
     fn is_known(&self, sender: SocketAddr) -> bool {
-        sender.ip().to_canonical().is_loopback() || listed(&self.listener.allow_from, sender)
+        sender.ip().to_canonical().is_loopback() || listed(&self.listener_config.allow_from, sender)
     }
 
     /// Makes the TLS handshake within `limit`, if the listener has TLS.
     pub(crate) async fn protect(&self, limit: Duration) -> Result<(), Failure> {
-        let Some(responder) = &self.listener.tls else {
+        let Some(responder) = &self.listener_config.tls else {
             return Ok(());
         };
         let shaken = async { Tls::handshake(&self.client, responder.connection()?).await };
@@ -103,8 +103,8 @@ impl Session {
 
     /// Logs why the client is refused.
     pub(crate) fn turn_away(&self, why: &Stranger) -> Failure {
-        let listener = format!("{} {}", self.listener.kind, self.door.name());
-        self.door
+        let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
+        self.listener
             .warnings
             .turned_away(&listener, self.client_address.ip(), why);
         Failure::NotAllowed
@@ -113,7 +113,7 @@ impl Session {
     /// Returns the request with a PROXY header in front of its data. Peers pass it on like any byte
     /// of the client.
     pub(super) fn introduce(&self, request: &Request) -> Option<Request> {
-        let (version, entrance) = (self.listener.send_proxy?, self.entrance()?);
+        let (version, entrance) = (self.listener_config.send_proxy?, self.entrance()?);
         let header = write_header(version, self.client_address, entrance);
         Some(Request {
             destination: request.destination.clone(),
@@ -182,7 +182,7 @@ impl Session {
         if self.credentials.get().is_some_and(|known| **known == given) {
             return Verdict::Right;
         }
-        let (client, penalties) = (network(self.client_address.ip()), &self.door.penalties);
+        let (client, penalties) = (network(self.client_address.ip()), &self.listener.penalties);
         let Some(wait) = penalties.wait(client, Instant::now()) else {
             return Verdict::Unseen;
         };

@@ -20,14 +20,17 @@ pub(crate) struct Finale<'a> {
 impl Drop for Finale<'_> {
     fn drop(&mut self) {
         let Self { session, end } = self;
-        if session.relay.survey.is_wanted() {
+        if session.relay.sampler.is_enabled() {
             let glimpse = session.glimpse(&session.last_way_out());
-            session.relay.survey.see_last(glimpse, &session.seen_last);
+            session
+                .relay
+                .sampler
+                .record_final(glimpse, &session.seen_last);
         }
         session.close(end);
         if !session.was_unused(end) {
             let lasted = session.started.elapsed();
-            session.door.counters.times.duration.add(lasted);
+            session.listener.counters.times.duration.add(lasted);
         }
         if session.relay.journal.is_kept() && !session.was_unused(end) {
             session.relay.journal.put(session.record(end));
@@ -39,7 +42,7 @@ impl Session {
     /// Counts a failure and returns it as the end.
     pub(crate) fn fail(&self, fault: impl Into<Fault>) -> End {
         let fault = fault.into();
-        self.door.counters.fail(fault.failure);
+        self.listener.counters.fail(fault.failure);
         End::Failed(fault)
     }
 
@@ -82,7 +85,10 @@ impl Session {
     /// Returns whether this was a pooled connection of a peer without a request; such a connection
     /// is not recorded.
     fn was_unused(&self, end: &End) -> bool {
-        let finished = matches!((&self.listener.kind, end), (Kind::Convert, End::Finished));
+        let finished = matches!(
+            (&self.listener_config.kind, end),
+            (Kind::Convert, End::Finished)
+        );
         finished && self.way_out().destination.is_none()
     }
 
@@ -95,8 +101,8 @@ impl Session {
         let (near, trunk) = (self.near_trunk(), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
-            kind: self.listener.kind.to_string(),
-            listener: self.door.address,
+            kind: self.listener_config.kind.to_string(),
+            listener: self.listener.address,
             client: self.client_address,
             destination: way_out.destination.clone(),
             next_hop: way_out.next_hop,

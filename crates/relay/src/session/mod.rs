@@ -11,14 +11,14 @@ pub(crate) mod way_out;
 use crate::{
     config::{
         Config,
-        listener::{Kind, Listener},
+        listener::{Kind, ListenerConfig},
         settings::Mode,
     },
-    doors::door::Door,
+    listeners::listener::Listener,
     peers::{
         current::{Peers, Setup},
         peer::Peer,
-        pool::Ready,
+        pool::PeerPools,
     },
     records::{
         counters::{Pauses, Traffic},
@@ -65,10 +65,10 @@ pub(crate) struct Session {
     pub(crate) config: Arc<Config>,
     /// Peers of this configuration.
     pub(crate) peers: Arc<Peers>,
+    pub(crate) listener_config: Arc<ListenerConfig>,
     pub(crate) listener: Arc<Listener>,
-    pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
-    ready: Arc<Ready>,
+    ready: Arc<PeerPools>,
     limits: RateLimits,
     /// Account of the client.
     account: Arc<Account>,
@@ -122,29 +122,29 @@ pub(crate) struct WayOut {
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
     pub(crate) pool: Arc<Pool>,
-    pub(crate) ready: Arc<Ready>,
+    pub(crate) ready: Arc<PeerPools>,
 }
 
 impl Session {
     pub(crate) fn new(
         relay: Arc<Relay>,
-        door: Arc<Door>,
+        listener: Arc<Listener>,
         Shares { pool, ready }: Shares,
         (client, client_address): (Carrier, SocketAddr),
         number: u64,
     ) -> Self {
-        let (listener, now) = (door.listener(), Instant::now());
+        let (listener_config, now) = (listener.config(), Instant::now());
         let Setup { config, peers } = relay.setup();
-        let holder = Self::holder(&listener, client_address);
+        let holder = Self::holder(&listener_config, client_address);
         Self {
             number,
             account: relay.accounts.of(holder, config.limits.lookups_per_client),
             config,
             peers,
-            limits: door.limits(&listener, client_address.ip()),
+            limits: listener.limits(&listener_config, client_address.ip()),
             relay,
+            listener_config,
             listener,
-            door,
             pool,
             ready,
             tls: OnceLock::new(),
@@ -172,7 +172,7 @@ impl Session {
     /// Registers the stripe group that the client requests. `ahead` was read behind the request.
     pub(crate) fn found(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
         let legs_max = stripes.count.into();
-        let trunk = Trunk::new(self.near(), legs_max, &self.listener.profile);
+        let trunk = Trunk::new(self.near(), legs_max, &self.listener_config.profile);
         let founder = Founder::new(&self.relay.groups, stripes, self.entry(), (trunk, ahead));
         let founder = founder.ok_or(Failure::BadRequest)?;
         let _ = self.founder.set(founder.into());
@@ -187,7 +187,7 @@ impl Session {
 
     fn entry(&self) -> Entry {
         Entry {
-            door: self.door.address,
+            listener: self.listener.address,
             source: self.client_address.ip(),
             certificate: self.near().certificate(),
         }
@@ -215,7 +215,7 @@ impl Session {
 
     /// Records the first byte of the answer to the last request.
     pub(crate) fn hears_answer(&self) {
-        self.first_byte.came(&self.door.counters.times);
+        self.first_byte.came(&self.listener.counters.times);
     }
 
     /// Stores that the client, a relay, acts for a client on another host.
@@ -224,7 +224,7 @@ impl Session {
     }
 
     /// Returns the holder of the client's account.
-    fn holder(listener: &Listener, client: SocketAddr) -> Holder {
+    fn holder(listener: &ListenerConfig, client: SocketAddr) -> Holder {
         Holder::new(client.ip(), listener.kind == Kind::Convert)
     }
 
@@ -232,7 +232,11 @@ impl Session {
     /// for two descriptors. It does not wait: a connection that waits while it holds a permit could
     /// wait without end.
     pub(crate) fn more_places(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
-        let places = self.relay.places.clone().try_acquire_many_owned(count);
+        let places = self
+            .relay
+            .connection_permits
+            .clone()
+            .try_acquire_many_owned(count);
         places.map_err(|_| Failure::Exhausted)
     }
 
@@ -260,7 +264,7 @@ impl Session {
 
     /// Counts bytes that did not pass through [`Session::transfer`].
     pub(crate) fn count(&self, direction: Direction, bytes: usize) {
-        self.door.counters.traffic.add(direction, bytes);
+        self.listener.counters.traffic.add(direction, bytes);
         self.traffic.add(direction, bytes);
     }
 

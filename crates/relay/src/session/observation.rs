@@ -3,7 +3,7 @@
 //! calls, two for each stream of a striped leg. No lock is held meanwhile.
 
 use crate::{
-    records::survey::book::{Glimpse, LegGlimpse},
+    records::sampling::samples::{LegSample, Sample},
     session::{Session, WayOut, stillness::Standstill},
     stripe::trunk::Trunk,
 };
@@ -50,11 +50,11 @@ fn tcp_info(wires: Wires<'_>) -> Vec<TcpInfo> {
 
 impl Session {
     /// Takes a sample of the connection and its last far leg.
-    pub(crate) fn glimpse(&self, way_out: &WayOut) -> Glimpse {
+    pub(crate) fn glimpse(&self, way_out: &WayOut) -> Sample {
         let (bytes_up, bytes_down) = self.traffic.read();
         let look = |leg, number, wires: Wires<'_>| {
             let group = Group {
-                listener: self.door.name(),
+                listener: self.listener.name(),
                 leg,
                 peer: self.peer_label(way_out).filter(|_| leg == Leg::Far),
             };
@@ -62,7 +62,7 @@ impl Session {
         };
         let far = way_out.far.as_ref();
         let far = far.map(|far| Wires::of(far, way_out.trunk.as_ref()));
-        Glimpse {
+        Sample {
             number: self.number,
             at: Instant::now(),
             bytes_up,
@@ -73,13 +73,13 @@ impl Session {
     }
 
     /// Takes a sample of a leg. `None` if the socket is closed.
-    fn leg_glimpse(&self, group: Group, number: u64, wires: Wires<'_>) -> Option<LegGlimpse> {
+    fn leg_glimpse(&self, group: Group, number: u64, wires: Wires<'_>) -> Option<LegSample> {
         let (read, written) = match group.leg {
             Leg::Near => (Direction::Up, Direction::Down),
             Leg::Far => (Direction::Down, Direction::Up),
         };
         let (pauses, is_paused) = self.pauses.read(read);
-        Some(LegGlimpse {
+        Some(LegSample {
             group,
             number,
             streams: Some(tcp_info(wires)).filter(|streams| !streams.is_empty())?,

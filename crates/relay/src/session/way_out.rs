@@ -5,7 +5,7 @@ use crate::{
     config::{profile::Profile, settings::Mode},
     faults::fault::Fault,
     leg::candidates::Candidates,
-    peers::pool::Ready,
+    peers::pool::PeerPools,
     route::{
         Route,
         far::Far,
@@ -36,7 +36,7 @@ impl Session {
 
     /// Opens the far leg without a pooled connection.
     pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Fault> {
-        self.open_by(request, &Ready::default()).await
+        self.open_by(request, &PeerPools::default()).await
     }
 
     /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
@@ -45,7 +45,7 @@ impl Session {
         let introduced = self.introduce(request);
         let wanted = introduced.as_ref().unwrap_or(request);
         // By now the peer is known to refuse groups.
-        let far = Box::pin(self.route(&Ready::default()).open(wanted)).await?;
+        let far = Box::pin(self.route(&PeerPools::default()).open(wanted)).await?;
         self.leaves_by(&far);
         Ok(far)
     }
@@ -76,7 +76,7 @@ impl Session {
         far.has_lost_peer().await && self.route(&self.ready).has_hope(request)
     }
 
-    async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Fault> {
+    async fn open_by(&self, request: &Request, ready: &PeerPools) -> Result<Far, Fault> {
         self.asks_for(request.destination.to_string());
         self.first_byte.asked_unless_waiting();
         let introduced = self.introduce(request);
@@ -91,10 +91,10 @@ impl Session {
     }
 
     /// Opens the far leg and records the time that this took.
-    async fn connect(&self, ready: &Ready, wanted: &Request) -> Result<Far, Fault> {
+    async fn connect(&self, ready: &PeerPools, wanted: &Request) -> Result<Far, Fault> {
         let begin = Instant::now();
         let far = Box::pin(self.route(ready).open(wanted)).await?;
-        self.door.counters.times.connect.add(begin.elapsed());
+        self.listener.counters.times.connect.add(begin.elapsed());
         Ok(far)
     }
 
@@ -105,15 +105,15 @@ impl Session {
         Ok(far)
     }
 
-    fn route<'a>(&'a self, ready: &'a Ready) -> Route<'a> {
+    fn route<'a>(&'a self, ready: &'a PeerPools) -> Route<'a> {
         Route {
             config: &self.config,
             peers: &self.peers,
             ready,
-            listener: &self.listener.name,
+            listener: &self.listener_config.name,
             client: self.client_address.ip().to_canonical(),
             lookup_quota: Some(self.lookup_quota()),
-            direct_fallback: self.listener.direct_fallback,
+            direct_fallback: self.listener_config.direct_fallback,
             local: self.local_access(),
         }
     }
@@ -121,10 +121,10 @@ impl Session {
     fn local_access(&self) -> LocalAccess<'_> {
         let origin = match self.asks_for_others.load(Relaxed) {
             true => Origin::Elsewhere,
-            false => Origin::Addresses(&self.listener, [self.sender, self.client_address]),
+            false => Origin::Addresses(&self.listener_config, [self.sender, self.client_address]),
         };
-        let allowed = self.config.allow_local || local::is_meant(&self.listener.kind);
-        LocalAccess::new(origin, allowed, self.relay.doors.addresses())
+        let allowed = self.config.allow_local || local::is_meant(&self.listener_config.kind);
+        LocalAccess::new(origin, allowed, self.relay.listeners.addresses())
     }
 
     fn lookup_quota(&self) -> LookupQuota<'_> {
@@ -171,7 +171,10 @@ impl Session {
     /// Returns the far leg that was opened before the client's SYN was answered, if there is one.
     fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
         match destination {
-            Destination::Address(to) => self.door.ready.take(Flow::new(self.client_address, *to)),
+            Destination::Address(to) => self
+                .listener
+                .preconnected
+                .take(Flow::new(self.client_address, *to)),
             Destination::Name(..) => None,
         }
     }
@@ -187,7 +190,7 @@ impl Session {
         self.is_tunnel();
         let means = Means {
             pool: &self.pool,
-            counters: &self.door.counters,
+            counters: &self.listener.counters,
             traffic: &self.traffic,
             pauses: &self.pauses,
             first_byte: &self.first_byte,
@@ -210,10 +213,10 @@ impl Session {
     /// Takes a sample of the present far leg before another one replaces it.
     fn see_last_of_far(&self) {
         let way_out = self.last_way_out();
-        if self.relay.survey.is_wanted() && way_out.far.is_some() {
+        if self.relay.sampler.is_enabled() && way_out.far.is_some() {
             self.relay
-                .survey
-                .look(self.glimpse(&way_out), &self.seen_last);
+                .sampler
+                .record(self.glimpse(&way_out), &self.seen_last);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Requesting side of striping: a request over one leg, and the legs that join it.
 
 use crate::{
-    peers::{connection::answer, peer::Peer, pool::Ready},
+    peers::{connection::read_answer, peer::Peer, pool::PeerPools},
     stripe::{gatherer::Gatherer, trunk::Trunk},
 };
 use longhaul_protocol::{
@@ -90,7 +90,7 @@ impl Group {
     /// Records, for later requests too, that the peer does not support groups.
     pub(crate) fn is_unsupported(&self) {
         self.unsupported.store(true, Relaxed);
-        self.peer.refuse_stripes();
+        self.peer.record_no_striping();
     }
 
     /// Returns the client's bytes since the request, if the request may be repeated over a single
@@ -103,7 +103,7 @@ impl Group {
 
     /// Opens the other legs at once. They join as soon as `accepted` reports that the peer knows
     /// the group. Legs that fail are left out.
-    pub(crate) async fn gather(&self, ready: &Arc<Ready>, accepted: watch::Receiver<bool>) {
+    pub(crate) async fn gather(&self, ready: &Arc<PeerPools>, accepted: watch::Receiver<bool>) {
         let mut joining = JoinSet::new();
         for index in 1..self.stripes.count {
             let joiner = Joiner {
@@ -124,7 +124,7 @@ impl Group {
                 Err(failure) => missing.push(failure),
             }
         }
-        self.peer.note_missing_streams(&missing);
+        self.peer.record_missing_streams(&missing);
         self.trunk.close_entry();
         pending::<()>().await;
     }
@@ -135,7 +135,7 @@ struct Joiner {
     join: Join,
     peer: Arc<Peer>,
     limit: Duration,
-    ready: Arc<Ready>,
+    ready: Arc<PeerPools>,
 }
 
 impl Joiner {
@@ -146,7 +146,7 @@ impl Joiner {
         {
             return Ok(leg);
         }
-        let leg = self.peer.reach_again(self.limit).await?;
+        let leg = self.peer.open_further_leg(self.limit).await?;
         self.ask(leg, &mut accepted).await
     }
 
@@ -156,7 +156,7 @@ impl Joiner {
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
         let asked = async {
             write_all(&leg, &self.join.encode()).await.ok()?;
-            answer(&leg).await.ok()
+            read_answer(&leg).await.ok()
         };
         match timeout(self.limit, asked).await {
             Ok(Some((Answer::Accepted, _))) => Ok(leg),

@@ -37,7 +37,7 @@ struct Group {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Address of the listener.
-    pub(crate) door: SocketAddr,
+    pub(crate) listener: SocketAddr,
     pub(crate) source: IpAddr,
     /// Certificate of the other relay, with TLS.
     pub(crate) certificate: Option<Vec<u8>>,

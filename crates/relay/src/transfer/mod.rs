@@ -17,7 +17,6 @@ use crate::{
     stripe::groups::Seat,
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
-use longhaul_command::errln;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
 use longhaul_transport::{
     channel::{read_some, write_all},
@@ -37,6 +36,7 @@ use tokio::{
     task::yield_now,
     time::{sleep_until, timeout},
 };
+use tracing::warn;
 
 /// End of a connection.
 #[derive(Debug)]
@@ -448,13 +448,13 @@ pub(super) fn report_shortfall(pool: &Pool) {
     static TOLD: Once = Once::new();
     if let Some(shortfall) = pool.take_shortfall() {
         TOLD.call_once(|| match shortfall {
-            Shortfall::SmallPipes(bytes) => errln!(
-                "longhaul relay: the kernel grants pipes of {} KiB only, which costs CPU: raise \
+            Shortfall::SmallPipes(bytes) => warn!(
+                "the kernel grants pipes of {} KiB only, which costs CPU: raise \
                  fs.pipe-max-size and fs.pipe-user-pages-soft",
                 bytes / 1024
             ),
             Shortfall::NoPipe(error) => {
-                errln!("longhaul relay: no pipe ({error}): bytes are copied instead");
+                warn!("no pipe ({error}): bytes are copied instead");
             }
         });
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     config::settings::Mode,
-    peers::pool::Ready,
+    peers::pool::PeerPools,
     route::far::Far,
     stripe::{
         gatherer::Gatherer,
@@ -40,7 +40,7 @@ pub(crate) struct Ends<'a> {
     pub(crate) founder: Option<&'a Founder>,
     pub(crate) far: &'a Far,
     /// Pooled connections for joining legs.
-    pub(crate) ready: &'a Arc<Ready>,
+    pub(crate) ready: &'a Arc<PeerPools>,
 }
 
 /// One side: a leg or a bundle.

@@ -42,7 +42,7 @@ impl Source for Overview {
     }
 
     async fn status(&self) -> Status {
-        let legs = self.0.survey.latest().await.legs.clone();
+        let legs = self.0.sampler.snapshot().await.legs.clone();
         let relay = self.0.counters();
         let peer = |counts: &longhaul_admin::relay_record::PeerCounts| PeerState {
             usage: PeerUsage::of(&counts.name, &legs),
@@ -58,7 +58,7 @@ impl Source for Overview {
             peers: relay.peers.iter().map(peer).collect(),
             relay,
             legs,
-            times: self.0.doors.times(),
+            times: self.0.listeners.times(),
             reload: self.0.reloads.read(),
             certificates: certificates(&self.0),
             process: process(),
@@ -66,7 +66,7 @@ impl Source for Overview {
     }
 
     async fn connections(&self) -> Arc<Snapshot> {
-        self.0.survey.latest().await
+        self.0.sampler.snapshot().await
     }
 
     fn throughput(&self) -> Throughput {
@@ -140,7 +140,7 @@ fn is_cut_off(config: &Config, peers: &Peers) -> bool {
     let mut blocked = config.listeners.iter().filter_map(|listener| {
         let ways = config.policy.ways_of(&listener.name);
         let any = !ways.is_empty();
-        let open = listener.direct_fallback || ways.iter().any(|way| peers.have_hope(way));
+        let open = listener.direct_fallback || ways.iter().any(|way| peers.has_up_chain(way));
         any.then_some(!open)
     });
     let first = blocked.next();
@@ -175,7 +175,9 @@ mod tests {
             .all()
             .filter(|peer| dead.contains(&peer.config.name.as_str()))
         {
-            peer.state.health.missed(std::time::Instant::now(), 0.5);
+            peer.state
+                .health
+                .record_failure(std::time::Instant::now(), 0.5);
         }
         is_cut_off(&config, &peers)
     }

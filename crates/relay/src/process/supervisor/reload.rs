@@ -3,23 +3,24 @@
 //! keep the configuration of their start. Listeners in both configurations keep their sockets.
 
 use crate::{
-    config::{Config, listener::Listener, settings::Transport},
-    doors::{
-        door::Door,
-        opening::{
-            ListenSocket, Opening, is_possible, open_door, socket_options, with_initial_window,
+    config::{Config, listener::ListenerConfig, settings::Transport},
+    listeners::{
+        listener::Listener,
+        sockets::{
+            ListenSocket, WorkerSocket, is_supported, open_listener, socket_options,
+            with_initial_window,
         },
     },
     relay::Relay,
 };
 use anyhow::Context as _;
 use longhaul_admission::descriptors::DescriptorDemand;
-use longhaul_command::errln;
 use std::{
     mem::discriminant,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 use tokio::sync::mpsc::Sender;
+use tracing::{info, warn};
 
 /// Plan for the listeners of a reload.
 #[derive(Debug, PartialEq)]
@@ -48,7 +49,7 @@ impl Step {
     }
 }
 
-fn has_same_sockets(old: &Listener, new: &Listener) -> bool {
+fn has_same_sockets(old: &ListenerConfig, new: &ListenerConfig) -> bool {
     socket_options(old) == socket_options(new)
         && old.profile.initial_window == new.profile.initial_window
 }
@@ -58,7 +59,7 @@ fn has_same_sockets(old: &Listener, new: &Listener) -> bool {
 /// # Errors
 ///
 /// Names a change that needs a restart.
-fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
+fn plan(old: &[Arc<ListenerConfig>], new: &[ListenerConfig]) -> Result<Plan, String> {
     let mut steps = Vec::<Step>::new();
     for listener in new {
         let is_free = |n: &usize| !steps.iter().any(|step| step.old() == Some(*n));
@@ -80,13 +81,13 @@ fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
 }
 
 /// Returns the error for new UDT options: a UDP port can't be bound a second time beside the first.
-fn fixed(listener: &Listener) -> String {
-    let name = &listener.name;
+fn fixed(listener_config: &ListenerConfig) -> String {
+    let name = &listener_config.name;
     format!("listener {name}: over UDT, a profile with other options takes a restart")
 }
 
 /// Returns whether both settings are for one listener. A listener on port 0 is matched by its name.
-fn is_same_place(a: &Listener, b: &Listener) -> bool {
+fn is_same_place(a: &ListenerConfig, b: &ListenerConfig) -> bool {
     if a.transport != b.transport {
         return false;
     }
@@ -96,18 +97,22 @@ fn is_same_place(a: &Listener, b: &Listener) -> bool {
 
 impl Plan {
     /// Refuses changes of interception: its rules and leases last as long as the process.
-    fn check_interception(&self, old: &[Arc<Listener>], new: &[Listener]) -> Result<(), String> {
-        let refused = |listener: &Listener| {
-            let name = &listener.name;
+    fn check_interception(
+        &self,
+        old: &[Arc<ListenerConfig>],
+        new: &[ListenerConfig],
+    ) -> Result<(), String> {
+        let refused = |listener_config: &ListenerConfig| {
+            let name = &listener_config.name;
             Err(format!(
                 "listener {name}: what it intercepts takes a restart to change, and so does keep_source there"
             ))
         };
-        for (step, listener) in self.steps.iter().zip(new) {
+        for (step, listener_config) in self.steps.iter().zip(new) {
             let before = step.old().and_then(|n| old[n].intercept.as_ref());
-            let moved = listener.intercept.is_some() && !matches!(step, Step::Keep(_));
-            if moved || before != listener.intercept.as_ref() {
-                return refused(listener);
+            let moved = listener_config.intercept.is_some() && !matches!(step, Step::Keep(_));
+            if moved || before != listener_config.intercept.as_ref() {
+                return refused(listener_config);
             }
         }
         match self.close.iter().find(|n| old[**n].intercept.is_some()) {
@@ -120,21 +125,25 @@ impl Plan {
 /// Refuses changes of sockets that the service manager passed. If this process closed its handles,
 /// clients would wait in a queue that is not served; and another set of sockets can't be bound
 /// beside them.
-fn check_passed(plan: &Plan, doors: &[Arc<Door>], new: &[Listener]) -> Result<(), String> {
+fn check_passed(
+    plan: &Plan,
+    listeners: &[Arc<Listener>],
+    new: &[ListenerConfig],
+) -> Result<(), String> {
     let named = |name: &str, what: &str| {
         Err(format!(
             "listener {name}: its socket is the service manager's: {what} takes a restart"
         ))
     };
-    for (step, listener) in plan.steps.iter().zip(new) {
+    for (step, listener_config) in plan.steps.iter().zip(new) {
         if let Step::Reopen(n) = step
-            && doors[*n].is_passed
+            && listeners[*n].is_passed
         {
-            return named(&listener.name, "a profile with other socket options");
+            return named(&listener_config.name, "a profile with other socket options");
         }
     }
-    match plan.close.iter().find(|n| doors[**n].is_passed) {
-        Some(n) => named(&doors[*n].listener().name, "to end it"),
+    match plan.close.iter().find(|n| listeners[**n].is_passed) {
+        Some(n) => named(&listeners[*n].config().name, "to end it"),
         None => Ok(()),
     }
 }
@@ -145,11 +154,11 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
     let limit = longhaul_linux::descriptors::raise_limit();
     let demand = config.descriptor_demand();
     let room = relay.budget.connections_with(limit, &demand);
-    let now = relay.places_all.load(Relaxed) as usize;
+    let now = relay.permits_total.load(Relaxed) as usize;
     let missing = now.saturating_sub(room);
-    let taken = relay.places.forget_permits(missing);
+    let taken = relay.connection_permits.forget_permits(missing);
     if room == 0 || taken < missing {
-        relay.places.add_permits(taken);
+        relay.connection_permits.add_permits(taken);
         let DescriptorDemand {
             listeners, ready, ..
         } = demand;
@@ -158,83 +167,88 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
              (pool) a worker beside the connections that are open"
         ));
     }
-    relay.places.add_permits(room.saturating_sub(now));
-    relay.places_all.store(room as u32, Relaxed);
+    relay
+        .connection_permits
+        .add_permits(room.saturating_sub(now));
+    relay.permits_total.store(room as u32, Relaxed);
     if room != now {
-        errln!("longhaul relay: RLIMIT_NOFILE has room for {room} connections at once now");
+        info!("RLIMIT_NOFILE has room for {room} connections at once now");
     }
     Ok(())
 }
 
 /// Listener of the new configuration, with new sockets if it needs any.
-type Ready = (Arc<Door>, Listener, Option<Vec<ListenSocket>>);
+type Ready = (Arc<Listener>, ListenerConfig, Option<Vec<ListenSocket>>);
 
 /// Applies a configuration that was read again. After an error, nothing has changed.
 pub(crate) fn reload(
     relay: &Relay,
     mut config: Config,
-    workers: &[Sender<Opening>],
+    workers: &[Sender<WorkerSocket>],
 ) -> anyhow::Result<()> {
     let before = relay.config();
-    config.listeners.retain(is_possible);
+    config.listeners.retain(is_supported);
     let fixed = config.keep(&before);
-    let doors = relay.doors.open();
-    let old: Vec<_> = doors.iter().map(|door| door.listener()).collect();
+    let listeners = relay.listeners.open();
+    let old: Vec<_> = listeners.iter().map(|listener| listener.config()).collect();
     let plan = plan(&old, &config.listeners).map_err(anyhow::Error::msg)?;
-    check_passed(&plan, &doors, &config.listeners).map_err(anyhow::Error::msg)?;
-    let ready = open(&config, &plan, &doors)?;
+    check_passed(&plan, &listeners, &config.listeners).map_err(anyhow::Error::msg)?;
+    let ready = open(&config, &plan, &listeners)?;
     share_out(relay, &config).map_err(anyhow::Error::msg)?;
     for key in fixed {
-        errln!("longhaul relay: {key} takes a restart to change");
+        warn!("{key} takes a restart to change");
     }
     relay.current.set(config);
-    let open = ready.iter().map(|(door, ..)| door.clone()).collect();
-    let closed: Vec<_> = plan.close.iter().map(|n| doors[*n].clone()).collect();
-    for (door, listener, sockets) in ready {
-        settle(&door, listener, sockets, workers)?;
+    let open = ready
+        .iter()
+        .map(|(listener, ..)| listener.clone())
+        .collect();
+    let closed: Vec<_> = plan.close.iter().map(|n| listeners[*n].clone()).collect();
+    for (listener, listener_config, sockets) in ready {
+        settle(&listener, listener_config, sockets, workers)?;
     }
-    for door in &closed {
-        door.next_sockets();
+    for listener in &closed {
+        listener.next_sockets();
     }
-    relay.doors.replace(open, closed);
+    relay.listeners.replace(open, closed);
     Ok(())
 }
 
 /// Opens all new sockets: the steps that may fail.
-fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec<Ready>> {
-    let listeners = plan.steps.iter().zip(&config.listeners);
-    let ready = listeners.map(|(step, listener)| match *step {
-        Step::Keep(n) => Ok((doors[n].clone(), listener.clone(), None)),
+fn open(config: &Config, plan: &Plan, listeners: &[Arc<Listener>]) -> anyhow::Result<Vec<Ready>> {
+    let steps = plan.steps.iter().zip(&config.listeners);
+    let ready = steps.map(|(step, listener_config)| match *step {
+        Step::Keep(n) => Ok((listeners[n].clone(), listener_config.clone(), None)),
         Step::Reopen(n) => {
-            let (address, options) = (doors[n].address, socket_options(listener));
+            let (address, options) = (listeners[n].address, socket_options(listener_config));
             let sockets =
                 longhaul_linux::socket::listen_beside(address, config.limits.workers, &options)
-                    .and_then(|sockets| with_initial_window(sockets, listener))
-                    .with_context(|| format!("listener {}", listener.name))?;
+                    .and_then(|sockets| with_initial_window(sockets, listener_config))
+                    .with_context(|| format!("listener {}", listener_config.name))?;
             let sockets = sockets.into_iter().map(ListenSocket::Tcp).collect();
-            Ok((doors[n].clone(), listener.clone(), Some(sockets)))
+            Ok((listeners[n].clone(), listener_config.clone(), Some(sockets)))
         }
         Step::Open => {
-            let (door, sockets) = open_door(config, listener, &[])?;
-            Ok((door, listener.clone(), Some(sockets)))
+            let (listener, sockets) = open_listener(config, listener_config, &[])?;
+            Ok((listener, listener_config.clone(), Some(sockets)))
         }
     });
     ready.collect()
 }
 
 fn settle(
-    door: &Arc<Door>,
-    listener: Listener,
+    listener: &Arc<Listener>,
+    listener_config: ListenerConfig,
     sockets: Option<Vec<ListenSocket>>,
-    workers: &[Sender<Opening>],
+    workers: &[Sender<WorkerSocket>],
 ) -> anyhow::Result<()> {
-    let is_new = door.is_new();
-    door.change(listener);
+    let is_new = listener.is_new();
+    listener.change(listener_config);
     if let Some(sockets) = sockets {
-        hand_out(door, sockets, workers)?;
+        hand_out(listener, sockets, workers)?;
     }
     if is_new {
-        errln!("listening {} {}", door.listener().kind, door.address);
+        info!("listening {} {}", listener.config().kind, listener.address);
     }
     Ok(())
 }
@@ -242,14 +256,14 @@ fn settle(
 /// Gives each worker one socket of the listener, or more if there are more sockets than workers.
 /// Earlier sockets of the listener are closed.
 pub(crate) fn hand_out(
-    door: &Arc<Door>,
+    listener: &Arc<Listener>,
     sockets: Vec<ListenSocket>,
-    workers: &[Sender<Opening>],
+    workers: &[Sender<WorkerSocket>],
 ) -> anyhow::Result<()> {
-    let generation = door.next_sockets();
+    let generation = listener.next_sockets();
     for (worker, socket) in workers.iter().cycle().zip(sockets) {
-        let opening = Opening {
-            door: door.clone(),
+        let opening = WorkerSocket {
+            listener: listener.clone(),
             generation,
             socket,
         };
@@ -265,7 +279,7 @@ mod tests {
     use super::*;
     use crate::config::listener::tests::{all, listener};
 
-    fn planned(old: &[Listener], new: &[Listener]) -> Result<Plan, String> {
+    fn planned(old: &[ListenerConfig], new: &[ListenerConfig]) -> Result<Plan, String> {
         let old: Vec<_> = old.iter().cloned().map(Arc::new).collect();
         plan(&old, new)
     }

@@ -7,7 +7,7 @@ use crate::{
     process::workers::registry::Registry,
     records::{
         history::{INTERVAL, point},
-        survey::book::{Glimpse, LegGlimpse, Verdict},
+        sampling::samples::{LegSample, Rates, Sample},
     },
     relay::Relay,
     session::{Session, WayOut},
@@ -41,12 +41,12 @@ const LOOKS_PER_TURN: usize = 64;
 
 /// Samples while there are readers, without end.
 pub(crate) async fn go_round(relay: &Relay, sessions: &Registry) {
-    let survey = &relay.survey;
+    let survey = &relay.sampler;
     loop {
-        survey.asked().await;
+        survey.last_read().await;
         round(relay, sessions).await;
         sleep(FIRST_PERIOD).await;
-        while survey.is_asked() {
+        while survey.has_readers() {
             sleep(publish(relay, sessions).await).await;
         }
     }
@@ -58,7 +58,7 @@ async fn publish(relay: &Relay, sessions: &Registry) -> Duration {
     let snapshot = round(relay, sessions).await;
     let connections = snapshot.connections.len() as u32;
     let pause = PERIOD.max(PERIOD_PER_CONNECTION * connections);
-    relay.survey.publish(snapshot, begin + 2 * pause);
+    relay.sampler.publish(snapshot, begin + 2 * pause);
     pause
 }
 
@@ -77,7 +77,7 @@ async fn round(relay: &Relay, sessions: &Registry) -> Snapshot {
         };
         let way_out = session.last_way_out();
         let glimpse = session.glimpse(&way_out);
-        if let Some((glimpse, verdict)) = relay.survey.look(glimpse, &session.seen_last) {
+        if let Some((glimpse, verdict)) = relay.sampler.record(glimpse, &session.seen_last) {
             gauge(&glimpse, &verdict, &mut gauges);
             connections.push(connection(&session, way_out, glimpse, &verdict));
         }
@@ -90,9 +90,9 @@ async fn round(relay: &Relay, sessions: &Registry) -> Snapshot {
 }
 
 fn groups(relay: &Relay, mut gauges: BTreeMap<Group, Gauge>) -> Vec<LegGroup> {
-    let (listeners, _) = relay.doors.counts();
+    let (listeners, _) = relay.listeners.counts();
     let names: Vec<_> = listeners.into_iter().map(|l| l.name).collect();
-    let sums = relay.survey.sums(&names);
+    let sums = relay.sampler.sums(&names);
     let group = |(group, sums): (Group, LegSums)| LegGroup {
         now: gauges.remove(&group).unwrap_or_default().finish(),
         group,
@@ -109,7 +109,7 @@ pub(crate) async fn write_history(relay: &Relay) {
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let (now, (_, total)) = (Instant::now(), relay.doors.counts());
+        let (now, (_, total)) = (Instant::now(), relay.listeners.counts());
         relay.history.add(point(&before, &total, now - at));
         (at, before) = (now, total);
     }
@@ -124,7 +124,7 @@ struct Gauge {
 }
 
 impl Gauge {
-    fn add(&mut self, leg: &LegGlimpse, limited_by: Option<Limiter>) {
+    fn add(&mut self, leg: &LegSample, limited_by: Option<Limiter>) {
         let limiter = limited_by.map_or("unknown", Limiter::name);
         *self.now.limited_by.entry(limiter.to_owned()).or_default() += 1;
         self.now.buffered_bytes += leg.buffered_bytes;
@@ -155,7 +155,7 @@ impl Gauge {
     }
 }
 
-fn gauge(glimpse: &Glimpse, verdict: &Verdict, gauges: &mut BTreeMap<Group, Gauge>) {
+fn gauge(glimpse: &Sample, verdict: &Rates, gauges: &mut BTreeMap<Group, Gauge>) {
     let legs = [(&glimpse.near, verdict.near), (&glimpse.far, verdict.far)];
     for (leg, limited_by) in legs {
         if let Some(leg) = leg {
@@ -165,13 +165,8 @@ fn gauge(glimpse: &Glimpse, verdict: &Verdict, gauges: &mut BTreeMap<Group, Gaug
     }
 }
 
-fn connection(
-    session: &Session,
-    way_out: WayOut,
-    glimpse: Glimpse,
-    verdict: &Verdict,
-) -> Connection {
-    let state = |leg: Option<LegGlimpse>, limited_by| {
+fn connection(session: &Session, way_out: WayOut, glimpse: Sample, verdict: &Rates) -> Connection {
+    let state = |leg: Option<LegSample>, limited_by| {
         leg.map(|leg| LegState {
             limited_by,
             reading_paused: leg.is_paused,
@@ -186,8 +181,8 @@ fn connection(
     };
     Connection {
         id: session.number,
-        listener: session.door.name(),
-        kind: session.listener.kind.to_string(),
+        listener: session.listener.name(),
+        kind: session.listener_config.kind.to_string(),
         client: session.client_address,
         next_hop: way_out.next_hop,
         peer: session.peer_label(&way_out),

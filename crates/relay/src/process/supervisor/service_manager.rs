@@ -6,13 +6,13 @@ use crate::{
     process::workers::registry::Registry,
     relay::{Phase, Relay},
 };
-use longhaul_command::errln;
 use sd_notify::NotifyState;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::warn;
 
 /// Connection to the service manager, if there is one.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl ServiceManager {
 
     fn tell(&self, news: &[NotifyState]) {
         if let Err(error) = sd_notify::notify(news) {
-            errln!("longhaul relay: NOTIFY_SOCKET: {error}");
+            warn!("NOTIFY_SOCKET: {error}");
         }
     }
 
@@ -103,7 +103,7 @@ impl ServiceManager {
 
     /// Returns the status as one short line.
     fn status(&self) -> String {
-        let listeners = self.relay.doors.open().len();
+        let listeners = self.relay.listeners.open().len();
         let connections = self.registry.len();
         let peers = self.relay.setup().peers;
         let down: Vec<_> = peers

@@ -2,8 +2,8 @@
 //! One client connection from accept to its end.
 
 use crate::{
+    client_protocols,
     config::listener::Kind,
-    listener,
     process::workers::crew::Newcomer,
     session::{Session, Shares, end::Finale},
     stripe::groups::Seat,
@@ -21,19 +21,19 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
         seated: _seated,
         entry,
         relay,
-        door,
+        listener,
         client,
         address,
     } = newcomer;
-    let session = Session::new(relay, door, shares, (client, address), entry.number);
+    let session = Session::new(relay, listener, shares, (client, address), entry.number);
     let mut session = Arc::new(session);
     let announced = match Arc::get_mut(&mut session) {
-        Some(own) if own.listener.accept_proxy => Box::pin(own.hear_announcement()).await,
+        Some(own) if own.listener_config.accept_proxy => Box::pin(own.hear_announcement()).await,
         _ => Ok(()),
     };
     entry.is(&session);
     let seat = {
-        let _active = session.door.counters.connection();
+        let _active = session.listener.counters.connection();
         let mut finale = Finale {
             session: &session,
             end: End::Cut,
@@ -74,9 +74,9 @@ async fn serve(session: &Arc<Session>, announced: Result<(), Failure>) -> End {
         session.client.reset_on_close();
         return session.fail(failure);
     }
-    match &session.listener.kind {
-        Kind::Http => Box::pin(listener::http::serve(session)).await,
-        Kind::Socks5 => Box::pin(listener::socks5::serve(session)).await,
-        kind => listener::serve(session, kind).await,
+    match &session.listener_config.kind {
+        Kind::Http => Box::pin(client_protocols::http::serve(session)).await,
+        Kind::Socks5 => Box::pin(client_protocols::socks5::serve(session)).await,
+        kind => client_protocols::serve(session, kind).await,
     }
 }

@@ -4,7 +4,7 @@
 //! The kernel spreads connections over the workers' sockets by a hash of their addresses. It
 //! ignores the load, and often puts two long flows on one of two workers.
 
-use crate::{doors::door::Door, process::workers::registry::Entry, relay::Relay};
+use crate::{listeners::listener::Listener, process::workers::registry::Entry, relay::Relay};
 use longhaul_transport::carrier::Carrier;
 use std::{
     io,
@@ -23,7 +23,7 @@ use tokio::sync::{
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     pub(crate) relay: Arc<Relay>,
-    pub(crate) door: Arc<Door>,
+    pub(crate) listener: Arc<Listener>,
     pub(crate) client: Carrier,
     pub(crate) address: SocketAddr,
     pub(crate) entry: Entry,

@@ -2,9 +2,9 @@
 //! Worker thread: accepts on its own share of every listener and serves what it accepted.
 
 use crate::{
-    doors::{
-        door::Door,
-        opening::{ListenSocket, Opening},
+    listeners::{
+        listener::Listener,
+        sockets::{ListenSocket, WorkerSocket},
     },
     process::workers::{
         connection,
@@ -15,7 +15,6 @@ use crate::{
     session::Shares,
 };
 use longhaul_admission::exhaustion::{self, is_exhaustion};
-use longhaul_command::errln;
 use longhaul_linux::pipe_pool::Pool;
 use longhaul_transport::carrier::Carrier;
 use longhaul_udt::socket::Socket;
@@ -32,6 +31,7 @@ use tokio::{
     sync::mpsc::Receiver,
     time::sleep,
 };
+use tracing::{error, info, warn};
 
 /// Worker, before its thread starts.
 pub(crate) struct Worker {
@@ -41,7 +41,7 @@ pub(crate) struct Worker {
     /// Index among the serving threads.
     pub(crate) index: usize,
     /// Listening sockets, as they are opened.
-    pub(crate) openings: Receiver<Opening>,
+    pub(crate) openings: Receiver<WorkerSocket>,
     /// Connections that other workers accepted.
     pub(crate) newcomers: Receiver<Newcomer>,
 }
@@ -62,10 +62,10 @@ impl Worker {
         let (relay, ready) = (self.relay.clone(), shares.ready.clone());
         let kept = async {
             select! {
-                () = ready.keep(&relay.current) => {}
-                () = relay.drain.reached(Phase::Drain) => ready.clear(),
+                () = ready.maintain(&relay.current) => {}
+                () = relay.drain.wait_for(Phase::Drain) => ready.clear(),
             }
-            relay.drain.reached(Phase::Stop).await;
+            relay.drain.wait_for(Phase::Stop).await;
         };
         tokio::pin!(kept);
         loop {
@@ -77,13 +77,13 @@ impl Worker {
         }
     }
 
-    fn open(&self, opening: Opening, shares: &Shares) -> io::Result<()> {
+    fn open(&self, opening: WorkerSocket, shares: &Shares) -> io::Result<()> {
         let entrance = Entrance {
             relay: self.relay.clone(),
             registry: self.registry.clone(),
             crew: self.crew.clone(),
             worker: self.index,
-            door: opening.door,
+            listener: opening.listener,
             shares: shares.clone(),
         };
         match opening.socket {
@@ -121,7 +121,7 @@ struct Entrance {
     crew: Arc<Crew>,
     /// Index of the worker.
     worker: usize,
-    door: Arc<Door>,
+    listener: Arc<Listener>,
     shares: Shares,
 }
 
@@ -130,7 +130,7 @@ impl Entrance {
     async fn accept_all(self, generation: u64, listener: TcpListener) {
         select! {
             () = self.accept_until_closed(generation, &listener) => {}
-            () = self.relay.drain.reached(Phase::Drain) => {}
+            () = self.relay.drain.wait_for(Phase::Drain) => {}
         }
         self.accept_queue(listener).await;
     }
@@ -144,21 +144,21 @@ impl Entrance {
                     self.admit(Carrier::Udt(stream.into()), address).await;
                 }
             }
-            errln!(
-                "longhaul relay: the port of {} broke: it accepts no more",
-                self.door.name()
+            error!(
+                "the port of {} broke: it accepts no more",
+                self.listener.name()
             );
         };
         select! {
             () = accepting => {}
-            () = self.door.closed(generation) => {}
-            () = self.relay.drain.reached(Phase::Drain) => {}
+            () = self.listener.closed(generation) => {}
+            () = self.relay.drain.wait_for(Phase::Drain) => {}
         }
     }
 
     async fn accept_until_closed(&self, generation: u64, listener: &TcpListener) {
         let mut shortage = Shortage::default();
-        let mut closed = pin!(self.door.closed(generation));
+        let mut closed = pin!(self.listener.closed(generation));
         loop {
             let accepted = select! {
                 accepted = listener.accept() => accepted,
@@ -197,7 +197,7 @@ impl Entrance {
     /// in the listen queue.
     async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
         self.relay.memory.wait_for_room(address.ip()).await;
-        let Ok(place) = self.relay.places.clone().acquire_owned().await else {
+        let Ok(place) = self.relay.connection_permits.clone().acquire_owned().await else {
             return;
         };
         let seated = self.crew.place(self.worker);
@@ -205,7 +205,7 @@ impl Entrance {
             place,
             entry: self.registry.enter(),
             relay: self.relay.clone(),
-            door: self.door.clone(),
+            listener: self.listener.clone(),
             client: client.into(),
             address,
             seated,
@@ -243,14 +243,14 @@ impl Shortage {
         }
         if !self.told && self.last.is_none_or(|at| at.elapsed() >= TELLING_PERIOD) {
             (self.told, self.last) = (true, Some(Instant::now()));
-            errln!("longhaul relay: {error}; new connections wait");
+            warn!("{error}; new connections wait");
         }
         sleep(exhaustion::PAUSE).await;
     }
 
     fn ended(&mut self) {
         if std::mem::take(&mut self.told) {
-            errln!("longhaul relay: accepting again");
+            info!("accepting again");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! use some 25 KiB for a silent client, and several times the head for a slow one.
 
 use crate::{
-    listener::http::{
+    client_protocols::http::{
         exchange::{CONTINUE, Exchange, Framing, Turn},
         pacing::Paced,
         trailers::{END, First, before_end},

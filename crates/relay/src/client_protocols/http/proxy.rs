@@ -2,14 +2,14 @@
 //! State of the proxy for one HTTP client, and its own responses.
 
 use crate::{
-    faults::fault::Fault,
-    listener::{
+    client_protocols::{
         ftp,
         http::{
             exchange::Exchange,
             silence::{Download, Progress, Upload},
         },
     },
+    faults::fault::Fault,
     route::far::Far,
     session::{Session, http_memory::Counted},
 };

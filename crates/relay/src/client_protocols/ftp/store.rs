@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP upload: STOR for an HTTP PUT.
 
-use crate::listener::ftp::{
+use crate::client_protocols::ftp::{
     refusal::{Refusal, code, if_known, in_time, lacks_epsv},
     url::Url,
 };

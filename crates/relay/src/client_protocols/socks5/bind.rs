@@ -4,9 +4,9 @@
 //! of the peer that connected.
 
 use crate::{
+    client_protocols::language::{Language, Rejection, reject},
     config::profile::Profile,
     leg::profile::set_initial_window,
-    listener::language::{Language, Rejection, reject},
     route::far::Far,
     session::Session,
     transfer::{End, Side},

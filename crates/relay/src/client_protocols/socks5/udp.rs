@@ -3,7 +3,7 @@
 //! open.
 
 use crate::{
-    listener::language::{Language, Rejection, reject},
+    client_protocols::language::{Language, Rejection, reject},
     session::Session,
     transfer::{End, Side},
 };

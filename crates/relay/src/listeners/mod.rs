@@ -2,11 +2,11 @@
 //! Running listeners, closed ones included as long as they have connections. Counters of listeners
 //! that are gone stay in the total.
 
-pub(crate) mod door;
-pub(crate) mod opening;
-pub(crate) mod ready;
+pub(crate) mod listener;
+pub(crate) mod preconnected;
+pub(crate) mod sockets;
 
-use crate::{doors::door::Door, records::counters, route::local::ListenAddresses};
+use crate::{listeners::listener::Listener, records::counters, route::local::ListenAddresses};
 use longhaul_admin::{
     record::ListenerTimes,
     relay_record::{Counts, ListenerCounts},
@@ -16,29 +16,29 @@ use std::{collections::BTreeSet, sync::Arc};
 
 /// All running listeners. A reload replaces the open ones.
 #[derive(Debug, Default)]
-pub(crate) struct Doors {
+pub(crate) struct Listeners {
     list: RwLock<List>,
     addresses: ListenAddresses,
 }
 
 #[derive(Debug, Default)]
 struct List {
-    open: Vec<Arc<Door>>,
+    open: Vec<Arc<Listener>>,
     /// Closed listeners with open connections; never more than there are connections.
-    closing: Vec<Arc<Door>>,
+    closing: Vec<Arc<Listener>>,
     /// Sum of the counters of listeners that are gone.
     past: Counts,
 }
 
-impl Doors {
-    pub(crate) fn new(open: Vec<Arc<Door>>) -> Self {
-        let doors = Self::default();
-        doors.replace(open, []);
-        doors
+impl Listeners {
+    pub(crate) fn new(open: Vec<Arc<Listener>>) -> Self {
+        let listeners = Self::default();
+        listeners.replace(open, []);
+        listeners
     }
 
     /// Returns the listeners that accept.
-    pub(crate) fn open(&self) -> Vec<Arc<Door>> {
+    pub(crate) fn open(&self) -> Vec<Arc<Listener>> {
         let list = self.list.read();
         list.open.clone()
     }
@@ -46,11 +46,12 @@ impl Doors {
     /// Replaces the listeners that accept, and keeps `closed` until their connections end.
     pub(crate) fn replace(
         &self,
-        open: Vec<Arc<Door>>,
-        closed: impl IntoIterator<Item = Arc<Door>>,
+        open: Vec<Arc<Listener>>,
+        closed: impl IntoIterator<Item = Arc<Listener>>,
     ) {
         let mut list = self.list.write();
-        self.addresses.set(open.iter().map(|door| door.address));
+        self.addresses
+            .set(open.iter().map(|listener| listener.address));
         list.open = open;
         list.closing.extend(closed);
         list.forget_idle();
@@ -64,36 +65,36 @@ impl Doors {
     /// Counters of each listener, and the total since the start.
     pub(crate) fn counts(&self) -> (Vec<ListenerCounts>, Counts) {
         let list = self.list.read();
-        let doors = list.open.iter().chain(&list.closing);
-        let each: Vec<_> = doors.map(|door| door.counts()).collect();
+        let listeners = list.open.iter().chain(&list.closing);
+        let each: Vec<_> = listeners.map(|listener| listener.counts()).collect();
         let total = counters::total(&list.past, &each);
         (each, total)
     }
 }
 
-impl Doors {
+impl Listeners {
     /// Connection durations by listener. An open and a closing listener of the same name count as
     /// one.
     pub(crate) fn times(&self) -> Vec<ListenerTimes> {
         let list = self.list.read();
         let mut names = BTreeSet::new();
-        let doors = list.open.iter().chain(&list.closing);
-        let doors = doors.filter(|door| names.insert(door.name()));
-        doors
-            .map(|door| door.counters.times.read(door.name()))
+        let listeners = list.open.iter().chain(&list.closing);
+        let listeners = listeners.filter(|listener| names.insert(listener.name()));
+        listeners
+            .map(|listener| listener.counters.times.read(listener.name()))
             .collect()
     }
 }
 
 impl List {
     fn forget_idle(&mut self) {
-        let doors = std::mem::take(&mut self.closing);
-        for door in doors {
+        let listeners = std::mem::take(&mut self.closing);
+        for listener in listeners {
             // A worker may still accept connections from the listen queue.
-            if Arc::strong_count(&door) > 1 {
-                self.closing.push(door);
+            if Arc::strong_count(&listener) > 1 {
+                self.closing.push(listener);
             } else {
-                self.past.add(&door.counters.read());
+                self.past.add(&listener.counters.read());
             }
         }
     }
@@ -102,30 +103,30 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::listener::tests::listener;
+    use crate::config::listener::tests::listener as listener_config;
 
-    fn door() -> Arc<Door> {
-        let listener = listener("127.0.0.1:1", "");
-        let address = listener.address;
-        Door::new(listener, address).into()
+    fn listener() -> Arc<Listener> {
+        let config = listener_config("127.0.0.1:1", "");
+        let address = config.address;
+        Listener::new(config, address).into()
     }
 
     #[test]
     fn total_keeps_counters_of_closed_listeners() {
-        let (kept, gone) = (door(), door());
-        let doors = Doors::new(vec![kept.clone(), gone.clone()]);
+        let (kept, gone) = (listener(), listener());
+        let listeners = Listeners::new(vec![kept.clone(), gone.clone()]);
         drop(kept.counters.connection());
         drop(gone.counters.connection());
-        doors.replace(vec![kept.clone()], [gone.clone()]);
-        let (each, total) = doors.counts();
+        listeners.replace(vec![kept.clone()], [gone.clone()]);
+        let (each, total) = listeners.counts();
         assert_eq!(
             (each.len(), total.accepted),
             (2, 2),
             "a closing listener may still count"
         );
         drop(gone);
-        doors.replace(vec![kept.clone()], []);
-        let (each, total) = doors.counts();
+        listeners.replace(vec![kept.clone()], []);
+        let (each, total) = listeners.counts();
         assert_eq!((each.len(), total.accepted), (1, 2));
     }
 }

@@ -9,11 +9,11 @@ pub(crate) mod socks5;
 pub(crate) mod tunnel;
 
 use crate::{
-    config::listener::Kind,
-    listener::{
+    client_protocols::{
         language::{Asked, Heard, Language, Rejection, farewell, hear, local_address, reject},
         tunnel::{open, relay},
     },
+    config::listener::Kind,
     route::{request::Request, set_dscp},
     session::Session,
     transfer::End,
@@ -72,11 +72,11 @@ fn forwarded(destination: &Destination) -> Asked {
 /// local address of the accepted socket is the destination (Documentation/networking/tproxy.rst).
 fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejection> {
     let wanted = local_address(&session.client)?;
-    if is_own_port(wanted, session.door.address) {
+    if is_own_port(wanted, session.listener.address) {
         return Err(Rejection::new(Failure::NotAllowed, []));
     }
     let dscp = session.client.tcp().and_then(syn_dscp).unwrap_or(0);
-    set_dscp(&session.near(), &session.listener.profile, dscp);
+    set_dscp(&session.near(), &session.listener_config.profile, dscp);
     let request = Request {
         dscp,
         source: keep_source.then_some(session.client_address),

@@ -2,8 +2,8 @@
 //! Opening of the upstream connection for a client with one request, and relaying over it.
 
 use crate::{
+    client_protocols::language::{Asked, Language, refuse},
     faults::fault::Fault,
-    listener::language::{Asked, Language, refuse},
     route::{far::Far, request::Request},
     session::Session,
     transfer::End,

@@ -2,12 +2,12 @@
 //! Adapter from an upstream connection to an async stream, which reads the peer's reply first.
 
 use crate::{
-    faults::fault::Fault,
-    leg::stream::Shared,
-    listener::http::{
+    client_protocols::http::{
         silence::Progress,
         trailers::{END, First, before_end},
     },
+    faults::fault::Fault,
+    leg::stream::Shared,
     route::far::Far,
 };
 use parking_lot::Mutex;

@@ -6,9 +6,9 @@
 //! A sample costs four system calls per connection, so it is taken only on demand. Without
 //! `--admin` there are no samples at all, and sampling stops a minute after the last read.
 
-pub(crate) mod book;
+pub(crate) mod samples;
 
-use crate::records::survey::book::{Book, Glimpse, Verdict};
+use crate::records::sampling::samples::{Rates, Sample, SampleStore};
 use longhaul_admin::record::{Group, LegSums, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -22,28 +22,28 @@ use std::{
 use tokio::sync::watch;
 
 /// Time for which sampling continues after the last read.
-const ATTENTION: Duration = Duration::from_secs(60);
+const READER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sampler of the open connections.
 #[derive(Debug)]
-pub(crate) struct Survey {
-    wanted: bool,
-    book: Mutex<Book>,
+pub(crate) struct ConnectionSampler {
+    is_enabled: bool,
+    book: Mutex<SampleStore>,
     asked: watch::Sender<Option<Instant>>,
-    latest: watch::Sender<Option<Latest>>,
+    latest: watch::Sender<Option<LatestSnapshot>>,
 }
 
 #[derive(Debug, Clone)]
-struct Latest {
+struct LatestSnapshot {
     snapshot: Arc<Snapshot>,
-    good_until: Instant,
+    valid_until: Instant,
 }
 
-impl Survey {
-    /// Returns a sampler that takes no samples unless `wanted`.
+impl ConnectionSampler {
+    /// Returns a sampler that takes no samples unless `is_enabled`.
     pub(crate) fn new(wanted: bool) -> Self {
         Self {
-            wanted,
+            is_enabled: wanted,
             book: Mutex::default(),
             asked: watch::Sender::new(None),
             latest: watch::Sender::new(None),
@@ -51,16 +51,16 @@ impl Survey {
     }
 
     /// Returns whether there can be readers.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.is_enabled
     }
 
     /// Returns a snapshot of all connections, at most about two seconds old.
-    pub(crate) async fn latest(&self) -> Arc<Snapshot> {
+    pub(crate) async fn snapshot(&self) -> Arc<Snapshot> {
         let now = Instant::now();
         self.asked.send_replace(Some(now));
         let mut latest = self.latest.subscribe();
-        let good = |l: &Option<Latest>| l.as_ref().is_some_and(|l| l.good_until > now);
+        let good = |l: &Option<LatestSnapshot>| l.as_ref().is_some_and(|l| l.valid_until > now);
         // An error would mean that the sender is gone, but `self` is the sender.
         let found = latest.wait_for(good).await.ok();
         let snapshot = found.and_then(|found| Some(found.as_ref()?.snapshot.clone()));
@@ -68,41 +68,41 @@ impl Survey {
     }
 
     /// Records the final sample of a connection. Later samples of it are ignored.
-    pub(crate) fn see_last(&self, glimpse: Glimpse, seen_last: &AtomicBool) {
-        let mut book = self.book();
+    pub(crate) fn record_final(&self, glimpse: Sample, seen_last: &AtomicBool) {
+        let mut samples = self.book();
         seen_last.store(true, Relaxed);
         let number = glimpse.number;
-        book.note(glimpse);
-        book.forget(number);
+        samples.record(glimpse);
+        samples.forget(number);
     }
 
     /// Records a sample of a connection. Returns `None` after its final sample.
-    pub(crate) fn look(
+    pub(crate) fn record(
         &self,
-        glimpse: Glimpse,
+        glimpse: Sample,
         seen_last: &AtomicBool,
-    ) -> Option<(Glimpse, Verdict)> {
+    ) -> Option<(Sample, Rates)> {
         let mut book = self.book();
         let is_over = seen_last.load(Relaxed);
-        (!is_over).then(|| (glimpse.clone(), book.note(glimpse)))
+        (!is_over).then(|| (glimpse.clone(), book.record(glimpse)))
     }
 
     /// Waits until there is a reader.
-    pub(crate) async fn asked(&self) {
+    pub(crate) async fn last_read(&self) {
         // No error, as above.
         let _ = self.asked.subscribe().wait_for(is_recent).await;
     }
 
-    /// Returns whether there was a read within [`ATTENTION`].
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Returns whether there was a read within [`READER_TIMEOUT`].
+    pub(crate) fn has_readers(&self) -> bool {
         is_recent(&self.asked.borrow())
     }
 
     /// Publishes a snapshot to the waiting readers.
     pub(crate) fn publish(&self, snapshot: Snapshot, good_until: Instant) {
-        self.latest.send_replace(Some(Latest {
+        self.latest.send_replace(Some(LatestSnapshot {
             snapshot: snapshot.into(),
-            good_until,
+            valid_until: good_until,
         }));
     }
 
@@ -111,11 +111,11 @@ impl Survey {
         self.book().sums(listeners)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, SampleStore> {
         self.book.lock()
     }
 }
 
 fn is_recent(asked: &Option<Instant>) -> bool {
-    asked.is_some_and(|asked| asked.elapsed() < ATTENTION)
+    asked.is_some_and(|asked| asked.elapsed() < READER_TIMEOUT)
 }

@@ -12,8 +12,7 @@ mod silence;
 mod trailers;
 
 use crate::{
-    leg::stream::Shared,
-    listener::{
+    client_protocols::{
         ftp::{self, refusal::Refusal},
         http::{
             answer::Answered,
@@ -28,6 +27,7 @@ use crate::{
         },
         language::{farewell, linger},
     },
+    leg::stream::Shared,
     relay::Phase,
     route::request::Request,
     session::{Session, client::Verdict, http_memory::HEAD_LEN_MAX},
@@ -204,7 +204,7 @@ impl Proxy {
         };
         let mut response = outcome.unwrap_or_else(|declined| {
             if !self.exchange.is_refused() {
-                self.session.door.counters.fail(declined.fault.failure);
+                self.session.listener.counters.fail(declined.fault.failure);
             }
             self.explain(declined, &wanted)
         });
@@ -313,7 +313,7 @@ impl Proxy {
 
     /// Checks the Proxy-Authorization field (RFC 9110 §11.7.1).
     async fn authenticate(&self, request: &ClientRequest) -> Verdict {
-        let Some(users) = &self.session.listener.users else {
+        let Some(users) = &self.session.listener_config.users else {
             return Verdict::Right;
         };
         match credentials(request.headers(), header::PROXY_AUTHORIZATION) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP directory listings as plain HTML pages.
 
-use crate::listener::ftp::refusal::in_time;
+use crate::client_protocols::ftp::refusal::in_time;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;

@@ -4,13 +4,13 @@
 use crate::{
     config::{
         Config,
-        listener::{Kind, Listener},
+        listener::{Kind, ListenerConfig},
         settings::Transport,
     },
-    doors::door::Door,
     leg::{profile::set_initial_window, udt},
+    listeners::listener::Listener,
 };
-use longhaul_command::{errln, exit::Refusal};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{activation, netfilter::marks::NEAR_MARK, socket};
 use longhaul_udt::socket::Socket;
 use std::{
@@ -18,6 +18,7 @@ use std::{
     net::TcpListener,
     sync::Arc,
 };
+use tracing::warn;
 
 /// Passed sockets that no listener has adopted yet.
 #[derive(Debug)]
@@ -36,7 +37,10 @@ impl PassedSockets {
 
     /// Removes and returns the sockets for `listener`: of its name, or on its address. If there are
     /// none, the listener opens its own.
-    pub(crate) fn taken_by(&mut self, listener: &Listener) -> anyhow::Result<Vec<TcpListener>> {
+    pub(crate) fn take_for(
+        &mut self,
+        listener: &ListenerConfig,
+    ) -> anyhow::Result<Vec<TcpListener>> {
         let is_for = |passed: &mut activation::Passed| {
             // Only TCP sockets have an address.
             let there = passed
@@ -74,8 +78,8 @@ impl PassedSockets {
 }
 
 /// Listening socket for a worker.
-pub(crate) struct Opening {
-    pub(crate) door: Arc<Door>,
+pub(crate) struct WorkerSocket {
+    pub(crate) listener: Arc<Listener>,
     /// Generation of the listener's sockets that this one belongs to.
     pub(crate) generation: u64,
     pub(crate) socket: ListenSocket,
@@ -88,18 +92,18 @@ pub(crate) enum ListenSocket {
 }
 
 /// A listener and its sockets: one for each worker, or one for all.
-pub(crate) type OpenDoor = (Arc<Door>, Vec<ListenSocket>);
+pub(crate) type OpenListener = (Arc<Listener>, Vec<ListenSocket>);
 
-pub(crate) fn open_doors(
+pub(crate) fn open_listeners(
     config: &Config,
     passed: &mut PassedSockets,
-) -> anyhow::Result<Vec<OpenDoor>> {
+) -> anyhow::Result<Vec<OpenListener>> {
     let present = config
         .listeners
         .iter()
-        .filter(|listener| is_possible(listener));
+        .filter(|listener| is_supported(listener));
     let opened: Vec<_> = present
-        .map(|listener| open_door(config, listener, &passed.taken_by(listener)?))
+        .map(|listener| open_listener(config, listener, &passed.take_for(listener)?))
         .collect::<Result<_, _>>()?;
     passed.check_none_left()?;
     match opened.is_empty() {
@@ -112,13 +116,13 @@ pub(crate) fn open_doors(
 
 /// Whether this host supports the listener. A transparent IPv6 listener is skipped where IPv6 is
 /// off: there is nothing to divert, and the other listeners still work.
-pub(crate) fn is_possible(listener: &Listener) -> bool {
+pub(crate) fn is_supported(listener: &ListenerConfig) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
     let possible =
         !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
     if !possible {
-        errln!(
-            "longhaul relay: IPv6 is off here: transparent {} is left out",
+        warn!(
+            "IPv6 is off here: transparent {} is left out",
             listener.address
         );
     }
@@ -126,13 +130,13 @@ pub(crate) fn is_possible(listener: &Listener) -> bool {
 }
 
 /// Opens a listener, on the `passed` sockets if there are any.
-pub(crate) fn open_door(
+pub(crate) fn open_listener(
     config: &Config,
-    listener: &Listener,
+    listener: &ListenerConfig,
     passed: &[TcpListener],
-) -> anyhow::Result<OpenDoor> {
+) -> anyhow::Result<OpenListener> {
     if listener.transport == Transport::Udt {
-        return open_udt_door(listener);
+        return open_udt_listener(listener);
     }
     let (options, workers) = (socket_options(listener), config.limits.workers);
     let is_passed = !passed.is_empty();
@@ -143,25 +147,25 @@ pub(crate) fn open_door(
     let sockets = sockets
         .and_then(|sockets| with_initial_window(sockets, listener))
         .map_err(|error| explain(error, listener))?;
-    let mut door = Door::new(listener.clone(), sockets[0].local_addr()?);
-    door.is_passed = is_passed;
+    let mut listener = Listener::new(listener.clone(), sockets[0].local_addr()?);
+    listener.is_passed = is_passed;
     Ok((
-        Arc::new(door),
+        Arc::new(listener),
         sockets.into_iter().map(ListenSocket::Tcp).collect(),
     ))
 }
 
-fn open_udt_door(listener: &Listener) -> anyhow::Result<OpenDoor> {
+fn open_udt_listener(listener: &ListenerConfig) -> anyhow::Result<OpenListener> {
     let socket = udt::listen(listener.address, &listener.profile);
     let socket = socket.map_err(|error| explain(error, listener))?;
-    let door = Door::new(listener.clone(), socket.local_addr());
-    Ok((Arc::new(door), vec![ListenSocket::Udt(socket)]))
+    let listener = Listener::new(listener.clone(), socket.local_addr());
+    Ok((Arc::new(listener), vec![ListenSocket::Udt(socket)]))
 }
 
 /// Sets the initial window of the listener's profile for the connections that the sockets accept.
 pub(crate) fn with_initial_window(
     sockets: Vec<TcpListener>,
-    listener: &Listener,
+    listener: &ListenerConfig,
 ) -> io::Result<Vec<TcpListener>> {
     let profile = &listener.profile;
     sockets
@@ -171,7 +175,7 @@ pub(crate) fn with_initial_window(
 }
 
 /// Socket options for listening sockets; accepted sockets inherit them.
-pub(crate) fn socket_options(listener: &Listener) -> socket::Options {
+pub(crate) fn socket_options(listener: &ListenerConfig) -> socket::Options {
     let keeps_source = listener.intercept.as_ref().is_some_and(|i| i.keeps_source);
     let own = listener.profile.options.mark;
     socket::Options {
@@ -182,8 +186,8 @@ pub(crate) fn socket_options(listener: &Listener) -> socket::Options {
     }
 }
 
-fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
-    let Listener { kind, address, .. } = listener;
+fn explain(error: io::Error, listener: &ListenerConfig) -> anyhow::Error {
+    let ListenerConfig { kind, address, .. } = listener;
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     match kind {
         Kind::Transparent { .. } if denied => Refusal::unsupported(format!(

@@ -13,7 +13,7 @@ use std::{
 /// Upstream connections by client flow. Each waits for the client's ACK, which is in flight. The
 /// caller bounds their number.
 #[derive(Debug, Default)]
-pub(crate) struct Ready(Mutex<State>);
+pub(crate) struct Preconnected(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -21,7 +21,7 @@ struct State {
     clients: PerClient,
 }
 
-impl Ready {
+impl Preconnected {
     /// Time within which the client's ACK must arrive.
     const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -2,7 +2,7 @@
 //! Forwarding of requests to origin servers, and of their responses.
 
 use crate::{
-    listener::http::{
+    client_protocols::http::{
         answer::Answered,
         proxy::{
             Body, ClientRequest, Declined, FIELDS_MAX, OnwardRequest, Origin, Proxy, Tunnel,

@@ -6,11 +6,11 @@ mod bind;
 mod udp;
 
 use crate::{
-    config::users::Users,
-    listener::{
+    client_protocols::{
         language::{Asked, Inbox, Language, Rejection, hear, reject},
         tunnel::connect,
     },
+    config::users::Users,
     session::{Session, client::Verdict},
     transfer::End,
 };
@@ -72,14 +72,14 @@ async fn ask_in_socks4(session: &Session, inbox: &mut Inbox) -> Result<Request, 
     let request = request
         .await
         .map_err(|unread| Rejection::unread(unread, |_| rejected(Failure::BadRequest).answer))?;
-    match session.listener.users {
+    match session.listener_config.users {
         None => Ok(request),
         Some(_) => Err(rejected(Failure::NotAllowed)),
     }
 }
 
 async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejection> {
-    let (client, users) = (&session.client, session.listener.users.as_deref());
+    let (client, users) = (&session.client, session.listener_config.users.as_deref());
     let wanted = users.map_or(Method::None, |_| Method::Password);
     let method = inbox
         .message(client, MESSAGE_LEN_MAX, |input| {

@@ -12,9 +12,9 @@ pub(crate) use download::Download;
 pub(crate) use url::Url;
 
 use crate::{
+    client_protocols::ftp::refusal::{Refusal, code, if_known, in_time, lacks_epsv},
     faults::fault::Fault,
     leg::stream::Shared,
-    listener::ftp::refusal::{Refusal, code, if_known, in_time, lacks_epsv},
     route::request::Request,
     session::Session,
 };

@@ -12,18 +12,18 @@ use std::{
 
 /// Sample of a connection. Counters are totals since its start.
 #[derive(Debug, Clone)]
-pub(crate) struct Glimpse {
+pub(crate) struct Sample {
     pub(crate) number: u64,
     pub(crate) at: Instant,
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
-    pub(crate) near: Option<LegGlimpse>,
-    pub(crate) far: Option<LegGlimpse>,
+    pub(crate) near: Option<LegSample>,
+    pub(crate) far: Option<LegSample>,
 }
 
 /// Sample of one leg.
 #[derive(Debug, Clone)]
-pub(crate) struct LegGlimpse {
+pub(crate) struct LegSample {
     pub(crate) group: Group,
     /// Number among the connection's legs of this side.
     pub(crate) number: u64,
@@ -39,7 +39,7 @@ pub(crate) struct LegGlimpse {
     pub(crate) writer_waits: bool,
 }
 
-impl LegGlimpse {
+impl LegSample {
     /// Returns the sum over the leg's streams.
     pub(crate) fn sum(&self, of: fn(&TcpInfo) -> u64) -> u64 {
         self.streams.iter().map(of).sum()
@@ -47,32 +47,32 @@ impl LegGlimpse {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    open: HashMap<u64, Glimpse>,
+pub(crate) struct SampleStore {
+    open: HashMap<u64, Sample>,
     sums: BTreeMap<Group, LegSums>,
 }
 
 /// Rates and limiters between two samples.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct Rates {
     pub(crate) near: Option<Limiter>,
     pub(crate) far: Option<Limiter>,
     pub(crate) bytes_up_per_s: f64,
     pub(crate) bytes_down_per_s: f64,
 }
 
-impl Book {
+impl SampleStore {
     /// Adds a sample to the sums, and evaluates the time since the previous sample.
-    pub(crate) fn note(&mut self, now: Glimpse) -> Verdict {
+    pub(crate) fn record(&mut self, now: Sample) -> Rates {
         let before = self.open.get(&now.number);
         // Two threads may sample at once; the later sample has been counted already.
         if before.is_some_and(|before| before.at >= now.at) {
-            return Verdict::default();
+            return Rates::default();
         }
-        for (group, sums) in news(before, &now) {
+        for (group, sums) in deltas(before, &now) {
             add(self.sums.entry(group.clone()).or_default(), &sums);
         }
-        let verdict = before.map_or_else(Verdict::default, |before| judge(before, &now));
+        let verdict = before.map_or_else(Rates::default, |before| rates(before, &now));
         self.open.insert(now.number, now);
         verdict
     }
@@ -91,20 +91,20 @@ impl Book {
 }
 
 /// Returns what each leg adds to the sums of its group.
-fn news<'a>(before: Option<&Glimpse>, now: &'a Glimpse) -> Vec<(&'a Group, LegSums)> {
-    let counted = |of: fn(&Glimpse) -> u64| before.map_or(0, of);
+fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a Group, LegSums)> {
+    let counted = |of: fn(&Sample) -> u64| before.map_or(0, of);
     let bytes_up = now.bytes_up.saturating_sub(counted(|b| b.bytes_up));
     let bytes_down = now.bytes_down.saturating_sub(counted(|b| b.bytes_down));
     let legs = [
         (&now.near, before.and_then(|b| b.near.as_ref())),
         (&now.far, before.and_then(|b| b.far.as_ref())),
     ];
-    let new = |(leg, before): (&'a Option<LegGlimpse>, Option<&LegGlimpse>)| {
+    let new = |(leg, before): (&'a Option<LegSample>, Option<&LegSample>)| {
         let leg = leg.as_ref()?;
         let sums = LegSums {
             bytes_up,
             bytes_down,
-            ..since(before, leg)
+            ..leg_delta(before, leg)
         };
         Some((&leg.group, sums))
     };
@@ -113,7 +113,7 @@ fn news<'a>(before: Option<&Glimpse>, now: &'a Glimpse) -> Vec<(&'a Group, LegSu
 
 /// Returns the increase of a leg's counters since the previous sample, which may be of another
 /// socket.
-fn since(before: Option<&LegGlimpse>, now: &LegGlimpse) -> LegSums {
+fn leg_delta(before: Option<&LegSample>, now: &LegSample) -> LegSums {
     let same = before.filter(|before| before.number == now.number);
     let grown = |of: fn(&TcpInfo) -> u64| {
         let counted = same.map_or(0, |before| before.sum(of));
@@ -146,10 +146,10 @@ fn add(sum: &mut LegSums, new: &LegSums) {
     sum.send_buffer_limited_us += new.send_buffer_limited_us;
 }
 
-fn judge(before: &Glimpse, now: &Glimpse) -> Verdict {
+fn rates(before: &Sample, now: &Sample) -> Rates {
     let elapsed = now.at - before.at;
     let per_s = |bytes: u64| bytes as f64 / elapsed.as_secs_f64();
-    Verdict {
+    Rates {
         near: limited_by(before.near.as_ref(), now.near.as_ref(), elapsed),
         far: limited_by(before.far.as_ref(), now.far.as_ref(), elapsed),
         bytes_up_per_s: per_s(now.bytes_up.saturating_sub(before.bytes_up)),
@@ -158,18 +158,18 @@ fn judge(before: &Glimpse, now: &Glimpse) -> Verdict {
 }
 
 fn limited_by(
-    before: Option<&LegGlimpse>,
-    now: Option<&LegGlimpse>,
+    before: Option<&LegSample>,
+    now: Option<&LegSample>,
     elapsed: Duration,
 ) -> Option<Limiter> {
     let (before, now) = (before?, now?);
     let same = before.number == now.number;
     let us = elapsed.as_micros() as u64;
-    same.then(|| limiter(&look(before), &look(now), us))
+    same.then(|| limiter(&limiter_input(before), &limiter_input(now), us))
 }
 
 /// Combines the streams to one connection: the mean of their times, the sum of their windows.
-fn look(leg: &LegGlimpse) -> Snapshot {
+fn limiter_input(leg: &LegSample) -> Snapshot {
     let mean = |of| leg.sum(of) / leg.streams.len().max(1) as u64;
     let sum = |of| leg.sum(of).try_into().unwrap_or(u32::MAX);
     Snapshot {
@@ -201,8 +201,8 @@ mod tests {
         serde_json::from_value(zero).unwrap()
     }
 
-    fn leg(leg: Leg, number: u64, sent: u64, retransmits: u32, pauses: u64) -> LegGlimpse {
-        LegGlimpse {
+    fn leg(leg: Leg, number: u64, sent: u64, retransmits: u32, pauses: u64) -> LegSample {
+        LegSample {
             group: group(leg),
             number,
             streams: vec![info(sent, retransmits)],
@@ -225,8 +225,8 @@ mod tests {
     struct Clock(Instant);
 
     impl Clock {
-        fn glimpse(&self, ms: u64, bytes_up: u64, near: LegGlimpse, far: LegGlimpse) -> Glimpse {
-            Glimpse {
+        fn sample(&self, ms: u64, bytes_up: u64, near: LegSample, far: LegSample) -> Sample {
+            Sample {
                 number: 7,
                 at: self.0 + Duration::from_millis(ms),
                 bytes_up,
@@ -237,16 +237,16 @@ mod tests {
         }
     }
 
-    fn sums(book: &mut Book, of: Leg) -> LegSums {
+    fn sums(book: &mut SampleStore, of: Leg) -> LegSums {
         book.sums(&["web".to_owned()])[&group(of)]
     }
 
     #[test]
     fn adds_difference_between_samples() {
-        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = |pauses| leg(Leg::Near, 0, 0, 0, pauses);
-        book.note(clock.glimpse(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
-        let verdict = book.note(clock.glimpse(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
+        book.record(clock.sample(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
+        let verdict = book.record(clock.sample(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
         assert_eq!(verdict.bytes_up_per_s, 100.0);
         assert_eq!(verdict.far, Some(Limiter::Application));
         let far = sums(&mut book, Leg::Far);
@@ -257,10 +257,10 @@ mod tests {
 
     #[test]
     fn replacement_leg_counts_from_zero() {
-        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
-        book.note(clock.glimpse(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
-        let verdict = book.note(clock.glimpse(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
+        book.record(clock.sample(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
+        let verdict = book.record(clock.sample(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
         assert_eq!(
             (verdict.far, verdict.near),
             (None, Some(Limiter::Application))
@@ -273,9 +273,9 @@ mod tests {
     /// The second stream may join between two samples.
     #[test]
     fn sums_counters_over_streams_of_leg() {
-        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
-        let far = |streams: &[(u64, u32)]| LegGlimpse {
+        let far = |streams: &[(u64, u32)]| LegSample {
             streams: streams
                 .iter()
                 .map(|&(sent, again)| info(sent, again))
@@ -283,8 +283,8 @@ mod tests {
             is_striped: true,
             ..leg(Leg::Far, 1, 0, 0, 0)
         };
-        book.note(clock.glimpse(0, 100, near(), far(&[(100, 1)])));
-        book.note(clock.glimpse(9, 900, near(), far(&[(400, 2), (500, 7)])));
+        book.record(clock.sample(0, 100, near(), far(&[(100, 1)])));
+        book.record(clock.sample(9, 900, near(), far(&[(400, 2), (500, 7)])));
         let sums = sums(&mut book, Leg::Far);
         assert_eq!((sums.opened, sums.bytes_up, sums.sent_bytes), (1, 900, 900));
         assert_eq!(sums.retransmitted_segments, 9);
@@ -299,7 +299,7 @@ mod tests {
             send_window_bytes: 1 << 20,
             ..info(0, 0)
         };
-        let at = |first, second| LegGlimpse {
+        let at = |first, second| LegSample {
             streams: vec![first, second],
             is_striped: true,
             ..leg(Leg::Far, 1, 0, 0, 0)
@@ -315,18 +315,18 @@ mod tests {
 
     #[test]
     fn ignores_older_sample() {
-        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
-        book.note(clock.glimpse(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
-        book.note(clock.glimpse(4, 90, near(), leg(Leg::Far, 1, 90, 0, 0)));
+        book.record(clock.sample(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
+        book.record(clock.sample(4, 90, near(), leg(Leg::Far, 1, 90, 0, 0)));
         assert_eq!(sums(&mut book, Leg::Far).sent_bytes, 100);
     }
 
     #[test]
     fn forgets_sums_of_removed_listeners() {
-        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let legs = || (leg(Leg::Near, 0, 0, 0, 0), leg(Leg::Far, 1, 0, 0, 0));
-        book.note(clock.glimpse(0, 0, legs().0, legs().1));
+        book.record(clock.sample(0, 0, legs().0, legs().1));
         assert_eq!(book.sums(&["web".to_owned()]).len(), 2);
         assert_eq!(book.sums(&[]).len(), 0);
     }

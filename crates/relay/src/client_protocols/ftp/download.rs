@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP download, streamed into an HTTP response.
 
-use crate::listener::ftp::refusal::in_time;
+use crate::client_protocols::ftp::refusal::in_time;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use std::{

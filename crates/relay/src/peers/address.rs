@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 
 /// Configured address of a peer, and the last known addresses of its name.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct PeerAddress {
     destination: Destination,
     addresses: Mutex<Vec<SocketAddr>>,
 }
 
-impl Place {
+impl PeerAddress {
     pub(crate) fn new(destination: Destination) -> Self {
         let addresses = match &destination {
             Destination::Address(address) => vec![*address],
@@ -30,13 +30,13 @@ impl Place {
     }
 
     /// Returns whether `address` is one of the peer's known addresses.
-    pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
+    pub(crate) fn has(&self, address: SocketAddr) -> bool {
         self.addresses().contains(&address)
     }
 
     /// Stores the addresses of the peer's name. The order is kept, but the address of the last
     /// connection comes first. Returns the first address.
-    pub(crate) fn has(&self, found: Vec<SocketAddr>) -> Option<SocketAddr> {
+    pub(crate) fn set_resolved(&self, found: Vec<SocketAddr>) -> Option<SocketAddr> {
         let mut addresses = self.addresses();
         let reached = addresses.first().copied();
         *addresses = found;
@@ -45,13 +45,13 @@ impl Place {
     }
 
     /// Returns the preferred known address, or 0.0.0.0 if none is known.
-    pub(crate) fn last(&self) -> SocketAddr {
+    pub(crate) fn preferred(&self) -> SocketAddr {
         let unknown = SocketAddr::from(([0; 4], self.destination.port()));
         self.addresses().first().copied().unwrap_or(unknown)
     }
 
     /// Records a successful connection to `address`, which becomes the preferred one.
-    pub(crate) fn was_reached(&self, address: SocketAddr) {
+    pub(crate) fn record_connected(&self, address: SocketAddr) {
         let mut addresses = self.addresses();
         if !addresses.contains(&address) {
             addresses.push(address);

@@ -2,8 +2,8 @@
 //! Convert clients: other relays (RFC 8803), which may open connections ahead of requests.
 
 use crate::{
+    client_protocols::language::{Asked, FAREWELL_TIME, Heard, Inbox, Language, Rejection, Unread},
     faults::{disagreement::Stranger, fault::Fault},
-    listener::language::{Asked, FAREWELL_TIME, Heard, Inbox, Language, Rejection, Unread},
     relay::Phase,
     route::set_dscp,
     session::Session,
@@ -29,7 +29,7 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
         return Err(session.fail(failure));
     }
     let near = session.near();
-    let first = timeout(session.listener.idle_timeout, near.disturbed());
+    let first = timeout(session.listener_config.idle_timeout, near.disturbed());
     select! {
         first = first => match first {
             Ok(Ok(())) if !near.is_abandoned() => Ok(()),
@@ -55,7 +55,11 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejection> {
         Opening::Request(request) => request,
         Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
     };
-    set_dscp(&session.near(), &session.listener.profile, request.dscp);
+    set_dscp(
+        &session.near(),
+        &session.listener_config.profile,
+        request.dscp,
+    );
     if request.from_elsewhere {
         session.asks_for_others();
     }

@@ -4,7 +4,7 @@
 //! the origin.
 
 use crate::{
-    listener::http::exchange::Exchange, route::far::Far, session::http_memory::HttpMemory,
+    client_protocols::http::exchange::Exchange, route::far::Far, session::http_memory::HttpMemory,
 };
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};

@@ -2,8 +2,8 @@
 //! A running listener.
 
 use crate::{
-    config::listener::Listener, doors::ready::Ready, faults::warnings::Warnings,
-    records::counters::Counters,
+    config::listener::ListenerConfig, faults::warnings::Warnings,
+    listeners::preconnected::Preconnected, records::counters::Counters,
 };
 use longhaul_admin::relay_record::ListenerCounts;
 use longhaul_admission::{
@@ -20,13 +20,13 @@ use tokio::sync::watch;
 
 /// Current settings of a listener, its counters, and state shared by its connections.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     /// Bound address; the kernel chooses the port if the configured one is 0.
     pub(crate) address: SocketAddr,
     /// The service manager passed the sockets and keeps them. This process can neither open others
     /// there nor close them for good.
     pub(crate) is_passed: bool,
-    settings: RwLock<Settings>,
+    settings: RwLock<CurrentConfig>,
     pub(crate) counters: Counters,
     pub(crate) warnings: Warnings,
     /// Penalties of clients with wrong passwords.
@@ -36,17 +36,17 @@ pub(crate) struct Door {
     /// closed.
     sockets: watch::Sender<u64>,
     /// Upstream connections opened before the client's handshake is complete.
-    pub(crate) ready: Ready,
+    pub(crate) preconnected: Preconnected,
 }
 
 #[derive(Debug)]
-struct Settings {
-    listener: Arc<Listener>,
+struct CurrentConfig {
+    listener: Arc<ListenerConfig>,
     rate: Option<Arc<RateLimit>>,
 }
 
-impl Settings {
-    fn new(listener: Listener) -> Self {
+impl CurrentConfig {
+    fn new(listener: ListenerConfig) -> Self {
         let rate = listener.rate;
         Self {
             listener: listener.into(),
@@ -55,30 +55,30 @@ impl Settings {
     }
 }
 
-impl Door {
-    pub(crate) fn new(listener: Listener, address: SocketAddr) -> Self {
+impl Listener {
+    pub(crate) fn new(listener: ListenerConfig, address: SocketAddr) -> Self {
         Self {
             address,
             is_passed: false,
-            settings: Settings::new(listener).into(),
+            settings: CurrentConfig::new(listener).into(),
             counters: Counters::default(),
             warnings: Warnings::default(),
             penalties: Penalties::default(),
             clients: ClientRateLimits::default(),
             sockets: watch::Sender::new(0),
-            ready: Ready::default(),
+            preconnected: Preconnected::default(),
         }
     }
 
     /// Settings for new connections.
-    pub(crate) fn listener(&self) -> Arc<Listener> {
+    pub(crate) fn config(&self) -> Arc<ListenerConfig> {
         self.settings.read().listener.clone()
     }
 
     /// Name of the listener. If the kernel chose the port and the configuration has no name, the
     /// bound address.
     pub(crate) fn name(&self) -> String {
-        let listener = self.listener();
+        let listener = self.config();
         match listener.name == listener.address.to_string() {
             true => self.address.to_string(),
             false => listener.name.clone(),
@@ -89,19 +89,19 @@ impl Door {
     pub(crate) fn counts(&self) -> ListenerCounts {
         ListenerCounts {
             name: self.name(),
-            kind: self.listener().kind.to_string(),
+            kind: self.config().kind.to_string(),
             address: self.address,
             counts: self.counters.read(),
         }
     }
 
     /// Applies new settings; open connections keep the old ones.
-    pub(crate) fn change(&self, listener: Listener) {
+    pub(crate) fn change(&self, listener: ListenerConfig) {
         let mut settings = self.settings.write();
         match settings.listener.rate == listener.rate {
             // The rate limit spans all connections, open ones included.
             true => settings.listener = listener.into(),
-            false => *settings = Settings::new(listener),
+            false => *settings = CurrentConfig::new(listener),
         }
     }
 
@@ -125,7 +125,7 @@ impl Door {
     }
 
     /// Rate limits for a new connection from `client`.
-    pub(crate) fn limits(&self, listener: &Listener, client: IpAddr) -> RateLimits {
+    pub(crate) fn limits(&self, listener: &ListenerConfig, client: IpAddr) -> RateLimits {
         let all = self.settings.read().rate.clone();
         let pair = |rate| {
             let client = client.to_canonical();
