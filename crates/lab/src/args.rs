@@ -18,20 +18,20 @@ Examples:
   longhaul lab run nec-dvd --out /tmp/dvd
       one scenario, results and report in /tmp/dvd
   longhaul lab run nec-dvd --out /tmp/dvd --set size=4.7GB
-      the same with the paper's own file size
+      one scenario with the paper's own file size
   longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
-      a short look at one cell
+      a short run of one cell
   longhaul lab run today-fast --out /tmp/fast --only rate=100gbit
       under simulated time, at a rate that no testbed has
   longhaul lab run --all --out /tmp/lab --repetitions 1
-      every built-in scenario once, and a page over all; again, to go on with what is not done
+      every built-in scenario once, and a page over all; repeat the command to resume it
   longhaul lab check my-scenario.toml
-      is it written correctly, and can this machine run it?
+      check that it is valid and that this machine can run it
 
-The lab runs in namespaces of its own, which the kernel removes when it ends, however it ends.
+The lab runs in its own namespaces. The kernel removes them when the lab ends or is killed.
 docs/lab.md explains scenario files.";
 
-/// What to do.
+/// Subcommands of `longhaul lab`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run scenarios; write result.json, report.html and raw records
@@ -42,27 +42,27 @@ pub(crate) enum Command {
     Show(Show),
     /// Check a scenario and this machine without running it; refuses what a run would
     Check(Named),
-    /// Two results side by side, with what differs beyond noise marked
+    /// Compare two results side by side and mark the differences beyond noise
     Compare(Compare),
     /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
-    /// What the lab itself runs: a command of a scenario, with which ends all that it started
+    /// Run a command of a scenario, end all processes that it started, and report its resource use
     #[command(hide = true)]
     Contain(Contain),
 }
 
-/// `longhaul lab contain`.
+/// Arguments of `longhaul lab contain`, which the lab starts itself for commands of flows.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Contain {
-    /// Where to write how the command went and what it used
+    /// File for the exit status and the resource use of the command, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: PathBuf,
-    /// The command
+    /// Program and arguments of the command
     #[arg(last = true, required = true)]
     pub(crate) words: Vec<OsString>,
 }
 
-/// A scenario.
+/// Arguments of `longhaul lab check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Named {
     /// Name of a built-in scenario, or path of a file
@@ -70,34 +70,34 @@ pub(crate) struct Named {
     pub(crate) scenario: String,
 }
 
-/// `longhaul lab show`.
+/// Arguments of `longhaul lab show`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
-    /// As it reads with everything that it takes from its base
+    /// Print it with everything that it inherits from its base
     #[arg(long)]
     pub(crate) resolved: bool,
 }
 
-/// `longhaul lab compare`.
+/// Arguments of `longhaul lab compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = compare_help())]
 pub(crate) struct Compare {
     /// Directory that a run wrote, or its result.json
     #[arg(value_name = "FIRST")]
     first: PathBuf,
-    /// Another
+    /// Second directory or result.json, compared with the first
     #[arg(value_name = "SECOND")]
     second: PathBuf,
-    /// Every metric of every cell, not only the main one and what differs
+    /// Print every metric of every cell, not only the main one and those that differ
     #[arg(long)]
     all: bool,
-    /// The comparison as JSON
+    /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
-    /// Also write both side by side as one offline page
+    /// Also write the comparison as one offline page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -127,32 +127,33 @@ impl From<Compare> for Config {
     }
 }
 
-/// `longhaul lab report`.
+/// Arguments of `longhaul lab report`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rebuild {
     /// Directories that runs wrote, or one that holds such directories
     #[arg(value_name = "DIR", required = true)]
     pub(crate) directories: Vec<PathBuf>,
-    /// Where the page over several results goes [default: index.html in the one DIR, else here]
+    /// File for the page over several results [default: index.html in the one DIR, else here]
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
 }
 
-/// `longhaul lab run`.
+/// Arguments of `longhaul lab run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// Name of a built-in scenario, or path of a file. Several run one after the other, each into
-    /// DIR/NAME, with a page over all of them; those whose result stands there are kept
+    /// DIR/NAME, with a page over all of them; a result that is up to date is skipped
     #[arg(value_name = "SCENARIO", required_unless_present = "all")]
     pub(crate) scenarios: Vec<String>,
-    /// All built-in scenarios: some four hours with one repetition, twelve with the scenarios' own
+    /// Run all built-in scenarios: some four hours with one repetition, twelve with the scenarios'
+    /// own
     #[arg(long, conflicts_with = "scenarios")]
     pub(crate) all: bool,
-    /// Where results go; made if absent. An interrupted run of the same goes on, a finished one is
-    /// replaced if it is alone
+    /// Directory for results; created if absent. An interrupted run of the same scenario and
+    /// options is resumed; a finished one is replaced if a single scenario is given
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// The same cells, shortened as the scenario's `quick` table says
+    /// Run the same cells, shortened as the scenario's `quick` table says
     #[arg(long)]
     pub(crate) quick: bool,
     /// Give a parameter of the scenario another value; repeatable
@@ -170,7 +171,7 @@ pub(crate) struct Run {
     /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
     #[arg(long)]
     pub(crate) simulate: bool,
-    /// Begin anew, even if an interrupted run could go on or, of several, a result stands
+    /// Start again, even if an interrupted run could be resumed or a result is up to date
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Print result.json on standard output instead of the table

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab`: experiments on an emulated testbed, and reports on them.
+//! `longhaul lab`: experiments on an emulated testbed or under simulated time, and reports on them.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -35,13 +35,15 @@ pub use scenario::expression;
 
 use anyhow::{Context, Result};
 use args::Command;
-use longhaul_command::{note, say};
+use longhaul_command::{errln, outln};
 use longhaul_linux::contained;
 use run::{Batch, Ready, Request};
 use source::{Book, Choices, inherit, library};
 use std::{collections::BTreeMap, fs, process};
 
-/// Runs the command.
+/// Runs `longhaul lab`.
+///
+/// # Errors A usage error, a machine that lacks what the scenario needs, or a failed run or check.
 pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Run(args) => run_scenarios(args),
@@ -56,7 +58,7 @@ pub fn run(args: Args) -> Result<()> {
             for page in
                 longhaul_results::report::pages(&rebuild.directories, rebuild.index.as_deref())?
             {
-                say!("{}", page.display());
+                outln!("{}", page.display());
             }
             Ok(())
         }
@@ -64,7 +66,7 @@ pub fn run(args: Args) -> Result<()> {
     }
 }
 
-/// Ends as the command does.
+/// Runs a command contained, writes its report, and exits with its code.
 fn contain(args: &args::Contain) -> Result<()> {
     let (program, words) = args.words.split_first().context("there is no command")?;
     let mut command = process::Command::new(program);
@@ -74,18 +76,18 @@ fn contain(args: &args::Contain) -> Result<()> {
     process::exit(code.into())
 }
 
-/// All, and those that this user can't run.
+/// Lists all built-in scenarios, and notes those that this user cannot run.
 fn list() -> Result<()> {
     let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in library::names() {
         let book = Book::open(&library::find(name)?, &Choices::default())?;
-        say!("{name}\t{}", book.base.title);
+        outln!("{name}\t{}", book.base.title);
         if let Err(error) = run::rights(&book) {
             lacking.entry(error.to_string()).or_default().push(name);
         }
     }
     for (reason, names) in lacking {
-        note!(
+        errln!(
             "Not for this user, unless with --simulate: {} ({reason})",
             names.join(", ")
         );
@@ -94,22 +96,22 @@ fn list() -> Result<()> {
 }
 
 fn show(scenario: &str) -> Result<()> {
-    say!("{}", library::find(scenario)?.text);
+    outln!("{}", library::find(scenario)?.text);
     Ok(())
 }
 
-/// The scenario as it reads with all that it stands on.
+/// Prints the scenario merged with all its bases.
 fn show_resolved(scenario: &str) -> Result<()> {
     let source = library::find(scenario)?;
     Book::open(&source, &Choices::default())?;
-    say!("{}", inherit::Family::gather(&source)?.resolved()?);
+    outln!("{}", inherit::Family::gather(&source)?.resolved()?);
     Ok(())
 }
 
 fn check(scenario: &str) -> Result<()> {
     let mut book = Book::open(&library::find(scenario)?, &Choices::default())?;
     run::possible(&book)?;
-    say!(
+    outln!(
         "{}: {} cells, {} runs each",
         book.name,
         book.cells.len(),

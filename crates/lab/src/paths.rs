@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a result's flows had before them: the legs of each, cell by cell, for those who predict
-//! (`longhaul plan check`). It reads the scenario again, because a result holds it resolved for one
-//! cell only.
+//! Paths of a result's flows: the legs of each, cell by cell, for predictions (`longhaul plan
+//! check`). The scenario is read again, because a result holds it resolved for one cell only.
 
 use crate::{
     network::{Topology, hosts, link},
@@ -9,58 +8,59 @@ use crate::{
     source::{Book, Cell, Choices, Source, library},
 };
 use anyhow::Result;
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
-use longhaul_netem::Shape;
+use longhaul_netem::LinkConfig;
 use longhaul_report::registry;
 use longhaul_results::result::{self, LabResult};
 use longhaul_units::{BitRate, Bytes, Time};
 
-/// One flow of one cell.
+/// Path and size of one flow of one cell.
 #[derive(Debug, Clone)]
 pub struct FlowPath {
     /// Index into the result's cells.
     pub cell: usize,
-    /// Its goodput's name in the metrics.
+    /// Name of the flow's goodput in the metrics.
     pub metric: String,
-    /// As the data passes them.
+    /// Legs in the order in which data passes them.
     pub legs: Vec<Leg>,
-    /// Connections.
+    /// Number of parallel connections.
     pub streams: u32,
-    /// What of its time does not count.
+    /// Time at the beginning that does not count.
     pub omit: Time,
-    /// How long it is measured; `None`: until `size` is there.
+    /// Measured time; `None`: until `size` has arrived.
     pub duration: Option<Time>,
-    /// Payload.
+    /// Payload of the transfer.
     pub size: Option<Bytes>,
 }
 
-/// One TCP connection's path, without wires that nothing limits.
+/// Path of one TCP connection, without links that do not limit it.
 #[derive(Debug, Clone)]
 pub struct Leg {
-    /// The bottleneck's share that this flow's connections have, if all on it have the same.
+    /// Share of the bottleneck for this flow's connections, if all connections on it have the same
+    /// share.
     pub rate: BitRate,
     /// The round-trip time.
     pub rtt: Time,
-    /// Share of data packets.
+    /// Ratio of lost data packets.
     pub loss: f64,
-    /// The queue in front of the bottleneck.
+    /// Size of the bottleneck's queue.
     pub queue: Bytes,
     /// The largest packet, in bytes.
     pub mtu: u32,
     /// Largest receive and send buffer, `tcp_rmem` and `tcp_wmem`.
     pub buffers: [Bytes; 2],
-    /// What the window's field and scaling can say.
+    /// Largest window that the header field and window scaling can express.
     pub window_max: Bytes,
     /// The sender's congestion control.
     pub control: String,
 }
 
-/// All flows of `result` that have such paths. `scenario` is a name or file, if the result's own name
-/// does not find it.
+/// Returns the paths of all flows of `result` that have a limited leg. `scenario` is a name or a
+/// file, for a result whose own scenario name is not found.
 ///
 /// # Errors
-/// A usage refusal of a scenario that reads differently from the one that was run.
+/// A usage error if the scenario differs from the one that was run.
 pub fn of(
     result: &LabResult,
     scenario: Option<&str>,
@@ -99,10 +99,10 @@ fn is_it(cell: &Cell, measured: &result::Cell) -> bool {
     varied == serde_json::to_value(&measured.vary).ok() && cell.label == measured.label
 }
 
-/// What is predicted is what was run.
+/// Checks that the scenario still is the one that was run.
 fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
     let Some(identity) = &result.identity else {
-        note!(
+        errln!(
             "{}: the result does not say what exactly was run; whether {} still reads so is not known",
             result.scenario,
             source.origin
@@ -150,7 +150,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
     all.filter(|flow| !flow.legs.is_empty()).collect()
 }
 
-/// The hosts on the way, cut where something relays.
+/// Legs of a flow: its path, split at the relays.
 fn legs(
     flow: &Flow,
     active: &[&Flow],
@@ -169,7 +169,7 @@ fn legs(
     Some(legs)
 }
 
-/// The wires between the hosts of one leg as one; inner `None`: nothing limits it.
+/// Combines the links between the hosts of one leg; the inner `None`: no link limits it.
 fn leg(
     hosts: &[String],
     flow: &Flow,
@@ -214,9 +214,9 @@ fn leg(
     }))
 }
 
-/// Of a link's rate, by the number of connections on it.
+/// Share of a link's rate, by the number of connections on it.
 fn share(
-    shape: &Shape,
+    shape: &LinkConfig,
     pair: &[String],
     flow: &Flow,
     active: &[&Flow],
@@ -238,13 +238,13 @@ fn share(
     ))
 }
 
-/// Without the parameters, for which there are no formulas.
+/// Name of a congestion control without its parameters, for which there are no formulas.
 fn name_of(control: &str) -> String {
     control.split(':').next().unwrap_or(control).to_owned()
 }
 
-/// What may wait before a transmitter. A limit in packets holds as many of the largest.
-fn queue(shape: &Shape, mtu: u32) -> Bytes {
+/// Size of a queue. A limit in packets counts as packets of the largest size.
+fn queue(shape: &LinkConfig, mtu: u32) -> Bytes {
     let limit = shape.limit();
     let packets = (limit.packets as u64).saturating_mul(mtu.into());
     Bytes::new(limit.bytes.min(packets))
@@ -309,7 +309,7 @@ parallel = 2
     }
 
     #[test]
-    fn a_path_is_cut_where_something_relays() {
+    fn path_is_split_at_relays() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(file.path(), SCENARIO).unwrap();
         let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
@@ -335,7 +335,7 @@ parallel = 2
     }
 
     #[test]
-    fn a_flow_that_chooses_its_control_has_it_where_it_is_sent() {
+    fn flows_congestion_control_applies_at_its_source() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let chosen = SCENARIO.replace("parallel = 2", "parallel = 2\ncc = 'lh_bic:ack_shift=3'");
         std::fs::write(file.path(), chosen).unwrap();
@@ -348,7 +348,7 @@ parallel = 2
     }
 
     #[test]
-    fn a_relay_sends_as_the_side_is_told_that_the_data_leaves_by() {
+    fn relay_uses_the_control_of_the_side_that_sends() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let sends = |told: &str, scenario: &str| {
             let told = format!("intercept = [5201]\n{told}");
@@ -369,7 +369,7 @@ parallel = 2
     }
 
     #[test]
-    fn a_window_that_one_end_cannot_scale_ends_at_64_kb() {
+    fn window_without_scaling_ends_at_64_kb() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let old = SCENARIO.replace(
             "congestion_control = \"reno\"",

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A quick part of each built-in scenario, real traffic wherever it takes seconds. Asserted each time is what noise
-//! can't change: every run succeeded (so every byte arrived as it was sent: a wrong SHA-256 is a failed run), every
-//! cell has every metric, and the page shows every table and figure. The scenario's checks must hold, too, where a part
-//! is simulated: that is the same each time. On sockets the machine's load decides how fast a run is: a part is run
-//! again where a check does not hold, and the test counts as skipped, with the check named, where none of three does.
+//! A quick part of each built-in scenario, with real traffic wherever it takes seconds.
+//!
+//! Each time the test asserts what noise cannot change. Every run succeeded, so every byte arrived
+//! as sent: a wrong SHA-256 fails a run. Every cell has every metric, and the page shows every
+//! table and figure. A simulated part must also pass the scenario's checks, because it is the same
+//! each time.
+//!
+//! On sockets, the machine's load decides the speed of a run. A part is repeated if a check does
+//! not hold. After three failures the test counts as skipped, with the name of the check.
 
 use serde_json::Value;
 use std::{
@@ -13,10 +17,10 @@ use std::{
     process::{Command, Output},
 };
 
-/// Which cells of a scenario, and with what: words of its command line.
+/// Part of a scenario: its name, and arguments that select cells and parameters.
 type Part = (&'static str, &'static str);
 
-/// The groups run beside each other. Needs what `make test` installs.
+/// The groups run concurrently. They need what `make test` installs.
 const NEC: &[Part] = &[
     ("nec-dvd", "--only relays=false|true --set size=50MB"),
     ("nec-clients", "--only relays=true"),
@@ -101,7 +105,8 @@ const TODAY_AND_OWN: &[Part] = &[
     ("whole-path", ""),
 ];
 
-/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+/// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
+/// fails.
 fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
@@ -115,7 +120,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The words of a part; a plus stands for one between spaces, as in the names of some choices.
+/// Arguments of a part. A plus stands for one between spaces, as in the names of some choices.
 fn words(part: &str) -> Vec<String> {
     part.split_whitespace()
         .map(|word| word.replace('+', " + "))
@@ -135,7 +140,8 @@ fn run(parts: &[Part]) {
     }
 }
 
-/// A short run may be slowed down by something that the emulator does not notice.
+/// Attempts of a part on sockets. A short run may be slowed down by something that the emulator
+/// does not notice.
 const TRIES: usize = 3;
 
 fn try_on_sockets(part: &Part) {
@@ -149,7 +155,8 @@ fn try_on_sockets(part: &Part) {
     longhaul_testbed::skip::because(format!("{} on sockets: {}", part.0, missed.join("; ")));
 }
 
-/// Runs a part: the names of the checks that do not hold, or that the machine was too busy to decide.
+/// Runs a part, and returns the checks that do not hold or are undecided because the machine was
+/// busy.
 fn missed_checks((name, part): &Part) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
@@ -166,14 +173,14 @@ fn missed_checks((name, part): &Part) -> Vec<String> {
         .filter(|check| check["pass"] != true)
         .map(|check| check["name"].as_str().unwrap().to_owned())
         .collect();
-    // Every check holds; one does not; the machine was too busy to decide one.
+    // 0: every check holds; 1: one does not; 4: one is undecided.
     let expected: &[i32] = if missed.is_empty() { &[0] } else { &[1, 4] };
     assert!(expected.contains(&output.status.code().unwrap()), "{said}");
     missed
 }
 
 #[test]
-fn every_scenario_has_its_part() {
+fn every_scenario_is_tested() {
     let listed = text(&longhaul(&["list"]).stdout);
     let listed: BTreeSet<&str> = listed
         .lines()
@@ -185,31 +192,31 @@ fn every_scenario_has_its_part() {
 }
 
 #[test]
-fn relays_on_a_long_line() {
+fn nec_scenarios_run() {
     run(NEC);
 }
 
 #[test]
-fn the_ack_stream_and_the_data_reservoir() {
+fn ack_and_reservoir_scenarios_run() {
     run(ACKS_AND_RESERVOIR);
 }
 
 #[test]
-fn divided_paths() {
+fn split_scenarios_run() {
     run(SPLIT);
 }
 
 #[test]
-fn congestion_controls_on_jgn_2() {
+fn jgn2_scenarios_run() {
     run(JGN2);
 }
 
 #[test]
-fn choices_of_today_and_our_own_questions() {
+fn today_and_own_scenarios_run() {
     run(TODAY_AND_OWN);
 }
 
-/// What a result must have whatever was measured.
+/// Checks what a result must have regardless of its figures.
 fn sound(name: &str, out: &Path, said: &str) -> Value {
     let result = fs::read(out.join("result.json")).expect(said);
     let result: Value = serde_json::from_slice(&result).unwrap();
@@ -258,10 +265,10 @@ fn sound(name: &str, out: &Path, said: &str) -> Value {
     result
 }
 
-/// The names of a run's figures.
+/// Names of a run's metrics.
 fn metrics(run: &Value) -> BTreeSet<String> {
     let all = run.as_object().unwrap().iter();
-    // Absent where nothing was lost.
+    // Absent without losses.
     let by_chance = |name: &str| name.contains("lost") || name.contains("loss_pattern");
     let figures = all.filter(|(name, value)| {
         !by_chance(name) && (value.is_number() || value.get("median").is_some())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all cells have in common, and what a scenario claims of them: formulas, checks, the answer and the paper.
+//! Checks of what the scenario says about all cells together: repetitions, derived metrics, checks,
+//! the answer and the paper's figures.
 
 use super::{
     known::{Known, unaided},
@@ -17,7 +18,7 @@ use crate::{
 use std::{cell::RefCell, collections::HashSet};
 use toml::Table;
 
-/// Checks what all cells have in common, once each of them is checked.
+/// Checks everything that is not specific to one cell. Each cell must have been checked before.
 pub(crate) fn book(book: &Book) -> Checked {
     let (repetitions, warmup) = (book.base.repetitions, book.base.warmup);
     at("repetitions", within("repetitions", repetitions, 1, 1000))?;
@@ -27,8 +28,8 @@ pub(crate) fn book(book: &Book) -> Checked {
     claims(book)
 }
 
-/// Measures, formulas and checks have names of their own: a formula called as a measured figure would stand in its
-/// place.
+/// Checks that measures, derived metrics and checks have distinct names. A derived metric with the
+/// name of a measured one would replace it.
 fn new_names(book: &Book) -> Checked {
     let cells = book.cells.iter();
     let mut taken: HashSet<String> = cells.flat_map(|cell| unaided(&cell.scenario)).collect();
@@ -52,7 +53,8 @@ fn new_names(book: &Book) -> Checked {
     at("check", distinct("checks", checks))
 }
 
-/// Checks, derived metrics, the answer and the paper's figures speak of cells that exist.
+/// Checks that derived metrics, checks, the answer and the paper's figures refer to cells that
+/// exist.
 fn claims(book: &Book) -> Checked {
     let known = Known::of(book);
     let mut derived = book.base.derived.iter();
@@ -76,7 +78,7 @@ fn claims(book: &Book) -> Checked {
     at("answer", answers.map_err(|fault| fault.of("answer")))
 }
 
-/// A formula's parts come before it, and from the same run.
+/// Checks that one run gives all metrics of a derived metric, and that they are defined before it.
 fn together(name: &str, known: &Known) -> Checked {
     ensure(
         known.check(name).is_ok(),
@@ -84,7 +86,7 @@ fn together(name: &str, known: &Known) -> Checked {
     )
 }
 
-/// An expression over metrics that there are.
+/// Parses an expression whose metrics all exist.
 fn parsed(text: &str, known: &Known) -> Result<Expression, Fault> {
     let expression = Expression::parse(text).map_err(|error| error.to_string())?;
     known.check_all(&expression)?;
@@ -106,8 +108,8 @@ fn check(plan: &CheckPlan, book: &Book, known: &Known) -> Checked {
     at("want", bound)
 }
 
-/// The cells that an expression speaks of are there and give its metrics, and for one of its subjects the paper has
-/// all figures.
+/// Checks that the expression's cells exist and give its metrics. For at least one subject, the
+/// paper must print all figures that the expression uses.
 fn judged(
     expression: &Expression,
     subjects: &[Option<usize>],

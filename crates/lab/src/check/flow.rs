@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a flow must keep beyond its grammar.
+//! Checks of a flow beyond its syntax.
 
 use crate::{
     network::{Topology, probe},
@@ -40,7 +40,7 @@ fn size_or_duration(flow: &Flow, problem: &'static str) -> Checked {
     at("size", ensure(some, || "size must be above 0"))
 }
 
-/// What lasts as long as it takes has no beginning that could be left out.
+/// Checks `omit`: only a flow with a duration has a beginning that can be left out.
 fn omit(flow: &Flow) -> Checked {
     let lasting = matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
     ensure(
@@ -66,7 +66,7 @@ fn ends(flow: &Flow, topology: &Topology) -> Checked {
     at("to", joined)
 }
 
-/// The relay that a flow is sent to is one that it reaches.
+/// Checks `via` and `proxy`: the program supports the key, and a path leads to the relay's host.
 fn ways(flow: &Flow, topology: &Topology) -> Checked {
     let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
     let one = ensure(
@@ -179,7 +179,7 @@ fn command(flow: &Flow, topology: &Topology) -> Checked {
     at("arrives", arrives.collect::<Checked>())
 }
 
-/// All that a word of a command on `host` speaks of is there.
+/// Checks that the hosts named in a word of a command on `host` exist and can be reached.
 fn spoken(word: &str, host: &str, topology: &Topology) -> Checked {
     let filled = words::fill(word, |place| match place {
         Place::Address(other) => address(topology, host, other),
@@ -191,7 +191,7 @@ fn spoken(word: &str, host: &str, topology: &Topology) -> Checked {
     Ok(filled.map(drop)?)
 }
 
-/// What is said of the sender's socket is said of a program whose socket can be told.
+/// Checks the keys that set options of the sender's socket: the program must be able to set them.
 fn sender(flow: &Flow) -> Checked {
     told(flow)?;
     let one = ensure(
@@ -233,8 +233,8 @@ fn told(flow: &Flow) -> Checked {
     Ok(())
 }
 
-/// FTP's programs open sockets of their own, so routes say by which congestion control they send: all that the
-/// host sends has it, too.
+/// Checks the `cc` of an FTP flow. FTP's programs open their own sockets, so the congestion control
+/// is set on the routes of the sending host. All other senders on that host use it too.
 pub(crate) fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
     let ftp = flow.when && flow.program == Program::Ftp;
     let Some(control) = flow.cc.as_ref().filter(|_| ftp) else {
@@ -294,7 +294,7 @@ fn probe(flow: &Flow) -> Checked {
     Ok(probe::timing(flow).map(drop)?)
 }
 
-/// A probe's packets are not fragmented.
+/// Checks that a probe's packets fit the path's MTU. They are not fragmented.
 pub(crate) fn fits(flow: &Flow, scenario: &Scenario, topology: &Topology) -> Checked {
     let (Program::Probe, Some(length)) = (flow.program, flow.length) else {
         return Ok(());
@@ -328,7 +328,7 @@ fn only_of_command(flow: &Flow) -> Checked {
     only_of(Program::Command, flow, keys, problem)
 }
 
-/// None of the keys that are given is another program's.
+/// Checks that none of the given keys belongs to another program.
 fn only_of(
     program: Program,
     flow: &Flow,

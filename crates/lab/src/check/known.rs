@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of all metrics that a scenario's runs can give, cell by cell. A slip of the pen in a check or a table
+//! Names of all metrics that a scenario's runs can give, cell by cell. A typo in a check or a table
 //! is found before the first run, not after the last.
 
 use crate::{
@@ -12,12 +12,12 @@ use longhaul_report::registry::{self, Producer, told_by};
 use std::collections::BTreeSet;
 use strsim::levenshtein;
 
-/// The metrics of one scenario.
+/// Metrics that the runs of one scenario can give.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// What each cell of the book gives, by its place.
+    /// Name and metrics of each cell, in the order of the cells.
     cells: Vec<(String, BTreeSet<String>)>,
-    /// What any of them gives.
+    /// Metrics of all cells together.
     all: BTreeSet<String>,
 }
 
@@ -33,7 +33,8 @@ impl Known {
         }
     }
 
-    /// Refuses a name that no run gives; `paper.` before it means the paper's figure of that.
+    /// Refuses a metric that no run gives. The prefix `paper.` stands for the paper's figure of a
+    /// metric.
     pub(crate) fn check(&self, name: &str) -> Result<(), String> {
         let bare = name.strip_prefix("paper.").unwrap_or(name);
         match self.all.contains(bare) {
@@ -45,7 +46,7 @@ impl Known {
         }
     }
 
-    /// Refuses a name that no run of the cell at `index` gives.
+    /// Refuses a metric that no run of the cell at `index` gives.
     pub(crate) fn check_in(&self, index: usize, name: &str) -> Result<(), String> {
         self.check(name)?;
         let Some((cell, own)) = self.cells.get(index) else {
@@ -59,7 +60,7 @@ impl Known {
         }
     }
 
-    /// Refuses an expression that speaks of such a one.
+    /// Refuses an expression with a metric that no run gives.
     pub(crate) fn check_all(&self, expression: &Expression) -> Result<(), String> {
         expression
             .metrics()
@@ -67,7 +68,7 @@ impl Known {
             .try_for_each(|name| self.check(name))
     }
 
-    /// The nearest name, or what there is.
+    /// Suggests the nearest name, or lists all names.
     fn advice(&self, name: &str) -> String {
         let far = |known: &&String| levenshtein(known, name);
         let nearest = self.all.iter().min_by_key(far);
@@ -81,8 +82,8 @@ impl Known {
     }
 }
 
-/// What a run of `scenario` can give. A figure that a run gives by chance only (what was lost, a steady phase) is one
-/// of them.
+/// Metrics that a run of `scenario` can give. Metrics that depend on chance, such as losses or a
+/// steady phase, are included.
 fn produced(scenario: &Scenario) -> BTreeSet<String> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
     let mut names = of_transfers(scenario, &flows);
@@ -105,7 +106,7 @@ fn produced(scenario: &Scenario) -> BTreeSet<String> {
     names
 }
 
-/// What a run of `scenario` gives without its own measures and formulas.
+/// Metrics of a run of `scenario` without its own measures and derived metrics.
 pub(crate) fn unaided(scenario: &Scenario) -> BTreeSet<String> {
     let mut bare = scenario.clone();
     bare.measure.clear();
@@ -113,7 +114,7 @@ pub(crate) fn unaided(scenario: &Scenario) -> BTreeSet<String> {
     produced(&bare)
 }
 
-/// What all that move bytes give together, and the rate of each.
+/// Metrics of all transfers together, and the goodput of each.
 fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     let transfers: Vec<&&Flow> = flows
         .iter()
@@ -139,7 +140,7 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     names
 }
 
-/// What the flow's program tells.
+/// Metrics that only the flow's program reports.
 fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     match flow.program {
         Program::Curl | Program::Ftp => told_by(Producer::File).collect(),
@@ -154,7 +155,7 @@ fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'stati
     }
 }
 
-/// The scenario's own formulas, as far as all their parts are there by then.
+/// Adds the scenario's derived metrics whose parts are all available by then.
 fn derived(scenario: &Scenario, names: &mut BTreeSet<String>) {
     for (name, text) in &scenario.derived {
         let parts = Expression::parse(text);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_transfer_has_bare_names_and_several_their_own() {
+    fn metrics_have_the_flow_name_as_prefix_if_several_flows_transfer() {
         let one = known("", &[flow("get", "curl", "")]);
         for name in [
             "goodput_bps",
@@ -216,9 +217,10 @@ mod tests {
         }
     }
 
-    /// `upload_s`, `data_packets` and `acks` passed once: a check of them was never met.
+    /// Regression: `upload_s`, `data_packets` and `acks` were accepted, so a check of them never
+    /// held.
     #[test]
-    fn what_nothing_produces_is_no_metric() {
+    fn refuses_metrics_that_no_flow_produces() {
         let tapped = known("tap = true\n", &[flow("get", "curl", "")]);
         assert_eq!(tapped.check("acked_peak_bps"), Ok(()));
         for name in ["upload_s", "data_packets", "acks"] {
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_gives_what_its_link_can_be_judged_by() {
+    fn probe_metrics_depend_on_its_link() {
         let alone = known("loss = 0.01\n", &[flow("p", "probe", "count = 9")]);
         for name in ["received", "delay_error_p99_us", "losses_p", "gaps_p"] {
             assert_eq!(alone.check(name), Ok(()), "{name}");
@@ -258,9 +260,9 @@ mod tests {
         assert_eq!(crowd.check("drain_error_ratio"), Ok(()));
     }
 
-    /// What is not registered stays in a probe's record.
+    /// A figure that is not registered is only in the probe's record.
     #[test]
-    fn all_that_a_probe_judges_is_registered() {
+    fn every_probe_metric_is_registered() {
         let cases = [
             ("loss = 0.01\n", "count = 9"),
             ("loss = 'gilbert:p=1%,r=30%'\n", "count = 9"),
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_figures_of_its_own() {
+    fn server_cpu_time_needs_a_server() {
         let served = known("", &[flow("c", "command", "server = ['x']\nready = 1")]);
         let alone = known("", &[flow("c", "command", "")]);
         for name in ["cpu_s", "peak_memory_bytes"] {
@@ -288,9 +290,9 @@ mod tests {
         assert!(alone.check("server_cpu_s").is_err());
     }
 
-    /// Every metric is explained, and every name there is a metric's.
+    /// The documentation explains every registered metric, and names no other.
     #[test]
-    fn the_documentation_lists_what_is_registered() {
+    fn documentation_lists_the_registered_metrics() {
         const LAB: &str = include_str!("../../../../docs/lab.md");
         const LINK: &str = include_str!("../../../../docs/link.md");
         let words = |text: &'static str| text.split('`').skip(1).step_by(2);
@@ -310,17 +312,17 @@ mod tests {
     }
 
     #[test]
-    fn a_formula_is_there_when_its_parts_are() {
+    fn derived_metric_needs_all_its_parts() {
         let one = known("", &[flow("get", "curl", "")]);
         assert_eq!(one.check("half_s"), Ok(()));
-        // Its part comes behind it.
+        // It is defined before its part.
         assert!(one.check("late_s").is_err());
         let none = known("", &[flow("p", "probe", "count = 9")]);
         assert!(none.check("dvd_s").is_err());
     }
 
     #[test]
-    fn what_is_unknown_has_an_advice() {
+    fn suggests_a_name_for_an_unknown_metric() {
         let known = known("", &[flow("get", "curl", "")]);
         assert_eq!(known.check("paper.dvd_s"), Ok(()));
         let error = known.check("godput_bps").unwrap_err();
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_of_another_cell_is_none_of_this_one() {
+    fn refuses_a_metric_of_another_cell() {
         let mut known = known("", &[flow("get", "curl", "")]);
         known
             .cells

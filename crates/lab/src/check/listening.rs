@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What listens on which host in one cell: relays where they say, and the servers of flows at ports of their own. A
-//! run would find no sooner than on its testbed that two want the same port, or that nothing listens where a flow
-//! connects to.
+//! TCP listeners on each host in one cell: those of relays, and those of the flows' servers.
+//! Without this check, only the testbed of a run would show that two programs use the same port, or
+//! that nothing listens at the address that a flow connects to.
 
 use crate::{
     network::{Topology, ports},
@@ -18,7 +18,7 @@ use toml::{Table, Value};
 pub(crate) struct Listeners<'a> {
     topology: &'a Topology,
     all: Vec<Listener>,
-    /// What relays take on their way through hosts: host, port and relay.
+    /// Intercepted ports: host, port and name of the relay.
     intercepted: Vec<(String, u16, String)>,
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct Listeners<'a> {
 struct Listener {
     host: String,
     at: SocketAddr,
-    /// The program, as people call it.
+    /// Name of the program for messages.
     owner: String,
 }
 
 impl<'a> Listeners<'a> {
-    /// Those of the flows' servers, which have every address of their host.
+    /// Listeners of the flows' servers. Each listens at every address of its host.
     pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
         let mut all = Vec::new();
@@ -58,7 +58,8 @@ impl<'a> Listeners<'a> {
         }
     }
 
-    /// Adds those of a relay, each at an address that its host has and nobody else listens at.
+    /// Adds the listeners of a relay. Each must use an address of its host at which nothing else
+    /// listens.
     pub(crate) fn add_relay(
         &mut self,
         name: &str,
@@ -81,7 +82,8 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    /// Of two relays on one host the first would take all that goes to a port.
+    /// Adds the intercepted ports of a relay. Of two relays on one host, the first would take all
+    /// connections to a port.
     fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> Checked {
         each(ports, |port| {
             let mut taken = self.intercepted.iter();
@@ -125,7 +127,7 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    /// Something listens where `flow` connects to, if that is a relay.
+    /// Checks that something listens at the relay that `flow` connects to, if it uses one.
     pub(crate) fn serve(&self, flow: &Flow) -> Checked {
         let proxy = flow.proxy.as_ref().map(|proxy| &proxy.at);
         let (key, target) = match &flow.via {
@@ -146,7 +148,7 @@ impl<'a> Listeners<'a> {
     }
 }
 
-/// The option that says so, if it is one and not a line of the configuration file.
+/// Returns the option that holds `address`, unless it is in the configuration file.
 fn key_of(options: &Table, address: SocketAddr) -> Option<&String> {
     let address = address.to_string();
     let says = |value: &Value| {
@@ -170,7 +172,8 @@ fn everywhere(host: &str, port: u16, owner: String) -> Listener {
     }
 }
 
-/// Whether some address and port is of both. `[::]` has no IPv4 address: relays listen so (IPV6_V6ONLY).
+/// Whether the two overlap in an address and port. `[::]` has no IPv4 address, because relays set
+/// IPV6_V6ONLY.
 fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     one.port() == other.port()
@@ -182,7 +185,7 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// What is said of a flow of iperf3 from a to c by way of b, where a relay listens at `address`.
+    /// Returns the refusal of an iperf3 flow from a to c by `via`, with a relay at `address`.
     fn said(relay: &str, address: &str, via: &str) -> Option<String> {
         let text = format!(
             "title = 't'\nquestion = 'q'\n\
@@ -199,9 +202,9 @@ mod tests {
         checked.err().map(|fault| fault.to_string())
     }
 
-    /// Both would have the port, and clients would meet one or the other.
+    /// Both would listen at the port, and clients would reach either.
     #[test]
-    fn a_server_s_port_is_its_own() {
+    fn refuses_a_relay_at_the_port_of_a_server() {
         let taken = said("c", "10.9.1.2:5201", "c:5201").unwrap();
         assert!(
             taken.contains("flow \"f\" listens at 0.0.0.0:5201"),
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_sent_to_what_it_can_reach() {
+    fn refuses_a_via_where_nothing_listens() {
         assert_eq!(said("b", "10.9.0.2:1080", "b:1080"), None);
         assert_eq!(said("b", "0.0.0.0:1080", "b:1080"), None);
         for nowhere in [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures: each has a name with its unit, a flow that can be told from others, and a level that means something.
+//! Checks of `[[measure]]`: a name that ends in its unit, a flow whose connections can be
+//! identified, and a level that has a meaning.
 
 use crate::{
     measure::{Flows, statistic::Place},
@@ -14,7 +15,7 @@ use longhaul_report::unit::Unit;
 use longhaul_units::{BitRate, Time};
 use toml::Value;
 
-/// Refuses a measure of `scenario` that can't be taken.
+/// Refuses a measure of `scenario` that cannot be computed.
 pub(crate) fn check(scenario: &Scenario) -> Checked {
     let topology = &Topology::of(scenario);
     let flows = Flows::of(scenario, topology);
@@ -90,7 +91,7 @@ impl MeasurePlan {
         }
     }
 
-    /// Why what should be reached is no level.
+    /// Explains why `reaches` is not a level.
     fn unread_level(&self) -> String {
         const WANT: &str =
             "want a share such as \"90 %\", or a quantity in the unit of what is measured";
@@ -101,7 +102,7 @@ impl MeasurePlan {
         }
     }
 
-    /// A share is one of a capacity that stays as it is.
+    /// Checks a level that is a share: it needs a capacity that does not change.
     fn check_share(&self, place: &Place<'_>) -> Checked {
         let of_rate = ensure(self.of == Quantity::GoodputBps, || {
             format!("{} has no capacity", self.of.name())
@@ -123,7 +124,7 @@ impl MeasurePlan {
     }
 }
 
-/// The flow called `wanted` is one whose connections can be told from all others.
+/// Checks that the flow `wanted` exists and that its connections can be told from all others.
 pub(crate) fn named_flow(
     scenario: &Scenario,
     flows: &Flows<'_>,
@@ -160,7 +161,7 @@ pub(crate) fn named_flow(
     problem.map_or(Ok(()), |problem| Err(problem.into()))
 }
 
-/// Whether a link has another rate later.
+/// Whether a link changes its rate by its schedule.
 fn changes(scenario: &Scenario) -> bool {
     let schedules = scenario
         .links
@@ -181,7 +182,8 @@ mod tests {
         toml::from_str(&format!("{SCENARIO}[[measure]]\n{measure}")).unwrap()
     }
 
-    /// The figure of a run in which flow one receives 4 MB/s and flow two 1 MB/s, or what is wrong.
+    /// Returns the measure of a run in which flow one receives 4 MB/s and flow two 1 MB/s, or the
+    /// refusal.
     fn measured(measure: &str) -> Result<Option<f64>, String> {
         let scenario = scenario(measure);
         check(&scenario).map_err(|fault| fault.to_string())?;
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_run_is_a_metric() {
+    fn computes_measures_over_a_part_of_the_run() {
         let mean = "name = 'late_bps'\nof = 'goodput_bps'\nfrom = '4s'\nto = '8s'\n";
         assert_eq!(measured(mean), Ok(Some(40e6)));
         assert_eq!(measured(&format!("{mean}flow = 'two'")), Ok(Some(8e6)));
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_refused() {
+    fn refuses_measures_that_cannot_be_computed() {
         let problem = |measure: &str| measured(measure).unwrap_err();
         assert!(problem("name = 'x_s'\nof = 'goodput_bps'").contains("must end in _bps"));
         let resent = "name = 'x_s'\nof = 'retransmits_per_s'";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What refuses a scenario, before anything is touched. Every problem is one line that names its place.
+//! Checks of a scenario before any run. Every problem is one line with the position in the file.
 
 mod claims;
 mod flow;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a scenario's text and the command line to a book of cells, each with the scenario as it reads with that cell's
-//! parameters. Each cell is checked when it is read, then what they have in common.
+//! Reading of a scenario: from its text and the command line to the plan of the experiment, with
+//! the scenario of each cell. Each cell is checked when it is read, then the cells together.
 
 use super::{claims, known::Known, measures, scenario, views};
 use crate::{
@@ -24,7 +24,9 @@ use longhaul_command::exit::Refusal;
 use toml::{Spanned, Table, Value, de::DeTable};
 
 impl Book {
-    /// Reads and checks a scenario. Every error is a usage error that names file and line.
+    /// Reads and checks a scenario.
+    ///
+    /// # Errors Every error is a usage error with file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let family = Family::gather(source)?;
         let merged = family.merged()?;
@@ -55,7 +57,7 @@ impl Book {
         Ok(book)
     }
 
-    /// Single cells have names of their own.
+    /// Checks that the labels of single cells are distinct.
     fn tells_cells_apart(&self, head: &Head) -> Checked {
         let names: Vec<String> = self.cells.iter().map(Cell::name).collect();
         let first = names.len() - head.cells.len();
@@ -74,7 +76,7 @@ impl Book {
         at("cells", apart)
     }
 
-    /// A parameter that every cell varies has no other value that could be set.
+    /// Refuses `--set` of a parameter that every cell varies: no cell would use the value.
     fn reaches_some(&self, choices: &Choices) -> Result<()> {
         let varied = |name: &str| self.cells.iter().all(|cell| cell.vary.contains_key(name));
         match choices.set.iter().find(|(name, _)| varied(name)) {
@@ -115,7 +117,8 @@ impl Book {
         }
     }
 
-    /// Of several values each is one that a cell has: a slip of the pen would leave cells out without a word.
+    /// Checks that some cell has each of the values. Otherwise a typo would silently leave out
+    /// cells.
     fn each_is_somewhere(&self, only: &[(String, String)]) -> Result<()> {
         only.iter().try_for_each(|(key, text)| {
             let values: Vec<&Value> = self
@@ -238,7 +241,7 @@ size = "${size}"
     }
 
     #[test]
-    fn cells_are_the_cross_product_and_the_single_ones() {
+    fn cells_are_the_cross_product_and_the_single_cells() {
         let book = open(TEXT, &Choices::default()).unwrap();
         let names: Vec<_> = book.cells.iter().map(Cell::name).collect();
         let expected = [
@@ -258,7 +261,7 @@ size = "${size}"
     }
 
     #[test]
-    fn what_every_cell_varies_can_not_be_set() {
+    fn refuses_set_of_a_parameter_that_every_cell_varies() {
         let set = |name: &str, value: &str| Choices {
             set: vec![(name.to_owned(), value.to_owned())],
             ..Choices::default()
@@ -266,12 +269,12 @@ size = "${size}"
         let text = TEXT.replace("[[cells]]\nvary = { from = \"b\" }\n", "");
         let error = open(&text, &set("loss", "0.5")).unwrap_err().to_string();
         assert!(error.contains("--only loss=VALUE"), "{error}");
-        // The single cell has no loss of its own.
+        // The single cell does not vary loss.
         open(TEXT, &set("loss", "0.5")).unwrap();
     }
 
     #[test]
-    fn the_command_line_sets_and_selects() {
+    fn command_line_sets_parameters_and_selects_cells() {
         let pair = |k: &str, v: &str| vec![(k.to_owned(), v.to_owned())];
         let choices = Choices {
             quick: true,
@@ -325,7 +328,7 @@ size = "${size}"
     }
 
     #[test]
-    fn unknown_keys_of_links_and_relays_have_their_place_too() {
+    fn unknown_keys_of_links_and_relays_are_refused_with_line_and_column() {
         let emulated = TEXT.replacen(
             "kind = \"veth\"",
             "delay = \"1ms\"\n dealy = \"${size}\"",
@@ -346,7 +349,7 @@ size = "${size}"
     }
 
     #[test]
-    fn what_goes_with_a_value_is_set_with_it() {
+    fn overrides_apply_to_cells_with_their_value() {
         let text = TEXT.replace("[[cells]]", "[with.relays.true]\nsize = \"2MB\"\n[[cells]]");
         let book = open(&text, &Choices::default()).unwrap();
         let sizes: Vec<_> = book
@@ -356,7 +359,7 @@ size = "${size}"
             .collect();
         let (big, small) = (1_000_000_000, 2_000_000);
         assert_eq!(sizes, [big, big, small, small, big]);
-        // What a person says goes before.
+        // The command line has precedence over overrides.
         let error = |with: &str| error(&TEXT.replace("[[cells]]", &format!("{with}\n[[cells]]")));
         let choices = |quick, set: &[(&str, &str)]| Choices {
             quick,
@@ -377,7 +380,7 @@ size = "${size}"
     }
 
     #[test]
-    fn a_way_that_cannot_be_read_has_its_place() {
+    fn refuses_invalid_via_and_proxy_with_line_and_column() {
         let error = |line: &str| error(&format!("{TEXT}{line}\n"));
         let place = format!("line {}, column 7:", TEXT.lines().count() + 1);
         assert!(
@@ -391,7 +394,7 @@ size = "${size}"
     }
 
     #[test]
-    fn values_of_cells_are_checked_too() {
+    fn refuses_invalid_values_of_cells() {
         assert!(error(&TEXT.replace("from = \"b\" }", "form = \"b\" }")).contains("form"));
         assert!(error(&TEXT.replace("from = \"b\" }", "from = \"nobody\" }")).contains("nobody"));
         assert!(error(&TEXT.replace("size = \"1GB\"", "size = \"1 stone\"")).contains("stone"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paper's figures: each is of a metric that runs give and belongs to one cell.
+//! Checks of `[[paper]]`: each figure is of a metric that runs give, and belongs to one cell.
 
 use super::known::Known;
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     verdict::paper::{entries, only},
 };
 
-/// Every figure is of a metric that runs give and belongs to one cell, and a table has as many values as rows and
-/// columns.
+/// Checks that every figure is of a metric that runs give and belongs to one cell, and that a table
+/// has as many values as rows and columns.
 pub(crate) fn check(book: &Book, known: &Known) -> Checked {
     each(&book.base.paper, |paper| {
         shape(paper)?;
@@ -42,7 +42,7 @@ fn shape(paper: &PaperFigures) -> Checked {
     at("table", table.check())
 }
 
-/// The names of the metrics, and that what looks misprinted is printed at all.
+/// Checks the names of metrics, and that each suspect figure is printed.
 fn metrics(paper: &PaperFigures, known: &Known) -> Checked {
     let mut figures = paper.figures.keys();
     at(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_table_is_a_figure_for_each_cell() {
+    fn a_table_gives_one_figure_per_cell() {
         let paper = read(TABLE);
         shape(&paper).unwrap();
         let found = entries(&paper);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_does_not_fit_its_axes_is_refused() {
+    fn refuses_a_table_that_does_not_fit_its_axes() {
         let cases = [
             (
                 "[[937, 910], [606]]",

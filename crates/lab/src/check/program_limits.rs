@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs can be asked for. Asked for more, they round it, refuse it when the testbed stands, or never end.
+//! Limits of the programs. Beyond them, a program rounds the value, refuses it when the testbed is
+//! built, or never ends.
 
 use crate::{
     network::probe,
@@ -16,11 +17,11 @@ use longhaul_units::Time;
 const IPERF3_TIME_MAX: Time = Time::from_secs(86_400);
 const IPERF3_OMIT_MAX: Time = Time::from_secs(600);
 const IPERF3_WINDOW_MAX: u64 = 512 << 20;
-/// `longhaul udt bench --time`.
+/// Limits of `longhaul udt bench --time`.
 const UDT_TIME_MIN: Time = Time::from_millis(100);
 const UDT_TIME_MAX: Time = Time::from_secs(3600);
 
-/// Refuses flows that their programs can't make, and those that no run waits for.
+/// Refuses flows that their programs cannot run, and flows that last longer than a run may take.
 pub(crate) fn check(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
@@ -54,7 +55,7 @@ fn iperf3(flow: &Flow) -> Checked {
         "duration",
         seconds("duration", flow.duration, IPERF3_TIME_MAX),
     )?;
-    // 0 is for ever.
+    // 0 means endless.
     let some = ensure(flow.duration != Some(Time::ZERO), || "duration is 0");
     at("duration", some)?;
     at("omit", seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
@@ -66,7 +67,7 @@ fn iperf3(flow: &Flow) -> Checked {
     at("window", window)
 }
 
-/// iperf3 counts whole seconds.
+/// Checks a time for iperf3, which takes whole seconds.
 fn seconds(key: &str, time: Option<Time>, most: Time) -> Checked {
     let time = time.unwrap_or_default();
     let whole = time
@@ -91,7 +92,7 @@ fn udt(flow: &Flow) -> Checked {
     at("duration", possible)
 }
 
-/// A flow that is to last longer than the scenario lets it is a failed run each time.
+/// Refuses a flow that lasts longer than the scenario's limit: each of its runs would fail.
 fn ends(flow: &Flow, limit: Time) -> Checked {
     let lasts = match (flow.program, flow.duration) {
         (Program::Probe, _) => probe::lasts(flow)?,

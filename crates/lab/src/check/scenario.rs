@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the links, hosts and relays of one cell must keep beyond their grammar.
+//! Checks of the links, hosts and relays of one cell beyond their syntax.
 
 use super::{
     flow::{by_routes, fits, flow},
@@ -76,7 +76,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     )
 }
 
-/// Subnets that overlap would leave routes to chance.
+/// Checks that subnets do not overlap. Otherwise routes would be ambiguous.
 fn apart(links: &[Link], topology: &Topology) -> Checked {
     let networks: Vec<_> = topology.wires.iter().map(|wire| wire.ends[0].1).collect();
     each(0..links.len(), |new| {
@@ -92,7 +92,7 @@ fn apart(links: &[Link], topology: &Topology) -> Checked {
     })
 }
 
-/// A link reaches `host`, which `place` speaks of.
+/// Checks that a link reaches `host`. `place` names the key in messages.
 fn known(place: &str, host: &String, topology: &Topology) -> Checked {
     ensure(topology.hosts.contains(host), || {
         format!("{place}: no link reaches a host {host:?}")
@@ -109,7 +109,8 @@ fn host(name: &String, own: &Host, topology: &Topology) -> Checked {
     at("congestion_control", control(&place, text))
 }
 
-/// A host is a network namespace: other settings are the machine's, and would stay.
+/// Checks that each setting belongs to a network namespace. Others are settings of the whole
+/// machine and would outlast the run.
 fn settings(all: &BTreeMap<String, Setting>) -> Checked {
     all.keys().try_for_each(|name| {
         let own = name.starts_with("net.") || name.starts_with("net/");
@@ -132,7 +133,7 @@ fn relay(
     let place = format!("relays.{own}");
     valid_name("relay", own, 32)?;
     at("host", known(&place, host, topology))?;
-    // Where it is off, what varies may leave it without a way in.
+    // If it is off, a varied parameter may leave it without a listener.
     if !relay.when {
         return Ok(());
     }
@@ -149,7 +150,7 @@ fn relay(
         .map_err(|fault| fault.of(place))
 }
 
-/// The congestion controls of a relay's legs are names, as a host's is.
+/// Checks the congestion controls of a relay's legs: they are names, as a host's is.
 fn legs(relay: &Relay) -> Checked {
     relay::each_of_legs(relay, control)
 }
@@ -222,7 +223,7 @@ fn some_run(flows: &[Flow]) -> Checked {
     ensure(flows.iter().any(|flow| flow.when), || "no flow runs")
 }
 
-/// The congestion control of a host's routes or a relay's legs: a name, and no pacing.
+/// Checks the congestion control of a host's routes or a relay's legs: a name without pacing.
 fn control(place: &str, text: &str) -> Checked {
     let control: Control = text
         .parse()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables and figures: they name metrics and parameters that there are, and their kind has a meaning for their keys.
+//! Checks of `[[table]]` and `[[figure]]`: metrics and parameters exist, and the kind supports its
+//! keys.
 
 use super::{known::Known, measures::named_flow};
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 use indexmap::IndexSet;
 use longhaul_results::view::FigureKind;
 
-/// Checks all views; `known` has the metrics.
+/// Checks all tables and figures against the available metrics.
 pub(crate) fn check(book: &Book, known: &Known) -> Checked {
     let mut names = IndexSet::new();
     let tables = each(&book.base.table, |plan| {
@@ -93,7 +94,7 @@ fn check_metrics(metrics: &Names, known: &Known) -> Checked {
     Ok(all.try_for_each(|name| known.check(name))?)
 }
 
-/// The numbers that a title names are of cells and metrics that there are.
+/// Checks that the numbers of a title are of cells and metrics that exist.
 fn check_title(title: &str, book: &Book, known: &Known) -> Checked {
     let sound = |expression: &Expression| {
         known.check_all(expression)?;
@@ -132,7 +133,7 @@ impl FigurePlan {
         self.layout().check(book)
     }
 
-    /// A metric, or what goes over time with the keys that belong to it.
+    /// Checks the source: a metric, or a quantity over time with its keys.
     fn check_source(&self) -> Checked {
         let over_time = self.of.is_some();
         let one = ensure(
@@ -159,7 +160,7 @@ impl FigurePlan {
         at("to", ensure(onward, || "to must be later than from"))
     }
 
-    /// Each kind has the axes that mean something to it.
+    /// Checks that the kind supports the axes.
     fn check_axes(&self) -> Checked {
         let (others, problem) = match self.is_grid() {
             true => (

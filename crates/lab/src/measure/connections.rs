@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which connections of the samples belong to which flow, and how each of them went. A flow is known by the port of
-//! its server, or of the relay that its client asks.
+//! Assignment of sampled connections to flows. A flow is identified by the port of its server, or
+//! of the relay that its client connects to.
 
 use super::{Recording, Sample};
 use crate::{
@@ -15,11 +15,12 @@ use std::{
     net::SocketAddr,
 };
 
-/// The flows that run in a cell, with the ports that tell their connections from others.
+/// Flows that run in a cell, with the ports that identify their connections.
 #[derive(Debug)]
 pub(crate) struct Flows<'a> {
     pub(crate) all: Vec<&'a Flow>,
-    /// Of each flow's server; none of a program that opens connections at ports of its choice (FTP's data).
+    /// Ports of each flow's server. Empty for a program that opens connections at arbitrary ports
+    /// (FTP's data).
     servers: Vec<Vec<u16>>,
 }
 
@@ -32,7 +33,7 @@ impl<'a> Flows<'a> {
             server(&web, number, all[number], &sending)
         };
         let ports = |number: usize| match all[number].program {
-            // The second is that of a simulated server.
+            // The second is the port of a simulated server.
             Program::Curl => vec![of_curl(number), iperf_port(number)],
             Program::Iperf3 | Program::Udt => vec![iperf_port(number)],
             _ => Vec::new(),
@@ -43,7 +44,7 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// The numbers of the flow called so, or of all that move bytes.
+    /// Returns the number of the flow `name`, or the numbers of all flows that transfer data.
     pub(crate) fn chosen(&self, name: Option<&str>) -> Vec<usize> {
         let wanted =
             |flow: &&Flow| flow.program.transfers() && name.is_none_or(|name| flow.name == name);
@@ -53,12 +54,12 @@ impl<'a> Flows<'a> {
             .collect()
     }
 
-    /// Where the data of flow `number` leaves.
+    /// Endpoint that sends the data of flow `number`.
     pub(crate) fn sending(&self, number: usize) -> End<'a> {
         self.end(&self.all[number].from, number)
     }
 
-    /// Where it arrives.
+    /// Endpoint that receives the data of flow `number`.
     pub(crate) fn receiving(&self, number: usize) -> End<'a> {
         self.end(&self.all[number].to, number)
     }
@@ -76,7 +77,7 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// The server's ports; for its client also that of the relay that it asks.
+    /// Ports of the server, and for its client also the port of its relay.
     fn ports(&self, number: usize, accepts: bool) -> Vec<u16> {
         let (flow, server) = (self.all[number], &self.servers[number]);
         let asked = flow
@@ -92,19 +93,19 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// One end of a flow: a host, and what its connections there have.
+/// One end of a flow: a host, and the ports that identify the flow's connections there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct End<'a> {
     host: &'a str,
-    /// Its side of the connection has the port.
+    /// Whether the port is on this side of the connection.
     accepts: bool,
-    /// None of them: every connection that is no other flow's.
+    /// Ports of the flow. If empty: every connection without a port of another flow.
     ports: Vec<u16>,
     others: Vec<u16>,
 }
 
 impl End<'_> {
-    /// Whether the samples of both look alike.
+    /// Whether the samples of both could not be told apart.
     pub(crate) fn is_mistaken_for(&self, other: &Self) -> bool {
         let shared = self.ports.iter().any(|port| other.ports.contains(port));
         self.host == other.host
@@ -123,7 +124,8 @@ impl End<'_> {
             }
     }
 
-    /// Its connections, in the order of their addresses, each in order of time.
+    /// Returns its connections in the order of their addresses, each with its samples in order of
+    /// time.
     pub(crate) fn connections(&self, recording: &Recording) -> Vec<Vec<Sample>> {
         let mut found: BTreeMap<(SocketAddr, SocketAddr), Vec<Sample>> = BTreeMap::new();
         for sample in recording.samples().filter(|sample| self.has(sample)) {
@@ -135,7 +137,8 @@ impl End<'_> {
     }
 }
 
-/// The connections of all `ends`, each once: flows that can't be told apart have them in common.
+/// Returns the connections of all `ends`, each once. Flows that cannot be told apart share
+/// connections.
 pub(crate) fn of_all(ends: &[End<'_>], recording: &Recording) -> Vec<Vec<Sample>> {
     let mut seen = BTreeSet::new();
     let all = ends.iter().flat_map(|end| end.connections(recording));
@@ -156,7 +159,7 @@ mod tests {
     const LINKS: &str =
         "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\n";
 
-    /// Flows from a to b with these keys besides.
+    /// Flows from a to b with these additional keys.
     fn scenario(flows: &[&str]) -> Scenario {
         let flow = |(n, keys): (usize, &&str)| {
             format!("[[flows]]\nname = 'f{n}'\nfrom = 'a'\nto = 'b'\n{keys}\n")
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_told_apart_by_the_ports_of_their_servers() {
+    fn identifies_flows_by_the_ports_of_their_servers() {
         let (iperf, curl) = (
             "program = 'iperf3'\nsize = '1MB'",
             "program = 'curl'\nsize = '1MB'",
@@ -187,18 +190,18 @@ mod tests {
         assert_eq!(
             alike(&[curl, &paced]),
             [false, false],
-            "nginx has a port for each way to send"
+            "nginx has a port for each set of sender options"
         );
         let via = format!("{iperf}\nvia = 'b:8080'");
         assert_eq!(
             alike(&[&via, &via]),
             [false, true],
-            "the clients ask one relay"
+            "the clients use one relay"
         );
     }
 
     #[test]
-    fn what_flows_have_in_common_counts_once() {
+    fn counts_connections_of_ambiguous_flows_once() {
         for program in ["curl", "ftp", "command"] {
             let flow = format!("program = '{program}'\nsize = '1MB'");
             let scenario = scenario(&[&flow, &flow]);
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_at_ports_of_its_choice_has_what_no_other_has() {
+    fn ftp_flow_gets_connections_of_no_other_flow() {
         let scenario = scenario(&[
             "program = 'ftp'\nsize = '1MB'",
             "program = 'iperf3'\nsize = '1MB'",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a quantity of one or more flows went over a run, in even bins, from ten samples of TCP_INFO a second.
+//! Time series of one or more flows over a run, in even bins, from ten samples of TCP_INFO a
+//! second.
 
 use super::{
     Flows, Recording, Sample,
@@ -17,7 +18,7 @@ use longhaul_results::view::{Course, CourseName};
 use longhaul_stats::{fairness::jain, sample::mean};
 use longhaul_units::Time;
 
-/// Even bins of a run.
+/// Bins of equal width over a part of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bins {
     /// Seconds from the start of the run.
@@ -27,10 +28,11 @@ pub(crate) struct Bins {
 }
 
 impl Bins {
-    /// The whole bins between two moments. At least 0.1 s wide: there are no more samples.
+    /// Returns the whole bins between two times. They are at least 0.1 s wide, the sampling
+    /// interval.
     pub(crate) fn between(begin_s: f64, end_s: f64, width_s: f64) -> Self {
         let width_s = width_s.max(0.1);
-        // A bin more is not lost to rounding.
+        // The epsilon keeps the last bin despite rounding.
         let count = ((end_s - begin_s) / width_s + 1e-6).floor().max(0.0) as usize;
         Self {
             begin_s,
@@ -45,7 +47,7 @@ impl Bins {
     }
 }
 
-/// `quantity` of the flows numbered `chosen`, in each bin; `None` where nothing was seen of it.
+/// Returns the metric of the flows numbered `chosen` in each bin; `None` without samples.
 pub(crate) fn values(
     quantity: Quantity,
     flows: &Flows<'_>,
@@ -71,7 +73,7 @@ pub(crate) fn values(
         .collect()
 }
 
-/// Those that carry data: iperf3 has one more, over which it speaks with its server.
+/// Connections that carry data. iperf3 has one more, its control connection.
 fn carriers(all: &[Connection]) -> Vec<&Connection> {
     let most = all.iter().map(|one| one.carried).fold(0.0, f64::max);
     all.iter()
@@ -79,10 +81,10 @@ fn carriers(all: &[Connection]) -> Vec<&Connection> {
         .collect()
 }
 
-/// One end of a connection, sampled.
+/// Samples of one end of a connection.
 #[derive(Debug)]
 struct Connection {
-    /// Bytes that it carried in all, in the direction of the data.
+    /// Bytes carried in total, in the direction of the data.
     carried: f64,
     at_s: Vec<f64>,
     cwnd_bytes: Vec<f64>,
@@ -95,7 +97,7 @@ impl Connection {
     fn of(samples: &[Sample]) -> Option<Self> {
         let (first, last) = (samples.first()?, samples.last()?);
         let counter = |of: fn(&Sample) -> f64| {
-            // It had carried nothing one sample before the first.
+            // The counters were zero one sample before the first.
             let before = (first.at_s - 0.1, 0.0);
             let rest = samples.iter().map(|sample| (sample.at_s, of(sample)));
             std::iter::once(before).chain(rest).collect()
@@ -112,19 +114,19 @@ impl Connection {
         })
     }
 
-    /// Growth of a counter, a second.
+    /// Growth of a counter per second.
     fn rate(points: &[(f64, f64)], (begin, end): (f64, f64)) -> f64 {
         (at_time(points, end) - at_time(points, begin)) / (end - begin)
     }
 
-    /// The mean of what was sampled; `None` if nothing was.
+    /// Returns the mean of the samples in the span; `None` without samples.
     fn mean(&self, of: &[f64], (begin, end): (f64, f64)) -> Option<f64> {
         let first = self.at_s.partition_point(|at| *at < begin);
         let last = self.at_s.partition_point(|at| *at < end);
         mean(of[first..last].iter().copied())
     }
 
-    /// Whether it was there from the beginning of the span to its end, as far as samples tell.
+    /// Whether samples cover the span from its beginning to its end, with some slack.
     fn spans(&self, (begin, end): (f64, f64)) -> bool {
         let slack = (0.25 * (end - begin)).max(0.2);
         let (first, last) = (self.at_s.first(), self.at_s.last());
@@ -160,7 +162,8 @@ fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
 }
 
-/// The courses of one run that the scenario's figures draw, each once, in the finest bins that any asks for.
+/// Time series of one run that the scenario's figures draw, each once, in the finest bins that any
+/// figure needs.
 pub(crate) fn courses(
     scenario: &Scenario,
     topology: &Topology,
@@ -198,7 +201,7 @@ pub(crate) fn courses(
     wanted.into_iter().filter_map(course).collect()
 }
 
-/// Of a scenario without figures: the flows whose goodput is drawn each, as far as samples tell them apart.
+/// Flows whose goodput is drawn if the scenario has no figures, as far as samples identify them.
 fn unasked(flows: &Flows<'_>) -> Vec<String> {
     let transfers = flows.chosen(None);
     let alone = |number: &&usize| {
@@ -212,7 +215,7 @@ fn unasked(flows: &Flows<'_>) -> Vec<String> {
     drawn.take(FLOWS_MAX).map(name).collect()
 }
 
-/// The next of 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
+/// Rounds up to 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
 fn nice(width_s: f64) -> f64 {
     round_step(width_s.max(0.1))
 }
@@ -224,7 +227,7 @@ pub(crate) mod tests {
     use longhaul_linux::sock_diag;
     use std::sync::Arc;
 
-    /// A sample of a connection of the flow with iperf3's port `server`, at the host that has it.
+    /// Sample of a connection of the flow with the server port `server`, at the host of the server.
     pub(crate) fn sample(at_s: f64, host: &str, server: u16, client: u16, received: u64) -> Sample {
         let (local, remote) = (
             ([10, 9, 0, 2], server).into(),
@@ -246,14 +249,15 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two uploads by iperf3 from a to b.
+    /// Scenario with two iperf3 uploads from a to b.
     pub(crate) const SCENARIO: &str = "title = 't'\nquestion = 'q'\n\
         [[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '40mbit'\n\
         [[flows]]\nname = 'one'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
         direction = 'upload'\n[[flows]]\nname = 'two'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n\
         duration = '10s'\ndirection = 'upload'\n";
 
-    /// Ten seconds at two rates (bytes a second) on two connections of flow 0, and one of flow 1 that carries 1 MB/s.
+    /// Ten seconds with two connections of flow 0 at these rates (bytes a second), and one
+    /// connection of flow 1 that carries 1 MB/s.
     pub(crate) fn two_flows(first: u64, second: u64) -> Recording {
         let samples = (1..=100).flat_map(|n: u64| {
             let at_s = n as f64 / 10.0;
@@ -280,7 +284,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bytes_are_told_by_flow_and_spread_over_bins() {
+    fn computes_goodput_per_flow_and_bin() {
         let rates = |chosen: &[usize]| -> Vec<f64> {
             let bins = Bins::between(2.0, 5.0, 1.0);
             let all = of(Quantity::GoodputBps, chosen, bins).into_iter();
@@ -293,7 +297,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_connection_that_only_speaks_is_no_carrier() {
+    fn ignores_the_control_connection_of_iperf3() {
         let bins = Bins::between(2.0, 4.0, 2.0);
         let jain = of(Quantity::JainRatio, &[0], bins)[0].unwrap();
         assert!((jain - 0.8).abs() < 1e-6, "{jain}");
@@ -301,7 +305,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn senders_are_seen_where_data_leaves() {
+    fn sender_metrics_need_samples_of_the_sending_host() {
         let bins = Bins::between(0.0, 10.0, 1.0);
         assert_eq!(
             of(Quantity::CwndBytes, &[0], bins)[3],
@@ -320,7 +324,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bins_are_of_round_widths() {
+    fn rounds_bin_widths() {
         assert_eq!(
             [0.0, 0.1, 0.11, 0.3, 0.7, 3.0].map(nice),
             [0.1, 0.1, 0.2, 0.5, 1.0, 5.0]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures of a run, of what its programs told and its samples saw.
+//! Metrics and time series of a run, from what its programs reported and from the samples.
 
 use super::{Recording, course, legs, statistic};
 use crate::{
@@ -11,21 +11,21 @@ use longhaul_results::result::{Event, Metrics, Run, Series};
 use longhaul_stats::fairness;
 use std::collections::BTreeSet;
 
-/// What a program measured: from its first byte sent to its last byte received.
+/// Outcome of one flow: measured by its program from its first byte sent to its last byte received.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
     /// Payload bytes delivered.
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// Segments sent again, if the program knows.
+    /// Retransmitted segments, if the program knows.
     pub(crate) retransmits: Option<u64>,
-    /// What each of its connections carried, bits a second, if the program knows.
+    /// Goodput of each connection in bits a second, if the program knows.
     pub(crate) connections_bps: Vec<f64>,
-    /// What only this program measures.
+    /// Metrics that only this program reports.
     pub(crate) extra: Metrics,
 }
 
-/// The figures of a run, and its course, of what programs told and samples saw; `events` fell into it.
+/// Computes the metrics and time series of a run. `events` are the link changes during it.
 pub(crate) fn describe(
     scenario: &Scenario,
     topology: &Topology,
@@ -62,12 +62,12 @@ pub(crate) fn describe(
     }
 }
 
-/// When what `flow` moves begins to count.
+/// Seconds into the run from which `flow` counts.
 fn begin_s(flow: &Flow) -> f64 {
     (flow.start + flow.omit.unwrap_or_default()).as_secs_f64()
 }
 
-/// What arrives from `begin` seconds on, at all hosts together that data goes to.
+/// Goodput from `begin` seconds on, summed over all receiving hosts.
 fn arriving(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Recording) -> Series {
     let mut sum = Series::default();
     let receivers: BTreeSet<&String> = transfers.iter().map(|(flow, _)| &flow.to).collect();
@@ -87,7 +87,7 @@ fn arriving(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Recording) 
     sum
 }
 
-/// What all transfers carried, and each if there are several; none is no figure.
+/// Goodput of all transfers, and of each if there are several. Empty without transfers.
 fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
     let mut metrics = Metrics::new();
     let rate = |outcome: &Outcome| outcome.bytes as f64 * 8.0 / outcome.seconds;
@@ -110,7 +110,7 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
     metrics
 }
 
-/// Whether all of them go from the same host to the same host, so that they share what there is.
+/// Whether all transfers have the same source and destination, so that they share the capacity.
 fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
     let ends = |(flow, _): &(&Flow, &Outcome)| (flow.from.clone(), flow.to.clone());
     transfers
@@ -118,8 +118,8 @@ fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
         .all(|two| ends(&two[0]) == ends(&two[1]))
 }
 
-/// Jain's fairness index over all connections. `None` of a single one, or where a program does not tell its connections
-/// apart.
+/// Jain's fairness index over all connections. `None` for a single connection, or if a program does
+/// not report each connection.
 fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
     let rate = |outcome: &Outcome| match outcome.connections_bps.is_empty() {
         true => vec![outcome.bytes as f64 * 8.0 / outcome.seconds],
@@ -132,7 +132,7 @@ fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
     fairness::jain(&rates)
 }
 
-/// What only the flow's program measures, under the flow's name unless it is alone.
+/// Metrics that only the flow's program reports, with the flow's name unless it is `alone`.
 fn told(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
     let figures = outcome.extra.iter();
     figures
@@ -140,7 +140,8 @@ fn told(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
         .collect()
 }
 
-/// Segments sent again: what the samples saw on any leg, or the programs told, whichever is more.
+/// Retransmitted segments: the count of the samples on all legs or of the programs, whichever is
+/// larger.
 fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology: &Topology) -> f64 {
     let hosts = topology.hosts.iter();
     let seen: u64 = hosts.map(|host| recording.retransmits(host)).sum();
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn several_transfers_have_their_figures_under_their_names() {
+    fn metrics_of_several_transfers_have_their_names() {
         let (a, b) = (flow("a"), flow("b"));
         let (one, two) = (outcome(&[]), outcome(&[]));
         let metrics = goodput(&[(&a, &one), (&b, &two)]);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_at_either_end_is_in_the_course() {
+    fn sums_goodput_over_both_receiving_hosts() {
         let there = flow("there");
         let back = Flow {
             from: "b".to_owned(),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn fairness_is_over_connections_not_flows() {
+    fn fairness_is_computed_over_connections() {
         let (a, b) = (flow("a"), flow("b"));
         let index = |one: &[f64], two: &[f64]| jain(&[(&a, &outcome(one)), (&b, &outcome(two))]);
         assert_eq!(index(&[5.0, 5.0], &[5.0]), Some(1.0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the report draws of TCP's windows and round trips: the legs of the flow that runs alone; of several flows the
-//! leg of each from its sender, for they may differ in their congestion control only.
+//! Congestion windows and round-trip times for the report. A single flow has all its legs. Of
+//! several flows, each has the leg of its sender, since they may differ only in their congestion
+//! control.
 
 use super::{Flows, Recording, Sample, recording};
 use crate::{
@@ -10,11 +11,11 @@ use crate::{
 use longhaul_results::result::LegSeries;
 use std::collections::BTreeSet;
 
-/// Flows whose legs are kept, and drawn: each costs some 20 KB of `result.json` a run. Further ones are in the raw
-/// records.
+/// Most flows whose legs are stored and drawn. Each costs some 20 KB of `result.json` per run; the
+/// legs of others are only in the raw records.
 pub(crate) const FLOWS_MAX: usize = 8;
 
-/// The legs of one run, flow by flow, each along its path.
+/// Returns the legs of one run, flow by flow, each in the order of its path.
 pub(crate) fn of(
     scenario: &Scenario,
     topology: &Topology,
@@ -25,7 +26,7 @@ pub(crate) fn of(
     let mut drawn = BTreeSet::new();
     let mut seen: Vec<usize> = Vec::new();
     let transfers = flows.chosen(None);
-    // Windows are TCP's.
+    // Only TCP has these windows.
     let tcp = transfers
         .iter()
         .filter(|number| flows.all[**number].program.is_tcp());
@@ -39,7 +40,7 @@ pub(crate) fn of(
                 .is_mistaken_for(&flows.sending(*other))
         };
         if transfers.len() > 1 {
-            // Of flows that send alike from one host nobody can say which is which: one line for them.
+            // Flows with the same sender cannot be told apart: they share one line.
             let (true, Some(first)) = (!seen.iter().any(alike), pairs.next()) else {
                 continue;
             };
@@ -52,7 +53,8 @@ pub(crate) fn of(
             all.extend(recording::leg(samples.iter(), name));
             seen.push(number);
         }
-        // The kernel of a relay cannot tell whose bytes it sends on: the connection that carried most stands for all, once.
+        // The kernel of a relay cannot assign forwarded bytes to flows. The busiest connection
+        // stands for all of them, once.
         for pair in pairs.filter(|pair| drawn.insert([pair[0].clone(), pair[1].clone()])) {
             all.extend(recording.leg(&pair[0], format!("{}–{}", pair[0], pair[1])));
         }
@@ -60,7 +62,7 @@ pub(crate) fn of(
     all
 }
 
-/// "bulk (reno) a–b", or of several that send alike "get, put a–b".
+/// Formats a name such as "bulk (reno) a–b", or "get, put a–b" for flows with the same sender.
 fn name(flows: &[&Flow], ends: &[String]) -> String {
     let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
     let control = flows.first().and_then(|flow| flow.cc.as_ref());
@@ -68,7 +70,7 @@ fn name(flows: &[&Flow], ends: &[String]) -> String {
     format!("{}{control} {}–{}", names.join(", "), ends[0], ends[1])
 }
 
-/// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.
+/// Hosts that terminate a TCP connection of `flow`, from its source to its destination.
 fn ends(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
     let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
     let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
@@ -107,7 +109,7 @@ mod tests {
         legs.into_iter().map(|leg| leg.name).collect()
     }
 
-    /// iperf3's server, which sends a download, has 5201 and so on.
+    /// Samples of iperf3 servers, which send a download, at these ports.
     fn sent(ports: &[u16]) -> Vec<Sample> {
         let samples = ports.iter();
         samples
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_between_the_same_hosts_have_a_leg_each() {
+    fn flows_between_the_same_hosts_have_one_leg_each() {
         let (reno, bic) = (
             "program = 'iperf3'\ncc = 'reno'",
             "program = 'iperf3'\ncc = 'lh_bic'",
@@ -129,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_send_alike_share_a_leg() {
+    fn flows_with_the_same_sender_share_a_leg() {
         let curl = "program = 'curl'";
         assert_eq!(names(&[curl, curl], false, sent(&[80])), ["f0, f1 a–b"]);
     }
 
     #[test]
-    fn a_relays_leg_is_drawn_once() {
+    fn leg_of_a_relay_is_drawn_once() {
         let flow = "program = 'iperf3'";
         let relayed = sample(1.0, "r", 50_000, 5201, 1000);
         let samples = [sent(&[5201, 5202]), vec![relayed]].concat();

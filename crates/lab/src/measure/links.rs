@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What links say of themselves at the end of their records: their account of all runs, and whether the machine was
-//! too busy for a run to be what it says it is. That is asked before any figure is looked at, so a run is never taken
-//! again for what it found.
+//! Timing reports of the links, from the end of their records: totals over all runs, and whether
+//! the machine was too busy for a valid run. The latter is decided before any metric is read, so a
+//! run is never repeated because of its results.
 
 use crate::{
     network::link,
@@ -16,7 +16,7 @@ use longhaul_units::Time;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// What a link writes last, one record a direction.
+/// Last record of a link, one for each direction.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SelfCheck {
     delivery: String,
@@ -29,7 +29,7 @@ pub(crate) struct SelfCheck {
     pub(crate) lateness: Lateness,
 }
 
-/// Actual minus planned departure.
+/// Actual minus planned departure time of segments.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Lateness {
     pub(crate) median_us: f64,
@@ -37,18 +37,19 @@ pub(crate) struct Lateness {
     max_us: f64,
 }
 
-/// The self-checks of all runs so far.
+/// Timing reports of all runs so far, by link.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts(IndexMap<String, Vec<SelfCheck>>);
 
 impl Accounts {
-    /// Reads the records of one run of the link `name`; a file without a self-check adds nothing.
+    /// Adds the records of one run of the link `name`. A file without a timing report adds nothing.
     pub(crate) fn add(&mut self, name: &str, records: &Path) {
         let checks = self_checks(records);
         self.0.entry(name.to_owned()).or_default().extend(checks);
     }
 
-    /// One account a link: the median of the medians, the worst of the rest, the sum of counts.
+    /// Returns the totals of each link: the median of the medians, the maximum of the percentiles,
+    /// the sum of the counts.
     pub(crate) fn result(&self) -> Vec<LinkAccount> {
         self.0
             .iter()
@@ -57,7 +58,7 @@ impl Accounts {
     }
 }
 
-/// What a link said of itself in `records`; nothing if it did not come to that.
+/// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
 pub(crate) fn self_checks(records: &Path) -> Vec<SelfCheck> {
     let text = fs::read_to_string(records).unwrap_or_default();
     let checks = text.lines().filter(|line| line.contains("\"selfcheck\""));
@@ -100,17 +101,19 @@ fn account(name: &str, checks: &[SelfCheck]) -> Option<LinkAccount> {
     })
 }
 
-/// Half of a link's segments this late: its path was not the scenario's. With a machine for itself it is 70 to 145 µs,
-/// most of it the 100 µs between two deliveries of `bulk` (81 runs of the papers' experiments on two cores). Beside
-/// another lab and compilers it was 0.3 to 15 ms in one run of six, and a round trip of 2 ms became one of 10.
+/// Largest valid median lateness in µs. Beyond it, the path was not the scenario's.
+///
+/// An idle machine has 70 to 145 µs, mostly the 100 µs between two deliveries of `bulk` (81 runs of
+/// the papers' experiments on two cores). Beside another lab and compilers it was 0.3 to 15 ms in
+/// one run of six, and a round trip of 2 ms became one of 10 ms.
 const MEDIAN_US: f64 = 250.0;
-/// Likewise one in a hundred: up to 4 ms where the machine has time; where half were not late but these 7 to 16 ms, a
-/// queue of 12 ms overflowed.
+/// Largest valid 99th percentile of the lateness in µs. An idle machine has up to 4 ms. With 7 to
+/// 16 ms, and a normal median, a queue of 12 ms overflowed.
 const P99_US: f64 = 6000.0;
-/// Fewer segments are an exchange of control messages, not a path in use.
+/// Least segments to judge. Fewer are an exchange of control messages, not a path in use.
 const SEGMENTS_MIN: u64 = 100;
 
-/// Which link of a run was how late, if one was.
+/// Describes the latest link of a run, if it was too late for a valid run.
 pub(crate) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
     let links = scenario.links.iter();
     let (link, late) = links
@@ -129,7 +132,7 @@ pub(crate) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
     ))
 }
 
-/// Of the later direction.
+/// Lateness of the later direction.
 fn worst(records: &Path) -> Option<Lateness> {
     self_checks(records)
         .into_iter()
@@ -138,7 +141,7 @@ fn worst(records: &Path) -> Option<Lateness> {
         .max_by(|a, b| excess(a).total_cmp(&excess(b)))
 }
 
-/// How many times what may be.
+/// Lateness as a multiple of its limit; above 1 the run is invalid.
 fn excess(late: &Lateness) -> f64 {
     (late.median_us / MEDIAN_US).max(late.p99_us / P99_US)
 }
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adds_directions_and_runs() {
+    fn sums_reports_over_directions_and_runs() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("wan.jsonl");
         let line = |median: f64, max: f64| {
@@ -188,7 +191,8 @@ mod tests {
         assert_eq!(account.packets, Some(20));
     }
 
-    /// What is said of a link both of whose directions carried `segments`, one of them so late, microseconds.
+    /// Returns the message for a link that carried `segments` in both directions, one of them with
+    /// this lateness in µs.
     fn said(segments: u64, median: f64, p99: f64) -> Option<String> {
         let directory = tempfile::tempdir().unwrap();
         let line = |median: f64, p99: f64| {
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_half_of_whose_segments_are_late_is_named() {
+    fn reports_a_link_with_a_late_median() {
         assert_eq!(said(5000, 140.0, 4000.0), None);
         assert_eq!(
             said(5000, 2540.0, 6100.0).unwrap(),
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_was_kept_from_a_core_for_long_is_named() {
+    fn reports_a_link_with_a_late_99th_percentile() {
         assert_eq!(
             said(5000, 140.0, 15_900.0).unwrap(),
             "the machine was too busy: 1 % of wan's segments left 15.9 ms late"
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_carried_next_to_nothing_says_nothing() {
+    fn ignores_a_link_with_few_segments() {
         assert_eq!(said(20, 2540.0, 15_900.0), None);
     }
 }

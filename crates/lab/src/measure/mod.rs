@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs give: samples over time, the figures that are made of them and of what programs, links and taps told.
+//! Measurement of runs: samples over time, and the metrics computed from them and from the reports
+//! of programs, links and captures.
 
 pub(crate) mod connections;
 pub(crate) mod course;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The samples of one run: TCP_INFO of all hosts, ten times a second, and what can be read from them by host.
+//! Samples of one run: TCP_INFO of all hosts ten times a second, and the totals of each host.
 
 use longhaul_linux::sock_diag::Connection;
 use longhaul_results::result::{LegSeries, Series};
 use serde::Serialize;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
-/// Time between two samples.
+/// Sampling interval.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
-/// One connection's end at one moment.
+/// TCP_INFO of one end of a connection at one time.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Sample {
     /// Seconds since the flows began.
@@ -36,12 +36,12 @@ impl Sample {
 }
 
 impl Recording {
-    /// Of samples in order of time.
+    /// Creates a recording from samples in order of time.
     pub(crate) fn new(samples: Vec<Sample>) -> Self {
         Self(samples)
     }
 
-    /// Leaves out every other look.
+    /// Removes the samples of every other sampling time.
     pub(crate) fn thin(&mut self) {
         let (mut last, mut kept) = (f64::NAN, false);
         self.0.retain(|sample| {
@@ -51,23 +51,23 @@ impl Recording {
         });
     }
 
-    /// Puts samples that others took where their times belong.
+    /// Inserts samples from another source in order of time.
     pub(crate) fn join(&mut self, samples: Vec<Sample>) {
         self.0.extend(samples);
         self.0.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     }
 
-    /// In order of time.
+    /// Samples in order of time.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.0.iter()
     }
 
-    /// When the last sample was taken, seconds.
+    /// Time of the last sample, in seconds.
     pub(crate) fn end_s(&self) -> f64 {
         self.0.last().map_or(0.0, |sample| sample.at_s)
     }
 
-    /// Segments that `host` sent again, over all its connections.
+    /// Segments that `host` retransmitted, over all its connections.
     pub(crate) fn retransmits(&self, host: &str) -> u64 {
         let mut last = HashMap::new();
         for sample in self.of(host) {
@@ -76,9 +76,9 @@ impl Recording {
         last.values().sum()
     }
 
-    /// Goodput at `receiver` in bins of the sampling interval, from `begin` seconds on; `total` bytes
-    /// had arrived `seconds` later, which the last sample before may have missed. A program that counts from
-    /// its first byte on ended as much later as it was in opening its connections.
+    /// Goodput at `receiver` in bins of the sampling interval, from `begin` seconds on. `total`
+    /// bytes had arrived `seconds` later, which the last sample may have missed. A program that
+    /// counts from its first byte ended later by the time that it took to open its connections.
     pub(crate) fn series(&self, receiver: &str, begin: f64, total: u64, seconds: f64) -> Series {
         let all = self.received(receiver);
         let before = at_time(&all, begin);
@@ -106,7 +106,7 @@ impl Recording {
         }
     }
 
-    /// The sender's view of the leg that begins at `sender`: its connection that carried most.
+    /// Returns the leg that begins at `sender`, as its busiest connection saw it.
     pub(crate) fn leg(&self, sender: &str, name: String) -> Option<LegSeries> {
         leg(self.of(sender), name)
     }
@@ -115,7 +115,7 @@ impl Recording {
         self.0.iter().filter(move |sample| *sample.host == *host)
     }
 
-    /// Bytes received in all by `host` up to each moment of sampling.
+    /// Total bytes received by `host` at each sampling time.
     fn received(&self, host: &str) -> Vec<(f64, f64)> {
         let mut last = HashMap::new();
         let mut points: Vec<(f64, f64)> = vec![(0.0, 0.0)];
@@ -131,7 +131,7 @@ impl Recording {
     }
 }
 
-/// A sender's view, in `samples` of its connections, of the one that carried most.
+/// Returns the busiest connection among the `samples` of a sender.
 pub(crate) fn leg<'a>(
     samples: impl Iterator<Item = &'a Sample> + Clone,
     name: String,
@@ -150,13 +150,13 @@ pub(crate) fn leg<'a>(
     Some(leg)
 }
 
-/// When the last bytes arrived.
+/// Time at which the last bytes arrived.
 fn growth_end(points: &[(f64, f64)]) -> Option<f64> {
     let grew = points.windows(2).rev().find(|two| two[1].1 > two[0].1);
     grew.map(|two| two[1].0)
 }
 
-/// When `value` was reached, on straight lines between the points.
+/// Time at which `value` was reached, by linear interpolation.
 fn time_of(points: &[(f64, f64)], value: f64) -> Option<f64> {
     let two = points.windows(2).find(|two| two[1].1 >= value)?;
     let ((t0, v0), (t1, v1)) = (two[0], two[1]);
@@ -167,7 +167,7 @@ fn time_of(points: &[(f64, f64)], value: f64) -> Option<f64> {
     })
 }
 
-/// The value at time `at`, on straight lines between the points.
+/// Value at time `at`, by linear interpolation.
 pub(crate) fn at_time(points: &[(f64, f64)], at: f64) -> f64 {
     let next = points.partition_point(|(time, _)| *time < at);
     match (next.checked_sub(1).map(|i| points[i]), points.get(next)) {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn goodput_is_spread_over_even_bins_and_ends_with_the_transfer() {
+    fn goodput_bins_end_with_the_transfer() {
         let all = [(0.05, 1), (0.05, 2), (0.15, 1), (0.15, 2)];
         let samples = all
             .iter()
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_beginning_does_not_count() {
+    fn ignores_bytes_before_the_beginning() {
         let samples = [(0.1, 1000), (0.2, 2000), (0.3, 3000)];
         let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
         let series = Recording(samples.to_vec()).series("c", 0.1, 2500, 0.25);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_began_late_is_drawn_when_it_flowed() {
+    fn late_transfer_is_placed_at_its_own_time() {
         let samples = [(0.1, 0), (1.0, 0), (1.1, 1000), (1.2, 2000), (1.3, 2000)];
         let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
         let series = Recording(samples.to_vec()).series("c", 0.0, 2000, 0.2);
@@ -241,10 +241,10 @@ mod tests {
         assert!((most - 80_000.0).abs() < 1.0, "{series:?}");
     }
 
-    /// 10 kB/s that began 70 ms after the run, counted for a second from the first byte on; more comes behind
-    /// that, and the program's words at the end.
+    /// 10 kB/s that began 70 ms after the run, counted for one second from the first byte. More
+    /// bytes arrive after that, and the program's report at the end.
     #[test]
-    fn a_program_that_counts_from_its_first_byte_makes_no_burst_of_the_end() {
+    fn counting_from_the_first_byte_causes_no_burst_at_the_end() {
         let flowing = (1..=11).map(|n| (f64::from(n) / 10.0, 1000 * n - 700));
         let samples = flowing.chain([(1.2, 10_900), (1.3, 10_950)]);
         let samples = samples.map(|(at, received)| sample(at, "c", 1, received as u64, 0));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_samples_missed_does_not_come_before_them() {
+    fn bytes_after_the_last_sample_are_not_moved_before_it() {
         let samples = [(0.1, 0), (0.2, 1000), (0.3, 2000), (0.4, 2500)];
         let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
         let series = Recording(samples.to_vec()).series("c", 0.0, 3000, 0.3);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_samples_are_thinned_over_the_whole_run() {
+    fn thinning_keeps_samples_over_the_whole_run() {
         let all = [0.1, 0.1, 0.2, 0.2, 0.3, 0.4].map(|at| sample(at, "s", 1, 0, 0));
         let mut recording = Recording(all.to_vec());
         recording.thin();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_is_the_busiest_connection_of_its_sender() {
+    fn leg_is_the_busiest_connection_of_its_sender() {
         let samples = vec![
             sample(0.1, "s", 1, 0, 10),
             sample(0.1, "s", 2, 0, 500),

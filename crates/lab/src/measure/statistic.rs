@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[measure]]`: a figure of how a run went over time, such as the rate after a switch or the time until it was
-//! back. It becomes a metric like every other.
+//! Evaluation of `[[measure]]`: a statistic over the time series of a run, such as the rate after a
+//! switch or the settling time. It becomes a metric like every other.
 
 use super::{
     Flows, Recording,
@@ -17,7 +17,7 @@ use longhaul_results::result::Metrics;
 use longhaul_stats::sample;
 use longhaul_units::Time;
 
-/// Every measure of a run, where its part of the run has a whole bin.
+/// Computes every measure of a run whose part of the run has at least one whole bin.
 pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording) -> Metrics {
     let flows = Flows::of(scenario, topology);
     let place = Place {
@@ -32,7 +32,7 @@ pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording
     scenario.measure.iter().filter_map(value).collect()
 }
 
-/// What a measure is taken of.
+/// Scenario of a run, with its flows identified.
 pub(crate) struct Place<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) topology: &'a Topology,
@@ -69,7 +69,7 @@ impl MeasurePlan {
         place.flows.chosen(self.flow.as_deref())
     }
 
-    /// What the slowest link on the way carries, bits a second.
+    /// Capacity of the slowest link on the path of the first flow, in bits a second.
     pub(crate) fn capacity(&self, place: &Place<'_>) -> Option<f64> {
         let flow = place.flows.all[*self.chosen(place).first()?];
         slowest(place.scenario, place.topology, flow)
@@ -83,7 +83,7 @@ impl MeasurePlan {
     }
 }
 
-/// The slowest link from where the flow's data leaves to where it arrives, bits a second.
+/// Rate of the slowest link on the flow's path, in bits a second.
 fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64> {
     let path = topology.path(&flow.from, &flow.to)?;
     let rate = |pair: &[String]| {
@@ -98,14 +98,14 @@ fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64>
     path.windows(2).filter_map(rate).min_by(f64::total_cmp)
 }
 
-/// When the first bin ended from which on all, for `hold` seconds, are at the level; the length of all if
-/// there is none. `None` of nothing.
+/// Settling time: the end of the first bin from which on all bins, for `hold_s` seconds, reach the
+/// level. The length of all bins if there is none; `None` without bins.
 fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>) -> Option<f64> {
     let reached = |value: &Option<f64>| value.is_some_and(|value| value >= level);
     let held = hold_s.map(|hold| ((hold / width_s).ceil() as usize).max(1));
     let stays = |n: &usize| {
         let rest = &values[*n..];
-        // A hold that the end cuts short counts as kept.
+        // A hold that the end of the run cuts short counts as met.
         rest[..held.unwrap_or(rest.len()).min(rest.len())]
             .iter()
             .all(reached)
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_to_waits_until_it_stays() {
+    fn settling_time_requires_the_level_to_hold() {
         let values = [1.0, 9.0, 2.0, 9.0, 9.0, 9.0, 1.0].map(Some);
         assert_eq!(time_to(&values, 9.0, 0.5, Some(0.5)), Some(1.0));
         assert_eq!(time_to(&values, 9.0, 0.5, Some(1.0)), Some(2.0));

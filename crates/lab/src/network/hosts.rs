@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host's kernel settings mean for TCP, for those who simulate or predict. What a scenario does not set is
-//! Linux's default, never this machine's: a simulation depends on its scenario and seed alone.
+//! TCP settings of hosts for simulation and prediction. A setting that the scenario does not have
+//! is Linux's default, never this machine's: a simulation depends on its scenario and seed only.
 
 use crate::scenario::{Control, Direction, Flow, Scenario, Setting};
 use longhaul_units::Bytes;
 
-/// `tcp_rmem[2]` and `tcp_wmem[2]` of a machine with memory enough (`tcp_init`, net/ipv4/tcp.c).
+/// Defaults of `tcp_rmem[2]` and `tcp_wmem[2]` on a machine with enough memory (`tcp_init`,
+/// net/ipv4/tcp.c).
 const RMEM_MAX: u64 = 6 << 20;
 const WMEM_MAX: u64 = 4 << 20;
 
-/// Window scaling is used if both ends offer it (RFC 7323 §2.2).
+/// Whether window scaling is used: both ends must offer it (RFC 7323 §2.2).
 pub(crate) fn is_scaled(scenario: &Scenario, ends: [&str; 2]) -> bool {
     let offers = |host| number(scenario, host, "net.ipv4.tcp_window_scaling", 0) != Some(0);
     ends.into_iter().all(offers)
 }
 
-/// The largest window of a connection between `ends`: 1 GiB, or 64 KB less one byte if it is not scaled (RFC 7323
-/// §2.3).
+/// Largest window of a connection between `ends`: 1 GiB, or 65,535 bytes without window scaling
+/// (RFC 7323 §2.3).
 pub(crate) fn largest_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
     Bytes::new(if is_scaled(scenario, ends) {
         1 << 30
@@ -25,27 +26,28 @@ pub(crate) fn largest_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
     })
 }
 
-/// The largest buffer that a host receives into.
+/// Largest receive buffer of a host.
 pub(crate) fn receive_buffer(scenario: &Scenario, host: &str) -> Bytes {
     let buffer = number(scenario, host, "net.ipv4.tcp_rmem", 2);
     Bytes::new(buffer.unwrap_or(RMEM_MAX))
 }
 
-/// The largest window that the second of `ends` advertises to the first: half its buffer, as `tcp_adv_win_scale` has
-/// it.
+/// Largest window that the second of `ends` advertises to the first: half its buffer, as with the
+/// default `tcp_adv_win_scale`.
 pub(crate) fn receive_window(scenario: &Scenario, ends: [&str; 2]) -> Bytes {
     let half = receive_buffer(scenario, ends[1]).get() / 2;
     Bytes::new(half.clamp(4096, largest_window(scenario, ends).get()))
 }
 
-/// The payload that a host's sockets keep until it is acknowledged.
+/// Largest send buffer of a host, which holds payload until it is acknowledged.
 pub(crate) fn send_buffer(scenario: &Scenario, host: &str) -> Bytes {
     let buffer = number(scenario, host, "net.ipv4.tcp_wmem", 2);
     Bytes::new(buffer.unwrap_or(WMEM_MAX).max(4096))
 }
 
-/// Of the connection on which `host` sends `flow`, as the scenario writes it: the flow's own at its source, elsewhere
-/// that of the relay's side that the data leaves by; without one, the host's.
+/// Congestion control of the connection on which `host` sends `flow`, as the scenario writes it. At
+/// the flow's source it is the flow's own; at a relay, that of the side on which the data leaves.
+/// Otherwise it is the host's.
 pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> String {
     let own = match host == flow.from {
         true => flow.cc.clone(),
@@ -55,7 +57,8 @@ pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> St
         .unwrap_or_else(|| congestion_control(scenario, host))
 }
 
-/// Clients connect to relays: what is uploaded leaves by the far side.
+/// Congestion control of a relay for a direction. Clients connect to relays, so uploaded data
+/// leaves by the far side.
 fn relay_control(scenario: &Scenario, host: &str, direction: Direction) -> Option<Control> {
     let side = match direction {
         Direction::Download => "cc_near",
@@ -68,7 +71,7 @@ fn relay_control(scenario: &Scenario, host: &str, direction: Direction) -> Optio
     text?.parse().ok()
 }
 
-/// What connections of a host use that say nothing else.
+/// Congestion control of all other connections of a host.
 fn congestion_control(scenario: &Scenario, host: &str) -> String {
     let own = scenario.hosts.get(host);
     let own = own.and_then(|host| host.congestion_control.as_ref());
@@ -84,7 +87,7 @@ fn setting(scenario: &Scenario, host: &str, name: &str) -> Option<String> {
         .map(Setting::to_string)
 }
 
-/// The number at `place` of a setting's numbers.
+/// Number at index `place` of a setting with several numbers.
 fn number(scenario: &Scenario, host: &str, name: &str, place: usize) -> Option<u64> {
     let text = setting(scenario, host, name)?;
     text.split_whitespace().nth(place)?.parse().ok()

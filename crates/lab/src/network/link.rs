@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A link of a testbed: what the emulator makes of its options, the files that it writes, and links that are `like`
-//! another: the same options and the same random decisions, so that what crosses one is hit as what crosses the other.
+//! Links of a testbed: the emulator's arguments and files, and links that are `like` another. Such
+//! a link has the same options and the same random decisions, so both treat the same packets alike.
 
 use super::Wire;
 use crate::scenario::{
@@ -9,21 +9,24 @@ use crate::scenario::{
     value::flags,
 };
 use anyhow::Result;
-use longhaul_netem::{Schedule, Shape};
+use longhaul_netem::{LinkConfig, Schedule};
 use std::path::{Path, PathBuf};
 
-/// Checks a link's options by what the emulator would make of them, in both directions.
-pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[Shape; 2], String> {
+/// Shapes of a link in both directions.
+///
+/// # Errors The emulator would refuse the options.
+pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], String> {
     let shapes = arguments(link, wire).and_then(|mut arguments| {
-        // Where it will be written is not known yet; how is in the other options.
+        // The file is not known yet; the other options say how to write it.
         arguments.extend(link.tap.then(|| "--tap=-".to_owned()));
         longhaul_emulator::shapes(&arguments)
     });
     shapes.map_err(|error| error.to_string())
 }
 
-/// Likewise, as what leaves at the host `from` meets it, and then what comes back.
-pub(crate) fn shapes_from(link: &Link, wire: &Wire, from: &str) -> Result<[Shape; 2], String> {
+/// Shapes of a link as seen from the host `from`: first for packets that leave it, then for those
+/// that return.
+pub(crate) fn shapes_from(link: &Link, wire: &Wire, from: &str) -> Result<[LinkConfig; 2], String> {
     let [right, left] = shapes(link, wire)?;
     Ok(match link.between[0] == from {
         true => [right, left],
@@ -31,8 +34,8 @@ pub(crate) fn shapes_from(link: &Link, wire: &Wire, from: &str) -> Result<[Shape
     })
 }
 
-/// Likewise, with what changes later.
-pub(crate) fn ways(link: &Link, wire: &Wire) -> Result<[(Shape, Schedule); 2], String> {
+/// Shapes of a link in both directions, with their scheduled changes.
+pub(crate) fn ways(link: &Link, wire: &Wire) -> Result<[(LinkConfig, Schedule); 2], String> {
     let ways = arguments(link, wire).and_then(|arguments| longhaul_emulator::ways(&arguments));
     ways.map_err(|error| error.to_string())
 }
@@ -54,17 +57,17 @@ fn ends(wire: &Wire) -> Vec<String> {
         .collect()
 }
 
-/// Where the emulator writes its records.
+/// File for the emulator's records.
 pub(crate) fn counters(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.jsonl", link.name))
 }
 
-/// Where the emulator records every segment, if it does.
+/// File for the emulator's capture, if the link has a tap.
 pub(crate) fn tap(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.pcapng", link.name))
 }
 
-/// Gives every link that is like another that one's options.
+/// Copies options to every link that is `like` another.
 pub(crate) fn resolve(links: &mut [Link]) -> Checked {
     for index in 0..links.len() {
         if let Some(wanted) = links[index].like.clone() {
@@ -93,7 +96,8 @@ fn take(links: &mut [Link], index: usize, wanted: &str) -> Checked {
     Ok(())
 }
 
-/// The index of the link whose random decisions the link at `index` takes: its model's, or its own.
+/// Index of the link whose random decisions the link at `index` uses: the one that it is `like`, or
+/// itself.
 pub(crate) fn model(links: &[Link], index: usize) -> usize {
     let like = links[index].like.as_ref();
     like.and_then(|name| links.iter().position(|link| link.name == *name))
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_has_the_options_and_the_seed_of_its_model() {
+    fn like_copies_the_options_and_shares_the_seed() {
         let mut links = links("like = 'a'");
         resolve(&mut links).unwrap();
         assert_eq!(links[1].options, links[0].options);
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_must_be_there_and_be_the_only_one_with_options() {
+    fn like_needs_another_link_and_no_own_options() {
         let refused = |second| resolve(&mut links(second)).unwrap_err().to_string();
         assert!(refused("like = 'c'").contains("'c'") || refused("like = 'c'").contains("\"c\""));
         assert!(refused("like = 'b'").contains("names no link"));
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_its_own_keeps_its_seed() {
+    fn link_without_like_has_its_own_seed() {
         assert_eq!(model(&links("loss = 0.5"), 1), 1);
     }
 }

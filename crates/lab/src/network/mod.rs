@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The network that a scenario describes, decided before anything is built: hosts and their routes, what links do,
-//! where servers listen and how senders send.
+//! Network of a scenario, derived before anything is built: hosts and routes, shapes of links,
+//! ports of servers and options of senders.
 
 pub(crate) mod hosts;
 pub(crate) mod link;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which end of a flow waits for the connection, and at which port its server listens.
+//! Ports of the flows' servers, and the host of each flow that accepts the connection.
 
 use super::{Sending, Topology};
 use crate::scenario::{Direction, Flow, Program, Scenario};
 use std::collections::BTreeMap;
 
-/// Where the first server of iperf3 listens.
+/// Port of the first iperf3 server.
 const IPERF3: u16 = 5201;
 
-/// Where vsftpd listens.
+/// Port of vsftpd.
 pub(crate) const FTP: u16 = 21;
 
-/// Where nginx listens first.
+/// First port of nginx.
 const WEB: u16 = 80;
-/// And for each further way of sending, one port higher.
+/// Second port of nginx. Each further set of sender options is one port higher.
 const WEB_NEXT: u16 = 8081;
 
-/// Where connections of the `number`th way of sending are served, counted from 0.
+/// Port of nginx for set `number` of sender options, from 0.
 pub(crate) fn web_port(number: usize) -> u16 {
     match number {
         0 => WEB,
@@ -24,10 +24,10 @@ pub(crate) fn web_port(number: usize) -> u16 {
     }
 }
 
-/// The hosts that curl fetches from, each with the ways in which its connections send.
+/// Hosts that curl downloads from, each with its distinct sets of sender options.
 pub(crate) type WebServers = BTreeMap<String, Vec<Sending>>;
 
-/// Those of `flows`: nginx has a port for each way.
+/// Web servers of `flows`. nginx has one port for each set of sender options.
 pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> WebServers {
     let mut servers = WebServers::new();
     for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
@@ -40,7 +40,7 @@ pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Fl
     servers
 }
 
-/// The host that waits for the connection; a probe's packets go where its data goes.
+/// Host that accepts the connection. For a probe, the destination of its packets.
 pub(crate) fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.from,
@@ -48,7 +48,7 @@ pub(crate) fn accepting(flow: &Flow) -> &str {
     }
 }
 
-/// The host that opens it.
+/// Host that opens the connection.
 pub(crate) fn opening(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.to,
@@ -56,12 +56,12 @@ pub(crate) fn opening(flow: &Flow) -> &str {
     }
 }
 
-/// Flows that share a host need a port each.
+/// Port of the iperf3 server of flow `number`. Flows on the same host need distinct ports.
 pub(crate) fn iperf_port(number: usize) -> u16 {
     IPERF3.saturating_add(number as u16)
 }
 
-/// Where the server of the flow of this number listens.
+/// Port of the server of flow `number`.
 pub(crate) fn server(web: &WebServers, number: usize, flow: &Flow, sending: &Sending) -> u16 {
     let way = || {
         let ways = web.get(&flow.from)?;

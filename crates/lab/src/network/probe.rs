@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe sends, and what its packets should meet on the link that they cross.
+//! One-way-delay probes: their packets, and the link behaviour that they are compared with.
 
 use super::{Topology, link};
 use crate::scenario::{Flow, LinkKind, Scenario};
-use longhaul_netem::Shape;
+use longhaul_netem::LinkConfig;
 use longhaul_probe::{self as probe, Timing};
 use longhaul_units::Time;
 
-/// From one packet to the next, unless the flow says: light beside any other flow.
+/// Default time between packets: a light load beside any other flow.
 const INTERVAL: Time = Time::from_millis(10);
-/// Bytes of a packet, unless the flow says.
+/// Default packet size in bytes.
 const LENGTH: u16 = 100;
 
-/// What the flow sends, checked.
+/// Returns the packets of the probe.
+///
+/// # Errors Neither or both of `count` and `duration`, or values out of range.
 pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     let interval = flow.interval.unwrap_or(INTERVAL);
     let count = match (flow.count, flow.duration) {
@@ -32,14 +34,14 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     timing.check().map(|()| timing)
 }
 
-/// How long the flow sends.
+/// Time for which the probe sends.
 pub(crate) fn lasts(flow: &Flow) -> Result<Time, String> {
     let timing = timing(flow)?;
     let messages = timing.count.div_ceil(timing.segments.into());
     Ok(Time::from_nanos(timing.interval_ns) * messages.into())
 }
 
-/// What the flow's packets should meet, if they cross one emulated link that stays as it is.
+/// Expected link behaviour, if the probe crosses one emulated link without a schedule.
 pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
     let shape = wire(scenario, topology, flow)?;
     let shares_queue = shares_queue(scenario, topology, flow);
@@ -49,7 +51,7 @@ pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) ->
     })
 }
 
-fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Shape> {
+fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<LinkConfig> {
     let index = topology.between(&flow.from, &flow.to)?;
     let link = &scenario.links[index];
     if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
@@ -59,8 +61,8 @@ fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Shape> 
     Some(shape)
 }
 
-/// Whether another flow sends its data the same way over the same link, so that the probe may stand
-/// in that flow's queue.
+/// Whether another flow sends data over the same link in the same direction, so that the probe's
+/// packets may wait in a queue behind it.
 fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
     let same_way = |other: &Flow| {
         let path = topology.path(&other.from, &other.to).unwrap_or_default();
@@ -73,7 +75,7 @@ fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
         .any(same_way)
 }
 
-/// The names of what is judged of the probe of `flow`.
+/// Names of the metrics that compare the probe of `flow` with its link.
 pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     let Some((expected, timing)) = expected(scenario, topology, flow).zip(timing(flow).ok()) else {
         return Vec::new();
@@ -82,16 +84,17 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
     names.filter(|name| !expected.hides(name)).collect()
 }
 
-/// What a probe's packets should meet.
+/// Expected behaviour of the link that a probe crosses.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    pub(crate) shape: Shape,
-    /// Whether its delay may be another flow's queue.
+    pub(crate) shape: LinkConfig,
+    /// Whether part of the delay may be a queue of another flow.
     pub(crate) shares_queue: bool,
 }
 
 impl Expected {
-    /// A wait behind other packets is no error of the link.
+    /// Whether a metric is left out: a queueing delay behind other flows is not an error of the
+    /// link.
     pub(crate) fn hides(&self, figure: &str) -> bool {
         self.shares_queue && figure.starts_with("delay_error")
     }
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_so_many_packets() {
+    fn computes_packet_count_from_duration() {
         assert_eq!(timing(&flow("duration = '60s'")).unwrap().count, 6000);
         let dense = flow("duration = '2s'\ninterval = '1ms'\nsegments = 8");
         assert_eq!(timing(&dense).unwrap().count, 16_000);
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_data_of_the_same_way_makes_a_queue() {
+    fn only_transfers_in_the_same_direction_share_the_queue() {
         let flow = |name: &str, program: &str, from: &str, to: &str| {
             format!(
                 "[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = '{from}'\nto = '{to}'\n"
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_direction_is_judged_by_its_own_settings() {
+    fn expects_the_shape_of_the_probes_direction() {
         assert_eq!(delay_from("a", LINK), Some(Time::from_millis(20)));
         assert_eq!(delay_from("b", LINK), Some(Time::from_millis(30)));
         let changing = format!("{LINK}at = ['1s: delay 5ms']\n");

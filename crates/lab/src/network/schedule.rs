@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When links change by their schedules (`at`), in words, for the rules across charts over time.
+//! Link changes by their schedules (`at`) as text, for markers in charts over time.
 
 use crate::scenario::{Link, Scenario};
 use longhaul_netem::Schedule;
@@ -8,8 +8,8 @@ use longhaul_units::Time;
 use std::collections::HashMap;
 use toml::Value;
 
-/// All changes within the run, in order of time. The nth link's clock began `ahead[n]` before the run's;
-/// those of simulated links begin together with it.
+/// Returns all link changes during the run, in order of time. The clock of link n began `ahead[n]`
+/// before the run's; clocks of simulated links begin with the run.
 pub(crate) fn events(scenario: &Scenario, ahead: &[Time]) -> Vec<Event> {
     let changing = |link: &&Link| link.options.contains_key("at");
     let several = scenario.links.iter().filter(changing).count() > 1;
@@ -27,7 +27,7 @@ pub(crate) fn events(scenario: &Scenario, ahead: &[Time]) -> Vec<Event> {
     events
 }
 
-/// What one link does, as "delay 19 → 40 ms"; changes of one moment are one.
+/// Changes of one link, such as "delay 19 → 40 ms". Changes at the same time are joined.
 fn changes(link: &Link) -> Vec<(Time, String)> {
     let mut steps: Vec<(Time, &str, &str)> = match link.options.get("at") {
         Some(Value::Array(all)) => all.iter().filter_map(step).collect(),
@@ -49,12 +49,12 @@ fn changes(link: &Link) -> Vec<(Time, String)> {
     told
 }
 
-/// The file has been checked: all that is not a step has been refused.
+/// Parses a step. Invalid steps have been refused before.
 fn step(text: &Value) -> Option<(Time, &str, &str)> {
     Schedule::split(text.as_str()?).ok()
 }
 
-/// What a setting is at first; none where it is not written, or differs between the directions.
+/// Initial value of a setting. `None` if it is not set, or differs between the directions.
 fn first(link: &Link, key: &str) -> Option<String> {
     let differs = ["forward", "backward"].iter().any(|way| {
         let own = link.options.get(*way).map(ToString::to_string);
@@ -66,7 +66,7 @@ fn first(link: &Link, key: &str) -> Option<String> {
     (!differs).then(|| setting(key, &value))
 }
 
-/// A unit that both have is said once.
+/// Formats a change. A unit that both values have is written once.
 fn change(key: &str, before: Option<String>, after: &str) -> String {
     let Some(before) = before else {
         return format!("{key} → {after}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_from_what_to_what() {
+    fn describes_changes_with_old_and_new_value() {
         let wan = link(
             "wan",
             "delay = '19ms'\nrate = '1gbit'\nat = ['90s: delay 19ms', 'at 30s: delay=40ms', '30s: rate 250mbit', \
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn several_links_are_named_and_each_has_its_own_clock() {
+    fn names_links_and_uses_each_links_clock() {
         let links = ["x", "y"].map(|name| link(name, "delay = '1ms'\nat = ['3s: delay 2ms']"));
         let ahead = [500, 4000].map(Time::from_millis);
         assert_eq!(told(&links.concat(), &ahead), ["2.5 x delay 1 → 2 ms"]);
     }
 
     #[test]
-    fn what_differs_between_the_directions_has_no_one_value_at_first() {
+    fn omits_an_initial_value_that_differs_between_directions() {
         let wan = link(
             "wan",
             "rate = '1gbit'\nforward = ['rate=2gbit']\nat = ['3s: rate 5gbit', '4s: rate 1gbit']",

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the sender of a flow sends: its congestion control and its pacing, as a socket is told.
+//! Socket options of a flow's sender: congestion control and pacing.
 
 use super::Topology;
 use crate::scenario::{Flow, Pace, Scenario};
 use longhaul_linux::socket::Options;
 use longhaul_units::{BitRate, Time};
 
-/// What a socket of the data's sender is told.
+/// Options of the sender's socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sending {
     pub(crate) congestion_control: Option<String>,
@@ -14,15 +14,16 @@ pub(crate) struct Sending {
     pub(crate) pacing_rate: Option<BitRate>,
 }
 
-/// A limit that limits nothing: a socket that has one is paced (`SO_MAX_PACING_RATE`, net/core/sock.c).
-/// The largest that 32 bits of bytes a second hold, which is what iperf3 counts with.
+/// Pacing rate that limits nothing: a socket with a rate is paced (`SO_MAX_PACING_RATE`,
+/// net/core/sock.c). It is the largest rate that fits in 32 bits of bytes a second, as iperf3
+/// counts.
 const PACED: BitRate = BitRate::from_bits((u32::MAX as u64 - 1) * 8);
 
-/// Headers of a full segment: IPv4 and TCP with time stamps.
+/// Headers of a full segment in bytes: IPv4, and TCP with time stamps.
 const HEADERS: u32 = 52;
 
 impl Sending {
-    /// Of a flow whose names are the kernel's.
+    /// Sender options of a flow whose congestion control has the kernel's name.
     pub(crate) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
         let cc = flow.cc.as_ref();
         let paced = cc.is_some_and(|control| control.paced) || flow.pace == Some(Pace::Own(true));
@@ -37,7 +38,7 @@ impl Sending {
         }
     }
 
-    /// As options of a socket that listens, whose connections inherit them.
+    /// Returns the options of a listening socket. Accepted connections inherit them.
     pub(crate) fn options(&self) -> Options {
         Options {
             congestion_control: self.congestion_control.clone(),
@@ -47,13 +48,14 @@ impl Sending {
     }
 }
 
-/// Payload of a full segment: what the smallest MTU of the path leaves.
+/// Payload of a full segment in bytes: the smallest MTU of the path less headers.
 pub(crate) fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
     let mtu = topology.mtu(&scenario.links, &flow.from, &flow.to);
     mtu.unwrap_or(1500) - HEADERS
 }
 
-/// The kernel counts payload when it spaces (`tcp_update_skb_after_send`).
+/// Pacing rate that gives this gap between segments. The kernel paces by payload
+/// (`tcp_update_skb_after_send`).
 fn rate_of(gap: Time, segment: u32) -> BitRate {
     BitRate::from_bits((f64::from(segment) * 8.0 / gap.as_secs_f64()) as u64)
 }
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn pace_is_a_rate_or_from_the_start_on() {
+    fn pace_is_a_rate_or_unlimited_pacing() {
         let rate = |keys| sending(keys).pacing_rate.map(BitRate::bits);
         assert_eq!(rate("pace = '800mbit'"), Some(800_000_000));
         assert_eq!(rate("pace = true"), Some(PACED.bits()));
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_that_of_full_segments() {
+    fn gap_is_the_time_between_full_segments() {
         // 1448 bytes each 12 µs.
         let rate = sending("gap = '12us'").pacing_rate;
         assert_eq!(rate, Some(BitRate::from_bits(965_333_333)));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is connected to whom, under which addresses, and which way packets go. Pure: `testbed`
-//! builds what this decides.
+//! Hosts, links with their addresses, and routes. This module only computes; `testbed` builds it.
 
 use crate::scenario::{Address, Link, Scenario};
 use indexmap::{IndexMap, IndexSet};
@@ -9,9 +8,9 @@ use std::{collections::VecDeque, net::Ipv4Addr};
 /// Hosts, wires with addresses, and static routes.
 #[derive(Debug)]
 pub(crate) struct Topology {
-    /// In the order in which the links name them.
+    /// Hosts in the order in which the links name them.
     pub(crate) hosts: IndexSet<String>,
-    /// As in the scenario.
+    /// Links in the order of the scenario.
     pub(crate) wires: Vec<Wire>,
 }
 
@@ -30,11 +29,11 @@ pub(crate) struct Route {
     pub(crate) gateway: Ipv4Addr,
 }
 
-/// Links of one scenario, so that each has its subnet of 10.9.0.0/16.
+/// Most links of a scenario, so that each has its own subnet of 10.9.0.0/16.
 pub(crate) const LINKS_MAX: usize = 256;
 
 impl Topology {
-    /// Of a scenario that has at most [`LINKS_MAX`] links.
+    /// Topology of a scenario with at most [`LINKS_MAX`] links.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         let hosts = scenario
             .links
@@ -50,8 +49,7 @@ impl Topology {
         Self { hosts, wires }
     }
 
-    /// The routes that `host` needs to reach every subnet that it is not part of; those that
-    /// cannot be reached have none.
+    /// Routes of `host` to every subnet that it is not part of. Unreachable subnets have none.
     pub(crate) fn routes(&self, host: &str) -> Vec<Route> {
         let first_hops = self.first_hops(host);
         let far = self.wires.iter().filter(|wire| wire.end_of(host).is_none());
@@ -74,13 +72,13 @@ impl Topology {
         own.map(|address| address.ip).collect()
     }
 
-    /// The address under which `from` sees `to`: that of `to`'s interface on their path.
+    /// Address at which `from` reaches `to`: that of `to`'s interface on their path.
     pub(crate) fn address(&self, from: &str, to: &str) -> Option<Ipv4Addr> {
         let wire = *self.first_hops(to).get(from)?;
         Some(wire.end_of(to)?.ip)
     }
 
-    /// The hosts from `from` to `to`, both included; `None` if they are not connected.
+    /// Hosts from `from` to `to`, both included; `None` if they are not connected.
     pub(crate) fn path(&self, from: &str, to: &str) -> Option<Vec<String>> {
         let mut path = vec![from.to_owned()];
         while path.last()? != to {
@@ -91,8 +89,8 @@ impl Topology {
         Some(path)
     }
 
-    /// The smallest MTU on the path from `from` to `to`; `None` if they are not connected, or the same host. `links` are
-    /// those of the scenario.
+    /// Smallest MTU on the path from `from` to `to`; `None` if they are not connected, or the same
+    /// host. `links` are those of the scenario.
     pub(crate) fn mtu(&self, links: &[Link], from: &str, to: &str) -> Option<u32> {
         let path = self.path(from, to)?;
         let wires = path
@@ -101,13 +99,13 @@ impl Topology {
         wires.map(|wire| links[wire].mtu).min()
     }
 
-    /// The wire between two neighbours.
+    /// Index of the link between two neighbours.
     pub(crate) fn between(&self, one: &str, other: &str) -> Option<usize> {
         let joins = |wire: &Wire| wire.end_of(one).is_some() && wire.end_of(other).is_some();
         self.wires.iter().position(joins)
     }
 
-    /// For every other host, nearest first, the wire on which a shortest path to it begins.
+    /// For every other host, nearest first: the first link of a shortest path to it.
     fn first_hops(&self, host: &str) -> IndexMap<&str, &Wire> {
         let mut found: IndexMap<&str, &Wire> = IndexMap::new();
         let mut reached: VecDeque<&str> = VecDeque::from([host]);
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn far_subnets_go_by_the_neighbour_on_the_way() {
+    fn remote_subnets_are_routed_by_the_next_hop() {
         let gateways = |host| -> Vec<(String, String)> {
             let routes = chain().routes(host);
             routes
@@ -214,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_seen_at_its_near_interface() {
+    fn address_is_of_the_interface_on_the_path() {
         let topology = chain();
         assert_eq!(
             topology.address("client", "server"),
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_way_is_taken() {
+    fn chooses_the_shortest_path() {
         let mut ring = chain();
         ring.wires.push(Wire {
             name: "w3".to_owned(),

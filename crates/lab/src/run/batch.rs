@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several scenarios, one after the other, each into a folder of its own, and a page over all of them. What stands
-//! is kept: hours of work go on where they ended.
+//! Batches: several scenarios, one after the other, each into its own directory, and a page over
+//! all of them. A result that is up to date is skipped, so an interrupted batch can be resumed.
 
 use super::{Request, ready::Ready};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
-use longhaul_command::{note, say};
+use longhaul_command::{errln, outln};
 use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::times;
 use longhaul_results::{
@@ -15,10 +15,11 @@ use longhaul_results::{
 use longhaul_units::Time;
 use std::{collections::BTreeSet, path::PathBuf};
 
-/// Exit codes with which the next scenario still makes sense: done, done but not as it should be, and not decided.
+/// Exit codes after which the batch continues: success, failed runs or checks, and undecided
+/// checks.
 const NEXT: [u8; 3] = [0, 1, UNDECIDED];
 
-/// Labs that may begin.
+/// Experiments that are ready to run.
 #[derive(Debug)]
 pub(crate) struct Batch {
     labs: Vec<Ready>,
@@ -28,7 +29,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Reads and checks all of them, so that one that can't run is known before the first begins.
+    /// Reads and checks all scenarios, so that a problem is found before the first one runs.
     pub(crate) fn read(scenarios: &[String], request: &Request) -> Result<Self> {
         let mut names = BTreeSet::new();
         let mut labs = Vec::new();
@@ -49,18 +50,20 @@ impl Batch {
         })
     }
 
-    /// Runs what does not stand yet, and returns the exit code: of the scenario that ended it all, else 1 if a run
-    /// failed or a check does not hold anywhere, else that of checks that were not decided.
+    /// Runs every scenario whose result is not up to date.
+    ///
+    /// Returns the exit code: that of a scenario that ended the batch, else 1 if any run failed or
+    /// any check does not hold, else the code for undecided checks.
     pub(crate) fn perform(self) -> Result<u8> {
         let count = self.labs.len();
         let folders: Vec<PathBuf> = self.labs.iter().map(|lab| lab.out.clone()).collect();
         for (n, lab) in self.labs.into_iter().enumerate() {
             let head = format!("({}/{count}) {}", n + 1, lab.book.name);
             if !self.fresh && stands(&lab) {
-                note!("{head}: stands, kept (--fresh runs it anew)");
+                errln!("{head}: stands, kept (--fresh runs it anew)");
                 continue;
             }
-            note!("{head}: {}", lab.book.base.title);
+            errln!("{head}: {}", lab.book.base.title);
             let code = lab.perform()?;
             if !NEXT.contains(&code) {
                 return Ok(code);
@@ -73,10 +76,10 @@ impl Batch {
             .map(|result| Ok(Experiment::of(&result?, String::new())))
             .collect::<Result<Vec<_>>>()?;
         if !self.json {
-            say!("\n{}", text(&experiments));
+            outln!("\n{}", text(&experiments));
             pages
                 .iter()
-                .for_each(|page| say!("All of them: {}", page.display()));
+                .for_each(|page| outln!("All of them: {}", page.display()));
         }
         Ok(match () {
             () if experiments.iter().any(Experiment::failed) => 1,
@@ -93,7 +96,7 @@ fn twice(scenario: &str, name: &str) -> anyhow::Error {
     ))
 }
 
-/// The same was run here to its end, and no run failed.
+/// Whether the directory has a complete result of this experiment without failed runs.
 fn stands(lab: &Ready) -> bool {
     LabResult::read(&lab.out.join("result.json")).is_ok_and(|result| {
         let mut runs = result.cells.iter().flat_map(|cell| &cell.runs);
@@ -102,7 +105,7 @@ fn stands(lab: &Ready) -> bool {
     })
 }
 
-/// A line an experiment, and the sum of it all.
+/// Table with one line for each experiment, and a summary line.
 fn text(experiments: &[Experiment]) -> String {
     let heading = ["experiment", "ours/paper", "checks", "took", "found"].map(str::to_owned);
     let mut rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_an_experiment_and_the_sum() {
+    fn table_has_one_line_per_experiment() {
         let all = [
             experiment([3, 3], [6, 6]),
             experiment([1, 3], [5, 6]),

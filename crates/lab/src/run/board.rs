@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table that fills while a lab works: a line a cell, with how many of its runs are done and what they gave.
+//! Live table of an experiment: one line for each cell with its completed runs and their metrics.
 
 use crate::source::Book;
 use longhaul_report::{metric::Metric, registry};
@@ -9,23 +9,23 @@ use longhaul_results::{
     table::{cut, fitted},
 };
 
-/// What a cell is told by if nothing says which metric answers the question.
+/// Metrics of a cell if the scenario does not name the metric of its answer.
 const MAIN: [&str; 3] = [
     registry::GOODPUT,
     registry::DOWNLOAD,
     registry::DELAY_MEDIAN,
 ];
-/// Before the cell that is run, and before the others.
+/// Markers of the current cell and of the others.
 const MARK: &str = "▸ ";
 const NO_MARK: &str = "  ";
-/// Figures of one line.
+/// Most metrics in one line.
 const FIGURES_MAX: usize = 3;
 
-/// One line for each cell.
+/// Live table with one line for each cell.
 #[derive(Debug)]
 pub(crate) struct Board {
     rows: Vec<Row>,
-    /// Of each cell.
+    /// Repetitions of each cell.
     wanted: u32,
     answer: Option<String>,
 }
@@ -57,7 +57,7 @@ impl Board {
         }
     }
 
-    /// A counted run of a cell.
+    /// Adds a counted run of a cell.
     pub(crate) fn add(&mut self, cell: usize, run: &Run) {
         let Some(row) = self.rows.get_mut(cell) else {
             return;
@@ -69,7 +69,8 @@ impl Board {
         }
     }
 
-    /// A heading and at most `room - 1` cells around `cell`, which is marked; none wider than `columns`.
+    /// Returns a heading and at most `room - 1` cells around `cell`, which is marked. No line is
+    /// wider than `columns`.
     pub(crate) fn lines(&self, cell: usize, room: usize, columns: usize) -> Vec<String> {
         let names = self.metrics();
         let shown = window(self.rows.len(), cell, room.saturating_sub(1));
@@ -88,7 +89,7 @@ impl Board {
         lines.map(line).collect()
     }
 
-    /// The metric that answers the question, and what else says how it goes.
+    /// Names of the shown metrics: that of the answer, then the defaults.
     fn metrics(&self) -> Vec<&str> {
         let has = |name: &&str| {
             self.rows
@@ -123,7 +124,7 @@ impl Row {
     }
 }
 
-/// So many of `count` places that `at` is among them, near the middle.
+/// Range of at most `room` indices below `count` with `at` near its middle.
 fn window(count: usize, at: usize, room: usize) -> std::ops::Range<usize> {
     let first = at.saturating_sub(room / 2).min(count.saturating_sub(room));
     first..(first + room).min(count)
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_fill_as_runs_end() {
+    fn lines_show_completed_runs() {
         let mut board = board(2);
         board.add(1, &run(1e9));
         board.add(1, &run(3e9));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_cut_before_a_figure_is() {
+    fn long_names_are_cut_before_metrics() {
         let mut board = board(2);
         board.rows[0].name = "choice=relays and everything else that there is".to_owned();
         board.add(0, &run(1e9));
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_shows_where_the_work_is() {
+    fn small_terminal_shows_the_current_cell() {
         assert_eq!(window(20, 0, 5), 0..5);
         assert_eq!(window(20, 10, 5), 8..13);
         assert_eq!(window(20, 19, 5), 15..20);

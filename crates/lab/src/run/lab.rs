@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A whole lab: every cell as often as wanted, in order, and the result of it all.
+//! Execution of an experiment: every cell with its repetitions in order, and the result.
 
 use super::{
     progress::Progress,
@@ -35,29 +35,29 @@ use std::{
     time::Instant,
 };
 
-/// Where the payloads are inside the sandbox.
+/// Directory of the payloads inside the sandbox.
 const FILES: &str = "/run/longhaul/files";
 
-/// A lab at work.
+/// State of a running experiment.
 struct Lab<'a> {
     book: &'a Book,
-    /// Absent where all is simulated.
+    /// Absent if all cells are simulated.
     store: Option<Store>,
     landings: Landings,
     accounts: Accounts,
     controls: Controls,
     cells: Vec<result::Cell>,
     raw: Raw,
-    /// Of the testbed built last.
+    /// Offload settings of the testbed built last.
     offloads: BTreeMap<String, String>,
-    /// The turns of earlier sessions.
+    /// Runs that earlier sessions completed.
     done: BTreeSet<usize>,
-    /// Seconds of work, pauses not counted.
+    /// Seconds of work without the pauses between sessions.
     spent_s: f64,
 }
 
-/// Runs `book` inside the sandbox, writing raw records under `out`, and returns the result. What `journal` has is
-/// not run again.
+/// Runs the experiment inside the sandbox, writes raw records below `out`, and returns the result.
+/// Runs in `journal` are not repeated.
 pub(crate) async fn run(
     book: &Book,
     out: &Path,
@@ -127,7 +127,7 @@ impl<'a> Lab<'a> {
                 payloads + arriving
             )));
         }
-        // Behind what may be refused: it removes the records of an earlier lab.
+        // Last, after all refusals: it removes the records of an earlier experiment.
         let folders = turns.iter().map(|turn| folder(book, *turn)).collect();
         let kept = done.iter().map(|done| folder(book, turns[done.turn]));
         let raw = Raw::open(out, &folders, &kept.collect())?;
@@ -168,7 +168,7 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// A run of an earlier session, as if it had just ended.
+    /// Restores a run of an earlier session as if it had just ended.
     fn go_on(&mut self, out: &Path, turn: Turn, done: Done) {
         let directory = out.join("raw").join(folder(self.book, turn));
         self.account_for(scenario_of(self.book, turn), &directory);
@@ -178,14 +178,14 @@ impl<'a> Lab<'a> {
         self.keep(turn, done.run);
     }
 
-    /// The run counts, unless it was one to warm up; a failure counts in any case.
+    /// Adds a run to its cell. A warm-up run is added only if it failed.
     fn keep(&mut self, turn: Turn, run: Run) {
         if turn.repetition.is_some() || run.failed.is_some() {
             self.cells[turn.cell].runs.push(run);
         }
     }
 
-    /// Adds what the links say about themselves.
+    /// Adds the links' timing reports of a run.
     fn account_for(&mut self, scenario: &Scenario, directory: &Path) {
         let emulated = |link: &&Link| link.kind == LinkKind::Emulated && !scenario.simulate;
         for link in scenario.links.iter().filter(emulated) {
@@ -194,8 +194,9 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// One run, from an empty machine to an empty machine. What goes wrong inside it is its result; only a machine
-    /// that cannot be cleaned ends the lab. `None`: the machine was too busy for it, and it is worth another.
+    /// Executes one run, from an empty machine to an empty machine. An error inside it is the
+    /// result of the run; only a machine that cannot be cleaned up ends the experiment. `None`: the
+    /// machine was too busy, and the run is to be repeated.
     async fn take(
         &mut self,
         turn: Turn,
@@ -235,7 +236,7 @@ impl<'a> Lab<'a> {
         Ok(Some(Run { retaken, ..run }))
     }
 
-    /// What only warms up or is a first look is not worth another run.
+    /// Most retries of a run. Warm-up and quick runs are not repeated.
     fn retakes(&self, turn: Turn) -> u32 {
         match turn.repetition {
             Some(_) if !self.book.quick => self.book.base.retakes,
@@ -243,7 +244,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Repetitions differ in what the links decide, cells of one repetition do not.
+    /// Seed of the links' random decisions. It differs between repetitions, not between cells.
     fn seed(&self, turn: Turn) -> u64 {
         let repetition = u64::from(turn.repetition.unwrap_or(0));
         self.book
@@ -341,7 +342,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// The scenario's, and what of it was not on sockets.
+/// Notes of the scenario, and which cells were simulated.
 fn notes(book: &Book) -> Vec<String> {
     let simulated = book.cells.iter().filter(|cell| cell.scenario.simulate);
     let which = match simulated.clone().count() {
@@ -364,7 +365,7 @@ fn has_commands(scenario: &Scenario) -> bool {
     flows.any(|flow| flow.program == Program::Command)
 }
 
-/// Every flow that is given a file, with the sizes that it carries in any cell, warm-up runs included.
+/// Flows that transfer a file, each with its sizes in all cells, warm-up runs included.
 fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
     let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let short = |cell: &'_ Cell| (book.base.warmup > 0).then(|| cell.short.flows.clone());
@@ -382,7 +383,7 @@ fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
     downloads
 }
 
-/// What is run in this turn: runs that only warm up are shortened.
+/// Scenario of a planned run. Warm-up runs use the quick scenario.
 fn scenario_of(book: &Book, turn: Turn) -> &Scenario {
     let cell = &book.cells[turn.cell];
     match turn.repetition {
@@ -400,7 +401,7 @@ fn goal(scenario: &Scenario) -> Bytes {
         .sum()
 }
 
-/// Where the records of a run go: `CELL-REPETITION`.
+/// Directory name for the records of a run: `CELL-REPETITION`.
 fn folder(book: &Book, turn: Turn) -> String {
     let cell = file_name(&book.cells[turn.cell].name());
     let repetition = turn
@@ -437,7 +438,7 @@ fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
     })
 }
 
-/// The hosts that relay the first flow, along its path.
+/// Relaying hosts on the path of the first flow.
 fn relays_on_path(scenario: &Scenario) -> Vec<String> {
     let mut path = path_of_first_flow(scenario);
     path.retain(|host| scenario.relays_on(host));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a lab needs of this machine, tried before anything is touched, and the facts of it that belong beside every result.
+//! Requirements of an experiment on this machine, checked before anything is changed, and the facts
+//! about the machine for the result.
 
 use crate::{
     scenario::{LinkKind, Program, Relay, RelayProgram},
@@ -8,14 +9,14 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_command::{
+    errln,
     exit::{self, Refusal},
-    note,
 };
 use longhaul_linux::{netfilter::nft, netns::Netns, sandbox, sysctl};
 use longhaul_results::result::Host;
 use std::{collections::BTreeMap, fs};
 
-/// Settings that bear on TCP throughput. A scenario's own are in its resolved text.
+/// Kernel settings that affect TCP throughput. A scenario's own are in its resolved text.
 const SYSCTLS: [&str; 14] = [
     "net.core.default_qdisc",
     "net.core.netdev_max_backlog",
@@ -33,10 +34,10 @@ const SYSCTLS: [&str; 14] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// What makes network devices.
+/// Device that creates TUN/TAP interfaces.
 const TUN: &str = "/dev/net/tun";
 
-/// This machine, as the caller sees it (outside the sandbox), with these programs' versions.
+/// Describes this machine as seen outside the sandbox, with the given program versions.
 fn describe(programs: BTreeMap<String, String>) -> anyhow::Result<Host> {
     let here = Netns::current()?;
     let setting = |name: &&str| Some(((*name).to_owned(), sysctl::read(&here, name).ok()?));
@@ -60,8 +61,8 @@ fn cpu_model() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Leaves out the cells whose commands are not on this machine, and says which and why. Others can be compared all
-/// the same.
+/// Removes the cells whose commands are not installed, and notes them. The other cells can still be
+/// compared.
 pub(crate) fn leave_out(book: &mut Book) -> Result<()> {
     let mut absent: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for cell in &book.cells {
@@ -85,13 +86,13 @@ pub(crate) fn leave_out(book: &mut Book) -> Result<()> {
             "Left out, since {program} is not on this machine: {}",
             cells.join("; ")
         );
-        note!("{line}");
+        errln!("{line}");
         book.base.notes.push(line);
     }
     Ok(())
 }
 
-/// What the scenario needs of this machine; its facts if all is there.
+/// Checks the requirements of the scenario on this machine, and returns its facts.
 pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
     let scenarios = || book.on_testbed();
     let programs: std::collections::BTreeSet<Program> = scenarios()
@@ -118,7 +119,8 @@ pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
     describe(versions)
 }
 
-/// What only some users may: emulated links, and what relays ask of sockets. Nothing is run for it.
+/// Checks permissions: for emulated links, and for the socket options of relays. No program is
+/// started.
 pub(crate) fn rights(book: &Book) -> Result<()> {
     let mut links = book.on_testbed().flat_map(|scenario| &scenario.links);
     if links.any(|link| link.kind == LinkKind::Emulated) {
@@ -145,17 +147,18 @@ pub(crate) fn rights(book: &Book) -> Result<()> {
     Ok(())
 }
 
-/// Tries the sandbox, and in its network namespace every setting that hosts are to have. Both go with it.
+/// Creates the sandbox, and writes every kernel setting of the hosts in its network namespace. Both
+/// end with it.
 fn stands(book: &Book) -> Result<()> {
     let work = |furnished: Result<(), sandbox::SandboxError>| {
         let outcome = furnished
             .map_err(|error| unsupported(&error))
             .and_then(|()| settings(book));
-        exit::number(&outcome)
+        exit::exit_code(&outcome)
     };
     match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
         0 => Ok(()),
-        // Said already.
+        // The error has been printed.
         code => std::process::exit(code.into()),
     }
 }
@@ -175,7 +178,7 @@ fn settings(book: &Book) -> Result<()> {
     Ok(())
 }
 
-/// A socket's buffers end at limits that are the whole machine's.
+/// Checks `window` against the limits of socket buffers, which apply to the whole machine.
 fn windows(book: &Book) -> Result<()> {
     let flows = book.on_testbed().flat_map(|scenario| &scenario.flows);
     let windows = flows
@@ -198,7 +201,7 @@ fn windows(book: &Book) -> Result<()> {
     Ok(())
 }
 
-/// The sandbox was refused: what to change.
+/// Error for a refused sandbox, with advice.
 pub(crate) fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
     let advice = match rustix::process::geteuid().is_root() {
         true => {

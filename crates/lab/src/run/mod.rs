@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Labs at work: what may begin, which run comes when, what is kept of each, and what a person sees meanwhile.
+//! Execution of experiments: preparation, order of the runs, records, and the display of progress.
 
 mod batch;
 mod board;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person sees while the lab works: on a terminal the table as it fills and a bar with rate and time left,
-//! elsewhere one line a run. It goes to stderr; results go to stdout.
+//! Progress display: on a terminal the live table and a bar with rate and remaining time, elsewhere
+//! one line for each run. It is written to stderr; results go to stdout.
 
 use super::board::Board;
 use crate::source::Book;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{result::Run, table::cut};
 use longhaul_units::{BitRate, Bytes, Time};
@@ -21,50 +21,50 @@ use std::{
 };
 use tokio::{task::JoinHandle, time};
 
-/// Columns and rows of a terminal that does not say.
+/// Columns and rows of a terminal whose size is unknown.
 const USUAL: (u16, u16) = (80, 24);
-/// Characters of the bar.
+/// Width of the bar in characters.
 const BAR: usize = 20;
-/// How often the bar moves.
+/// Update interval of the bar.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The display of one lab.
+/// Progress display of one experiment.
 #[derive(Debug)]
 pub(crate) struct Progress {
     runs: usize,
     done: usize,
-    /// On a terminal: the table as it fills, and below it the bar.
+    /// Live table and bar, on a terminal only.
     screen: Option<Screen>,
-    /// Wall-clock time of the runs done, by cell.
+    /// Wall-clock time of the completed runs, by cell.
     spent: HashMap<usize, Vec<Duration>>,
 }
 
-/// What is written over in place, without being wiped first: only then does it not flicker.
+/// Terminal output, overwritten in place. It is not cleared first, which would flicker.
 #[derive(Debug)]
 struct Screen {
     all: MultiProgress,
     table: ProgressBar,
-    /// The run under way, below the table.
+    /// Bar of the current run, below the table.
     run: ProgressBar,
     board: Board,
-    /// Lines of the table on the terminal.
+    /// Lines of the table now on the terminal.
     lines: usize,
 }
 
-/// A run under way.
+/// Current run.
 #[derive(Debug)]
 pub(crate) struct Running {
     cell: usize,
     head: String,
     began: Instant,
-    /// Moves the bar.
+    /// Task that updates the bar.
     task: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// For so many runs of the cells of `book`.
+    /// Creates the display for `runs` runs.
     pub(crate) fn new(book: &Book, runs: usize) -> Self {
-        // A dumb terminal can't write over what stands there.
+        // A dumb terminal cannot overwrite lines.
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let drawn = std::io::stderr().is_terminal() && !dumb;
         let screen = drawn.then(|| Screen::of(book));
@@ -76,15 +76,15 @@ impl Progress {
         }
     }
 
-    /// Says something beside the runs.
+    /// Prints a line above the display.
     pub(crate) fn note(&self, text: &str) {
         match &self.screen {
-            Some(screen) => screen.all.suspend(|| note!("{text}")),
-            None => note!("{text}"),
+            Some(screen) => screen.all.suspend(|| errln!("{text}")),
+            None => errln!("{text}"),
         }
     }
 
-    /// A run of an earlier session; `counted` unless it was one to warm up.
+    /// Counts a run of an earlier session. `counted` is `None` for a warm-up run.
     pub(crate) fn was_done(&mut self, cell: usize, counted: Option<&Run>) {
         self.done += 1;
         if let (Some(screen), Some(run)) = (&mut self.screen, counted) {
@@ -92,8 +92,8 @@ impl Progress {
         }
     }
 
-    /// A run of `cell` begins, which is to deliver `goal` bytes (0: unknown); `delivered` counts. `ahead` are the cells
-    /// of the runs to come after it.
+    /// Begins a run of `cell` that is to deliver `goal` bytes (0: unknown). `delivered` counts
+    /// them. `ahead` are the cells of the runs after it.
     pub(crate) fn begin(
         &mut self,
         cell: usize,
@@ -103,7 +103,7 @@ impl Progress {
         ahead: &[usize],
     ) -> Running {
         self.done += 1;
-        // The only cell has no name.
+        // A single cell has no name.
         let head = format!("[{}/{}] {name}", self.done, self.runs);
         let head = head.trim_end().to_owned();
         let left = self.left(&[&[cell], ahead].concat());
@@ -121,7 +121,8 @@ impl Progress {
         }
     }
 
-    /// The run has ended; it is `counted` unless it was one to warm up. `ahead` are the cells of the runs to come.
+    /// Ends a run. `counted` is false for a warm-up run. `ahead` are the cells of the runs after
+    /// it.
     pub(crate) fn end(&mut self, running: Running, run: &Run, counted: bool, ahead: &[usize]) {
         if let Some(task) = running.task {
             task.abort();
@@ -138,18 +139,18 @@ impl Progress {
         let Some(screen) = &mut self.screen else {
             let said =
                 failed.unwrap_or_else(|| format!("{}: {}", running.head, figures(&run.metrics)));
-            note!("{said}{left}");
+            errln!("{said}{left}");
             return;
         };
         if let Some(failed) = failed {
-            screen.all.suspend(|| note!("{failed}"));
+            screen.all.suspend(|| errln!("{failed}"));
         }
         if counted {
             screen.add(running.cell, run);
         }
     }
 
-    /// The run is thrown away, and there is one more to come.
+    /// Discards a run that will be repeated at the end.
     pub(crate) fn again(&mut self, running: Running, why: &str) {
         if let Some(task) = running.task {
             task.abort();
@@ -161,7 +162,7 @@ impl Progress {
         ));
     }
 
-    /// All runs are done: the table of the result takes the place of this one.
+    /// Clears the display. The table of the result replaces it.
     pub(crate) fn close(&self) {
         if let Some(screen) = &self.screen {
             screen.all.set_move_cursor(false);
@@ -170,14 +171,14 @@ impl Progress {
         }
     }
 
-    /// ", about 4 min left", where that can be said.
+    /// Formats the remaining time, such as ", about 4 min left"; empty if it is unknown.
     fn left(&self, ahead: &[usize]) -> String {
         let left = self.time_left(ahead).filter(|_| !ahead.is_empty());
         left.map(|left| format!(", about {left} left"))
             .unwrap_or_default()
     }
 
-    /// The mean time of each cell's runs so far, or of all runs for cells not met yet.
+    /// Remaining time: the mean of each cell's runs so far, or of all runs for a cell without any.
     fn time_left(&self, ahead: &[usize]) -> Option<Time> {
         let mean = |all: &mut dyn Iterator<Item = &Duration>| {
             let (count, sum) =
@@ -194,7 +195,7 @@ impl Progress {
 
 impl Screen {
     fn of(book: &Book) -> Self {
-        // As often as something is said, which is seldom.
+        // At the rate of the messages, which is low.
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(255));
         all.set_move_cursor(true);
         let style = ProgressStyle::with_template("{msg}");
@@ -213,15 +214,15 @@ impl Screen {
         self.board.add(cell, run);
     }
 
-    /// As much of the table as there is room for, around the cell that is run.
+    /// Draws as much of the table as fits, around the current cell.
     fn draw(&mut self, cell: usize, head: &str) {
         let (columns, rows) = size().unwrap_or(USUAL);
-        // Above it is its head, below it the run, and a line stays for what was there before.
+        // One line each for the head, the bar, and the line before the display, and one to spare.
         let room = usize::from(rows).saturating_sub(4).max(1);
         let mut lines = vec![cut(head, columns.into())];
         lines.extend(self.board.lines(cell, room, columns.into()));
         if lines.len() < self.lines {
-            // Lines that are written over by none would stay.
+            // Otherwise the lines below the new table would remain.
             let _ = self.all.clear();
         }
         self.lines = lines.len();
@@ -229,7 +230,7 @@ impl Screen {
     }
 }
 
-/// One line for a run's figures.
+/// Formats a run's metrics as one line.
 fn figures(metrics: &longhaul_results::result::Metrics) -> String {
     let shown = [
         registry::DOWNLOAD,
@@ -248,7 +249,7 @@ fn figures(metrics: &longhaul_results::result::Metrics) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Moves the bar until the task is aborted.
+/// Updates the bar until the task is aborted.
 async fn follow(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<AtomicU64>) {
     let mut ticks = time::interval(TICK);
     let began = Instant::now();
@@ -267,7 +268,7 @@ async fn follow(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<Atom
     }
 }
 
-/// The name is cut before a figure is.
+/// Formats the line of the bar. The name is cut before a metric.
 fn line(name: &str, figures: &[String], columns: usize) -> String {
     let figures: Vec<&str> = figures
         .iter()
@@ -280,7 +281,7 @@ fn line(name: &str, figures: &[String], columns: usize) -> String {
     cut(whole.trim_start(), columns)
 }
 
-/// How far the run is; nothing where that is not known.
+/// Progress bar of the run; empty if the goal is unknown.
 fn bar(now: u64, goal: u64) -> String {
     let share = now as f64 / goal as f64;
     let full = (share.min(1.0) * BAR as f64) as usize;
@@ -290,7 +291,7 @@ fn bar(now: u64, goal: u64) -> String {
     }
 }
 
-/// `2.3 Gbit/s, 4 s to go`.
+/// Formats rate and remaining time, such as `2.3 Gbit/s, 4 s to go`.
 fn rate(fresh: u64, now: u64, goal: u64) -> String {
     let Some(rate) = BitRate::mean(Bytes::new(fresh), TICK.into()).filter(|_| fresh > 0) else {
         return Bytes::new(now).to_string();
@@ -306,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_follows_each_cell() {
+    fn remaining_time_uses_the_mean_of_each_cell() {
         let mut progress = Progress {
             runs: 4,
             done: 0,
@@ -319,12 +320,12 @@ mod tests {
             .insert(0, vec![Duration::from_secs(20), Duration::from_secs(30)]);
         progress.spent.insert(1, vec![Duration::from_secs(4)]);
         assert_eq!(progress.time_left(&[0, 1]), Some(Time::from_secs(29)));
-        // Cell 2 was never run: the mean of all runs, 18 s.
+        // Cell 2 has no run yet: the mean of all runs, 18 s.
         assert_eq!(progress.time_left(&[2]), Some(Time::from_secs(18)));
     }
 
     #[test]
-    fn a_name_makes_room_for_the_figures() {
+    fn name_is_cut_before_metrics() {
         let figures = ["", "2.3 Gbit/s", "4 s"].map(str::to_owned);
         assert_eq!(line("loss=0", &figures, 80), "loss=0  2.3 Gbit/s  4 s");
         assert_eq!(line("", &figures, 80), "2.3 Gbit/s  4 s");
@@ -336,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_is_of_what_is_to_arrive() {
+    fn bar_shows_the_share_of_the_goal() {
         assert_eq!(bar(5, 0), "");
         assert_eq!(bar(3, 4), "███████████████░░░░░");
         assert_eq!(bar(9, 4), "█".repeat(BAR));
     }
 
     #[test]
-    fn the_rate_is_of_the_last_tick() {
+    fn rate_is_of_the_last_tick() {
         assert_eq!(
             rate(31_250_000, 500_000_000, 1_000_000_000),
             "1 Gbit/s, 4 s to go"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw records of a lab: `DIR/raw/CELL-REPETITION/FILE`. A list beside them says what the lab
-//! wrote, so that the next one into the same `DIR` removes that, whatever its cells are called, and
-//! nothing else.
+//! Raw records of an experiment: `DIR/raw/CELL-REPETITION/FILE`. A manifest beside them lists what
+//! the lab wrote. The next run into the same `DIR` removes exactly these files, whatever the names
+//! of its cells.
 
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -12,16 +12,18 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Below `raw`: `FOLDER/` when a run begins, and `FOLDER/FILE` for what it wrote when it ends.
+/// Name of the manifest below `raw`. It has the line `FOLDER/` when a run begins, and `FOLDER/FILE`
+/// for each file when it ends.
 const LIST: &str = ".written";
 
-/// What the lab and its programs write. Only asked where a run was cut off before it could list.
+/// File name extensions of records. Used only for a run that was interrupted before it could list
+/// its files.
 const KINDS: [&str; 6] = ["conf", "json", "jsonl", "log", "out", "pcapng"];
 
-/// Files by folder.
+/// Files by directory.
 type Written = BTreeMap<String, BTreeSet<String>>;
 
-/// The records of one lab.
+/// Record directory of one experiment.
 #[derive(Debug)]
 pub(crate) struct Raw {
     root: PathBuf,
@@ -30,8 +32,10 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Makes `out/raw` ready for runs into `folders`, without what earlier labs wrote there but in `kept`: those runs
-    /// were of this lab. Refuses, and touches nothing, if one of the folders holds what no lab wrote.
+    /// Prepares `out/raw` for runs into `folders`. Records of earlier experiments are removed,
+    /// except those in `kept`, which belong to this one.
+    ///
+    /// # Errors One of the directories holds a file that no run wrote. Then nothing is changed.
     pub(crate) fn open(
         out: &Path,
         folders: &BTreeSet<String>,
@@ -64,7 +68,8 @@ impl Raw {
         })
     }
 
-    /// An empty folder for a run; that of an earlier run of this lab if it has the same name.
+    /// Creates an empty directory for a run. Records of an earlier run with the same name are
+    /// removed.
     pub(crate) fn begin(&mut self, folder: &str) -> Result<PathBuf> {
         let directory = self.root.join(folder);
         if let Some(files) = self.written.remove(folder) {
@@ -76,7 +81,7 @@ impl Raw {
         Ok(directory)
     }
 
-    /// The run is over: what is in its folder now is its.
+    /// Ends a run: all files in its directory are recorded in the manifest.
     pub(crate) fn end(&mut self, folder: &str) -> Result<()> {
         let files = names_in(&self.root.join(folder))?;
         for file in &files {
@@ -96,7 +101,8 @@ impl Raw {
     }
 }
 
-/// The list with what is kept, in place of the earlier one; whenever this is cut off, one of the two stands.
+/// Replaces the manifest by one with the kept files. If this is interrupted, either version
+/// remains.
 fn list(root: &Path, written: &Written) -> io::Result<File> {
     let fresh = root.join(format!("{LIST}.new"));
     let mut list = File::create(&fresh)?;
@@ -129,7 +135,7 @@ fn earlier(out: &Path, root: &Path) -> Result<Written> {
     Ok(written)
 }
 
-/// The files that a result names: labs wrote no list at first.
+/// Files listed in a result. Old versions wrote no manifest.
 fn listed_in_result(out: &Path) -> String {
     let result = fs::read(out.join("result.json")).unwrap_or_default();
     let result: serde_json::Value = serde_json::from_slice(&result).unwrap_or_default();
@@ -138,7 +144,7 @@ fn listed_in_result(out: &Path) -> String {
     below.collect::<Vec<_>>().join("\n")
 }
 
-/// A single name that leads nowhere else.
+/// Whether the text is a single file name, not a path.
 fn is_name(text: &str) -> bool {
     let mut parts = Path::new(text).components();
     matches!(
@@ -152,7 +158,7 @@ fn is_record(name: &str) -> bool {
     kind.is_some_and(|kind| KINDS.iter().any(|known| kind == *known))
 }
 
-/// What is in a folder; nothing if there is none.
+/// File names in a directory; empty if it does not exist.
 fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -172,7 +178,7 @@ fn erase(folder: &Path, files: &BTreeSet<String>) -> io::Result<()> {
             _ => {}
         }
     }
-    // With something else in it, it stays.
+    // It remains if it holds other files.
     let _ = fs::remove_dir(folder);
     Ok(())
 }
@@ -191,7 +197,7 @@ mod tests {
         fs::write(path, "x").unwrap();
     }
 
-    /// A lab with one run into each folder.
+    /// Records of an experiment with one run in each directory.
     fn lab(out: &Path, names: &[&str]) -> Raw {
         let mut raw = Raw::open(out, &folders(names), &folders(&[])).unwrap();
         for name in names {
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_are_no_more_are_gone_and_only_they() {
+    fn removes_only_records_of_cells_that_no_longer_exist() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         put(out, "notes.txt");
@@ -220,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_off_is_cleared_of_records() {
+    fn removes_records_of_an_interrupted_run() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         let mut raw = Raw::open(out, &folders(&["01-a-1"]), &folders(&[])).unwrap();
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_run_wrote_is_refused_before_anything_is_removed() {
+    fn refuses_foreign_files_before_removing_anything() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
@@ -247,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_a_list_names_its_files() {
+    fn uses_the_files_of_a_result_without_manifest() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         put(out, "raw/01-old-1/get.json");
@@ -261,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_leads_nowhere_else() {
+    fn ignores_manifest_lines_outside_the_directory() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         put(out, "notes.log");
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_this_lab_are_kept() {
+    fn keeps_completed_runs_of_this_experiment() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
@@ -286,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_warm_up_takes_the_place_of_the_first() {
+    fn second_warm_up_replaces_the_first() {
         let out = tempfile::tempdir().unwrap();
         let mut raw = lab(out.path(), &["01-a-warmup"]);
         let directory = raw.begin("01-a-warmup").unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lab that may begin: its scenario is read and checked, and this machine has what it needs. Nothing was touched.
+//! Preparation of an experiment: the scenario is read and checked, and this machine has what it
+//! needs. Nothing has been changed yet.
 
 use super::{
     lab, leave_out,
@@ -18,7 +19,7 @@ use longhaul_command::{
     console::escaped_lines,
     exit::{self, Refusal},
 };
-use longhaul_command::{note, say};
+use longhaul_command::{errln, outln};
 use longhaul_linux::sandbox;
 use longhaul_results::{
     identity::Identity,
@@ -34,21 +35,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a person asks for, of one scenario or of several.
+/// Options of `longhaul lab run` that apply to each of its scenarios.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) choices: Choices,
-    /// All cells under simulated time.
+    /// Whether all cells run under simulated time.
     pub(crate) simulate: bool,
-    /// Where results go.
+    /// Directory for results.
     pub(crate) out: PathBuf,
-    /// Nothing of an interrupted run is kept.
+    /// Whether an interrupted run is discarded instead of resumed.
     pub(crate) fresh: bool,
-    /// The result itself on standard output instead of a table.
+    /// Whether to print the result on standard output instead of a table.
     pub(crate) json: bool,
 }
 
-/// One scenario, and where its results go.
+/// Experiment that is ready to run, with the directory for its result.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) book: Book,
@@ -60,7 +61,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Reads `scenario` as the request chooses of it.
+    /// Reads and checks `scenario` with the options of the request.
     pub(crate) fn read(scenario: &str, request: &Request) -> Result<Self> {
         let mut book = Book::open(&library::find(scenario)?, &request.choices)?;
         if request.simulate {
@@ -79,12 +80,13 @@ impl Ready {
         })
     }
 
-    /// Refuses to take the place of another lab that was interrupted.
+    /// Refuses to replace another experiment that was interrupted.
     pub(crate) fn may_begin(&self) -> Result<()> {
         resume::check(&self.out, &self.identity, self.fresh)
     }
 
-    /// Does the work, in a sandbox if it needs one, and returns the exit code; what goes wrong is said.
+    /// Runs the experiment, in a sandbox if it needs a testbed, and returns the exit code. Errors
+    /// are printed.
     pub(crate) fn perform(self) -> Result<u8> {
         let out = output_directory(&self.out)?;
         let _as_long_as_it_lives = alone(&out)?;
@@ -93,23 +95,23 @@ impl Ready {
         let testbed = self.book.needs_testbed();
         let work = || self.work(&out);
         if !testbed {
-            return Ok(exit::number(&work()));
+            return Ok(exit::exit_code(&work()));
         }
         let work = |furnished: Result<(), sandbox::SandboxError>| {
             let outcome = furnished
                 .map_err(|error| unsupported(&error))
                 .and_then(|()| work());
-            exit::number(&outcome)
+            exit::exit_code(&outcome)
         };
         sandbox::enclose(work).map_err(|error| unsupported(&error))
     }
 
     fn work(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let runtime = longhaul_command::event_loop::of_this_thread()?;
+        let runtime = longhaul_command::event_loop::current_thread()?;
         let journal = Journal::open(out, &self.identity, self.fresh)?;
         if !journal.done.is_empty() {
-            note!(
+            errln!(
                 "Going on: {} runs are done (--fresh begins anew)",
                 journal.done.len()
             );
@@ -123,8 +125,8 @@ impl Ready {
         resume::finish(out)?;
         let page = report::rebuild(out)?;
         match self.json {
-            true => say!("{text}"),
-            false => say!(
+            true => outln!("{text}"),
+            false => outln!(
                 "{}\nReport: {}",
                 escaped_lines(&table::text(&result, columns())),
                 page.display()
@@ -134,7 +136,7 @@ impl Ready {
     }
 }
 
-/// Of the terminal that results go to, if it is one.
+/// Width of the terminal on standard output, if it is one.
 fn columns() -> Option<usize> {
     let (columns, _) = size().ok().filter(|_| std::io::stdout().is_terminal())?;
     Some(columns.into())
@@ -160,17 +162,18 @@ fn verdict_of(result: &LabResult) -> Result<()> {
     }
 }
 
-/// Refuses what is written wrong, though each key for itself is right.
+/// Checks what the check of single keys cannot find: simulated cells, limits of programs, and names
+/// of congestion controls.
 pub(crate) fn possible(book: &Book) -> Result<()> {
     simulated::check(book)?;
     program_limits::check(book)?;
     controls::check_names(book)
 }
 
-/// Where the sandbox lays fresh file systems.
+/// Directories that the sandbox covers with new file systems.
 const HIDDEN: [&str; 3] = ["/run", "/proc", "/dev/shm"];
 
-/// Makes the directory, and says where it really is.
+/// Creates the directory and returns its real path.
 fn output_directory(out: &Path) -> Result<PathBuf> {
     if out.is_file() {
         return Err(Refusal::usage(format!(
@@ -190,7 +193,7 @@ fn output_directory(out: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Refuses a directory that another lab works in. The lock goes with the process, however it ends.
+/// Locks the directory, and refuses one that another lab uses. The lock ends with the process.
 fn alone(out: &Path) -> Result<File> {
     let place = || format!("cannot open {}", out.display());
     let directory = File::open(out).with_context(place)?;
@@ -203,7 +206,7 @@ fn alone(out: &Path) -> Result<File> {
     Ok(directory)
 }
 
-/// Refuses a directory whose result or page no lab wrote: both would be replaced.
+/// Refuses a directory with a result or page that no lab wrote, because both would be replaced.
 fn replaceable(out: &Path) -> Result<()> {
     let ours = |text: &str| {
         serde_json::from_str::<serde_json::Value>(text)
@@ -228,7 +231,7 @@ fn own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
     }
 }
 
-/// The identity of a lab on a machine with this kernel and so many CPUs.
+/// Identity of an experiment on a machine with this kernel and number of CPUs.
 fn identity(book: &Book, kernel: &str, cpus: usize) -> Result<Identity> {
     Ok(Identity {
         scenario: book.name.clone(),
@@ -244,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_no_folder_for_results() {
+    fn refuses_a_file_as_output_directory() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = output_directory(file.path()).unwrap_err().to_string();
         let named = format!("--out {}: it is a file", file.path().display());
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn two_labs_do_not_work_in_one_folder() {
+    fn refuses_a_directory_in_use_by_another_lab() {
         let out = tempfile::tempdir().unwrap();
         let first = alone(out.path()).unwrap();
         let error = alone(out.path()).unwrap_err().to_string();
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_lab_wrote_is_not_replaced() {
+    fn refuses_to_replace_foreign_files() {
         let out = tempfile::tempdir().unwrap();
         let put = |name, text: &str| fs::write(out.path().join(name), text).unwrap();
         let refused = || replaceable(out.path()).unwrap_err().to_string();
@@ -275,7 +278,7 @@ mod tests {
         assert!(refused().contains("report.html is in the way"));
         put("report.html", &format!("{}0.1.0\">", report::OURS));
         replaceable(out.path()).unwrap();
-        // What a link leads to lies elsewhere.
+        // The target of a symbolic link is elsewhere.
         fs::rename(out.path().join("result.json"), out.path().join("other")).unwrap();
         std::os::unix::fs::symlink("other", out.path().join("result.json")).unwrap();
         assert!(refused().contains("result.json is in the way"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an unfinished lab has done so far: `DIR/raw/.journal.jsonl`, a line a run, on the disk before the next run
-//! begins. With the same scenario, seed and version the next `lab run` into `DIR` goes on from there; once
-//! `result.json` stands, the journal goes.
+//! Journal of an unfinished experiment: `DIR/raw/.journal.jsonl`, one line for each completed run,
+//! synced before the next run begins. With the same scenario, seed and version, the next `lab run`
+//! into `DIR` resumes there. Once `result.json` is written, the journal is removed.
 
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -15,21 +15,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Below `raw`, whose own list does not name it.
+/// Path of the journal below the output directory. The manifest of `raw` does not list it.
 const NAME: &str = "raw/.journal.jsonl";
 
-/// A run that has ended.
+/// Completed run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Done {
-    /// Its place in the order of all runs, from 0.
+    /// Index in the order of all runs, from 0.
     pub(crate) turn: usize,
-    /// Seconds that the lab had worked when it ended, pauses not counted.
+    /// Seconds of work when it ended, without the pauses between sessions.
     pub(crate) spent_s: f64,
     pub(crate) offloads: BTreeMap<String, String>,
     pub(crate) run: Run,
 }
 
-/// A line of the file.
+/// Line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -43,33 +43,33 @@ enum Line {
     Done(Box<Done>),
 }
 
-/// A lab that was interrupted.
+/// Interrupted experiment, as read from its journal.
 #[derive(Debug)]
 struct Earlier {
     identity: Identity,
     began: jiff::Timestamp,
     resumed: Vec<jiff::Timestamp>,
     done: Vec<Done>,
-    /// Bytes of whole lines: the last one may have been cut off.
+    /// Bytes of complete lines. The last line may be cut off.
     length: u64,
 }
 
-/// The journal of a lab at work.
+/// Journal of a running experiment.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
-    /// When its first run began.
+    /// Time at which the experiment began.
     pub(crate) began: jiff::Timestamp,
-    /// When it went on.
+    /// Times at which it was resumed.
     pub(crate) resumed: Vec<jiff::Timestamp>,
-    /// What earlier sessions did.
+    /// Runs completed by earlier sessions.
     pub(crate) done: Vec<Done>,
 }
 
-/// Refuses to go on with a lab that is another one; touches nothing.
+/// Refuses to resume a different experiment; changes nothing.
 ///
 /// # Errors
-/// A usage refusal that says in what they differ and what can be done.
+/// A usage error with the difference and the possible actions.
 pub(crate) fn check(out: &Path, identity: &Identity, fresh: bool) -> Result<()> {
     let Some(earlier) = read(out)?.filter(|_| !fresh) else {
         return Ok(());
@@ -87,7 +87,7 @@ pub(crate) fn check(out: &Path, identity: &Identity, fresh: bool) -> Result<()> 
 }
 
 impl Journal {
-    /// Goes on with the lab that was interrupted here, or begins.
+    /// Resumes the experiment that was interrupted here, or begins a new journal.
     pub(crate) fn open(out: &Path, identity: &Identity, fresh: bool) -> Result<Self> {
         let path = path(out);
         let place = || format!("cannot write {}", path.display());
@@ -123,7 +123,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// A run has ended; on return it is on the disk.
+    /// Appends a completed run. On return it is on the disk.
     pub(crate) fn add(&mut self, done: Done) -> Result<()> {
         self.write(&Line::Done(Box::new(done)))
     }
@@ -139,7 +139,7 @@ impl Journal {
     }
 }
 
-/// The result stands: there is nothing to go on with.
+/// Removes the journal: the result is written and cannot be resumed.
 pub(crate) fn finish(out: &Path) -> Result<()> {
     match fs::remove_file(path(out)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -153,7 +153,7 @@ fn path(out: &Path) -> PathBuf {
     out.join(NAME)
 }
 
-/// What was interrupted here; `None` if nothing was.
+/// Reads the journal of an interrupted experiment; `None` if there is none.
 fn read(out: &Path) -> Result<Option<Earlier>> {
     let path = path(out);
     let text = match fs::read_to_string(&path) {
@@ -162,7 +162,7 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
     };
     let mut earlier: Option<Earlier> = None;
     for line in text.split_inclusive('\n') {
-        // Whatever stands behind a line that was cut off was not meant to follow it.
+        // Lines after one that was cut off do not follow from it.
         let whole = line
             .ends_with('\n')
             .then(|| serde_json::from_str(line).ok())
@@ -179,7 +179,7 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
             earlier.length += line.len() as u64;
         }
     }
-    // One that had not ended a single run has nothing to go on with.
+    // Without a completed run there is nothing to resume.
     Ok(earlier.filter(|earlier| !earlier.done.is_empty()))
 }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_there_the_next_time() {
+    fn resumes_with_completed_runs() {
         let out = tempfile::tempdir().unwrap();
         let mut first = Journal::open(out.path(), &identity(7), false).unwrap();
         first.add(done(0)).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_as_if_it_were_not_there() {
+    fn ignores_a_truncated_line() {
         let out = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(out.path(), &identity(7), false).unwrap();
         journal.add(done(0)).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn another_lab_is_refused_with_the_way_out() {
+    fn refuses_a_different_experiment_with_advice() {
         let out = tempfile::tempdir().unwrap();
         Journal::open(out.path(), &identity(7), false)
             .unwrap()
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_lab_leaves_nothing_to_go_on_with() {
+    fn finished_experiment_removes_its_journal() {
         let out = tempfile::tempdir().unwrap();
         Journal::open(out.path(), &identity(7), false)
             .unwrap()

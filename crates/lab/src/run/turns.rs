@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which run comes when.
+//! Order of the runs of an experiment.
 
 use crate::source::Book;
 use rand_xoshiro::{
@@ -8,16 +8,16 @@ use rand_xoshiro::{
 };
 use std::collections::VecDeque;
 
-/// One run to come.
+/// Planned run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) cell: usize,
-    /// Counted from 1; `None` for a warm-up run.
+    /// Repetition, from 1; `None` for a warm-up run.
     pub(crate) repetition: Option<u32>,
 }
 
-/// Warm-up rounds, then as many rounds as there are repetitions. A round holds every cell once, in
-/// a random order of its own, so that a drift of the machine spreads over all cells.
+/// Returns all runs in order: warm-up rounds, then one round for each repetition. A round has every
+/// cell once in its own random order, so that drift of the machine affects all cells alike.
 pub(crate) fn turns(book: &Book) -> Vec<Turn> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(book.base.seed);
     let warmups = std::iter::repeat_n(None, book.base.warmup as usize);
@@ -33,18 +33,18 @@ pub(crate) fn turns(book: &Book) -> Vec<Turn> {
     turns
 }
 
-/// Fisher–Yates. The remainder's bias is below 2⁻⁵⁰ for any list that fits here.
+/// Fisher–Yates shuffle. The bias of the remainder is below 2⁻⁵⁰ for any list that fits here.
 fn shuffle<T>(list: &mut [T], random: &mut impl Rng) {
     for last in (1..list.len()).rev() {
         list.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
     }
 }
 
-/// What is still to be done, by places in the list of all turns.
+/// Queue of the runs to execute.
 #[derive(Debug)]
 pub(crate) struct ToDo(VecDeque<Next>);
 
-/// A turn, and how often the machine was too busy for it.
+/// Queued run, with its number of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) turn: usize,
@@ -59,11 +59,12 @@ impl FromIterator<usize> for ToDo {
 }
 
 impl ToDo {
+    /// Returns the next run.
     pub(crate) fn pop(&mut self) -> Option<Next> {
         self.0.pop_front()
     }
 
-    /// Behind all others: what keeps the machine busy now may be over by then.
+    /// Queues a run again behind all others. By then the machine may be less busy.
     pub(crate) fn again(&mut self, done: Next) {
         self.0.push_back(Next {
             retaken: done.retaken + 1,
@@ -71,6 +72,7 @@ impl ToDo {
         });
     }
 
+    /// Indices of the queued runs in the order of all runs.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|next| next.turn)
     }
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_machine_was_too_busy_for_comes_again_behind_all_others() {
+    fn requeued_run_comes_last() {
         let mut to_do: ToDo = [4, 7, 9].into_iter().collect();
         let first = to_do.pop().unwrap();
         to_do.again(first);

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control as a scenario names it.
+//! Congestion controls as scenarios name them.
 
 use longhaul_congestion::math::{algorithm, parameters};
 use std::{fmt, str::FromStr};
 
-/// UDT's own rate control, as a flow's `cc`.
+/// Name of UDT's own rate control as a flow's `cc`.
 pub(crate) const UDT: &str = "udt";
 
-/// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
+/// Congestion control of a flow: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Control {
     pub(crate) name: Option<String>,
-    /// `ack_shift=3`, of longhaul's own.
+    /// Parameters such as `ack_shift=3`, of longhaul's own controls.
     pub(crate) settings: Vec<String>,
-    /// Spaced from the first packet on.
+    /// Whether packets are paced from the first one on.
     pub(crate) paced: bool,
 }
 
 impl Control {
-    /// Its name, as the kernel knows it once a testbed has resolved it.
+    /// Name of the control: the kernel's, once a testbed has resolved it.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// What decides who provides it: all but the pacing. None if it names nobody.
+    /// Name with parameters, without pacing: the key by which it is provided. `None` without a
+    /// name.
     pub(crate) fn key(&self) -> Option<String> {
         let name = self.name.iter().chain(&self.settings);
         let words: Vec<&str> = name.map(String::as_str).collect();
@@ -57,7 +58,7 @@ impl FromStr for Control {
 }
 
 impl Control {
-    /// The parameters that it sets, checked; nothing if it sets none.
+    /// Returns the checked parameters; `None` if it sets none.
     pub(crate) fn values(&self) -> Result<Option<Vec<u32>>, String> {
         let (Some(name), false) = (&self.name, self.settings.is_empty()) else {
             return Ok(None);
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_as_it_prints() {
+    fn parsing_and_printing_are_inverse() {
         for text in ["reno", "lh_bic:ack_shift=3", "cubic+pace", "+pace"] {
             let control: Control = text.parse().unwrap();
             assert_eq!(control.to_string(), text);
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn names_the_invalid_part() {
         let error = |text: &str| text.parse::<Control>().unwrap_err();
         assert!(error("").contains("cubic+pace"));
         assert!(error(":x=1+pace").contains("names no"));

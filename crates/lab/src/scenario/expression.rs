@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arithmetic of checks and derived metrics.
+//! Arithmetic expressions of checks and derived metrics.
 //!
 //! ```text
 //! sum     = product (("+" | "-") product)*
@@ -7,29 +7,29 @@
 //! factor  = number | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"
 //!         | metric [ "{" key "=" value ("," key "=" value)* "}" ]
 //! ```
-//! A metric without braces belongs to whatever the expression is about; with braces it is the
-//! median over the runs of the one cell whose varied values match. `paper.` before it makes it the
-//! figure that the paper prints for that cell.
+//! A metric without braces is of the cell for which the expression is evaluated. With braces it is
+//! the median over the runs of the one cell whose varied values match. The prefix `paper.` makes it
+//! the figure that the paper prints for that cell.
 
 use std::{iter::Peekable, str::Chars};
 
-/// A parsed expression.
+/// Parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// A number.
     Number(f64),
-    /// A metric of one cell.
+    /// Metric of one cell.
     Metric {
         /// The name of the metric.
         name: String,
-        /// The parameters that pick the cell, with their values.
+        /// Varied parameters that select the cell, with their values.
         cell: Vec<(String, String)>,
     },
-    /// Two values that become one.
+    /// Operation on two values.
     Operation(Operator, Box<Expression>, Box<Expression>),
 }
 
-/// What joins two values.
+/// Operator between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `+`
@@ -46,7 +46,7 @@ pub enum Operator {
     Max,
 }
 
-/// Why a text is no expression.
+/// Error of a text that is not an expression.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no expression: {problem} (for example: goodput_bps{{relays=true}} / goodput_bps{{relays=false}})"
@@ -57,7 +57,9 @@ pub struct ExpressionError {
 }
 
 impl Expression {
-    /// Reads an expression; nothing may follow it.
+    /// Parses an expression.
+    ///
+    /// # Errors The text is not exactly one expression, or has too many operations.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let mut parser = Parser {
             rest: text.chars().peekable(),
@@ -70,7 +72,7 @@ impl Expression {
         })
     }
 
-    /// The names of the metrics that it speaks of.
+    /// Names of the metrics in the expression.
     pub(crate) fn metrics(&self) -> Vec<&str> {
         match self {
             Self::Number(_) => Vec::new(),
@@ -79,7 +81,7 @@ impl Expression {
         }
     }
 
-    /// Its value, with the metrics that `look_up` finds.
+    /// Evaluates the expression with the metrics that `look_up` returns.
     pub fn value<E>(
         &self,
         look_up: &impl Fn(&str, &[(String, String)]) -> Result<f64, E>,
@@ -107,7 +109,7 @@ impl Operator {
     }
 }
 
-/// A bound that a value must keep: `>= 6`.
+/// Bound of a value, such as `>= 6`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
     relation: Relation,
@@ -124,7 +126,7 @@ enum Relation {
 }
 
 impl Bound {
-    /// Reads `>= 6`, `> 6`, `<= 6`, `< 6` or `== 6`.
+    /// Parses `>= 6`, `> 6`, `<= 6`, `< 6` or `== 6`.
     pub fn parse(text: &str) -> Option<Self> {
         const RELATIONS: [(&str, Relation); 5] = [
             ("==", Relation::Exactly),
@@ -145,7 +147,7 @@ impl Bound {
         Some(Self { relation, limit })
     }
 
-    /// By how much `value` keeps it; below zero if it does not.
+    /// Distance of `value` from the limit; negative if the bound does not hold.
     pub(crate) fn margin(self, value: f64) -> f64 {
         match self.relation {
             Relation::AtLeast | Relation::Above => value - self.limit,
@@ -154,7 +156,7 @@ impl Bound {
         }
     }
 
-    /// Whether `value` keeps it; not-a-number keeps none.
+    /// Whether the bound holds for `value`. It never holds for NaN.
     pub fn holds(self, value: f64) -> bool {
         match self.relation {
             Relation::AtLeast => value >= self.limit,
@@ -166,10 +168,10 @@ impl Bound {
     }
 }
 
-/// Parentheses within parentheses: more is no expression that a person wrote.
+/// Most nested parentheses. No person writes more.
 const DEPTH_MAX: usize = 32;
-/// Operations of one expression. A sum is as deep a tree as it has terms, and its value is computed
-/// on the stack: 100 KB for so many.
+/// Most operations of one expression. A sum is a tree as deep as it has terms, and is evaluated
+/// recursively: 100 KB of stack for this many.
 const OPERATIONS_MAX: usize = 1_000;
 
 struct Parser<'a> {
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_the_rules_of_arithmetic() {
+    fn operators_have_the_usual_precedence() {
         assert_eq!(value("1 + 2 * 3 - 4 / 2"), 5.0);
         assert_eq!(value("(1 + 2) * 3"), 9.0);
         assert_eq!(value("8 / 2 / 2"), 2.0);
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_of_other_cells_are_chosen_in_braces() {
+    fn braces_select_metrics_of_other_cells() {
         assert_eq!(
             value("rate_bps{relays=true} / rate_bps{ relays = false }"),
             6.0
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_expression() {
+    fn refuses_invalid_expressions() {
         for bad in ["", "1 +", "(1", "a{b}", "1 2", "min()", "1e", "$"] {
             assert!(Expression::parse(bad).is_err(), "{bad}");
         }
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_any_length_is_read_or_refused() {
+    fn long_sums_are_parsed_or_refused() {
         let sum = |operations| format!("1{}", "+1".repeat(operations));
         assert_eq!(value(&sum(OPERATIONS_MAX)), 1001.0);
         assert!(Expression::parse(&sum(OPERATIONS_MAX + 1)).is_err());
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_exactly_at_their_limit_or_not() {
+    fn bounds_include_or_exclude_their_limit() {
         let holds = |text: &str, value| Bound::parse(text).unwrap().holds(value);
         assert!(holds(">= 6", 6.0) && !holds(">= 6", 5.999));
         assert!(!holds("> 6", 6.0) && holds("<= 6", 6.0) && !holds("<6", 6.0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a scenario, and the way to it: the keys that lead from the top of the file to the value at
-//! fault. Who finds it knows only the last of them; whoever it passes puts his own before. [`crate::source::inherit`] makes
-//! file, line and column of it.
+//! Errors of a scenario with the path to the value: the keys from the top of the file down to it.
+//! The function that finds an error knows only the last key; each caller adds its own.
+//! [`crate::source::inherit`] turns the path into file, line and column.
 
 use std::{
     collections::HashSet,
@@ -12,15 +12,15 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// A problem of one value.
+/// Problem of one value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The last key first.
+    /// Path to the value, last key first.
     way: Vec<Step>,
     problem: String,
 }
 
-/// One step of a way: a key of a table, or a number, from 0, in a list.
+/// Segment of a path: a key of a table, or an index from 0 in an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),
@@ -45,7 +45,7 @@ impl From<usize> for Step {
     }
 }
 
-/// The names that there are, for who gave another.
+/// Lists the known names for a message about an unknown one.
 pub(crate) fn there_are(names: &[&str]) -> String {
     match names.is_empty() {
         true => "there are none".to_owned(),
@@ -53,7 +53,7 @@ pub(crate) fn there_are(names: &[&str]) -> String {
     }
 }
 
-/// Whether something keeps what it must.
+/// Result of a check.
 pub(crate) type Checked = Result<(), Fault>;
 
 impl From<String> for Fault {
@@ -69,7 +69,7 @@ impl From<&str> for Fault {
     }
 }
 
-/// The problem alone.
+/// Prints the problem without its path.
 impl Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)
@@ -77,13 +77,13 @@ impl Display for Fault {
 }
 
 impl Fault {
-    /// The same, with the name of what has it before the problem.
+    /// Adds the name of the owner before the problem.
     pub(crate) fn of(mut self, owner: impl Display) -> Self {
         self.problem = format!("{owner}: {}", self.problem);
         self
     }
 
-    /// The same, with the name of its cell, unless that is the only one.
+    /// Adds the name of the cell, unless it is the only one.
     pub(crate) fn of_cell(self, name: &str) -> Self {
         match name {
             "" => self,
@@ -91,8 +91,8 @@ impl Fault {
         }
     }
 
-    /// A command's refusal of what `options` became: at the one whose text it quotes, or else at the first that it
-    /// names.
+    /// Error of a command about its options. The path leads to the option whose text the message
+    /// quotes, or else to the first option that it names.
     pub(crate) fn of_option(options: &Table, problem: String) -> Self {
         let quoted = |value: &Value| {
             let text = value.as_str();
@@ -112,7 +112,7 @@ impl Fault {
         Self { way, problem }
     }
 
-    /// The byte where the value at fault begins; what is not there is missing in the table around it.
+    /// Byte offset of the value. For a missing value, that of the innermost table that exists.
     pub(crate) fn place(&self, top: &Spanned<DeTable<'_>>) -> usize {
         let mut place = top.span().start;
         let mut steps = self.way.iter().rev();
@@ -137,7 +137,7 @@ impl Step {
     }
 }
 
-/// What was checked stands at `step`.
+/// Adds a path segment to the error of a check.
 pub(crate) fn at<T>(
     step: impl Into<Step>,
     checked: Result<T, impl Into<Fault>>,
@@ -149,7 +149,7 @@ pub(crate) fn at<T>(
     })
 }
 
-/// Checks everything in a list.
+/// Checks each element, and adds its index to the error.
 pub(crate) fn each<T>(
     all: impl IntoIterator<Item = T>,
     mut check: impl FnMut(T) -> Checked,
@@ -158,7 +158,7 @@ pub(crate) fn each<T>(
     all.try_for_each(|(number, one)| at(number, check(one)))
 }
 
-/// A fault unless `good`.
+/// Returns an error unless `good`.
 pub(crate) fn ensure<P: Into<Fault>>(good: bool, problem: impl FnOnce() -> P) -> Checked {
     if good { Ok(()) } else { Err(problem().into()) }
 }
@@ -180,7 +180,7 @@ pub(crate) fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>)
     })
 }
 
-/// Names become interface, namespace and file names.
+/// Checks a name: it becomes the name of an interface, a namespace or a file.
 pub(crate) fn valid_name(what: &str, name: &str, longest: usize) -> Checked {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let good =
@@ -196,7 +196,7 @@ mod tests {
 
     const TEXT: &str = "a = 1\n[b]\nc = [1, { d = 2 }]\n[[e]]\nf = 3\n[[e]]\ng = 4\n";
 
-    /// What stands where the fault is.
+    /// Returns the rest of the line at the error's position.
     fn found(way: &[Step]) -> &'static str {
         let checked: Checked = Err("x".into());
         let steps = way.iter().rev().cloned();
@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_listed_where_there_are_any() {
+    fn lists_the_known_names() {
         assert_eq!(there_are(&["a", "b"]), "there are: a, b");
         assert_eq!(there_are(&[]), "there are none");
     }
 
     #[test]
-    fn a_way_leads_to_the_value() {
+    fn path_leads_to_the_value() {
         assert_eq!(found(&["a".into()]), "1");
         assert_eq!(found(&["b".into(), "c".into(), 0.into()]), "1, { d = 2 }]");
         let d = ["b".into(), "c".into(), 1.into(), "d".into()];
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_missing_in_what_is_around_it() {
+    fn missing_value_is_reported_at_the_enclosing_table() {
         assert_eq!(found(&["b".into(), "x".into()]), "[b]");
         assert_eq!(found(&["e".into(), 1.into(), "f".into()]), "[[e]]");
         assert_eq!(found(&["a".into(), "x".into()]), "1");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_names_its_option() {
+    fn finds_the_option_in_a_commands_message() {
         let options = toml::from_str("queue = 1\nqueue_rule = 2").unwrap();
         let way = |problem: &str| Fault::of_option(&options, problem.to_owned()).way;
         assert_eq!(way("no '--queue-rule <RULE>'"), ["queue_rule".into()]);

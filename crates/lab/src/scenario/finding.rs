@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Titles that say what was found: `"Relays make it {goodput_bps{relays=true} / goodput_bps{relays=false} :x} faster"`.
-//! In braces stands an expression over the medians of cells, as in a check, and behind a colon how to print it.
+//! Title templates with results: `"Relays make it {goodput_bps{relays=true} /
+//! goodput_bps{relays=false} :x} faster"`. Braces hold an expression over the medians of cells, as
+//! in a check, and after a colon its format.
 
 use super::expression::Expression;
 use longhaul_report::metric::{Metric, percent, times};
 
-/// How a number is printed, by the word behind the colon.
+/// Formats of a number, after the colon.
 const FORMATS: [&str; 8] = ["x", "%", "bps", "pps", "s", "us", "bytes", "count"];
 
-/// A piece of a title.
+/// Part of a title.
 enum Piece<'a> {
     Words(&'a str),
     Number {
@@ -17,7 +18,7 @@ enum Piece<'a> {
     },
 }
 
-/// Refuses what is no title; `check` is asked about every expression in it.
+/// Refuses an invalid template. `check` is called for every expression in it.
 pub(crate) fn check(
     title: &str,
     check: impl Fn(&Expression) -> Result<(), String>,
@@ -31,7 +32,8 @@ pub(crate) fn check(
         .try_for_each(|expression| check(&expression))
 }
 
-/// The title with its numbers; none if there is not each of them, as where only some cells were run.
+/// Returns the title with its numbers; `None` if one is missing, for example if only some cells
+/// were run.
 pub(crate) fn fill_in(title: &str, value: impl Fn(&Expression) -> Option<f64>) -> Option<String> {
     let printed = |piece: Piece<'_>| match piece {
         Piece::Words(words) => Some(words.to_owned()),
@@ -67,7 +69,7 @@ fn pieces(title: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// Where the brace that opens `text` is closed.
+/// Offset of the brace that closes the first one of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     let ends = |c: char| {
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_title_is_refused() {
+    fn refuses_invalid_templates() {
         let refused = |title: &str| check(title, |_| Ok(())).is_err();
         assert!(refused("{goodput_bps"));
         assert!(refused("{}"));

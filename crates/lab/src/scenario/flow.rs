@@ -1,71 +1,74 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A transfer between two hosts: its program, its size or length, and how its sender is told to send.
+//! Flows between two hosts: program, size or duration, and options of the sender.
 
 use super::control::Control;
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
-/// A transfer.
+/// Flow between two hosts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flow {
     pub(crate) name: String,
     pub(crate) program: Program,
-    /// The host that the data leaves.
+    /// Host that sends the data.
     pub(crate) from: String,
-    /// The host that the data reaches.
+    /// Host that receives the data.
     pub(crate) to: String,
-    /// How much; `iperf3` and `udt` take this or `duration`.
+    /// Bytes to transfer; `iperf3` and `udt` take this or `duration`.
     pub(crate) size: Option<Bytes>,
-    /// How long (`iperf3`, `udt`, `probe`).
+    /// Time to send (`iperf3`, `udt`, `probe`).
     pub(crate) duration: Option<Time>,
-    /// How much of the beginning does not count (`iperf3`, `udt`): slow start, say. Beside `duration`.
+    /// Time at the beginning that does not count, for example slow start (`iperf3`, `udt`). Needs
+    /// `duration`.
     pub(crate) omit: Option<Time>,
-    /// Connections at a time, 1 to 128 (`iperf3`) or 64 (`udt`).
+    /// Parallel connections, 1 to 128 (`iperf3`) or 64 (`udt`).
     #[serde(default = "one")]
     pub(crate) parallel: u32,
     #[serde(default)]
     pub(crate) direction: Direction,
-    /// Where the client connects instead of to the server: a relay that forwards to it.
+    /// Address that the client connects to instead of the server: a relay that forwards to the
+    /// server.
     #[serde(default, with = "super::notation::as_text")]
     pub(crate) via: Option<HostPort>,
-    /// The proxy that the client asks for the server (`curl`).
+    /// Proxy through which the client reaches the server (`curl`, `ftp`).
     #[serde(default, with = "super::notation::as_text")]
     pub(crate) proxy: Option<Proxy>,
-    /// How many packets (`probe`); this or `duration`.
+    /// Number of packets (`probe`); this or `duration`.
     pub(crate) count: Option<u32>,
-    /// Congestion control of the data's sender (`curl`, `iperf3`); of `udt` its own, which is called so.
+    /// Congestion control of the sender (`curl`, `iperf3`, `ftp`). For `udt` only its own, named
+    /// `udt`.
     #[serde(default, with = "super::notation::as_text")]
     pub(crate) cc: Option<Control>,
-    /// Whether, and to which rate, it spaces its packets (`curl`, `iperf3`).
+    /// Pacing of the sender (`curl`, `iperf3`).
     pub(crate) pace: Option<Pace>,
-    /// Or from one full packet to the next.
+    /// Time between full packets, instead of a pacing rate.
     pub(crate) gap: Option<Time>,
-    /// The socket buffers of both ends, and so the receiver's window (`iperf3`).
+    /// Socket buffers of both ends, and so the receiver's window (`iperf3`).
     pub(crate) window: Option<Bytes>,
     /// Whether the server opens the data connections (`ftp`).
     #[serde(default)]
     pub(crate) active: bool,
-    /// From one message to the next (`probe`); 0 is back to back.
+    /// Time between messages (`probe`); 0 is back to back.
     pub(crate) interval: Option<Time>,
-    /// Bytes of a packet from its IP header on (`probe`).
+    /// Packet size in bytes with its IP header (`probe`).
     pub(crate) length: Option<u16>,
-    /// Packets of one message (`probe`): more than one goes as a super-packet.
+    /// Packets of one message (`probe`). Several are sent as one GSO packet.
     #[serde(default = "one")]
     pub(crate) segments: u16,
-    /// The words of a command that runs on `from` (`command`).
+    /// Program and arguments of a command that runs on `from` (`command`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) command: Vec<String>,
-    /// Those of one that runs on `to` from before the flows to behind them.
+    /// Program and arguments of a server that runs on `to` for the time of the flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) server: Vec<String>,
-    /// The TCP port at which `server` listens when it is ready.
+    /// TCP port at which `server` listens once it is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ready: Option<u16>,
-    /// The file on `to` that then is what `{payload}` is.
+    /// File on `to` that must equal `{payload}` when the command has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) arrives: Option<String>,
-    /// When it begins, from the start of the run.
+    /// Start, from the beginning of the run.
     #[serde(default)]
     pub(crate) start: Time,
     /// Whether it runs in this cell.
@@ -80,7 +83,7 @@ fn one<N: From<u8>>() -> N {
     N::from(1)
 }
 
-/// What makes a flow's traffic.
+/// Program that generates a flow's traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Program {
@@ -88,43 +91,43 @@ pub(crate) enum Program {
     Curl,
     /// iperf3 in its TCP mode.
     Iperf3,
-    /// curl from or to a vsftpd; its SHA-256 is checked.
+    /// curl from or to vsftpd; its SHA-256 is checked.
     Ftp,
-    /// `longhaul probe`: single packets, stamped by the kernel.
+    /// `longhaul probe`: single packets with kernel time stamps.
     Probe,
     /// `longhaul udt bench`.
     Udt,
-    /// Whatever the flow says.
+    /// Command of the flow.
     Command,
 }
 
 impl Program {
-    /// Whether it is there to move bytes.
+    /// Whether it transfers data, unlike a probe.
     pub(crate) fn transfers(self) -> bool {
         self != Self::Probe
     }
 
-    /// Whether it carries a file whose content is checked.
+    /// Whether it transfers a file whose content is checked.
     pub(crate) fn carries_a_file(self) -> bool {
         matches!(self, Self::Curl | Self::Ftp)
     }
 
-    /// Whether it is given a file of its size.
+    /// Whether it gets a file of the flow's size.
     pub(crate) fn takes_a_file(self) -> bool {
         self.carries_a_file() || self == Self::Command
     }
 
-    /// Whether a flow's direction says who opens the connection.
+    /// Whether a flow's direction decides which host opens the connection.
     pub(crate) fn has_a_client(self) -> bool {
         matches!(self, Self::Curl | Self::Iperf3 | Self::Ftp | Self::Udt)
     }
 
-    /// Whether what it moves is known to go over TCP.
+    /// Whether its data is known to go over TCP.
     pub(crate) fn is_tcp(self) -> bool {
         !matches!(self, Self::Probe | Self::Udt | Self::Command)
     }
 
-    /// As scenarios write it.
+    /// Name in scenarios.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Curl => "curl",
@@ -137,18 +140,18 @@ impl Program {
     }
 }
 
-/// Which end opens the connection.
+/// Host that opens the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
-    /// The host that receives: a download.
+    /// The receiver opens it: a download.
     #[default]
     Download,
-    /// The host that sends: an upload.
+    /// The sender opens it: an upload.
     Upload,
 }
 
-/// A port of a host of the testbed, written `relay1:8080`.
+/// Host and port of the testbed, written `relay1:8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostPort {
     pub(crate) host: String,
@@ -175,7 +178,7 @@ impl std::fmt::Display for HostPort {
     }
 }
 
-/// A proxy that a client asks, written `socks5h://relay1:1080`.
+/// Proxy of a client, written `socks5h://relay1:1080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proxy {
     pub(crate) scheme: String,
@@ -204,20 +207,20 @@ impl std::fmt::Display for Proxy {
     }
 }
 
-/// The proxy protocols that curl speaks and relays serve.
+/// Proxy protocols that curl and relays support.
 const PROXY_SCHEMES: [&str; 3] = ["socks5", "socks5h", "http"];
 
-/// Whether a sender spaces its packets, and to which rate.
+/// Pacing of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "PaceText")]
 pub(crate) enum Pace {
-    /// At TCP's own rate, from the first packet on; `false` is as if the key were not there.
+    /// At TCP's own rate, from the first packet on. `false` equals a missing key.
     Own(bool),
     /// At most this much payload (SO_MAX_PACING_RATE).
     Rate(BitRate),
 }
 
-/// As it is written, so that a rate that is none is refused with what is wrong with it.
+/// Pacing as written, so that an invalid rate is refused with its own message.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a rate such as \"800mbit\", or true")]
 enum PaceText {
@@ -241,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_through_relays_read_as_they_print() {
+    fn parsing_and_printing_of_proxies_are_inverse() {
         let proxy: Proxy = "socks5h://relay1:1080".parse().unwrap();
         assert_eq!((proxy.at.host.as_str(), proxy.at.port), ("relay1", 1080));
         assert_eq!(proxy.to_string(), "socks5h://relay1:1080");

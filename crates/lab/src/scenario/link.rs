@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A wire between two hosts, and the addresses of its ends.
+//! Links between two hosts, and the addresses of their ends.
 
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use toml::Table;
 
-/// A wire between two hosts. Its name is the name of the interface on both.
+/// Link between two hosts. Its name is the name of the interface on both.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Link {
     pub(crate) name: String,
@@ -13,21 +13,21 @@ pub(crate) struct Link {
     pub(crate) between: [String; 2],
     #[serde(default)]
     pub(crate) kind: LinkKind,
-    /// Address and prefix length of each end; one subnet a link is chosen if absent.
+    /// Address and prefix length of each end. If absent, each link gets its own subnet.
     #[serde(default, deserialize_with = "super::notation::two_if_any")]
     pub(crate) addresses: Option<[Address; 2]>,
-    /// Bytes, 1,280 to 9,000.
+    /// MTU in bytes, 1,280 to 9,000.
     #[serde(default = "standard_mtu")]
     pub(crate) mtu: u32,
-    /// Another link, whose options and random decisions this one takes.
+    /// Name of another link with the same options and random decisions.
     pub(crate) like: Option<String>,
-    /// Whether its segments are recorded, in the raw records of each run.
+    /// Whether its segments are captured into the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tap: bool,
-    /// Whether that record stays when the run is analysed.
+    /// Whether the capture file is kept after its analysis.
     #[serde(default = "super::notation::yes")]
     pub(crate) tap_keep: bool,
-    /// Every other key: an option of `longhaul link`.
+    /// All other keys: options of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,
 }
@@ -36,18 +36,18 @@ fn standard_mtu() -> u32 {
     1500
 }
 
-/// What the wire is made of.
+/// Kind of link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LinkKind {
-    /// `longhaul link`.
+    /// Link emulator, `longhaul link`.
     #[default]
     Emulated,
-    /// A plain veth pair: no delay, no limit.
+    /// Plain veth pair: no delay, no limit.
     Veth,
 }
 
-/// An IPv4 address with the length of its subnet's prefix, written `10.9.0.1/30`.
+/// IPv4 address with its prefix length, written `10.9.0.1/30`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) ip: Ipv4Addr,
@@ -60,8 +60,8 @@ impl Address {
         Ipv4Addr::from_bits(self.ip.to_bits() & self.mask())
     }
 
-    /// Whether an interface may have it: not that of the subnet or of all of its hosts (RFC 3021 makes an
-    /// exception of two), nor one that stands for something else.
+    /// Whether an interface may have it. Network and broadcast addresses are excluded (RFC 3021
+    /// allows them in a /31), as are reserved ranges.
     pub(crate) fn is_of_a_host(self) -> bool {
         let host = self.ip.to_bits() & !self.mask();
         let of_the_subnet = self.prefix < 31 && (host == 0 || host == !self.mask());
@@ -69,7 +69,7 @@ impl Address {
         !of_the_subnet && !matches!(first, 0 | 127 | 224..)
     }
 
-    /// Whether one subnet lies in the other.
+    /// Whether the subnets overlap.
     pub(crate) fn overlaps(self, other: Self) -> bool {
         let mask = self.mask() & other.mask();
         self.ip.to_bits() & mask == other.ip.to_bits() & mask

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[measure]]`: a figure of how a run goes over time, such as the rate after a switch or the time until it is back.
+//! Keys of `[[measure]]`: a statistic over the time series of a run, such as the rate after a
+//! switch or the settling time.
 
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-/// A measure as the scenario's file says it.
+/// Measure as written in the scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MeasurePlan {
-    /// Of the metric; it ends in the unit of what is measured.
+    /// Name of the metric; it ends in the unit of the measure.
     pub(crate) name: String,
     pub(crate) of: Quantity,
-    /// The flow; all that move bytes if absent.
+    /// Name of the flow; all transfers if absent.
     pub(crate) flow: Option<String>,
-    /// The part of the run, from its start; to its end if absent.
+    /// Start of the evaluated part of the run.
     #[serde(default)]
     pub(crate) from: Time,
+    /// End of the evaluated part; the end of the run if absent.
     pub(crate) to: Option<Time>,
     #[serde(default)]
     pub(crate) stat: Stat,
-    /// What one value is the mean of.
+    /// Width of a bin; each value is the mean over one bin.
     #[serde(default = "second")]
     pub(crate) bin: Time,
-    /// The level that `time_to` waits for: `"90 %"` of the slowest link's rate, or a quantity.
+    /// Level for `time_to`: `"90 %"` of the slowest link's rate, or a value with its unit.
     pub(crate) reaches: Option<Value>,
-    /// How long it must stay there; to the end of the part if absent.
+    /// Time for which the level must hold; to the end of the part if absent.
     pub(crate) hold: Option<Time>,
 }
 
@@ -33,7 +35,7 @@ fn second() -> Time {
     Time::from_secs(1)
 }
 
-/// What is made of the values of all bins.
+/// Statistic over the values of all bins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stat {
@@ -44,29 +46,29 @@ pub(crate) enum Stat {
     Max,
     P05,
     P95,
-    /// From the beginning of the part until it first reaches a level and stays there. If it never does,
-    /// the length of the part.
+    /// Settling time: from the beginning of the part until the values reach a level and stay there.
+    /// If they never do, the length of the part.
     TimeTo,
 }
 
-/// What can be followed over time. The name ends in its unit, as metrics do.
+/// Metric that is sampled over time. The name ends in its unit, as metrics do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Quantity {
-    /// Payload that arrived in order, bits a second; of several flows the sum.
+    /// Payload that arrived in order, bits a second; the sum over several flows.
     GoodputBps,
-    /// Congestion windows of the senders' connections, together.
+    /// Sum of the congestion windows of the senders' connections.
     CwndBytes,
-    /// Smoothed round trip, the mean over the senders' connections.
+    /// Smoothed round-trip time, the mean over the senders' connections.
     SrttUs,
-    /// Segments sent again, a second.
+    /// Retransmitted segments per second.
     RetransmitsPerS,
     /// Jain's fairness index over the rates at which connections receive.
     JainRatio,
 }
 
 impl Quantity {
-    /// As scenarios and results write it.
+    /// Name in scenarios and results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::GoodputBps => "goodput_bps",
@@ -77,17 +79,21 @@ impl Quantity {
         }
     }
 
-    /// Whether it is seen where data leaves, not where it arrives.
+    /// Whether it is sampled at the sender, not at the receiver.
     pub(crate) fn of_senders(self) -> bool {
         matches!(self, Self::CwndBytes | Self::SrttUs | Self::RetransmitsPerS)
     }
 }
 
+/// Level of a settling time.
 pub(crate) enum Level {
+    /// Share of the capacity, 0 to 1.
     Share(f64),
+    /// Value in the unit of the metric.
     Value(f64),
 }
 
+/// Parses a level; `None` if it is not a share, a number or a value with the metric's unit.
 pub(crate) fn level(value: &Value, quantity: Quantity) -> Option<Level> {
     let number = value
         .as_float()

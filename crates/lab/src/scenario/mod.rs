@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
+//! Scenarios as their TOML files define them. `docs/lab.md` explains every key for authors.
 
 pub(crate) mod claim;
 pub(crate) mod control;
@@ -29,51 +29,51 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 use view::{FigurePlan, TablePlan};
 
-/// The whole file, with its parameters filled in.
+/// Whole scenario file, with its parameters filled in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
-    /// One line for the head of the report.
+    /// Title of the report, one line.
     pub(crate) title: String,
-    /// What the experiment is to answer.
+    /// Question that the experiment answers.
     pub(crate) question: String,
-    /// Where the paper's figures come from.
+    /// Source of the paper's figures.
     pub(crate) source: Option<String>,
-    /// What differs from the paper's experiment, one sentence each.
+    /// Differences from the paper's experiment, one sentence each.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
-    /// Seed of the order of runs, the files' contents and the links' decisions.
+    /// Seed of the order of runs, the contents of files and the random decisions of links.
     #[serde(default = "defaults::seed")]
     pub(crate) seed: u64,
     /// Whether this cell runs under simulated time instead of on a testbed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulate: bool,
-    /// Counted runs of each cell, 1 to 1,000.
+    /// Counted runs of each cell, 1 to 1,000, without warm-up runs.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
-    /// How often a run is taken again if the machine was too busy for the emulator (`measure/links.rs`).
+    /// Most retries of a run for which the machine was too busy (`measure/links.rs`).
     #[serde(default = "defaults::retakes")]
     pub(crate) retakes: u32,
-    /// Runs of each cell, shortened as by `--quick`, before the counted ones; their figures are
-    /// thrown away. 0 to 10.
+    /// Warm-up runs of each cell, 0 to 10. They are shortened as by `--quick`, come before the
+    /// counted runs, and their figures are discarded.
     #[serde(default)]
     pub(crate) warmup: u32,
-    /// Longest that one run may take before it counts as failed.
+    /// Longest time of one run; a longer run fails.
     #[serde(default = "defaults::limit")]
     pub(crate) limit: Time,
     /// Named values that the rest of the file uses as `${name}`.
     #[serde(default)]
     pub(crate) parameters: Table,
-    /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
+    /// Parameters that `--quick` and warm-up runs use instead, and the `repetitions` of `--quick`.
     #[serde(default)]
     pub(crate) quick: Table,
-    /// Parameters varied against each other: every combination is a cell.
+    /// Parameters that are varied: every combination of their values is a cell.
     #[serde(default)]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
-    /// Parameters that go with a varied value: by its parameter, then by the value.
+    /// Overrides of parameters for a varied value: by its parameter, then by the value.
     #[serde(default)]
     pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
-    /// Cells beside those of `vary`.
+    /// Single cells in addition to those of `vary`.
     #[serde(default)]
     pub(crate) cells: Vec<CellPlan>,
     /// Congestion control of every host's connections; the machine's default if absent.
@@ -81,67 +81,67 @@ pub(crate) struct Scenario {
     /// Kernel settings of every host, by their dotted names.
     #[serde(default)]
     pub(crate) sysctl: BTreeMap<String, Setting>,
-    /// What is special about single hosts.
+    /// Settings of single hosts.
     #[serde(default)]
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) links: Vec<Link>,
-    /// Relays by name: that of the host that each runs on, unless it says another host.
+    /// Relays by name, which is also the host unless the relay names another one.
     #[serde(default)]
     pub(crate) relays: IndexMap<String, Relay>,
-    /// `longhaul decp`, by the host that it runs on.
+    /// Instances of `longhaul decp`, by the host that each runs on.
     #[serde(default)]
     pub(crate) decp: IndexMap<String, Decp>,
     pub(crate) flows: Vec<Flow>,
-    /// Metrics computed from others, as expressions.
+    /// Metrics computed from others by expressions.
     #[serde(default)]
     pub(crate) derived: IndexMap<String, String>,
-    /// Metrics of how a run went over time.
+    /// Metrics computed from time series.
     #[serde(default)]
     pub(crate) measure: Vec<MeasurePlan>,
     #[serde(default)]
     pub(crate) check: Vec<CheckPlan>,
-    /// What the report shows as tables.
+    /// Tables of the report.
     #[serde(default)]
     pub(crate) table: Vec<TablePlan>,
-    /// What it draws.
+    /// Figures of the report.
     #[serde(default)]
     pub(crate) figure: Vec<FigurePlan>,
-    /// Which number answers the question.
+    /// Number that answers the question.
     pub(crate) answer: Option<AnswerPlan>,
-    /// The paper's own figures.
+    /// Figures that the paper prints.
     #[serde(default)]
     pub(crate) paper: Vec<PaperFigures>,
 }
 
 impl Scenario {
-    /// Each relay's name, its host and itself.
+    /// Returns each relay's name, its host and the relay.
     pub(crate) fn relays(&self) -> impl Iterator<Item = (&String, &String, &Relay)> {
         self.relays
             .iter()
             .map(|(name, relay)| (name, relay.host.as_ref().unwrap_or(name), relay))
     }
 
-    /// Whether something relays on `host` in this cell.
+    /// Whether a relay runs on `host` in this cell.
     pub(crate) fn relays_on(&self, host: &str) -> bool {
         self.relays()
             .any(|(_, own, relay)| own == host && relay.when)
     }
 }
 
-/// A cell that `vary` does not make.
+/// Single cell that is not a combination of `vary`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CellPlan {
-    /// A name for people.
+    /// Name for tables and messages.
     pub(crate) label: Option<String>,
-    /// Parameters that tell this cell from the others.
+    /// Parameters that identify the cell.
     pub(crate) vary: Table,
-    /// Parameters that go with them, without being named in the result.
+    /// Further parameters of the cell. The result does not name them.
     #[serde(default)]
     pub(crate) set: Table,
 }
 
-/// A sysctl's value.
+/// Value of a kernel setting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a setting is a whole number or a text")]
 pub(crate) enum Setting {
@@ -158,15 +158,15 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// What is special about one host.
+/// Settings of one host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
-    /// Instead of the scenario's.
+    /// Congestion control instead of the scenario's.
     pub(crate) congestion_control: Option<String>,
     #[serde(default)]
     pub(crate) sysctl: BTreeMap<String, Setting>,
-    /// For the drawing in the report.
+    /// Note in the topology diagram of the report.
     pub(crate) note: Option<String>,
 }
 

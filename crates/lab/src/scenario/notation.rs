@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How values are written beyond what serde reads by itself.
+//! Deserialization of values that serde does not read by itself.
 
 use serde::{Deserialize, Deserializer};
 
@@ -7,7 +7,7 @@ pub(super) fn yes() -> bool {
     true
 }
 
-/// Two, where serde's own arrays take the first two of three.
+/// Reads exactly two elements. Serde's own arrays would take the first two of three.
 pub(super) fn two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
 ) -> Result<[T; 2], D::Error> {
@@ -24,7 +24,7 @@ pub(super) fn two_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     two(input).map(Some)
 }
 
-/// A boolean, or a list of them that must all be true.
+/// Reads a boolean, or a list of booleans that must all be true.
 pub(super) fn all_hold<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a boolean or a list of them")]
@@ -53,7 +53,7 @@ pub(super) mod as_text {
         }
     }
 
-    /// An empty text is none, so that a parameter can leave the key out.
+    /// Reads a value from text. An empty text is `None`, so that a parameter can leave out the key.
     pub(crate) fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
         input: D,
     ) -> Result<Option<T>, D::Error> {

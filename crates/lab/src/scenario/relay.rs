@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands on a host beside the flows: a relay, or `longhaul decp`.
+//! Daemons on a host beside the flows: relays and `longhaul decp`.
 
 use super::fault::{Checked, at};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-/// A relay on a host of the path.
+/// Relay on a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Relay {
     /// Whether it runs in this cell.
@@ -14,22 +14,22 @@ pub(crate) struct Relay {
         deserialize_with = "super::notation::all_hold"
     )]
     pub(crate) when: bool,
-    /// Where it runs, if its name is not the host's.
+    /// Host that it runs on, if that is not its name.
     pub(crate) host: Option<String>,
     #[serde(default)]
     pub(crate) program: RelayProgram,
-    /// Destination ports whose connections its transparent listener takes.
+    /// Destination ports whose connections its transparent listener intercepts.
     #[serde(default)]
     pub(crate) intercept: Vec<u16>,
-    /// What stands in the configuration file of `longhaul relay`; flags come on top.
+    /// Configuration file of `longhaul relay`. Command-line options have precedence.
     #[serde(default)]
     pub(crate) config: Table,
-    /// Every other key: an option of `longhaul relay`, of which other programs know some.
+    /// All other keys: options of `longhaul relay`. Other programs support some of them.
     #[serde(flatten)]
     pub(crate) options: Table,
 }
 
-/// `longhaul decp` beside the flows that a host sends.
+/// Instance of `longhaul decp` on a host that sends flows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Decp {
     /// Whether it runs in this cell.
@@ -38,12 +38,12 @@ pub(crate) struct Decp {
         deserialize_with = "super::notation::all_hold"
     )]
     pub(crate) when: bool,
-    /// Every other key: an option of `longhaul decp`.
+    /// All other keys: options of `longhaul decp`.
     #[serde(flatten)]
     pub(crate) options: Table,
 }
 
-/// What relays.
+/// Relay program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelayProgram {
@@ -60,7 +60,7 @@ pub(crate) enum RelayProgram {
 impl RelayProgram {
     pub(crate) const ALL: [Self; 4] = [Self::Longhaul, Self::Haproxy, Self::Dante, Self::Squid];
 
-    /// As scenarios write it.
+    /// Name in scenarios.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Longhaul => "longhaul",
@@ -70,7 +70,7 @@ impl RelayProgram {
         }
     }
 
-    /// The options of `longhaul relay` that another program knows.
+    /// Options of `longhaul relay` that another program supports.
     pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Longhaul => &[],
@@ -81,7 +81,8 @@ impl RelayProgram {
     }
 }
 
-/// Those of a relay's legs: among its options, and in the profiles of its configuration.
+/// Checks each congestion control of a relay's legs, in its options and in the profiles of its
+/// configuration.
 pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
     let mut named = |key: &str, value: Option<&Value>| {
         let text = value.and_then(Value::as_str);
@@ -101,12 +102,12 @@ pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> C
     at("config", at("profile", profiles))
 }
 
-/// Whether an option of a relay names the congestion control of its legs.
+/// Whether an option of a relay names the congestion control of a leg.
 fn is_of_legs(key: &str) -> bool {
     matches!(key.replace('-', "_").as_str(), "cc_near" | "cc_far")
 }
 
-/// The congestion controls that a relay names for its legs: among its options, and in the profiles of its
+/// Returns the congestion controls of a relay's legs, in its options and in the profiles of its
 /// configuration.
 pub(crate) fn of_legs(relay: &mut Relay) -> Vec<&mut String> {
     let options = relay.options.iter_mut();
@@ -126,8 +127,8 @@ fn profiles(config: &mut Table) -> impl Iterator<Item = &mut Table> {
     each.filter_map(|(_, profile)| profile.as_table_mut())
 }
 
-/// The relay without the congestion controls of its legs: before they are provided, it would find none of
-/// their names.
+/// Returns the relay without the congestion controls of its legs. Before they are registered, the
+/// relay would refuse their names.
 pub(crate) fn left_out(relay: &Relay) -> Relay {
     let mut relay = relay.clone();
     relay.options.retain(|key, _| !is_of_legs(key));
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_runs_when_all_that_it_names_is_so() {
+    fn relay_is_enabled_if_all_conditions_hold() {
         let when = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.when);
         assert!(when("").unwrap());
         assert!(!when("when = false").unwrap());

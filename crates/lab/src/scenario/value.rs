@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values as people write them, and when a varied value is the one that a person names: `loss=1e-3` means a cell with `loss = 0.001`, and
-//! `delay=1000us` one with `delay = "1ms"`.
+//! Values of parameters as text, and their comparison with text from a person: `loss=1e-3` matches
+//! `loss = 0.001`, and `delay=1000us` matches `delay = "1ms"`.
 
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use std::str::FromStr;
 use toml::{Table, Value};
 
-/// Whether `text` names `value`: the same text, number or quantity.
+/// Whether `text` equals `value` as text, number or quantity.
 pub(crate) fn names(text: &str, value: &Value) -> bool {
     let own = plain(value);
-    // Bare numbers are not sizes: 0.00001 would be as many bytes as 0.
+    // Plain numbers are not compared as sizes: 0.00001 bytes would equal 0.
     own == text || same_number(&own, text).unwrap_or_else(|| same_quantity(&own, text))
 }
 
-/// Whether `text` names `value`, alone or among others: `a|b`.
+/// Whether `text`, or one of its alternatives (`a|b`), matches `value`.
 pub(crate) fn names_one_of(text: &str, value: &Value) -> bool {
     names(text, value) || text.split('|').any(|one| names(one.trim(), value))
 }
 
-/// `None` unless both are numbers.
+/// Compares two numbers; `None` unless both are numbers.
 fn same_number(one: &str, other: &str) -> Option<bool> {
     let number = |text: &str| text.parse::<f64>().ok();
     Some(number(one)? == number(other)?)
@@ -35,13 +35,13 @@ fn same<T: FromStr + PartialEq>(one: &str, other: &str) -> bool {
     matches!((one.parse::<T>(), other.parse::<T>()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Percent come to shares with an error of rounding: 0.7 % is 0.006999….
+/// Compares ratios. Percentages have rounding errors: 0.7 % is 0.006999….
 fn same_share(one: &str, other: &str) -> bool {
     let share = |text: &str| text.parse().map(Ratio::get);
     matches!((share(one), share(other)), (Ok(one), Ok(other)) if (one - other).abs() < 1e-12)
 }
 
-/// A value as a person writes it: strings without quotes.
+/// Formats a value; strings without quotes.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -49,7 +49,7 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// The value that a person typed behind `name=`: a TOML value if it reads as one, else a string.
+/// Parses the value after `name=`: as TOML if possible, else as a string.
 pub(crate) fn typed(text: &str) -> Value {
     toml::from_str::<Table>(&format!("value = {text}"))
         .ok()
@@ -58,8 +58,9 @@ pub(crate) fn typed(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// TOML keys as command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags, all in one word,
-/// so that nothing is taken for a flag that begins with a minus sign.
+/// Converts TOML keys to command-line flags: `keep_source = true` → `--keep-source`, lists →
+/// repeated flags. Flag and value are one word, so that a value with a leading minus sign is not
+/// taken as a flag.
 pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
     let mut flags = Vec::new();
     for (key, value) in options {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_is_enough() {
+    fn any_alternative_matches() {
         assert!(names_one_of("0|0.001", &Value::Float(0.001)));
         assert!(names_one_of("reno | cubic", &text("cubic")));
         assert!(names_one_of("a|b", &text("a|b")));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_values_read_as_toml_or_stay_text() {
+    fn values_are_parsed_as_toml_or_text() {
         assert_eq!(typed("true"), Value::Boolean(true));
         assert_eq!(typed("0.001"), Value::Float(0.001));
         assert_eq!(typed("4.7GB"), Value::String("4.7GB".to_owned()));

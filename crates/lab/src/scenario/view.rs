@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[table]]` and `[[figure]]`: what the report shall show.
+//! Keys of `[[table]]` and `[[figure]]`: contents of the report.
 
 use super::{
     measure::Quantity,
@@ -10,7 +10,7 @@ use longhaul_results::view::{CourseName, FigureKind, Limit, quantity};
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
 
-/// One name or several.
+/// One name, or a list of names.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a name or a list of names")]
 pub(crate) enum Names {
@@ -27,7 +27,7 @@ impl Names {
     }
 }
 
-/// One value or several.
+/// One value, or a list of values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Values {
@@ -45,7 +45,7 @@ impl Values {
     }
 }
 
-/// One quantity over time, or several.
+/// One metric over time, or a list of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -71,7 +71,7 @@ pub(crate) fn listed(names: &Listed) -> &[String] {
     names.as_ref().map_or(&[], Names::all)
 }
 
-/// `[[table]]` as the file says it.
+/// Table of the report, `[[table]]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TablePlan {
@@ -79,18 +79,18 @@ pub(crate) struct TablePlan {
     pub(crate) title: String,
     pub(crate) note: Option<String>,
     pub(crate) metric: Names,
-    /// Varied parameters, or `cell`.
+    /// Varied parameters of the rows, or `cell`.
     pub(crate) rows: Listed,
     pub(crate) columns: Listed,
     pub(crate) panels: Listed,
-    /// Only the cells with these values.
+    /// Selects the cells with these values.
     pub(crate) only: Option<IndexMap<String, Values>>,
-    /// Whether the paper's figures stand beside ours.
+    /// Whether to show the paper's figures too.
     #[serde(default = "super::notation::yes")]
     pub(crate) paper: bool,
 }
 
-/// `[[figure]]` as the file says it.
+/// Figure of the report, `[[figure]]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FigurePlan {
@@ -99,24 +99,24 @@ pub(crate) struct FigurePlan {
     pub(crate) title: String,
     pub(crate) note: Option<String>,
     pub(crate) metric: Listed,
-    /// Instead of a metric: quantities over time.
+    /// Metrics over time, instead of `metric`.
     pub(crate) of: Option<Quantities>,
-    /// Of these flows, a line each; of all together if absent.
+    /// Flows of `of`, one line each; all flows together if absent.
     pub(crate) flow: Listed,
-    /// Part of the run, and the width of a bin.
+    /// Start of the shown part of the run, with `of`.
     pub(crate) from: Option<Time>,
     pub(crate) to: Option<Time>,
     pub(crate) bin: Option<Time>,
-    /// Series, bars: what goes along the axis. With `of` it is time.
+    /// Parameter on the x axis (series, bars). With `of`, the x axis is time.
     pub(crate) over: Listed,
-    /// Series, bars, cdf: what makes lines or colours.
+    /// Parameter of lines or colours (series, bars, cdf).
     pub(crate) by: Listed,
-    /// Heat map, matrix.
+    /// Parameters of the rows (heat map, matrix).
     pub(crate) rows: Listed,
     pub(crate) columns: Listed,
     pub(crate) panels: Listed,
     pub(crate) only: Option<IndexMap<String, Values>>,
-    /// `x`, `y` or `xy`.
+    /// Logarithmic axes: `x`, `y` or `xy`.
     pub(crate) log: Option<String>,
     #[serde(default = "super::notation::yes")]
     pub(crate) paper: bool,
@@ -146,7 +146,7 @@ impl FigurePlan {
     }
 }
 
-/// A line across a chart.
+/// Reference line across a chart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitPlan {

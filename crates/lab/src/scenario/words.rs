@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The words of a command. `{address.HOST}`, `{scratch.HOST}`, `{payload}` and `{longhaul}` stand for what is known on
-//! the testbed only; a brace that begins none of them is written twice.
+//! Placeholders in the words of a command. `{address.HOST}`, `{scratch.HOST}`, `{payload}` and
+//! `{longhaul}` are known only on the testbed. Any other brace is written twice.
 
-/// What a word of a command may speak of.
+/// Placeholder in a word of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place<'a> {
-    /// The address of a host, as the command's host reaches it.
+    /// Address at which the command's host reaches a host.
     Address(&'a str),
-    /// The directory of a host.
+    /// Scratch directory of a host.
     Scratch(&'a str),
-    /// The file of the flow's size.
+    /// File of the flow's size.
     Payload,
-    /// This very program.
+    /// Executable of longhaul itself.
     Longhaul,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// `word` with what `look_up` gives for each place in it.
+/// Replaces each placeholder of `word` by the result of `look_up`.
 pub(crate) fn fill(
     word: &str,
     mut look_up: impl FnMut(Place<'_>) -> Result<String, String>,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn places_stand_anywhere_in_a_word() {
+    fn placeholders_are_replaced_anywhere_in_a_word() {
         assert_eq!(
             filled("root@{address.b}:{scratch.b}/x").unwrap(),
             "root@address of b:/b/x"
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn other_braces_are_written_twice() {
+    fn other_braces_must_be_doubled() {
         assert_eq!(filled("{{print $1}").unwrap(), "{print $1}");
         assert!(filled("{print $1}").unwrap_err().contains("written twice"));
         assert!(filled("{adress.b}").unwrap_err().contains("{address.HOST}"));

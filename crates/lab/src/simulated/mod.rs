@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run under simulated time: the same flows over the same links, decided by the same models, with
-//! `longhaul_tcpsim` for the kernels. It gives the figures and records that a testbed gives.
+//! Runs under simulated time: the same flows over the same link models, with `longhaul_tcpsim` in
+//! place of the kernels. A run gives the metrics and records of a testbed run.
 
 mod plan;
 mod route;
@@ -27,7 +27,9 @@ use std::{
     },
 };
 
-/// Refuses what is to be simulated and can't be, naming it and where it stands.
+/// Checks that every cell to be simulated can be.
+///
+/// # Errors A usage error with the unsupported key and its position.
 pub(crate) fn check(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
@@ -46,8 +48,8 @@ pub(crate) fn check(book: &Book) -> Result<()> {
     Ok(())
 }
 
-/// Runs every flow of `scenario` that is on; `delivered` counts payload bytes as they arrive. Random
-/// decisions follow from `seed`.
+/// Runs every enabled flow of `scenario`. `delivered` counts payload bytes as they arrive. Random
+/// decisions depend on `seed`.
 pub(crate) async fn execute(
     scenario: &Scenario,
     seed: u64,
@@ -92,22 +94,22 @@ fn simulate(
     ))
 }
 
-/// Time between two samples, as on a testbed.
+/// Sampling interval, as on a testbed.
 const INTERVAL: Time = Time::from_millis(100);
 
-/// What one connection is to do, and how far it is.
+/// Byte counters of one connection over the time that counts.
 #[derive(Debug)]
 struct Measured {
     flow: usize,
-    /// From here on its bytes count.
+    /// Time from which its bytes count.
     begin: Time,
-    /// Until here, if it has no size.
+    /// Time until which its bytes count, if it has no size.
     end: Option<Time>,
     counted_from: u64,
     counted_to: Option<u64>,
 }
 
-/// Flows on their way from the first SYN to the last byte.
+/// Running simulation, from the first SYN to the last byte.
 struct Course<'a> {
     plan: &'a Plan<'a>,
     chain: Chain,
@@ -148,7 +150,7 @@ impl<'a> Course<'a> {
         self.connections.iter().enumerate().all(over)
     }
 
-    /// One interval, with what begins and ends in it at its own time.
+    /// Simulates one interval, and stops at each counter time in it.
     fn step(&mut self) {
         let next = self.now() + INTERVAL;
         for moment in self.moments(next) {
@@ -171,10 +173,10 @@ impl<'a> Course<'a> {
         let last = self.chain.legs() - 1;
         for (number, one) in self.connections.iter_mut().enumerate() {
             if one.begin == now {
-                one.counted_from = self.chain.arrived(last, number);
+                one.counted_from = self.chain.delivered(last, number);
             }
             if one.end == Some(now) {
-                one.counted_to = Some(self.chain.arrived(last, number));
+                one.counted_to = Some(self.chain.delivered(last, number));
                 self.chain.stop(number);
             }
         }
@@ -182,7 +184,7 @@ impl<'a> Course<'a> {
 
     fn delivered(&mut self) -> u64 {
         let last = self.chain.legs() - 1;
-        let packets = (0..self.connections.len()).map(|n| self.chain.arrived(last, n));
+        let packets = (0..self.connections.len()).map(|n| self.chain.delivered(last, n));
         packets.sum::<u64>() * self.mss
     }
 
@@ -194,7 +196,7 @@ impl<'a> Course<'a> {
             .collect()
     }
 
-    /// Of all its connections; a size is that of all together.
+    /// Outcome of a flow over all its connections, which share its size.
     fn outcome(&mut self, number: usize, flow: &Flow) -> Outcome {
         let mut all = Vec::new();
         let mut retransmits = 0;
@@ -220,7 +222,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Bytes and seconds of one connection.
+    /// Counted bytes and seconds of one connection.
     fn carried(&mut self, number: usize) -> (u64, f64) {
         let last = self.chain.legs() - 1;
         let one = &self.connections[number];
@@ -228,7 +230,7 @@ impl<'a> Course<'a> {
         let until = until.unwrap_or(self.chain.now());
         let seconds = until.since(one.begin).as_secs_f64();
         let (from, to) = (one.counted_from, one.counted_to);
-        let packets = to.unwrap_or_else(|| self.chain.arrived(last, number)) - from;
+        let packets = to.unwrap_or_else(|| self.chain.delivered(last, number)) - from;
         (packets * self.mss, seconds)
     }
 }

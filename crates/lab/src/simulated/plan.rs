@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario as a chain of simulated legs, or what of it can't be one.
+//! Conversion of a scenario to a chain of simulated legs, with refusals of unsupported keys.
 
 use super::route::{Route, Shared};
 use crate::{
@@ -17,12 +17,12 @@ use longhaul_congestion::math::simulated::algorithm;
 use longhaul_tcpsim::{
     chain::Leg,
     receiver::AckPolicy,
-    sender::Settings,
-    simulation::{FlowSettings, Path},
+    sender::SenderConfig,
+    simulation::{FlowConfig, Path},
 };
 use longhaul_units::{Bytes, Time};
 
-/// What is simulated: the flows that are on, each with its way, and the legs that all of them go over.
+/// Simulation plan: the enabled flows with their routes, and the legs that all of them share.
 pub(crate) struct Plan<'a> {
     scenario: &'a Scenario,
     pub(super) topology: Topology,
@@ -31,33 +31,35 @@ pub(crate) struct Plan<'a> {
     legs: Vec<Shared>,
 }
 
-/// One simulated connection on one leg.
+/// Simulated connection on one leg.
 pub(super) struct Connection<'a> {
-    /// Of [`Plan::flows`].
+    /// Index into [`Plan::flows`].
     pub(super) flow: usize,
     pub(super) leg: usize,
-    /// The hosts that send and receive.
+    /// Sending and receiving host.
     pub(super) ends: [&'a str; 2],
-    /// As people write it.
+    /// Congestion control as the scenario names it.
     pub(super) control: String,
     pub(super) start: Time,
     pub(super) round_trip: Time,
     extra_rtt: Time,
-    sender: Settings,
+    sender: SenderConfig,
 }
 
 impl Connection<'_> {
-    /// The largest window of its receiver, bytes.
+    /// Largest window of its receiver in bytes.
     pub(super) fn window(&self) -> u64 {
         self.sender.receive_window.get()
     }
 }
 
-/// What a relay of longhaul's keeps of a connection beside its sockets' buffers: a pipe.
+/// Bytes that longhaul's relay holds for a connection beside its socket buffers: a pipe.
 const PIPE: u64 = 1 << 20;
 
 impl<'a> Plan<'a> {
-    /// An error names what the scenario has that can't be simulated.
+    /// Plans the simulation of `scenario`.
+    ///
+    /// # Errors The scenario has something that cannot be simulated.
     pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, Fault> {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
         let topology = Topology::of(scenario);
@@ -81,7 +83,7 @@ impl<'a> Plan<'a> {
             flows,
             routes,
         };
-        // Names of congestion controls are known when they are looked up.
+        // Congestion controls are checked when they are looked up.
         (0..plan.legs.len()).try_for_each(|leg| {
             let mut all = plan.connections(leg);
             all.try_for_each(|one| plan.known(&one))
@@ -89,7 +91,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// The connection's congestion control is one.
+    /// Checks that the connection's congestion control exists.
     fn known(&self, connection: &Connection<'_>) -> Checked {
         let name = &self.flows[connection.flow].name;
         let mut flows = self.scenario.flows.iter();
@@ -98,7 +100,7 @@ impl<'a> Plan<'a> {
         at("flows", at(number.unwrap_or_default(), at("cc", control)))
     }
 
-    /// How many legs there are.
+    /// Number of legs.
     pub(super) fn legs(&self) -> usize {
         self.legs.len()
     }
@@ -126,7 +128,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The legs, ready to begin; random decisions follow from `seed`.
+    /// Builds the legs of the simulation. Random decisions depend on `seed`.
     pub(super) fn chain(&self, seed: u64) -> Result<Vec<Leg>, String> {
         (0..self.legs.len())
             .map(|leg| self.leg(leg, seed))
@@ -138,19 +140,19 @@ impl<'a> Plan<'a> {
         let flows = self.connections(number).map(|one| settings(&one));
         Ok(Leg {
             path: Path {
-                forth: wire.forth.clone(),
-                back: wire.back.clone(),
-                forth_changes: wire.forth_changes.clone(),
-                back_changes: wire.back_changes.clone(),
+                forward: wire.forth.clone(),
+                reverse: wire.back.clone(),
+                forward_changes: wire.forth_changes.clone(),
+                reverse_changes: wire.back_changes.clone(),
                 seed: seed.wrapping_add(*link as u64),
-                exact: false,
+                per_packet: false,
             },
             flows: flows.collect::<Result<_, _>>()?,
-            store: self.store(number),
+            relay_buffer: self.store(number),
         })
     }
 
-    /// What a relay behind the leg can hold of a connection, in packets: the buffers of both its
+    /// Packets that the relay after the leg can hold for a connection: the buffers of both its
     /// sockets, and a pipe.
     fn store(&self, leg: usize) -> u64 {
         let ends = &self.routes[0].ends;
@@ -163,7 +165,7 @@ impl<'a> Plan<'a> {
         bytes / u64::from(self.mss())
     }
 
-    /// Payload of a full packet: all legs' is the smallest.
+    /// Payload of a full packet. All legs use the smallest.
     pub(super) fn mss(&self) -> u32 {
         let segments = self.flows.iter();
         let segments = segments.map(|flow| segment(self.scenario, &self.topology, flow));
@@ -175,8 +177,8 @@ impl<'a> Plan<'a> {
         shared.wire.round_trip() + shared.extra_rtt[flow]
     }
 
-    /// A relay connects onwards when the connection that came in stands: a round trip and a half
-    /// after its SYN.
+    /// Start of a connection on a leg. A relay connects to the next hop once the incoming
+    /// connection is established: one and a half round trips after its SYN.
     fn start(&self, leg: usize, number: usize, flow: &Flow) -> Time {
         let before = match flow.direction {
             Direction::Download => leg + 1..self.legs.len(),
@@ -189,7 +191,7 @@ impl<'a> Plan<'a> {
         handshakes.fold(flow.start, |sum, handshake| sum + handshake)
     }
 
-    fn sender(&self, leg: usize, number: usize, flow: &Flow) -> Settings {
+    fn sender(&self, leg: usize, number: usize, flow: &Flow) -> SenderConfig {
         let route = &self.routes[number];
         let (sends, receives) = (&route.ends[leg], &route.ends[leg + 1]);
         let own = *sends == flow.from;
@@ -199,7 +201,7 @@ impl<'a> Plan<'a> {
         let buffer = flow.window.filter(|_| own);
         let sending = Sending::of(self.scenario, &self.topology, flow);
         let rate = matches!(flow.pace, Some(Pace::Rate(_))) || flow.gap.is_some();
-        Settings {
+        SenderConfig {
             mss,
             receive_window: window
                 .unwrap_or_else(|| receive_window(self.scenario, [sends, receives])),
@@ -207,13 +209,13 @@ impl<'a> Plan<'a> {
             paced: own && sending.pacing_rate.is_some(),
             pacing_rate_max: sending.pacing_rate.filter(|_| own && rate),
             packets: flow.size.map(|size| packets(size, flow.parallel, mss)),
-            ..Settings::default()
+            ..SenderConfig::default()
         }
     }
 }
 
-fn settings(connection: &Connection<'_>) -> Result<FlowSettings, String> {
-    Ok(FlowSettings {
+fn settings(connection: &Connection<'_>) -> Result<FlowConfig, String> {
+    Ok(FlowConfig {
         start: connection.start,
         extra_rtt: connection.extra_rtt,
         control: control(&connection.control, connection.sender.paced)?,
@@ -229,7 +231,7 @@ fn control(
     algorithm(name, paced).map_err(|reason| format!("congestion control {name:?}: {reason}"))
 }
 
-/// Of one of so many connections that share `size`.
+/// Packets of one of several connections that share `size`.
 fn packets(size: Bytes, connections: u32, mss: u32) -> u64 {
     let each = size.get().div_ceil(u64::from(connections));
     each.div_ceil(u64::from(mss)).max(1)
@@ -255,7 +257,7 @@ fn simulable(flow: &Flow) -> Checked {
     }
 }
 
-/// What stands beside flows, links and relays.
+/// Refuses `decp` and taps, which are not simulated.
 fn beyond(scenario: &Scenario) -> Checked {
     for (host, decp) in &scenario.decp {
         let off = ensure(!decp.when, || format!("decp.{host} is on"));
@@ -268,8 +270,8 @@ fn beyond(scenario: &Scenario) -> Checked {
     at("links", untapped)
 }
 
-/// Relays that are on split the connections on whose way they stand; another would have been there for
-/// something else.
+/// Checks the enabled relays: they must be on the path of the flows and do nothing but split their
+/// connections.
 fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Checked {
     for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
         let problem = match more_than_splitting(relay) {

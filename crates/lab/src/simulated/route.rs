@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which links the data of a flow goes over, stretch by stretch between relays, and which link of a
-//! stretch all flows share and queue at.
+//! Routes of simulated flows: the links of each leg between relays, and the bottleneck of a leg
+//! that all flows share.
 
 use crate::{
     network::{Topology, link},
@@ -9,25 +9,25 @@ use crate::{
         fault::{Checked, Fault, at, ensure},
     },
 };
-use longhaul_netem::{Rate, Schedule, Shape, TrainLine, loss::Loss};
+use longhaul_netem::{LinkConfig, Rate, Schedule, TrainLine, loss::Loss};
 use longhaul_units::{BitRate, Time};
 
-/// A link, in the direction of the data or against it.
+/// Link in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hop {
     pub(super) link: usize,
-    /// From its left end to its right.
+    /// Whether data goes from its left end to its right end.
     forward: bool,
 }
 
-/// The way of one flow.
+/// Route of one flow.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// The hosts that end a connection, from where the data begins to where it ends.
+    /// Hosts that terminate a connection, from the source to the destination.
     pub(super) ends: Vec<String>,
-    /// The hosts that relay on the way.
+    /// Relaying hosts on the route.
     pub(super) relays: Vec<String>,
-    /// The links between each two of them.
+    /// Links of each leg.
     stretches: Vec<Vec<Hop>>,
 }
 
@@ -52,7 +52,8 @@ impl Route {
         route
     }
 
-    /// A leg of veth alone never holds anything up: its relay stands for the host beyond.
+    /// Removes legs that consist of veth links only. They never limit a flow: the relay takes the
+    /// place of the host beyond.
     fn leave_out_plain_wires(&mut self, scenario: &Scenario) {
         let plain = |hop: &Hop| scenario.links[hop.link].kind == LinkKind::Veth;
         for leg in (0..self.stretches.len()).rev() {
@@ -75,12 +76,12 @@ impl Route {
     }
 }
 
-/// What a link does to data and to ACKs.
+/// Model of a link for data (forth) and for ACKs (back).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wire {
-    pub(super) forth: Shape,
+    pub(super) forth: LinkConfig,
     pub(super) forth_changes: Schedule,
-    pub(super) back: Shape,
+    pub(super) back: LinkConfig,
     pub(super) back_changes: Schedule,
 }
 
@@ -112,7 +113,7 @@ impl Wire {
         self.forth.delay + self.back.delay
     }
 
-    /// What of it goes beyond a delay, a rate and losses.
+    /// Describes a feature beyond delay, rate and loss; `None` without one.
     fn more_than_delay(&self) -> Option<&'static str> {
         let changes = [&self.forth_changes, &self.back_changes];
         if changes
@@ -122,12 +123,12 @@ impl Wire {
             return Some("changes with time");
         }
         let shapes = [&self.forth, &self.back];
-        let plain = |shape: &&Shape| TrainLine::new((*shape).clone(), 0).is_ok();
+        let plain = |shape: &&LinkConfig| TrainLine::new((*shape).clone(), 0).is_ok();
         (!shapes.iter().all(plain)).then_some("jitter, queue rules or the like")
     }
 
-    /// Takes over what another link loses, if this one loses nothing the same way. Where on the way
-    /// a packet is lost matters to nobody but the queue that it did not stand in.
+    /// Adds the loss of another link, if this one has none in the same direction. The place of a
+    /// loss on the path only matters for the queue that the lost packet did not enter.
     fn lose_as(&mut self, other: &Self) -> bool {
         let ways = [
             (&mut self.forth, &other.forth),
@@ -148,8 +149,9 @@ impl Wire {
             .any(|shape| shape.loss != Loss::None)
     }
 
-    /// Where ACKs are at most a tenth of what could go back, that way is a delay and nothing else: with it
-    /// they need not be moved one by one.
+    /// Removes the rate limit of the ACK direction if it is at least a tenth of the data's rate.
+    /// ACKs use a small part of such a rate: they only have a delay and need not be simulated one
+    /// by one.
     pub(super) fn with_simple_way_back(mut self) -> Self {
         let wide = match (self.forth.rate.mean(), self.back.rate.mean()) {
             (Some(forth), Some(back)) => back.bits() >= forth.bits() / 10,
@@ -162,17 +164,17 @@ impl Wire {
     }
 }
 
-/// One leg of all flows: the link at which they queue, and what more round trip each of them has.
+/// Leg that all flows share: its bottleneck link, and the additional round-trip time of each flow.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) link: usize,
     pub(super) wire: Wire,
-    /// By flow.
+    /// Additional round-trip time by flow.
     pub(super) extra_rtt: Vec<Time>,
 }
 
 impl Shared {
-    /// Of the `leg`th stretch of all routes.
+    /// Shared model of leg number `leg` of all routes.
     pub(super) fn of(
         scenario: &Scenario,
         topology: &Topology,
@@ -213,7 +215,7 @@ impl Shared {
     }
 }
 
-/// The slowest of the links that all go over; the first of equals.
+/// Slowest link that all flows use; the first of equals.
 fn bottleneck(
     scenario: &Scenario,
     topology: &Topology,
@@ -242,7 +244,7 @@ fn two_losses<T>(scenario: &Scenario, hop: Hop, bottleneck: Hop) -> Result<T, Fa
     at("links", at(hop.link, at("loss", Err(problem))))
 }
 
-/// A link beside the bottleneck adds its delay: nothing may queue or be lost there.
+/// Checks a link other than the bottleneck. It adds its delay; nothing may queue or be lost there.
 fn beside(scenario: &Scenario, hop: Hop, wire: &Wire, bottleneck: Hop, slowest: &Wire) -> Checked {
     let name = &scenario.links[hop.link].name;
     let bottleneck = &scenario.links[bottleneck.link].name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What TCP_INFO would say at both ends of each simulated connection, as on a testbed.
+//! Samples of TCP_INFO at both ends of each simulated connection, as on a testbed.
 
 use super::plan::{Connection, Plan};
 use crate::{
@@ -18,19 +18,19 @@ use std::{
     sync::Arc,
 };
 
-/// Both ends of one connection, as they were last.
+/// Latest TCP_INFO of both ends of one connection.
 struct Ends {
     leg: usize,
     number: usize,
     hosts: [Arc<str>; 2],
     start: Time,
     window: u64,
-    /// The sender's own record, and the receiver's.
+    /// TCP_INFO of the sender.
     sends: sock_diag::Connection,
     receives: sock_diag::Connection,
 }
 
-/// Takes samples into a file, and keeps those that the report draws.
+/// Writes samples to a file, and keeps in memory those for the report.
 pub(super) struct Samples {
     ends: Vec<Ends>,
     mss: u64,
@@ -39,9 +39,9 @@ pub(super) struct Samples {
     kept: Vec<Sample>,
 }
 
-/// As on a testbed: beyond these they go to the file only.
+/// Most samples in memory, as on a testbed. Later ones are only written to the file.
 const KEPT_MAX: usize = 500_000;
-/// Ports of clients begin here.
+/// First port of clients.
 const CLIENT_PORT: u16 = 40_000;
 
 impl Samples {
@@ -61,13 +61,13 @@ impl Samples {
         })
     }
 
-    /// One of each end that is there by now.
+    /// Samples each end whose connection has started.
     pub(super) fn take(&mut self, chain: &mut Chain) -> Result<()> {
         let (now, mss) = (chain.now(), self.mss);
         let span = now.since(self.last).as_secs_f64();
         self.last = now;
         for ends in self.ends.iter_mut().filter(|ends| ends.start <= now) {
-            let arrived = chain.arrived(ends.leg, ends.number) * mss;
+            let arrived = chain.delivered(ends.leg, ends.number) * mss;
             ends.look(chain.sender(ends.leg, ends.number), mss, span);
             ends.receives.bytes_received = arrived;
             for (host, connection) in ends.hosts.iter().zip([&ends.sends, &ends.receives]) {
@@ -98,7 +98,7 @@ impl Ends {
         let flow = plan.flows[connection.flow];
         let server = iperf_port(connection.flow);
         let client = CLIENT_PORT.saturating_add(number as u16);
-        // The data's sender is where the server is, on every leg of a download.
+        // In a download, the sender of data has the server's port on every leg.
         let ports = match accepting(flow) == flow.from {
             true => [server, client],
             false => [client, server],
@@ -113,7 +113,7 @@ impl Ends {
         Self {
             leg: connection.leg,
             number,
-            // What came to the last of them is with the host that it was for.
+            // Data that reached the last end is with the flow's destination.
             hosts: [from.into(), if last { flow.to.as_str() } else { to }.into()],
             start: connection.start + connection.round_trip,
             window: connection.window(),

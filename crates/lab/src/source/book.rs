@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario that was read, with its cells: the scenario as it reads with the parameters of each.
+//! Plan of an experiment: a scenario with its cells, each with the parameters filled in.
 
 use super::inherit::Family;
 use crate::scenario::{
@@ -10,11 +10,11 @@ use anyhow::Result;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-/// A scenario, ready to run.
+/// Plan of an experiment.
 #[derive(Debug)]
 pub(crate) struct Book {
     pub(crate) name: String,
-    /// With the default parameters; what all cells share is read from here.
+    /// Scenario with the default parameters. Values that all cells share are read from it.
     pub(crate) base: Scenario,
     pub(crate) cells: Vec<Cell>,
     pub(crate) quick: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// The only cell whose varied values match.
+    /// Returns the index of the only cell whose varied values match.
     pub(crate) fn one_cell(&self, wanted: &[(String, String)]) -> Result<usize, String> {
         let matching: Vec<usize> = (0..self.cells.len())
             .filter(|index| self.cells[*index].matches(wanted))
@@ -40,7 +40,7 @@ impl Book {
         }
     }
 
-    /// SHA-256 of all that decides what is run: cells, order, repetitions.
+    /// SHA-256 of everything that decides what is run: cells, order and repetitions.
     pub(crate) fn digest(&self) -> Result<String> {
         let base = &self.base;
         let mut digest = Sha256::new();
@@ -63,7 +63,7 @@ impl Book {
             .collect())
     }
 
-    /// All cells are to be simulated.
+    /// Makes all cells run under simulated time.
     pub(crate) fn simulate(&mut self) {
         for cell in &mut self.cells {
             cell.scenario.simulate = true;
@@ -71,31 +71,31 @@ impl Book {
         }
     }
 
-    /// What cells run on sockets.
+    /// Scenarios of the cells that run on sockets.
     pub(crate) fn on_testbed(&self) -> impl Iterator<Item = &Scenario> {
         let scenarios = self.cells.iter().map(|cell| &cell.scenario);
         scenarios.filter(|scenario| !scenario.simulate)
     }
 
-    /// Whether anything does.
+    /// Whether any cell runs on sockets.
     pub(crate) fn needs_testbed(&self) -> bool {
         self.on_testbed().next().is_some()
     }
 }
 
-/// One combination of parameters.
+/// Cell: one combination of parameters.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) vary: Table,
     pub(crate) label: Option<String>,
-    /// The scenario with this cell's parameters.
+    /// Scenario with this cell's parameters.
     pub(crate) scenario: Scenario,
-    /// The same, shortened: for warm-up runs.
+    /// Shortened scenario for warm-up runs.
     pub(crate) short: Scenario,
 }
 
 impl Cell {
-    /// Its label, or its varied values.
+    /// Returns its label, or its varied values.
     pub(crate) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| {
             let pairs: Vec<_> = self
@@ -107,12 +107,12 @@ impl Cell {
         })
     }
 
-    /// Whether each pair is one of its varied values.
+    /// Whether each pair matches one of its varied values.
     pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
         self.all(wanted, value::names)
     }
 
-    /// Whether each pair names one of its varied values, alone or among others: `loss=0|0.001`.
+    /// Whether each pair matches one of its varied values, with alternatives: `loss=0|0.001`.
     pub(crate) fn is_among(&self, wanted: &[(String, String)]) -> bool {
         self.all(wanted, value::names_one_of)
     }
@@ -124,19 +124,19 @@ impl Cell {
     }
 }
 
-/// What the command line changes.
+/// Options of the command line that change the experiment.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     pub(crate) quick: bool,
     /// Parameters as `name=value`.
     pub(crate) set: Vec<(String, String)>,
-    /// Run only cells whose varied values match all of these.
+    /// Selects the cells whose varied values match all of these.
     pub(crate) only: Vec<(String, String)>,
     pub(crate) repetitions: Option<u32>,
     pub(crate) seed: Option<u64>,
 }
 
-/// A table of varied values as pairs of text.
+/// Converts a table of varied values to pairs of text.
 pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
     table
         .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From parameters and what varies to the cells of a scenario.
+//! Cells of a scenario, from its parameters and their variation.
 
 use super::{Choices, inherit::Family};
 use crate::scenario::{
@@ -13,10 +13,11 @@ use longhaul_command::exit::Refusal;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// Cells of one scenario: five delays by four losses by relays and algorithms fit many times over.
+/// Most cells of a scenario: enough for five delays by four losses by relays and algorithms, many
+/// times over.
 const CELLS_MAX: usize = 10_000;
 
-/// What is needed before the parameters are known.
+/// Keys of a scenario that are read before its parameters are known.
 #[derive(Deserialize)]
 pub(crate) struct Head {
     #[serde(default)]
@@ -31,7 +32,8 @@ pub(crate) struct Head {
     pub(crate) cells: Vec<CellPlan>,
 }
 
-/// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
+/// Returns the parameters of full runs and of quick runs. A warm-up run stays short despite
+/// `--set`.
 pub(crate) fn values(family: &Family, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
     let both = parameters_of(head).and_then(|declared| {
         let short = at("quick", shortened(&declared, &head.quick))?;
@@ -54,7 +56,7 @@ pub(crate) fn values(family: &Family, head: &Head, choices: &Choices) -> Result<
     ])
 }
 
-/// The parameters that go with the plan's varied values.
+/// Overrides of parameters for the varied values of a cell.
 pub(crate) fn companions(
     plan: &CellPlan,
     with: &IndexMap<String, IndexMap<String, Table>>,
@@ -73,8 +75,8 @@ pub(crate) fn companions(
     all.collect()
 }
 
-/// All parameters, and the names of those that `--quick` or `--set` gave another value, which goes
-/// before what merely accompanies a varied one.
+/// Parameters, and the names of those that `--quick` or `--set` changed. Those have precedence over
+/// overrides.
 pub(crate) struct Values {
     pub(crate) all: Table,
     pub(crate) chosen: Vec<String>,
@@ -92,7 +94,7 @@ impl Values {
     }
 }
 
-/// The declared parameters, with the names of `vary` beside them; cells may set no others.
+/// Returns the declared parameters, with those of `vary`. Cells may set no others.
 fn parameters_of(head: &Head) -> Result<Table, Fault> {
     let mut values = head.parameters.clone();
     for (name, choices) in &head.vary {
@@ -123,7 +125,7 @@ fn parameters_of(head: &Head) -> Result<Table, Fault> {
     Ok(values)
 }
 
-/// Two cells with one value could not be told apart.
+/// Checks that the values are distinct. Otherwise two cells would have the same name.
 fn unlike(name: &str, choices: &[Value]) -> Checked {
     each(0..choices.len(), |at| {
         let text = plain(&choices[at]);
@@ -134,7 +136,7 @@ fn unlike(name: &str, choices: &[Value]) -> Checked {
     })
 }
 
-/// What tells a cell from others is what it runs with.
+/// Checks that a cell does not set a parameter that it varies.
 fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
     let both = |name: &String| {
         ensure(!cell.vary.contains_key(name), || {
@@ -144,7 +146,7 @@ fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
     cell.set.keys().try_for_each(|name| at(name, both(name)))
 }
 
-/// A cell sets only what is a parameter.
+/// Checks that a cell sets only declared parameters.
 fn declared(set: &Table, values: &Table) -> Checked {
     let known = |name: &String| {
         ensure(values.contains_key(name), || {
@@ -154,7 +156,7 @@ fn declared(set: &Table, values: &Table) -> Checked {
     set.keys().try_for_each(|name| at(name, known(name)))
 }
 
-/// A value under `with` is one that some cell has: a slip of the pen would go unnoticed.
+/// Checks that some cell has the value of an override. Otherwise a typo would go unnoticed.
 fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
     let listed = head.vary.get(key).into_iter().flatten();
     let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
@@ -164,7 +166,7 @@ fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
     })
 }
 
-/// The parameters of a short run.
+/// Parameters of a quick run.
 fn shortened(values: &Table, quick: &Table) -> Result<Table, Fault> {
     let mut short = values.clone();
     for (name, value) in quick {
@@ -197,7 +199,7 @@ fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
     Ok(values)
 }
 
-/// The cross product of `vary`, last key fastest, then the single cells.
+/// Returns the cross product of `vary`, last key fastest, then the single cells.
 pub(crate) fn combinations(head: &Head) -> Result<Vec<CellPlan>, Fault> {
     let count = head
         .vary

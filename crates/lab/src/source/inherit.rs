@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario that stands on another: `base = "nec-linux"` takes everything from there, and what the file says
-//! itself goes before. Tables are merged key by key, arrays of named tables by their names; everything else is
-//! replaced. `without = ["check.slow"]` takes something out of the base first.
+//! Scenarios that extend others: `base = "nec-linux"` inherits everything from there, and the
+//! file's own values have precedence. Tables are merged key by key, and arrays of named tables by
+//! their names; everything else is replaced. `without = ["check.slow"]` first removes a value of
+//! the base.
 //!
-//! One offset names a place in all files: each file's text is parsed behind as many blanks as the texts before it
-//! have bytes. So an error in what was merged still knows its file, line and column.
+//! One range of offsets covers all files: the text of each file is parsed after as many blanks as
+//! the texts before it have bytes. So an error in the merged table still has its file, line and
+//! column.
 
 use super::{Source, library, parameters::Parameters};
 use crate::scenario::fault::Fault;
@@ -17,45 +19,45 @@ use toml::{
     de::{DeArray, DeTable, DeValue, Deserializer},
 };
 
-/// Files that stand on each other.
+/// Most files in a chain of bases.
 const DEPTH_MAX: usize = 8;
-/// Which file a scenario stands on.
+/// Key of the scenario to extend.
 const BASE: &str = "base";
-/// What it does not take from there.
+/// Key of the values of the base to remove.
 const WITHOUT: &str = "without";
 
-/// A scenario's own file, and those that it stands on.
+/// File of a scenario with all files that it extends.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// The scenario itself first, the farthest base last. Never empty.
+    /// The scenario itself first, the last base last. Never empty.
     files: Vec<File>,
 }
 
 #[derive(Debug, Clone)]
 struct File {
     source: Source,
-    /// Where it begins in the offsets that all files share.
+    /// Start of the file in the common offsets.
     begins: usize,
-    /// Its text behind so many blanks.
+    /// Text of the file after as many blanks as `begins`.
     padded: String,
 }
 
-/// Something wrong at a byte of the offsets that all files share.
+/// Problem at a byte of the common offsets.
 struct Problem {
     at: usize,
     text: String,
 }
 
 impl Family {
-    /// Finds the files that `source` stands on.
+    /// Reads `source` and the files that it extends.
     ///
     /// # Errors
-    /// What is no TOML, a base that is not there, files that stand on each other in a circle or too deeply.
+    /// Invalid TOML, a base that does not exist, or a chain of bases that is circular or too long.
     pub(crate) fn gather(source: &Source) -> Result<Self> {
         let mut family = Self { files: Vec::new() };
         let mut next = Some(source.clone());
         while let Some(source) = next {
-            // The end of a text is a place too.
+            // The end of a text is a valid offset too.
             let begins = family.files.last().map_or(0, |file| file.padded.len() + 1);
             let padded = " ".repeat(begins) + &source.text;
             family.files.push(File {
@@ -68,7 +70,7 @@ impl Family {
         Ok(family)
     }
 
-    /// What the last file stands on.
+    /// Source of the last file's base, if it has one.
     fn base_of_last(&self) -> Result<Option<Source>> {
         let last = &self.files[self.files.len() - 1];
         let table = self.parse(last)?.into_inner();
@@ -96,10 +98,10 @@ impl Family {
         DeTable::parse(&file.padded).map_err(|error| self.misread(&error))
     }
 
-    /// All files as one table, parameters left as they are.
+    /// Merges all files into one table. Parameters are not yet filled in.
     ///
     /// # Errors
-    /// `without` that names what no base has.
+    /// A path in `without` that no base has.
     pub(crate) fn merged(&self) -> Result<Spanned<DeTable<'_>>> {
         let mut merged = DeTable::new();
         for file in self.files.iter().rev() {
@@ -111,14 +113,14 @@ impl Family {
             taken.map_err(|problem| self.refusal(problem.at, &problem.text))?;
             merge(&mut merged, own);
         }
-        // What is missing as a whole is missing in the scenario's own file.
+        // A missing top-level key is reported in the scenario's own file.
         Ok(Spanned::new(0..0, merged))
     }
 
-    /// `merged` with the parameters' values in place.
+    /// Fills in the values of parameters.
     ///
     /// # Errors
-    /// A placeholder that no parameter has, at its place.
+    /// A placeholder without a parameter, with its position.
     pub(crate) fn filled<'t>(
         &'t self,
         merged: &Spanned<DeTable<'t>>,
@@ -133,10 +135,10 @@ impl Family {
         Ok(filled)
     }
 
-    /// What results, as TOML: without comments, parameters left as they are.
+    /// Returns the merged scenario as TOML, without comments and with parameters not filled in.
     ///
     /// # Errors
-    /// As of [`Self::merged`].
+    /// Those of [`Self::merged`].
     pub(crate) fn resolved(&self) -> Result<String> {
         let all: Table = self.read(self.merged()?)?;
         let origins = self.files.iter().map(|file| file.source.origin.as_str());
@@ -144,10 +146,10 @@ impl Family {
         Ok(format!("# {origins}\n\n{}", toml::to_string_pretty(&all)?))
     }
 
-    /// What was merged, read as a `T`.
+    /// Deserializes the merged table as a `T`.
     ///
     /// # Errors
-    /// What is no `T`, with file, line and column.
+    /// A mismatch with `T`, with file, line and column.
     pub(crate) fn read<T: DeserializeOwned>(&self, merged: Spanned<DeTable<'_>>) -> Result<T> {
         T::deserialize(Deserializer::from(merged)).map_err(|error| self.misread(&error))
     }
@@ -157,7 +159,8 @@ impl Family {
         self.refusal(at, &with_range(error.message()).replace('\n', " "))
     }
 
-    /// Refuses the scenario for what is wrong with it, at its place: what parameters put in is where they stand.
+    /// Refuses the scenario for an error, with its position. A value from a parameter has the
+    /// position of its placeholder.
     pub(crate) fn refuse(&self, fault: &Fault) -> anyhow::Error {
         match self.merged() {
             Ok(merged) => self.refusal(fault.place(&merged), fault),
@@ -165,7 +168,7 @@ impl Family {
         }
     }
 
-    /// Refuses what stands at byte `at` of the offsets that all files share.
+    /// Returns a refusal at byte `at` of the common offsets.
     pub(crate) fn refusal(&self, at: usize, problem: &(impl Display + ?Sized)) -> anyhow::Error {
         let File {
             source,
@@ -199,7 +202,7 @@ fn same(one: &Source, other: &Source) -> bool {
     }
 }
 
-/// Key by key.
+/// Merges tables key by key.
 fn merge<'a>(base: &mut DeTable<'a>, own: DeTable<'a>) {
     for (key, value) in own {
         match base.get_mut(key.get_ref().as_ref()) {
@@ -220,7 +223,7 @@ fn combine<'a>(old: &mut Spanned<DeValue<'a>>, new: Spanned<DeValue<'a>>) {
     }
 }
 
-/// Whether an array has tables that all have a name.
+/// Whether an array consists of tables with a name.
 fn named(array: &DeArray<'_>) -> bool {
     !array.is_empty() && array.iter().all(|one| name(one).is_some())
 }
@@ -229,7 +232,7 @@ fn name<'v>(value: &'v Spanned<DeValue<'_>>) -> Option<&'v str> {
     value.get_ref().as_table()?.get("name")?.get_ref().as_str()
 }
 
-/// By name; new ones at the end.
+/// Merges arrays of named tables by name. New elements are appended.
 fn merge_named<'a>(base: &mut DeArray<'a>, own: DeArray<'a>) {
     for value in own {
         match base.iter_mut().find(|old| name(old) == name(&value)) {
@@ -239,7 +242,7 @@ fn merge_named<'a>(base: &mut DeArray<'a>, own: DeArray<'a>) {
     }
 }
 
-/// Takes every path of `without` out of `base`.
+/// Removes every path of `without` from `base`.
 fn take_out(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Result<(), Problem> {
     let wrong = |value: &Spanned<DeValue<'_>>, text: String| Problem {
         at: value.span().start,
@@ -261,7 +264,7 @@ fn take_out(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Result<()
     Ok(())
 }
 
-/// `check."at least 6"` as its parts: points in quotes belong to a name.
+/// Splits a path such as `check."at least 6"`. Dots in quotes belong to a name.
 fn segments(path: &str) -> Vec<String> {
     let mut quoted = false;
     let ends = |c: char| {
@@ -271,7 +274,7 @@ fn segments(path: &str) -> Vec<String> {
     path.split(ends).map(|part| part.replace('"', "")).collect()
 }
 
-/// Whether there was something at `path`, which is now gone.
+/// Removes the value at `path`, and returns whether it existed.
 fn remove(table: &mut DeTable<'_>, path: &[String]) -> bool {
     match path {
         [] => false,
@@ -339,7 +342,7 @@ figures = { a = 1 }
 "net.ipv4.tcp_rmem" = "1 2 3"
 "#;
 
-    /// Files in a folder, by name.
+    /// Creates files in a directory, by name.
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -355,7 +358,7 @@ figures = { a = 1 }
         Family::gather(&source)
     }
 
-    /// What results of a file over BASE, or the error, without the folder.
+    /// Merges a file with BASE, or returns the error without the directory.
     fn over(own: &str) -> Result<Table, String> {
         let folder = folder(&[("base.toml", BASE), ("own.toml", own)]);
         let read = || {
@@ -390,7 +393,7 @@ figures = { a = 1 }
     }
 
     #[test]
-    fn something_of_the_base_is_left_out() {
+    fn without_removes_values_of_the_base() {
         let own = "base = 'base.toml'\nwithout = ['vary.delay', 'links.lan', 'links.wan.rate', 'paper', \
                    'check.\"at least 6.5\".every', 'sysctl.\"net.ipv4.tcp_rmem\"']";
         let merged = over(own).unwrap();
@@ -414,7 +417,7 @@ figures = { a = 1 }
     }
 
     #[test]
-    fn a_file_further_up_gives_what_nobody_changed() {
+    fn values_are_inherited_over_two_levels() {
         let files = [
             ("base.toml", BASE),
             ("middle.toml", "base = 'base.toml'\nquestion = 'middle'\n"),
@@ -432,7 +435,7 @@ figures = { a = 1 }
     }
 
     #[test]
-    fn a_built_in_scenario_is_a_base() {
+    fn built_in_scenario_can_be_a_base() {
         let folder = folder(&[("own.toml", "base = 'nec-dvd'\n")]);
         let family = gather(&folder, "own.toml").unwrap();
         assert_eq!(family.files[1].source.origin, "nec-dvd (built in)");
@@ -458,7 +461,7 @@ figures = { a = 1 }
     }
 
     #[test]
-    fn circles_and_towers_are_refused() {
+    fn refuses_circular_and_too_long_chains() {
         let folder = folder(&[
             ("a.toml", "base = 'b.toml'\n"),
             ("b.toml", "\nbase = './a.toml'\n"),
@@ -481,7 +484,7 @@ figures = { a = 1 }
     }
 
     #[test]
-    fn a_place_in_a_base_survives_what_was_put_in() {
+    fn positions_are_kept_when_parameters_are_filled_in() {
         let base = "a = \"${x}\"\nb = { c = \"${x}\", d = 1 }\n";
         let folder = folder(&[
             ("base.toml", base),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The keys that tables of links, relays and decp may have: the lab's own, and the options of the command
-//! that stands behind the table. Looked for in the text, where a key still has a place.
+//! Valid keys of links, relays and decp: the lab's own, and the options of the command behind the
+//! table. They are checked in the parsed text, where a key still has its position.
 
 use crate::scenario::RelayProgram;
 use std::{collections::BTreeSet, sync::LazyLock};
 use toml::de::{DeTable, DeValue};
 
-/// Keys of `[[links]]` that are the lab's own.
+/// The lab's own keys of `[[links]]`.
 const LINK: [&str; 8] = [
     "name",
     "between",
@@ -17,21 +17,21 @@ const LINK: [&str; 8] = [
     "tap",
     "tap_keep",
 ];
-/// Options of `longhaul link` that the lab sets itself, or with which it would end during a run.
+/// Options of `longhaul link` that the lab sets itself, or that would end it during a run.
 const SET_FOR_LINKS: [&str; 5] = ["left", "right", "config", "counters", "duration"];
-/// Keys of `[relays.HOST]` that are the lab's own.
+/// The lab's own keys of `[relays.HOST]`.
 const RELAY: [&str; 3] = ["when", "host", "program"];
-/// Those of relays that are `longhaul relay`.
+/// The lab's own keys of relays with the program `longhaul`.
 const LONGHAUL: [&str; 2] = ["intercept", "config"];
 /// Options with which `longhaul relay` would not relay.
 const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
 
-/// Keys of `[decp.HOST]` that are the lab's own.
+/// The lab's own keys of `[decp.HOST]`.
 const DECP: [&str; 1] = ["when"];
-/// Options of `longhaul decp` that the lab sets itself, or with which it would not hold anything back.
+/// Options of `longhaul decp` that the lab sets itself, or with which it would not limit flows.
 const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"];
 
-/// Asked once: a scenario is read for each of its cells.
+/// Computed once, because a scenario is read for each of its cells.
 static OF_LINKS: LazyLock<BTreeSet<String>> =
     LazyLock::new(|| known(&LINK, longhaul_emulator::options(), &SET_FOR_LINKS));
 static OF_DECP: LazyLock<BTreeSet<String>> =
@@ -42,18 +42,18 @@ static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     known(&own, longhaul_relay::options(), &not)
 });
 
-/// A key that its table does not have, or a value that its key does not have.
+/// Unknown key of a table, or unknown value of a key.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
 pub(crate) struct Unknown {
-    /// The byte where it begins.
+    /// Byte offset of the key or value.
     pub(crate) at: usize,
     kind: &'static str,
     word: String,
     known: BTreeSet<String>,
 }
 
-/// Checks every link, relay and decp of a scenario.
+/// Checks the keys of every link, relay and decp of a scenario.
 pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), Unknown> {
     let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
     tables(under("links")).try_for_each(|link| only(link, &OF_LINKS))?;
@@ -61,7 +61,7 @@ pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), Unknown> {
     tables(under("relays")).try_for_each(|relay| only(relay, &known_to(program(relay)?)))
 }
 
-/// What the relay says that it is; `longhaul` if nothing.
+/// Program of a relay; `longhaul` by default.
 fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
     let Some(value) = relay.get("program") else {
         return Ok(RelayProgram::default());
@@ -81,7 +81,7 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
     })
 }
 
-/// The keys of a relay that is this program.
+/// Valid keys of a relay with this program.
 fn known_to(program: RelayProgram) -> BTreeSet<String> {
     match program {
         RelayProgram::Longhaul => OF_RELAYS.clone(),
@@ -92,7 +92,7 @@ fn known_to(program: RelayProgram) -> BTreeSet<String> {
     }
 }
 
-/// As a person writes them in TOML, with underscores.
+/// Valid keys as written in TOML, with underscores.
 fn known(own: &[&str], options: Vec<String>, not: &[&str]) -> BTreeSet<String> {
     let options = options.into_iter().filter(|name| !not.contains(&&**name));
     let own = own.iter().map(|key| (*key).to_owned());
@@ -100,7 +100,7 @@ fn known(own: &[&str], options: Vec<String>, not: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The tables in an array, or those in a table.
+/// Tables in an array, or in a table.
 fn tables<'a>(value: Option<&'a DeValue<'a>>) -> impl Iterator<Item = &'a DeTable<'a>> {
     let listed = value.and_then(DeValue::as_array).into_iter().flatten();
     let named = value.and_then(DeValue::as_table).into_iter();
@@ -126,7 +126,8 @@ fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), Unknown> {
     }
 }
 
-/// An empty list is as if the key were not there, so that a parameter can leave it out.
+/// Whether a value is an empty list. It counts as absent, so that a parameter can leave out the
+/// key.
 fn empty(value: &DeValue<'_>) -> bool {
     value.as_array().is_some_and(|list| list.is_empty())
 }
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_unknown_key_is_found_where_it_stands() {
+    fn reports_the_position_of_the_first_unknown_key() {
         let text = "[[links]]\ndelay = 1\n[[links]]\n  dealy = 1\nlater = 2\n";
         assert_eq!(key_at(text), Some(("dealy".to_owned(), 32)));
         let text = "relays = { r = { peer = 'x', wehn = true } }";
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lab_sets_itself_is_no_key() {
+    fn refuses_options_that_the_lab_sets_itself() {
         assert!(key_at("[[links]]\nleft = 'a:b:10.0.0.1/30'\n").is_some());
         assert!(key_at("[[links]]\ncounters = '-'\n").is_some());
         assert!(key_at("[relays.r]\ncheck_config = true\n").is_some());
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_know_other_keys() {
+    fn keys_depend_on_the_relay_program() {
         let relay = |text| key_at(&format!("[relays.r]\n{text}"));
         assert_eq!(relay("program = 'haproxy'\nforward = []"), None);
         assert_eq!(relay("program = 'dante'\nsocks5 = []\npeer = []"), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where scenarios come from: those built into the binary, and files.
+//! Sources of scenarios: those built into the binary, and files.
 
 use longhaul_command::exit::Refusal;
 use std::{
@@ -13,8 +13,8 @@ macro_rules! files {
     };
 }
 
-/// The files of `scenarios/`, so that an installed binary has them: the papers' experiments one after the
-/// other, then longhaul's own.
+/// Files of `scenarios/`, so that an installed binary has them: first the papers' experiments, then
+/// longhaul's own.
 const BUILT_IN: &[(&str, &str)] = files! {
     "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
     "ack-ratio" "ack-pacing"
@@ -26,33 +26,33 @@ const BUILT_IN: &[(&str, &str)] = files! {
     "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
 };
 
-/// A scenario's text and where it was found.
+/// Text of a scenario and its origin.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Source {
-    /// File name without `.toml`.
+    /// Name: the file name without `.toml`.
     pub(crate) name: String,
-    /// For error messages: a path, or the name of the built-in one.
+    /// Origin for error messages: a path, or the name of a built-in scenario.
     pub(crate) origin: String,
     pub(crate) text: String,
-    /// The file; none if it is built in.
+    /// Path of the file; `None` for a built-in scenario.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// The names of all built-in scenarios.
+/// Names of all built-in scenarios.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-/// The built-in scenario called `wanted`, or the file at that path.
+/// Finds the built-in scenario `wanted`, or the file at that path.
 pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
     let found = built_in(wanted).map_or_else(|| read(Path::new(wanted)), Ok);
     found.map_err(|error| Refusal::usage(no_such(wanted, &error)))
 }
 
-/// What `source` calls `wanted`: a built-in scenario, or a file beside it.
+/// Finds the base `wanted` of `source`: a built-in scenario, or a file relative to it.
 ///
 /// # Errors
-/// One line that says what was looked for.
+/// A message with the name that was not found.
 pub(crate) fn beside(source: &Source, wanted: &str) -> Result<Source, String> {
     let folder = source.path.as_deref().and_then(Path::parent);
     let found = match (built_in(wanted), folder) {

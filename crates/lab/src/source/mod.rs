@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a scenario's text to its cells: where texts come from, what they stand on, their parameters and their keys.
+//! Reading of scenarios: their sources, bases, parameters, keys and cells.
 
 mod book;
 pub(crate) mod cells;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameters of a scenario, and its values with theirs in place.
+//! Parameters of a scenario, and their placeholders in its values.
 //!
-//! `${name}` stands for a parameter. A string that is nothing but `"${name}"` becomes the value
-//! itself, with its type; inside a longer string the value's text is put in. What is put in stands
-//! where the string stood, so an error in it points into the file.
+//! A string that is exactly `"${name}"` is replaced by the parameter's value with its type. Inside
+//! a longer string, the text of the value is inserted. A replaced value keeps the position of the
+//! string, so that errors point into the file.
 
 use crate::scenario::fault::there_are;
 use indexmap::IndexMap;
@@ -13,17 +13,17 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// The values of parameters by their names, each as TOML.
+/// Values of parameters by name, each as TOML.
 #[derive(Debug)]
 pub(crate) struct Parameters(IndexMap<String, String>);
 
-/// A `${name}` that no parameter has, or that is not closed.
+/// Error of a `${name}` that is unknown or not closed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub(crate) struct PlaceholderError {
-    /// Of the string.
+    /// Span of the string.
     pub(crate) span: Range<usize>,
-    /// What stands there.
+    /// Text of the placeholder.
     pub(crate) placeholder: String,
     problem: String,
 }
@@ -52,7 +52,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// What becomes of the text at `span`.
+    /// Returns the value for the text at `span`.
     fn filled<'t>(
         &'t self,
         text: &str,
@@ -81,7 +81,7 @@ impl Parameters {
         Ok(DeValue::String((filled + rest).into()))
     }
 
-    /// A parameter's value as TOML and read from it.
+    /// Returns a parameter's value, as TOML and parsed.
     fn value(&self, name: &str) -> Result<(&str, DeValue<'_>), String> {
         let toml = self.0.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
@@ -92,7 +92,7 @@ impl Parameters {
     }
 }
 
-/// The value and all that is in it at one place.
+/// Moves a value and everything in it to one span.
 fn moved<'t>(value: DeValue<'t>, span: &Range<usize>) -> Spanned<DeValue<'t>> {
     let moved = |value: Spanned<DeValue<'t>>| moved(value.into_inner(), span);
     let key = |key: Spanned<_>| Spanned::new(span.clone(), key.into_inner());
@@ -110,7 +110,7 @@ fn moved<'t>(value: DeValue<'t>, span: &Range<usize>) -> Spanned<DeValue<'t>> {
 mod tests {
     use super::*;
 
-    /// The text's values with parameters in place.
+    /// Fills in the parameters of a text.
     fn filled(text: &str) -> Result<Table, PlaceholderError> {
         let values = toml::from_str(
             "relays = true\nsize = '1GB'\nloss = 0.001\nall = [1, { a = 2 }]\nquote = '\"'",
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_string_takes_the_type_and_a_part_the_text() {
+    fn whole_string_gets_the_type_and_part_of_a_string_the_text() {
         let text = "when = \"${relays}\"\nloss = '${loss}'\nname = \"get-${size}-${loss}\"\nin = [{ x = '${all}' }]\n";
         let expected =
             "when = true\nloss = 0.001\nname = \"get-1GB-0.001\"\nin = [{ x = [1, { a = 2 }] }]\n";
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_no_string_and_a_comment_is_none() {
+    fn quotes_and_comments_in_values_are_kept() {
         let text = "a = \"#${size}\" # ${nothing}\nb = '''x\n# ${size}'''\nc = \"say ${quote}\"";
         let expected = "a = \"#1GB\"\nb = '''x\n# 1GB'''\nc = 'say \"'";
         assert_eq!(filled(text), Ok(toml::from_str(expected).unwrap()));
     }
 
     #[test]
-    fn what_is_put_in_stands_where_the_placeholder_was() {
+    fn replaced_values_keep_the_position_of_the_placeholder() {
         let parameters = Parameters::of(&toml::from_str("all = [1, { a = 2 }]").unwrap());
         let mut table = DeTable::parse("x = '${all}'").unwrap();
         parameters.fill_in(table.get_mut()).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_placed_and_the_known_ones_listed() {
+    fn refuses_unknown_name_with_position_and_known_names() {
         let error = filled("a = 1\nb = \"x${sise}\"\n").unwrap_err();
         assert_eq!(
             (error.span.start, error.placeholder.as_str()),

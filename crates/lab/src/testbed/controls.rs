@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The congestion controls that a scenario names, and what they are on this machine. Those of
-//! longhaul's are registered by this process, which keeps them: with it, however it ends, they go.
+//! Congestion controls of a scenario on this machine. Longhaul's own are registered by this process
+//! and vanish when it ends or is killed.
 
 use crate::{
     scenario::{
@@ -22,14 +22,16 @@ use longhaul_results::result::Provided;
 use std::collections::BTreeMap;
 use strsim::levenshtein;
 
-/// What a name is on this machine.
+/// Resolution of a name on this machine: a control of the kernel, or longhaul's with its
+/// parameters.
 enum Meaning {
     Kernel(String),
     Ours(Algorithm, Vec<u32>),
 }
 
 impl Meaning {
-    /// Parameters ask for longhaul's own, even where the kernel has one of that name.
+    /// Resolves a control. With parameters it is longhaul's own, even if the kernel has one of that
+    /// name.
     fn of(control: &Control) -> Result<Self> {
         let values = control.values().map_err(Refusal::usage)?;
         let name = control.name.as_deref().unwrap_or_default();
@@ -42,8 +44,8 @@ impl Meaning {
     }
 }
 
-/// What nobody has, neither this kernel nor longhaul nor Linux: a slip of the pen, or one that somebody else registers
-/// now and then (struct_ops) and who did not yet.
+/// Message for an unknown control: neither this kernel nor longhaul nor Linux has it. It is a typo,
+/// or one that another program registers (struct_ops) and has not registered yet.
 fn unknown(name: &str) -> String {
     let ours = longhaul_congestion::math::algorithms().map(Algorithm::system_name);
     let mut known: Vec<_> = choice::registered().into_iter().chain(ours).collect();
@@ -58,15 +60,15 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// All that a book asks for, for as long as it is run.
+/// Congestion controls of an experiment, registered for the time of its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     provided: Vec<Provided>,
-    /// Those of longhaul's, by algorithm and parameters.
+    /// Registrations of longhaul's controls, by algorithm and parameters.
     tied: BTreeMap<(&'static str, Vec<u32>), Tied>,
 }
 
-/// Refuses names that nobody has.
+/// Refuses unknown names of congestion controls.
 pub(crate) fn check_names(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
@@ -78,12 +80,13 @@ pub(crate) fn check_names(book: &Book) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what this machine can't provide, before anything is touched: no module is loaded for it.
+/// Refuses controls that this machine cannot provide. Nothing is changed; no module is loaded for
+/// it.
 pub(crate) fn check(book: &Book) -> Result<()> {
     asked(book).iter().try_for_each(available)
 }
 
-/// The name is one that exists somewhere: written correctly, whether this machine has it or not.
+/// Checks that a name exists, whether this machine has it or not.
 fn somebody_has(text: &str) -> Checked {
     let control: Control = text.parse()?;
     let name = control.name.as_deref().unwrap_or("reno");
@@ -94,7 +97,7 @@ fn somebody_has(text: &str) -> Checked {
     }
 }
 
-/// This machine has it, or this process can bring it there.
+/// Checks that this machine has a control, or that this process can register it.
 fn available(control: &Control) -> Result<()> {
     let name = control.name.as_deref().unwrap_or_default();
     let ours = control.values().map_err(Refusal::usage)?.is_some();
@@ -114,8 +117,8 @@ fn available(control: &Control) -> Result<()> {
     }
 }
 
-/// Every congestion control that a run names, at its place; those of simulated flows are looked up where their
-/// connections are planned.
+/// Checks every congestion control that a run names, with its key. Those of simulated flows are
+/// checked when their connections are planned.
 fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
     let mut own = |text: &Option<String>| match text {
         Some(text) => at("congestion_control", judge("congestion_control", text)),
@@ -142,7 +145,7 @@ fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked)
     at("flows", flows)
 }
 
-/// Every control that some run of the book names, once.
+/// Returns every control that some run of the experiment names, once.
 fn asked(book: &Book) -> Vec<Control> {
     let scenarios = book
         .cells
@@ -181,7 +184,7 @@ fn named_in(scenario: &Scenario) -> Vec<Control> {
 }
 
 impl Controls {
-    /// Registers what is longhaul's.
+    /// Resolves all controls, and registers those of longhaul.
     pub(crate) fn provide(book: &Book) -> Result<Self> {
         let mut controls = Self::default();
         for control in asked(book) {
@@ -224,12 +227,12 @@ impl Controls {
         Ok(name)
     }
 
-    /// For the result.
+    /// Provided controls, for the result.
     pub(crate) fn provided(&self) -> Vec<Provided> {
         self.provided.clone()
     }
 
-    /// `scenario` with the kernel's names instead of those that people wrote.
+    /// Returns `scenario` with the kernel's names of its congestion controls.
     pub(crate) fn resolve(&self, scenario: &Scenario) -> Scenario {
         let mut resolved = scenario.clone();
         let hosts = resolved.hosts.values_mut();
@@ -261,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_were_provided() {
+    fn resolves_names_to_the_provided_ones() {
         let provided = |asked: &str, name: &str| Provided {
             asked: asked.to_owned(),
             name: name.to_owned(),
@@ -298,9 +301,10 @@ mod tests {
         assert_eq!(profile["congestion_control"].as_str(), Some("lh_bic.2"));
     }
 
-    /// Relays were forgotten: their legs asked for what nobody had loaded, once the testbed stood.
+    /// Regression: relays were left out, so their legs requested controls that nobody had
+    /// registered.
     #[test]
-    fn all_that_a_scenario_names_is_asked_for() {
+    fn finds_all_controls_of_a_scenario() {
         let scenario: Scenario = toml::from_str(
             "title = 't'\nquestion = 'q'\ncongestion_control = 'cubic'\nlinks = []\n\
              [hosts.a]\ncongestion_control = 'lh_htcp'\n\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The testbed of one run: a network namespace a host, the wires between them, routes, kernel
-//! settings and relays. It lives inside the sandbox, which takes down what is not taken down here.
+//! Testbed of one run: a network namespace for each host, the links between them, routes, kernel
+//! settings and relays. It exists inside the sandbox, which removes everything that is left.
 
 pub(crate) mod controls;
 pub(crate) mod payload;
@@ -24,20 +24,20 @@ use longhaul_units::Time;
 use programs::daemon::Daemon;
 use std::{collections::BTreeMap, path::Path};
 
-/// A standing testbed.
+/// Testbed of one run.
 #[derive(Debug)]
 pub(crate) struct Testbed {
     pub(crate) topology: Topology,
     hosts: IndexMap<String, Netns>,
     links: Vec<Daemon>,
-    /// Since when each link stands: from then on its schedule counts.
+    /// Time at which each link was started. Its schedule counts from then.
     pub(crate) since: Vec<Time>,
-    /// Relays and `longhaul decp`.
+    /// Processes of relays and of `longhaul decp`.
     daemons: Vec<Daemon>,
 }
 
-/// Kernel settings without which a host would not forward what the routes say. Reverse-path
-/// filtering would drop what transparent relays send with the client's address.
+/// Kernel settings for hosts that forward packets. Reverse-path filtering would drop packets that
+/// transparent relays send with the client's address.
 const FORWARDING: [(&str, &str); 3] = [
     ("net.ipv4.ip_forward", "1"),
     ("net.ipv4.conf.all.rp_filter", "0"),
@@ -45,8 +45,8 @@ const FORWARDING: [(&str, &str); 3] = [
 ];
 
 impl Testbed {
-    /// Builds what `scenario` describes; programs log into `directory`. The links' random decisions
-    /// follow from `seed`.
+    /// Builds the testbed of `scenario`. Programs log into `directory`. The links' random decisions
+    /// depend on `seed`.
     pub(crate) async fn build(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Self> {
         let topology = Topology::of(scenario);
         let mut testbed = Self {
@@ -59,7 +59,7 @@ impl Testbed {
         match testbed.furnish(scenario, seed, directory).await {
             Ok(()) => Ok(testbed),
             Err(error) => {
-                // What stands must be gone before the next one is built.
+                // The started parts must be removed before the next testbed is built.
                 testbed.take_down().await?;
                 Err(error)
             }
@@ -94,14 +94,14 @@ impl Testbed {
         Ok(())
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     pub(crate) fn host(&self, name: &str) -> Result<&Netns> {
         self.hosts
             .get(name)
             .with_context(|| format!("the testbed has no host {name:?}"))
     }
 
-    /// Every host with its namespace.
+    /// Returns every host with its namespace.
     pub(crate) fn hosts(&self) -> Vec<(String, Netns)> {
         self.hosts
             .iter()
@@ -109,7 +109,7 @@ impl Testbed {
             .collect()
     }
 
-    /// Offloads of every wire, at its left end, as `cable tso` → `on`.
+    /// Offload settings of every link at its left end, such as `cable tso` → `on`.
     pub(crate) fn offloads(&self) -> Result<BTreeMap<String, String>> {
         let mut offloads = BTreeMap::new();
         for wire in &self.topology.wires {
@@ -122,7 +122,7 @@ impl Testbed {
         Ok(offloads)
     }
 
-    /// Fails if a relay, a link or `longhaul decp` has ended.
+    /// Checks that all relays, links and `longhaul decp` still run.
     pub(crate) fn still_stands(&mut self) -> Result<()> {
         self.links
             .iter_mut()
@@ -130,7 +130,7 @@ impl Testbed {
             .try_for_each(Daemon::still_runs)
     }
 
-    /// Ends all programs, so that they write their last records, and removes the hosts.
+    /// Stops all programs, so that they write their last records, and removes the hosts.
     pub(crate) async fn take_down(mut self) -> Result<()> {
         for daemon in std::mem::take(&mut self.daemons) {
             daemon.stop().await?;
@@ -229,11 +229,11 @@ impl Testbed {
     }
 }
 
-/// The setting that says what connections begin with.
+/// Kernel setting of the initial congestion control of connections.
 const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// The congestion control of all connections of `host`; `None` is the machine's. A flow of FTP has no other
-/// way to its own: server and client open their sockets themselves.
+/// Congestion control of all connections of `host`; `None` for the machine's. The control of an FTP
+/// flow can only be set this way, because FTP's server and client open their own sockets.
 fn control_of<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
     let sends = |flow: &&Flow| flow.when && flow.program == Program::Ftp && flow.from == host;
     let mut ftp = scenario.flows.iter().filter(sends);
@@ -242,7 +242,7 @@ fn control_of<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
     ftp.or(own).or(scenario.congestion_control.as_deref())
 }
 
-/// Whether a flow sends from `host` by a congestion control of its own.
+/// Whether a flow sends from `host` with its own congestion control, and no other setting applies.
 fn is_left_to_flows(scenario: &Scenario, host: &str) -> bool {
     let names = |flow: &Flow| {
         flow.cc
@@ -256,7 +256,7 @@ fn is_left_to_flows(scenario: &Scenario, host: &str) -> bool {
     !told && control_of(scenario, host).is_none() && scenario.flows.iter().any(sends)
 }
 
-/// A testbed that could not be finished leaves its names to the next.
+/// Removes the namespaces of a testbed that could not be finished, so that their names are free.
 impl Drop for Testbed {
     fn drop(&mut self) {
         for name in self.hosts.keys() {
@@ -265,9 +265,12 @@ impl Drop for Testbed {
     }
 }
 
-/// iperf3 chooses its own control only when it is connected, and what bbr has set by then stays: a socket
-/// that once had it paces for good (`sk_pacing_status`, net/ipv4/tcp_bbr.c). reno leaves nothing behind.
-/// Not by a route, which would go before what a listening socket was told (`tcp_ca_openreq_child`).
+/// Sets reno as the initial control.
+///
+/// iperf3 sets its control only after the connection is established, and effects of bbr until then
+/// remain: a socket that once used it paces for good (`sk_pacing_status`, net/ipv4/tcp_bbr.c). reno
+/// has no such effect. A route would override the option of a listening socket
+/// (`tcp_ca_openreq_child`), so it is a kernel setting.
 fn begin_with_reno(netns: &Netns) -> Result<()> {
     set(
         netns,
@@ -288,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_left_to_flows_that_name_their_control() {
+    fn host_uses_reno_if_flows_set_their_control() {
         let scenario = |head: &str| -> Scenario {
             let rest = r#"
                 title = "t"
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_of_ftp_has_its_control_by_the_routes_of_its_host() {
+    fn ftp_flow_sets_the_control_of_its_host() {
         let scenario = |when: &str| -> Scenario {
             toml::from_str(&format!(
                 "title = 't'\nquestion = 'q'\ncongestion_control = 'bbr'\n\

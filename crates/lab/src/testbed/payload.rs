@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files that transfers carry: incompressible bytes, their SHA-256, and the place where they
-//! arrive. All of it is in memory if there is room, so that no disk limits a transfer; else in
-//! files of the output directory that have no name and so vanish with the lab.
+//! Files for transfers: incompressible payloads with their SHA-256, and files for received data.
+//! They are in memory if there is room, so that no disk limits a transfer. Otherwise they are
+//! unnamed files of the output directory, which vanish with the lab.
 
 use anyhow::{Context, Result, ensure};
 use longhaul_command::exit::Refusal;
@@ -20,23 +20,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes that are written or hashed at a time.
+/// Bytes written or hashed at a time.
 const CHUNK: usize = 1 << 20;
-/// Memory that must stay free beside the files, for sockets and links.
+/// Bytes of memory that must remain free for sockets and links.
 const HEADROOM: u64 = 1 << 30;
 
-/// Where the files are.
+/// Directory of the files for transfers.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
     disk: Option<PathBuf>,
-    /// Files without a name, open as long as the store lives.
+    /// Unnamed files, kept open as long as the store exists.
     nameless: Vec<File>,
     payloads: BTreeMap<Bytes, [u8; 32]>,
 }
 
 impl Store {
-    /// Room for `needed` bytes, in memory if they fit, else under `disk`.
+    /// Opens a store for `needed` bytes: in memory if they fit, else below `disk`.
     pub(crate) fn open(directory: &Path, disk: &Path, needed: Bytes) -> Result<Self> {
         fs::create_dir_all(directory)?;
         let memory = memory_available()?;
@@ -55,17 +55,17 @@ impl Store {
         })
     }
 
-    /// Where a web server finds the payloads.
+    /// Directory of the payloads for servers.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The directory that commands of `host` have for themselves.
+    /// Scratch directory of the commands on `host`.
     pub(crate) fn scratch(&self, host: &str) -> PathBuf {
         self.directory.join("scratch").join(host)
     }
 
-    /// Makes those of `hosts` anew: nothing of an earlier run is in them.
+    /// Creates empty scratch directories for `hosts`, without files of an earlier run.
     pub(crate) fn clear_scratch<'a>(
         &self,
         hosts: impl IntoIterator<Item = &'a String>,
@@ -80,12 +80,12 @@ impl Store {
         Ok(())
     }
 
-    /// The files lie on a disk, which may limit the transfers.
+    /// Whether the files are on a disk, which may limit transfers.
     pub(crate) fn on_disk(&self) -> bool {
         self.disk.is_some()
     }
 
-    /// Writes a payload of `size`, the same for the same `seed`, unless it is there already.
+    /// Writes a payload of `size` that depends only on `seed`, unless it exists.
     pub(crate) fn add_payload(&mut self, size: Bytes, seed: u64) -> Result<()> {
         if self.payloads.contains_key(&size) {
             return Ok(());
@@ -101,12 +101,12 @@ impl Store {
         Ok(())
     }
 
-    /// The SHA-256 of the payload of `size`, if there is one.
+    /// SHA-256 of the payload of `size`, if it exists.
     pub(crate) fn hash(&self, size: Bytes) -> Option<[u8; 32]> {
         self.payloads.get(&size).copied()
     }
 
-    /// A place where a transfer called `name` arrives.
+    /// Creates the file that receives the transfer `name`.
     pub(crate) fn landing(&mut self, name: &str) -> Result<Landing> {
         self.create(&format!("landing-{name}"))?;
         Ok(Landing {
@@ -132,14 +132,14 @@ impl Store {
         let magic = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink(magic, &path)?;
-        // The symbolic link names the descriptor of `file`: keep that one, hand out a clone.
+        // The symbolic link refers to the descriptor of `file`: keep it open, and return a clone.
         let clone = file.try_clone()?;
         self.nameless.push(file);
         Ok(clone)
     }
 }
 
-/// Refuses what neither memory nor the disk holds, before the disk is full.
+/// Refuses files that fit neither into memory nor on the disk, before the disk is full.
 fn has_room(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
     let place = || format!("cannot look at {}", disk.display());
     let all = rustix::fs::statvfs(disk).with_context(place)?;
@@ -157,45 +157,45 @@ fn has_room(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
     }
 }
 
-/// The name under which the payload of `size` is served.
+/// File name of the payload of `size`.
 pub(crate) fn payload_name(size: Bytes) -> String {
     format!("payload-{}", size.get())
 }
 
-/// Where a transfer arrives. Its pages exist before the transfer begins, so that making them does
-/// not slow it.
+/// File that receives a transfer. Its pages are allocated before the transfer, so that allocation
+/// does not slow it down.
 #[derive(Debug)]
 pub(crate) struct Landing {
     path: PathBuf,
 }
 
 impl Landing {
-    /// Fills it with `size` zeros: nothing of an earlier transfer may pass for this one.
+    /// Fills it with `size` zeros, so that no earlier transfer is taken for this one.
     pub(crate) fn clear(&self, size: Bytes) -> Result<()> {
         let mut file = self.writer()?;
         write_chunks(&mut file, size, |_| {})?;
         Ok(file.set_len(size.get())?)
     }
 
-    /// Its file's name, in the directory that the payloads are in.
+    /// File name in the directory of the payloads.
     pub(crate) fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    /// For writing from its first byte on, without losing its pages.
+    /// Opens it for writing from its first byte, keeping its pages.
     pub(crate) fn writer(&self) -> Result<File> {
         let file = OpenOptions::new().write(true).open(&self.path);
         file.with_context(|| format!("cannot open {}", self.path.display()))
     }
 
-    /// Fails unless the content is `size` bytes with this SHA-256.
+    /// Checks that the content is `size` bytes with this SHA-256.
     pub(crate) fn verify(&self, size: Bytes, expected: [u8; 32]) -> Result<()> {
         verify(&self.path, size, expected)
     }
 }
 
-/// Fails unless the file is `size` bytes with this SHA-256.
+/// Checks that the file is `size` bytes with this SHA-256.
 pub(crate) fn verify(path: &Path, size: Bytes, expected: [u8; 32]) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let (mut hash, mut chunk, mut total) = (Sha256::new(), vec![0; CHUNK], 0);
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_disk_holds_is_refused_before_it_is_written() {
+    fn refuses_files_larger_than_the_disk() {
         let disk = tempfile::tempdir().unwrap();
         has_room(disk.path(), Bytes::new(1), 0).unwrap();
         let error = has_room(disk.path(), Bytes::new(1 << 60), 0).unwrap_err();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_accepted_and_one_wrong_byte_is_not() {
+    fn accepts_a_copy_and_refuses_one_wrong_byte() {
         let directory = tempfile::tempdir().unwrap();
         let size = Bytes::new(3 * CHUNK as u64 + 7);
         for disk in [None, Some(directory.path())] {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_follow_from_their_seed() {
+    fn payloads_depend_on_their_seed() {
         let hash = |seed| {
             let directory = tempfile::tempdir().unwrap();
             let mut store = store(directory.path(), None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP_INFO of all hosts of the testbed, ten times a second, as raw records and as what figures and report are made of.
+//! Sampler of TCP_INFO on all hosts of the testbed, ten times a second: for the raw records, and
+//! for metrics and report.
 
 use crate::measure::{
     Recording, Sample,
@@ -19,11 +20,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Samples kept in memory for figures and report, about 200 bytes each; all go to the file. With more, every
-/// other look is left out.
+/// Most samples in memory for metrics and report, about 200 bytes each; all go to the file. Beyond
+/// it, every other sampling time is left out.
 const KEPT_MAX: usize = 500_000;
 
-/// A thread that samples until it is stopped.
+/// Thread that samples until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     stop: Arc<AtomicBool>,
@@ -31,8 +32,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Samples `hosts` into the file `path`, and keeps in `delivered` how many payload bytes the
-    /// hosts named in `receivers` have received so far.
+    /// Samples `hosts` into the file `path`, and keeps in `delivered` the payload bytes that the
+    /// hosts in `receivers` have received so far.
     pub(crate) fn start(
         hosts: &[(String, Netns)],
         receivers: Vec<String>,
@@ -59,7 +60,7 @@ impl Sampler {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the thread and returns what it saw.
+    /// Stops the thread and returns its samples.
     pub(crate) fn stop(self) -> Result<Recording> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();

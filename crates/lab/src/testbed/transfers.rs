@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The flows of one run on a standing testbed: servers first, then all transfers at their times,
-//! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
+//! Execution of a run's flows on a testbed: servers first, then all transfers at their times,
+//! beside them the sampler, and finally the check that the right bytes arrived.
 
 use super::{
     Testbed,
@@ -31,10 +31,10 @@ use std::{
 };
 use tokio::{task::JoinSet, time};
 
-/// Where the transfers of a scenario arrive, by flow.
+/// Receiving files of a scenario's transfers, by flow.
 pub(crate) type Landings = BTreeMap<String, Arc<Landing>>;
 
-/// Runs every flow of `scenario` that is on; `delivered` counts payload bytes as they arrive.
+/// Runs every enabled flow of `scenario`. `delivered` counts payload bytes as they arrive.
 pub(crate) async fn execute(
     scenario: &Scenario,
     testbed: &mut Testbed,
@@ -68,7 +68,8 @@ pub(crate) async fn execute(
     };
     let mut recording = sampler.stop()?;
     if outcomes.is_err() {
-        // The device of a link that dies goes, and with it its flows, a moment before its process has ended.
+        // The device of a killed link vanishes, and flows fail with it, shortly before its process
+        // has ended.
         time::sleep(LOOK).await;
     }
     testbed.still_stands()?;
@@ -94,10 +95,10 @@ pub(crate) async fn execute(
     ))
 }
 
-/// How often the programs beside the flows are looked at.
+/// Interval between checks of the programs beside the flows.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Waits for the end of a link, a relay or a server, without which flows would wait for their limit.
+/// Waits until a link, a relay or a server has ended. Otherwise flows would wait for their limit.
 async fn end_of_a_helper(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyhow::Error {
     loop {
         time::sleep(LOOK).await;
@@ -147,27 +148,27 @@ async fn serve(
     Ok(servers)
 }
 
-/// A transfer, ready to begin.
+/// Transfer that is ready to begin.
 struct Transfer {
     number: usize,
     flow: Flow,
     netns: Netns,
     server: Ipv4Addr,
-    /// Where the client connects: the server, or a relay before it.
+    /// Address that the client connects to: the server or a relay.
     target: SocketAddrV4,
     proxy: Option<String>,
-    /// What an upload sends.
+    /// File that an upload sends.
     payload: PathBuf,
     landing: Option<Arc<Landing>>,
     sending: Sending,
     limit: Time,
-    /// What a probe's packets should meet.
+    /// Expected link behaviour for a probe.
     expected: Option<Expected>,
     command: Option<command::Order>,
     record: PathBuf,
 }
 
-/// Where the transfers of one run take place.
+/// Context of the transfers of one run.
 struct Place<'a> {
     scenario: &'a Scenario,
     testbed: &'a Testbed,
@@ -226,7 +227,7 @@ impl Place<'_> {
     }
 }
 
-/// The address under which the client of `flow` sees `host`.
+/// Address at which the client of `flow` reaches `host`.
 fn seen(testbed: &Testbed, flow: &Flow, host: &str) -> Result<Ipv4Addr> {
     let address = testbed.topology.address(opening(flow), host);
     address.with_context(|| format!("flow {}: {host} has no address", flow.name))
@@ -236,7 +237,7 @@ fn reached(testbed: &Testbed, flow: &Flow, at: &HostPort) -> Result<SocketAddrV4
     Ok(SocketAddrV4::new(seen(testbed, flow, &at.host)?, at.port))
 }
 
-/// The proxy's URL.
+/// URL of the proxy.
 fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
     let Some(proxy) = &flow.proxy else {
         return Ok(None);
@@ -245,7 +246,7 @@ fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
     Ok(Some(format!("{}://{address}", proxy.scheme)))
 }
 
-/// A program's own record: one JSON object, or a probe's lines.
+/// File name of a program's own record: one JSON object, or a probe's lines.
 fn record_name(flow: &Flow) -> String {
     let ending = if flow.program == Program::Probe {
         "jsonl"
@@ -294,7 +295,7 @@ impl Transfer {
         }
     }
 
-    /// A file, by curl.
+    /// Transfers a file with curl.
     async fn carry(&self) -> Result<Outcome> {
         let landing = self.landing.as_ref();
         let landing = landing.context("there is no place to arrive")?;
@@ -321,7 +322,7 @@ impl Transfer {
     }
 }
 
-/// Runs all at the same time; the first failure ends the others.
+/// Runs all transfers concurrently; the first failure ends the others.
 async fn all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
     let mut running: JoinSet<_> = transfers.into_iter().map(Transfer::run).collect();
     let mut outcomes = BTreeMap::new();
@@ -332,7 +333,7 @@ async fn all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
     Ok(outcomes.into_values().collect())
 }
 
-/// The clocks have stopped: now the hashes.
+/// Checks byte counts and hashes of received files, after all clocks have stopped.
 fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landings) -> Result<()> {
     for (flow, outcome) in flows.iter().zip(outcomes) {
         let (true, Some(size)) = (flow.program.carries_a_file(), flow.size) else {
@@ -355,7 +356,7 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
     Ok(())
 }
 
-/// Likewise of what commands say that has arrived.
+/// Checks the hashes of files that commands created.
 fn arrived(flows: &[&Flow], topology: &Topology, store: &Store) -> Result<()> {
     for flow in flows {
         let place = || format!("flow {}", flow.name);
@@ -368,7 +369,7 @@ fn arrived(flows: &[&Flow], topology: &Topology, store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel does not tell of flows over UDT.
+/// Samples of flows over UDT, which the kernel does not have.
 fn untold(
     flows: &[&Flow],
     topology: &Topology,
@@ -386,7 +387,7 @@ fn untold(
     Ok(all)
 }
 
-/// Where a flow's data leaves and arrives. Nobody asks for the port of its client.
+/// Sending and receiving address of a flow. The client's port is 0, because nothing uses it.
 fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::Ends> {
     let end = |host: &String, other: &String| {
         let port = match host == accepting(flow) {
@@ -399,7 +400,7 @@ fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::Ends> {
     Some([end(&flow.from, &flow.to)?, end(&flow.to, &flow.from)?])
 }
 
-/// The time that records of programs have.
+/// Unix time in seconds, as in the records of programs.
 fn unix_s() -> f64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs_f64()

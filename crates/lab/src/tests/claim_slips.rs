@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Slips of the pen in what a scenario claims and shows.
+//! Invalid claims, tables and figures.
 
 use super::slips::Slip;
 

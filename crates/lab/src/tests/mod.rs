@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds for every scenario and every refusal.
+//! Tests of all built-in scenarios and of all refusals.
 
 mod claim_slips;
 mod refusal;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person reads who wrote something wrong: file, line and column of the value at fault, whatever it is.
+//! Refusals of invalid scenarios: each has file, line and column of the invalid value.
 
 use super::{
     claim_slips::{OF_CLAIMS, OF_VIEWS},
@@ -10,7 +10,7 @@ use crate::{
     source::{Book, Choices, Source},
 };
 
-/// Stands before the value at fault.
+/// Marks the invalid value in a test case.
 const MARK: char = '¦';
 
 fn open(text: String) -> anyhow::Result<Book> {
@@ -23,7 +23,7 @@ fn open(text: String) -> anyhow::Result<Book> {
     Book::open(&source, &Choices::default())
 }
 
-/// The text without its mark, and the place where that stood, as errors name it.
+/// Returns the text without its mark, and the mark's position as in messages.
 fn marked(text: &str) -> (String, String) {
     let before = text.split(MARK).next().unwrap();
     let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
@@ -33,7 +33,7 @@ fn marked(text: &str) -> (String, String) {
 }
 
 #[test]
-fn every_value_at_fault_has_its_place() {
+fn every_refusal_has_a_position() {
     open(TEXT.to_owned()).unwrap();
     let slips = [OF_PARAMETERS, OF_THE_TESTBED, OF_FLOWS, OF_CLAIMS, OF_VIEWS];
     let slips = slips.into_iter().flatten();
@@ -41,7 +41,8 @@ fn every_value_at_fault_has_its_place() {
     assert_eq!(misplaced.collect::<String>(), "");
 }
 
-/// What is wrong with the refusal of a slip, by opening the scenario or then by `check`.
+/// Returns a description if the refusal of a case has the wrong position or message. The case is
+/// refused when the scenario is opened, or else by `check`.
 fn misplaced(
     right_text: &str,
     (right, wrong, said): &Slip,
@@ -56,8 +57,8 @@ fn misplaced(
 }
 
 #[test]
-fn what_a_program_cannot_take_has_its_place() {
-    // Nothing but the flow, which becomes each program's.
+fn refusals_of_program_limits_have_a_position() {
+    // Only the flow, whose program each case replaces.
     let text = TEXT.replace("\nsize = '${size}'", "");
     let text = text.split("[derived]").next().unwrap();
     let text = text.replace("'curl'", "'curl'\nsize = '1GB'");
@@ -67,7 +68,7 @@ fn what_a_program_cannot_take_has_its_place() {
         misplaced(text, slip, run::possible)
     });
     assert_eq!(misplaced.collect::<String>(), "");
-    // Under simulated time no program is asked.
+    // Limits of programs do not apply under simulated time.
     let simulated = alone.replace("'curl'", "'iperf3'\nduration = '1500ms'");
     let mut book = open(simulated).unwrap();
     for cell in &mut book.cells {
@@ -75,7 +76,7 @@ fn what_a_program_cannot_take_has_its_place() {
         cell.short.simulate = true;
     }
     crate::check::program_limits::check(&book).unwrap();
-    // But a run waits as long as the scenario says.
+    // But the limit of a run does.
     for cell in &mut book.cells {
         cell.scenario.limit = longhaul_units::Time::from_secs(1);
     }
@@ -85,9 +86,9 @@ fn what_a_program_cannot_take_has_its_place() {
     assert!(error.contains("limit, the longest"), "{error}");
 }
 
-/// Not where the parameter is set: what is wrong with a value is said by what uses it.
+/// A wrong value of a parameter is reported where it is used, not where it is set.
 #[test]
-fn a_value_of_a_cell_is_at_fault_where_it_is_used() {
+fn wrong_cell_value_is_reported_where_it_is_used() {
     let text = TEXT.replace("{ from = 'b' }\n[hosts", "{ from = 'nobody' }\n[hosts");
     let (text, place) = marked(&text.replace("'${from}'", "¦'${from}'"));
     let error = open(text).unwrap_err().to_string();
@@ -99,7 +100,7 @@ fn a_value_of_a_cell_is_at_fault_where_it_is_used() {
 }
 
 #[test]
-fn what_cannot_be_simulated_has_its_place_too() {
+fn refusals_of_simulation_have_a_position() {
     let (text, place) = marked(&TEXT.replace("'curl'", "¦'curl'"));
     let mut book = open(text).unwrap();
     simulated::check(&book).unwrap();

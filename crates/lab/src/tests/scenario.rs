@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every file under `scenarios/` must keep, whatever it asks.
+//! Tests of every file under `scenarios/`.
 
 use crate::{
     source::{self, Book, Choices, inherit, library},
@@ -17,12 +17,12 @@ fn open(name: &str) -> Book {
 }
 
 #[test]
-fn it_can_be_read_with_all_that_it_stands_on() {
+fn built_in_scenarios_are_valid_with_their_bases() {
     for name in library::names() {
         let source = library::find(name).unwrap();
         let family = inherit::Family::gather(&source).unwrap();
         let resolved = family.resolved().unwrap();
-        // What results says the same without its bases.
+        // The merged text must be the same scenario without its bases.
         let alone = source::Source {
             name: name.to_owned(),
             origin: format!("{name}, resolved"),
@@ -30,7 +30,7 @@ fn it_can_be_read_with_all_that_it_stands_on() {
             path: None,
         };
         let stands_alone = source.text.lines().all(|line| !line.starts_with("base ="));
-        // The same text again would be the same again.
+        // A scenario without a base is its own merged text.
         if !stands_alone {
             let alone =
                 Book::open(&alone, &Choices::default()).unwrap_or_else(|error| panic!("{error:#}"));
@@ -44,7 +44,7 @@ fn it_can_be_read_with_all_that_it_stands_on() {
 }
 
 #[test]
-fn it_says_what_the_paper_printed() {
+fn scenarios_with_a_source_have_its_figures() {
     for book in BOOKS.iter() {
         let printed = book
             .cells
@@ -63,7 +63,7 @@ fn it_says_what_the_paper_printed() {
 }
 
 #[test]
-fn every_cell_can_be_drawn() {
+fn every_cell_has_a_topology_diagram() {
     for book in BOOKS.iter() {
         for cell in &book.cells {
             let drawn = drawing::testbed(&[&cell.scenario]);
@@ -79,9 +79,9 @@ fn every_cell_can_be_drawn() {
     }
 }
 
-/// A note once named `fast:base_rtt_window_s`, which is refused.
+/// Regression: a note named `fast:base_rtt_window_s`, which is refused.
 #[test]
-fn parameters_that_scenarios_name_are_accepted() {
+fn parameters_in_scenario_texts_exist() {
     let texts: Vec<_> = library::names()
         .map(|name| library::find(name).unwrap().text)
         .collect();
@@ -104,14 +104,14 @@ fn parameters_that_scenarios_name_are_accepted() {
     assert!(named > 2, "scenarios name some: {named}");
 }
 
-/// Characters of `lh_bic:ack_shift=3`.
+/// Whether a character can be part of `lh_bic:ack_shift=3`.
 fn is_of_a_control(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '=')
 }
 
-/// A table or figure that no cell fits would be missing from the page, without a word.
+/// A table or figure without any cell would be missing from the page without a message.
 #[test]
-fn every_table_and_figure_shows_something() {
+fn every_table_and_figure_has_cells() {
     for book in BOOKS.iter() {
         let cells: Vec<result::Cell> = book.cells.iter().map(|_| one_run()).collect();
         let tables = view::tables(book, &cells);

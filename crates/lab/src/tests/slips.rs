@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Slips of the pen in links, hosts, relays, flows and parameters.
+//! Invalid values in links, hosts, relays, flows and parameters.
 
+/// Valid scenario that the cases modify.
 pub(crate) const TEXT: &str = r#"title = 't'
 question = 'q'
 warmup = 1
@@ -76,7 +77,7 @@ over = 'loss'
 by = 'relays'
 "#;
 
-/// What is right, what is written instead, and what is said of it.
+/// Test case: valid text, its invalid replacement, and the expected message.
 pub(crate) type Slip = (&'static str, &'static str, &'static str);
 
 pub(crate) const OF_PARAMETERS: &[Slip] = &[
@@ -310,7 +311,7 @@ pub(crate) const OF_THE_TESTBED: &[Slip] = &[
     ),
 ];
 
-/// What only a run of its program would find.
+/// Cases that only a run of the program would refuse.
 pub(crate) const OF_PROGRAMS: &[Slip] = &[
     (
         "'curl'",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Derived metrics and checks: what the runs say, put against what the scenario wants.
+//! Evaluation of derived metrics and checks.
 
 use super::paper;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 use longhaul_results::result::{Cell, Check, Metrics};
 use serde_json::Value;
 
-/// Adds the scenario's derived metrics to those of one run; one whose parts are missing is left
+/// Adds the scenario's derived metrics to those of one run. A metric with a missing part is left
 /// out.
 pub(crate) fn derive(scenario: &Scenario, metrics: &mut Metrics) {
     for (name, text) in &scenario.derived {
@@ -26,14 +26,14 @@ pub(crate) fn derive(scenario: &Scenario, metrics: &mut Metrics) {
     }
 }
 
-/// The outcome of every check that is meant for such a run and whose cells were run.
+/// Evaluates every check that applies to this kind of run and whose cells were run.
 pub(crate) fn checks(book: &Book, cells: &[Cell]) -> Vec<Check> {
     let meant = |plan: &&CheckPlan| plan.quick || !book.quick;
     let plans = book.base.check.iter().filter(meant);
     plans.filter_map(|plan| check(plan, book, cells)).collect()
 }
 
-/// `None` if a cell that it speaks of was not to be run (`--only`).
+/// Evaluates a check; `None` if one of its cells was excluded (`--only`).
 fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
     let bound = Bound::parse(&plan.want)?;
     let expression = Expression::parse(&plan.value).ok()?;
@@ -68,11 +68,13 @@ fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
     })
 }
 
-/// Why a check was not decided.
+/// Reason of an undecided check.
 const TOO_BUSY: &str = "the machine was too busy";
 
-/// The figure that decides, and whether it is one that can't: a run that the machine was too busy for neither keeps a
-/// bound nor breaks it. One figure that breaks it for certain is enough.
+/// Returns the deciding value, and whether the check stays undecided.
+///
+/// A value from runs for which the machine was too busy neither satisfies nor violates the bound.
+/// One valid value that violates it decides.
 fn decisive(figures: &[Figure], bound: Bound) -> (Figure, bool) {
     let worst = |disturbed: bool| {
         let figures = figures.iter().copied();
@@ -87,14 +89,14 @@ fn decisive(figures: &[Figure], bound: Bound) -> (Figure, bool) {
     }
 }
 
-/// The cells that a check speaks of one by one.
+/// Cells for which a check holds one by one; `None` for a check without `every`.
 pub(crate) fn every(plan: &CheckPlan, book: &Book) -> Option<Vec<usize>> {
     let wanted = pairs(plan.every.as_ref()?);
     let matching = |index: &usize| book.cells[*index].matches(&wanted);
     Some((0..book.cells.len()).filter(matching).collect())
 }
 
-/// The varied values of the cell that differs from the one at `subject` in just `different`.
+/// Varied values of the cell that differs from the one at `subject` only in `different`.
 pub(crate) fn beside(
     book: &Book,
     subject: Option<usize>,
@@ -107,10 +109,10 @@ pub(crate) fn beside(
     kept.chain(different.iter().cloned()).collect()
 }
 
-/// In a check, before a metric: the paper's figure instead of ours.
+/// Prefix of a metric in a check: the paper's figure instead of the measured one.
 const PRINTED: &str = "paper.";
 
-/// Whether `name` is a metric of ours, or one of the paper's that it prints for the cell at `index`.
+/// Whether `name` is a measured metric, or a figure that the paper prints for the cell at `index`.
 pub(crate) fn is_printed(book: &Book, index: usize, name: &str) -> bool {
     name.strip_prefix(PRINTED).is_none_or(|metric| {
         let printed = paper::printed(&book.base.paper, &book.cells[index]);
@@ -118,7 +120,7 @@ pub(crate) fn is_printed(book: &Book, index: usize, name: &str) -> bool {
     })
 }
 
-/// What an expression over the medians of cells comes to; `None` if a cell was not run or has no figure.
+/// Value of an expression over the medians of cells; `None` if a cell was not run or has no value.
 pub(crate) fn number(expression: &Expression, book: &Book, cells: &[Cell]) -> Option<f64> {
     match figure(expression, None, book, cells) {
         Figure::Found { value, .. } => Some(value),
@@ -126,17 +128,17 @@ pub(crate) fn number(expression: &Expression, book: &Book, cells: &[Cell]) -> Op
     }
 }
 
-/// What an expression comes to.
+/// Value of a check's expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Figure {
-    /// Its cells were not to be run, or the paper has no figure for them.
+    /// A cell was excluded, or the paper has no figure for it.
     Unasked,
-    /// Its runs gave none.
+    /// The runs gave no value.
     Missing,
-    /// It divides by 0.
+    /// The expression divides by 0.
     Infinite,
-    /// The value, the cell that it was computed for if there are several, and whether a cell that has nothing but
-    /// disturbed runs had a part in it.
+    /// Computed value, with the cell if there are several. `disturbed`: a cell without any valid
+    /// run was used.
     Found {
         value: f64,
         of: Option<usize>,
@@ -159,7 +161,7 @@ impl Figure {
         )
     }
 
-    /// The one that is further from keeping the bound.
+    /// Returns the value that violates the bound more.
     fn or_worse(self, other: Self, bound: Bound) -> Self {
         match (self, other) {
             (Self::Unasked, one) | (one, Self::Unasked) => one,
@@ -208,7 +210,7 @@ mod tests {
     use Figure::{Found, Infinite, Missing, Unasked};
 
     #[test]
-    fn the_worst_figure_is_the_one_nearest_to_breaking_the_bound() {
+    fn worst_value_has_the_smallest_margin() {
         let found = |value| Found {
             value,
             of: None,
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_divides_by_0_is_no_number() {
+    fn division_by_zero_fails_the_check() {
         let expression = Expression::parse("0 / (1 - 1)").unwrap();
         let text = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'w'\nbetween = ['a', 'b']\n\
                     [[flows]]\nname = 'f'\nprogram = 'curl'\nfrom = 'a'\nto = 'b'\nsize = '1MB'\n";
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_figure_decides_nothing() {
+    fn value_of_a_busy_machine_leaves_the_check_undecided() {
         let found = |value, disturbed| Found {
             value,
             of: None,
@@ -261,7 +263,7 @@ mod tests {
             let busy = found(value, true);
             assert_eq!(decided(&[busy]), (busy, true));
             assert_eq!(decided(&[good, busy]), (busy, true));
-            // One that breaks it on a quiet machine is enough.
+            // One valid value that violates the bound decides.
             assert_eq!(decided(&[bad, busy]), (bad, false));
             assert_eq!(decided(&[Missing, busy]), (Missing, false));
         }

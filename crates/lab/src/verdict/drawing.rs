@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The testbed as the report draws it: the way of the first flow, the ways of others beside it, and
-//! each link with its range over all cells.
+//! Topology diagram of the report: the path of the first flow, paths of other flows with further
+//! links, and each link with the range of its options over all cells.
 
 use crate::{
     network::{Topology, Wire, link},
@@ -9,7 +9,7 @@ use crate::{
 use longhaul_results::result::{Testbed, TestbedHost, TestbedLink};
 use std::collections::BTreeSet;
 
-/// Of the scenarios of all cells; empty if no flow goes anywhere.
+/// Diagram of the scenarios of all cells; empty without a connected flow.
 pub(crate) fn testbed(scenarios: &[&Scenario]) -> Testbed {
     let mut ways = scenarios
         .iter()
@@ -38,7 +38,7 @@ pub(crate) fn testbed(scenarios: &[&Scenario]) -> Testbed {
     }
 }
 
-/// The hosts that each flow passes, from end to end.
+/// Hosts on the path of each enabled flow.
 fn ways(scenario: &Scenario) -> Vec<Vec<String>> {
     let topology = Topology::of(scenario);
     let flows = scenario.flows.iter().filter(|flow| flow.when);
@@ -51,7 +51,7 @@ fn ways_first(scenario: &Scenario) -> Option<Vec<String>> {
     ways(scenario).into_iter().next()
 }
 
-/// Pairs of neighbours, whichever way data goes between them.
+/// Pairs of neighbours, regardless of direction.
 fn steps(way: &[String]) -> BTreeSet<[String; 2]> {
     let pair = |two: &[String]| {
         let mut pair = [two[0].clone(), two[1].clone()];
@@ -85,7 +85,7 @@ fn chain(way: &[String], scenarios: &[&Scenario]) -> Testbed {
     }
 }
 
-/// The link from one host to its neighbour in one cell.
+/// Link from a host to its neighbour in one cell.
 fn drawn(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     let topology = Topology::of(scenario);
     let index = topology.between(&pair[0], &pair[1])?;
@@ -93,7 +93,8 @@ fn drawn(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     Some(described(link, &topology.wires[index], &pair[0]))
 }
 
-/// In the direction of the data. Propagation delay counts both ways, as a ping sees it.
+/// Describes a link in the direction of the data. The propagation delay is that of both directions,
+/// as a ping measures it.
 fn described(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
     let plain = TestbedLink {
         name: link.name.clone(),
@@ -115,7 +116,7 @@ fn described(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
     }
 }
 
-/// One link as two cells have it: the least of each figure, and the most where they differ.
+/// Combines a link of two cells: the minimum of each value, and the maximum where they differ.
 fn wider(one: TestbedLink, other: &TestbedLink) -> TestbedLink {
     let (rate_bps, rate_bps_max) = match (one.rate_bps, other.rate_bps) {
         (Some(a), Some(b)) => {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_come_another_way_stand_beside_the_first() {
+    fn flows_with_further_links_get_their_own_row() {
         let scenario = scenario("1ms");
         let testbed = testbed(&[&scenario]);
         assert_eq!(names(&testbed), ["a", "r", "s"]);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_cells_vary_has_a_range() {
+    fn varied_link_options_are_shown_as_a_range() {
         let (short, long) = (scenario("1ms"), scenario("10ms"));
         let link = &testbed(&[&long, &short, &long]).links[1];
         assert_eq!((link.rtt_us, link.rtt_us_max), (2e3, Some(2e4)));

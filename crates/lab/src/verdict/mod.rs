@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a result says of the runs: checks, the paper's figures, tables and figures, and the testbed as it is drawn.
+//! Evaluation of the runs: checks, the paper's figures, tables, figures and the topology diagram.
 
 pub(crate) mod checks;
 pub(crate) mod drawing;

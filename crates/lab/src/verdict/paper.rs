@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paper's own figures by cell, from lists and from tables as they are printed.
+//! Figures of the paper by cell, from lists and from tables.
 
 use crate::{
     scenario::{
@@ -12,14 +12,14 @@ use indexmap::IndexMap;
 use longhaul_results::result::Metrics;
 use toml::Value;
 
-/// The figures of one cell.
+/// Printed figures of one cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Printed {
     pub(crate) figures: Metrics,
     pub(crate) suspect: Vec<String>,
 }
 
-/// All that the paper says of `cell`.
+/// Returns the paper's figures for `cell`.
 pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
     let mut printed = Printed::default();
     for entry in all.iter().flat_map(entries) {
@@ -34,19 +34,20 @@ pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
     printed
 }
 
+/// Returns the parameter of an axis, if it is exactly one.
 pub(crate) fn only(axis: &IndexMap<String, Vec<Value>>) -> Option<(&String, &Vec<Value>)> {
     axis.first().filter(|_| axis.len() == 1)
 }
 
-/// One figure.
+/// One printed figure.
 pub(crate) struct Entry<'a> {
-    /// The varied values of its cell.
+    /// Varied values of its cell.
     pub(crate) cell: Vec<(String, String)>,
     pub(crate) metric: &'a str,
     pub(crate) figure: f64,
     /// Whether it looks misprinted.
     pub(crate) suspect: bool,
-    /// Row and column, in a table.
+    /// Row and column, if it is from a table.
     pub(crate) place: Option<(usize, usize)>,
 }
 

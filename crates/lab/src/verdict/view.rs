@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[table]]` and `[[figure]]` of a result: the cells are put where they belong, and titles say what was found.
+//! Tables and figures of a result: cells are arranged on their axes, and titles are filled in.
 
 use super::checks;
 use crate::{
@@ -19,22 +19,22 @@ use longhaul_results::{
 use longhaul_units::Time;
 use serde_json::Value;
 
-/// In place of a parameter: the cell itself, by its name.
+/// Axis of the cells themselves, by name, in place of a parameter.
 pub(crate) const CELL: &str = "cell";
 
-/// The tables of a result.
+/// Tables of a result.
 pub(crate) fn tables(book: &Book, cells: &[result::Cell]) -> Vec<Table> {
     let plans = book.base.table.iter();
     plans.filter_map(|plan| plan.resolve(book, cells)).collect()
 }
 
-/// The figures of a result.
+/// Figures of a result.
 pub(crate) fn figures(book: &Book, cells: &[result::Cell]) -> Vec<Figure> {
     let plans = book.base.figure.iter();
     plans.filter_map(|plan| plan.resolve(book, cells)).collect()
 }
 
-/// Which cells a view shows, and where.
+/// Arrangement of cells in a table or figure.
 pub(crate) struct Layout<'a> {
     pub(crate) rows: (&'static str, &'a Listed),
     pub(crate) columns: (&'static str, &'a Listed),
@@ -43,7 +43,9 @@ pub(crate) struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// The panels with their cells; none if no cell of the book is meant.
+    /// Returns the panels with their cells; empty if no cell is selected.
+    ///
+    /// # Errors Two cells have the same position.
     pub(crate) fn resolve(&self, book: &Book) -> Result<Vec<Panel>, String> {
         let (rows, columns, panels) = (
             listed(self.rows.1),
@@ -87,7 +89,7 @@ impl Layout<'_> {
     }
 }
 
-/// What a cell has for each of these names.
+/// Values of a cell for these parameters.
 pub(crate) fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
     let value = |name: &String| match cell.vary.get(name) {
         Some(value) => serde_json::to_value(value).unwrap_or_default(),
@@ -117,7 +119,7 @@ fn axis(book: &Book, cells: &[usize], by: &[String]) -> Axis {
     }
 }
 
-/// The index of the cell at each place.
+/// Index of the cell at each row and column.
 fn places(
     book: &Book,
     cells: impl Iterator<Item = usize>,
@@ -142,7 +144,7 @@ fn places(
     Ok(places)
 }
 
-/// What was found; of cells that do not tell, what it is about.
+/// Title with its numbers, or the name of the metric if a number is missing.
 fn title(title: &str, of: &str, book: &Book, cells: &[result::Cell]) -> String {
     let number = |expression: &Expression| checks::number(expression, book, cells);
     let about = || format!("{} of the cells that were run", Metric::of(of).label);
@@ -212,14 +214,14 @@ impl FigurePlan {
         })
     }
 
-    /// What it shows first.
+    /// Name of the first metric in the figure.
     fn about(&self) -> &str {
         let of = self.of.as_ref().and_then(|of| of.all().first());
         let metric = listed(&self.metric).first().map(String::as_str);
         metric.or(of.map(|of| of.name())).unwrap_or_default()
     }
 
-    /// No run is longer.
+    /// Longest time of a run in seconds.
     fn end_s(&self, book: &Book) -> f64 {
         book.base.limit.as_secs_f64()
     }
@@ -294,7 +296,7 @@ size = "1MB"
         title = \"{goodput_bps{loss=0,relays=true} / goodput_bps{loss=0,relays=false} :x}\"\n";
 
     #[test]
-    fn cells_stand_where_their_values_put_them() {
+    fn cells_are_placed_by_their_values() {
         let book = book(&format!("{GRID}columns = \"relays\"\n"), &[]);
         let tables = tables(&book, &cells(&book));
         assert_eq!(tables[0].title, "2×");
@@ -307,7 +309,7 @@ size = "1MB"
     }
 
     #[test]
-    fn panels_split_what_rows_and_columns_leave() {
+    fn panels_split_the_remaining_parameter() {
         let book = book(&format!("{GRID}panels = \"relays\"\n"), &[]);
         let tables = tables(&book, &cells(&book));
         let places: Vec<_> = tables[0]
@@ -320,7 +322,7 @@ size = "1MB"
     }
 
     #[test]
-    fn cells_themselves_are_rows_and_some_are_left_out() {
+    fn rows_can_be_cells_and_only_selects_cells() {
         let every = book(
             "[[table]]\nname = \"all\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = \"cell\"\n",
             &[],
@@ -337,7 +339,7 @@ size = "1MB"
     }
 
     #[test]
-    fn a_part_of_the_cells_makes_a_part_of_the_table() {
+    fn selected_cells_give_a_partial_table() {
         let part = book(
             &format!("{GRID}columns = \"relays\"\n"),
             &[("relays", "true")],
@@ -353,7 +355,7 @@ size = "1MB"
     }
 
     #[test]
-    fn a_figure_over_time_names_its_courses() {
+    fn figure_over_time_names_its_time_series() {
         let figure = "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"t\"\nof = [\"goodput_bps\", \"cwnd_bytes\"]\n\
             flow = \"get\"\nby = [\"loss\", \"relays\"]\nfrom = \"2s\"\nto = \"4s\"\nlog = \"y\"\n\
             limits = [{ value = \"1gbit\", label = \"line\" }]\n";

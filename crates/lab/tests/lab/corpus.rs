@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets of this crate, over their committed corpora.
+//! Replay of this crate's fuzz corpora.
 
 #[path = "../../../../fuzz/invariants/expression.rs"]
 mod expression;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab run` of several scenarios: a folder each, a page over all, and what stands is kept.
+//! `longhaul lab run` of several scenarios: one directory each, a page over all, and results that
+//! are up to date are skipped.
 
 use serde_json::{Value, json};
 use std::{
@@ -8,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// Simulated, so that it needs neither root nor time.
+/// Simulated scenario, which needs neither root nor time.
 const SCENARIO: &str = r#"
 title = "TITLE"
 question = "how fast?"
@@ -37,7 +38,7 @@ value = "goodput_bps"
 want = ">= WANT"
 "#;
 
-/// Writes `NAME.toml`; its check holds if at most 10 Mbit/s are wanted.
+/// Writes `NAME.toml`, whose check holds if at most 10 Mbit/s are wanted.
 fn scenario(folder: &Path, name: &str, want: &str) {
     let text = SCENARIO.replace("TITLE", name).replace("WANT", want);
     fs::write(folder.join(name).with_extension("toml"), text).unwrap();
@@ -62,7 +63,7 @@ fn began(folder: &Path, name: &str) -> String {
     result["started"].as_str().unwrap().to_owned()
 }
 
-/// As if a program had been missing.
+/// Changes a result as if a program had been missing.
 fn fail(folder: &Path, name: &str) {
     let file = folder.join("out").join(name).join("result.json");
     let mut result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -75,7 +76,7 @@ fn said(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_stands_is_kept_and_the_rest_is_run() {
+fn skips_results_that_are_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     scenario(at, "one", "1e6");
@@ -104,7 +105,7 @@ fn what_stands_is_kept_and_the_rest_is_run() {
     assert!(!said(&third.stderr).contains("(2/2) two: stands"));
     assert!(third.status.success(), "{}", said(&third.stderr));
 
-    // Another seed is another lab.
+    // Another seed is another experiment.
     lab(at, &[&both[..], &["--seed", "8"]].concat());
     assert_ne!(began(at, "one"), one);
     let one = began(at, "one");
@@ -113,7 +114,7 @@ fn what_stands_is_kept_and_the_rest_is_run() {
 }
 
 #[test]
-fn a_check_that_does_not_hold_is_told_at_the_end_and_ends_nothing() {
+fn failed_check_does_not_end_the_batch() {
     let folder = tempfile::tempdir().unwrap();
     scenario(folder.path(), "one", "1e9");
     scenario(folder.path(), "two", "1e6");
@@ -126,7 +127,8 @@ fn a_check_that_does_not_hold_is_told_at_the_end_and_ends_nothing() {
     }
 }
 
-/// A machine without time for it, as the journal of an interrupted lab: the lab goes on with nothing left to do.
+/// Replaces a result by the journal of an interrupted experiment whose runs are complete. For runs
+/// marked in `disturbed`, the machine was too busy.
 fn busy(folder: &Path, name: &str, disturbed: &[bool]) {
     let out = folder.join("out").join(name);
     let file = out.join("result.json");
@@ -146,10 +148,10 @@ fn busy(folder: &Path, name: &str, disturbed: &[bool]) {
 }
 
 #[test]
-fn a_machine_that_is_too_busy_decides_no_check() {
+fn busy_machine_leaves_checks_undecided() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // 9 Mbit/s are wanted and, where it is busy, 7.6 measured.
+    // 9 Mbit/s are wanted, and 7.6 measured where the machine is busy.
     for name in ["one", "two"] {
         scenario(at, name, "9e6");
         lab_into(at, &format!("out/{name}"), &[&format!("{name}.toml")]);
@@ -169,21 +171,21 @@ fn a_machine_that_is_too_busy_decides_no_check() {
     assert_eq!(result["checks"][0]["pass"], false);
     assert_eq!(result["checks"][0]["undecided"], "the machine was too busy");
 
-    // Kept as it stands, and told again.
+    // Skipped, but reported again.
     let both = lab(at, &["one.toml", "two.toml"]);
     let text = said(&both.stdout);
     assert_eq!(both.status.code(), Some(4), "{text}{}", said(&both.stderr));
     assert!(text.contains("1 of 1 not decided"), "{text}");
     assert!(text.contains("1 of 2 scenarios pass all"), "{text}");
 
-    // What is broken for certain goes before.
+    // A check that fails for certain has precedence.
     busy(at, "two", &[false]);
     let broken = lab(at, &["one.toml", "two.toml"]);
     assert_eq!(broken.status.code(), Some(1), "{}", said(&broken.stdout));
 }
 
 #[test]
-fn nothing_begins_if_one_of_them_cannot() {
+fn starts_nothing_if_one_scenario_is_invalid() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     scenario(at, "one", "1e6");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows that are commands: what they move, use and leave behind, how they fail, and what is not installed.
+//! Flows with commands: transferred bytes, resource use, leftover processes, failures, and missing
+//! programs.
 
 use serde_json::Value;
 use std::{
@@ -8,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// Two hosts beside each other.
+/// Scenario of two adjacent hosts.
 const HOSTS: &str = r#"
 title = "test"
 question = "does it work?"
@@ -21,10 +22,11 @@ kind = "veth"
 between = ["server", "client"]
 "#;
 
-/// One cell.
+/// Single cell.
 const ALONE: &str = "[[cells]]\nvary = {}\n";
 
-/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+/// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
+/// fails.
 fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
 }
@@ -51,7 +53,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The result of one cell with this flow, and its only run.
+/// Runs one cell with this flow, and returns its only run.
 fn ran(flow: &str, out: &Path) -> Value {
     let output = run(&[ALONE, flow], out);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -60,7 +62,7 @@ fn ran(flow: &str, out: &Path) -> Value {
     run
 }
 
-/// Why the run of this flow failed.
+/// Returns why the run of this flow failed.
 fn failure(flow: &str) -> String {
     let out = tempfile::tempdir().unwrap();
     let run = ran(flow, out.path());
@@ -69,7 +71,7 @@ fn failure(flow: &str) -> String {
 }
 
 #[test]
-fn a_command_moves_its_size_and_what_arrived_is_compared() {
+fn compares_the_file_that_a_command_created() {
     if !may_use_namespaces() {
         return;
     }
@@ -96,7 +98,7 @@ fn a_command_moves_its_size_and_what_arrived_is_compared() {
 }
 
 #[test]
-fn a_server_is_ready_before_the_command_and_ends_behind_it() {
+fn server_is_ready_before_the_command() {
     if !may_use_namespaces() {
         return;
     }
@@ -115,7 +117,7 @@ fn a_server_is_ready_before_the_command_and_ends_behind_it() {
 }
 
 #[test]
-fn a_command_that_fails_fails_its_run_with_what_it_said_last() {
+fn failed_command_fails_the_run_with_its_last_output() {
     if !may_use_namespaces() {
         return;
     }
@@ -136,7 +138,7 @@ fn a_command_that_fails_fails_its_run_with_what_it_said_last() {
 }
 
 #[test]
-fn a_command_that_takes_too_long_is_ended() {
+fn command_is_killed_at_the_limit() {
     if !may_use_namespaces() {
         return;
     }
@@ -161,7 +163,7 @@ fn a_command_that_takes_too_long_is_ended() {
     assert_eq!(processes("77777"), 0);
 }
 
-/// How many processes of this machine have such a word.
+/// Counts the processes of this machine with this argument.
 fn processes(word: &str) -> usize {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -172,7 +174,7 @@ fn processes(word: &str) -> usize {
     lines.filter(has).count()
 }
 
-/// Runs words contained: what was said of them.
+/// Runs a command contained, and returns its report.
 fn contained(words: &[&str], out: &Path) -> Value {
     let report = out.join("report.json");
     let ended = Command::new(longhaul_testbed::longhaul())
@@ -187,7 +189,7 @@ fn contained(words: &[&str], out: &Path) -> Value {
 }
 
 #[test]
-fn with_a_command_ends_all_that_it_started() {
+fn processes_of_a_command_end_with_it() {
     if !may_use_namespaces() {
         return;
     }
@@ -197,7 +199,7 @@ fn with_a_command_ends_all_that_it_started() {
 }
 
 #[test]
-fn what_a_command_used_is_that_of_all_its_processes() {
+fn measures_resource_use_of_all_processes() {
     if !may_use_namespaces() {
         return;
     }
@@ -221,7 +223,7 @@ fn what_a_command_used_is_that_of_all_its_processes() {
 }
 
 #[test]
-fn what_is_not_installed_is_left_out_and_the_rest_is_run() {
+fn skips_cells_whose_program_is_not_installed() {
     if !may_use_namespaces() {
         return;
     }

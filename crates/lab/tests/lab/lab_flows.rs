@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What flows of a scenario can be: congestion control, pacing and window of one flow, FTP.
+//! Flows of a scenario: congestion control, pacing and window of each flow, FTP and UDT.
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Two hosts, but for what is between them.
+/// Scenario of two hosts, without the options of the link between them.
 const HOSTS: &str = r#"
 title = "test"
 question = "does it work?"
@@ -26,19 +26,22 @@ name = "wire"
 between = ["server", "client"]
 "#;
 
-/// So near that a run is over at once.
+/// Link without a limit, for short runs.
 const WIRE: &str = "kind = 'veth'\n";
 
-/// With a rate that makes two seconds of 50 MB: a sample, ten of which are taken a second, sees who sends it.
+/// Link with a rate at which 50 MB take two seconds, so that samples every 0.1 s include the
+/// transfer.
 const LINE: &str = "rate = '200mbit'\n";
 
-/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+/// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
+/// fails.
 fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
 }
 
-/// The right to load, which takes root of the machine, not of a user namespace. Names of congestion
-/// controls are the machine's: one test at a time, those of `longhaul cc` included.
+/// Lock for tests that register congestion controls, which needs root on the machine, not in a user
+/// namespace. Their names apply to the whole machine, so one test runs at a time, those of
+/// `longhaul cc` included.
 fn may_load() -> Option<File> {
     let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
     longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root").then(|| {
@@ -54,7 +57,7 @@ fn registered() -> BTreeSet<String> {
     names.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The scenario's result, and what was said.
+/// Runs the flows, and returns the result and the messages.
 fn run(flows: &str, out: &Path) -> (Value, String) {
     run_over(WIRE, flows, out)
 }
@@ -80,7 +83,7 @@ fn flow(name: &str, program: &str, keys: &str) -> String {
     )
 }
 
-/// Samples of senders of more than a megabyte.
+/// Samples of senders with more than a megabyte acknowledged.
 fn samples(result: &Value, out: &Path) -> Vec<Value> {
     let files = result["raw"].as_array().unwrap().iter();
     let mut files = files.filter_map(Value::as_str);
@@ -106,7 +109,7 @@ fn good(result: &Value, said: &str) {
 }
 
 #[test]
-fn each_flow_has_its_own_congestion_control_and_pace() {
+fn flows_have_their_own_congestion_control_and_pacing() {
     if !may_use_namespaces() {
         return;
     }
@@ -179,7 +182,7 @@ fn each_flow_has_its_own_congestion_control_and_pace() {
 }
 
 #[test]
-fn longhauls_controls_are_there_for_the_run_each_with_its_parameters() {
+fn registers_own_controls_with_parameters_for_the_run() {
     let Some(_turn) = may_load() else {
         return;
     };
@@ -218,7 +221,7 @@ fn longhauls_controls_are_there_for_the_run_each_with_its_parameters() {
 }
 
 #[test]
-fn a_relays_legs_have_longhauls_controls_too() {
+fn relay_legs_can_use_own_controls() {
     let Some(_turn) = may_load() else {
         return;
     };
@@ -242,7 +245,7 @@ fn a_relays_legs_have_longhauls_controls_too() {
 }
 
 #[test]
-fn kill_9_takes_longhauls_controls_away() {
+fn sigkill_removes_own_controls() {
     let Some(_turn) = may_load() else {
         return;
     };
@@ -276,7 +279,7 @@ fn kill_9_takes_longhauls_controls_away() {
     until(|| (!registered().contains(&name)).then_some(())).expect("it is gone");
 }
 
-/// What `look` finds, within a time that only a failure takes.
+/// Waits for `look` to succeed, within a time that only a failure takes.
 fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
     let give_up = Instant::now() + Duration::from_secs(30);
     loop {
@@ -289,7 +292,7 @@ fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
 }
 
 #[test]
-fn an_ftp_server_sends_as_its_host_does() {
+fn ftp_server_uses_the_control_of_its_host() {
     let Some(_turn) = may_load() else {
         return;
     };
@@ -308,7 +311,7 @@ fn an_ftp_server_sends_as_its_host_does() {
 }
 
 #[test]
-fn a_flow_of_ftp_has_a_control_of_its_own() {
+fn ftp_flow_can_have_its_own_control() {
     if !may_use_namespaces() {
         return;
     }
@@ -329,7 +332,7 @@ fn a_flow_of_ftp_has_a_control_of_its_own() {
 }
 
 #[test]
-fn ftp_carries_files_both_ways_and_their_content_is_checked() {
+fn ftp_transfers_files_in_both_directions() {
     if !may_use_namespaces() {
         return;
     }
@@ -353,7 +356,7 @@ fn ftp_carries_files_both_ways_and_their_content_is_checked() {
 }
 
 #[test]
-fn ftp_goes_through_proxies() {
+fn ftp_works_through_proxies() {
     if !may_use_namespaces() {
         return;
     }
@@ -384,12 +387,12 @@ fn ftp_goes_through_proxies() {
         .unwrap();
     let records = fs::read_to_string(folder.path().join("relay-relay.jsonl")).unwrap();
     let connections = records.matches("\"record\":\"connection\"").count();
-    // A control and a data connection over SOCKS each way; HTTP is one.
+    // SOCKS has a control and a data connection for each direction; HTTP has one.
     assert!(connections >= 5, "{connections}: {records}");
 }
 
 #[test]
-fn what_a_flow_cannot_be_is_refused_before_anything_is_touched() {
+fn refuses_invalid_flows_before_any_change() {
     let refusals = [
         (
             "program = 'copy'\nsize = '1MB'",
@@ -430,7 +433,7 @@ fn what_a_flow_cannot_be_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn udt_runs_beside_tcp_and_is_measured_as_it_is() {
+fn udt_flows_are_measured_like_tcp_flows() {
     if !may_use_namespaces() {
         return;
     }

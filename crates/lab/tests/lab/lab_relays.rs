@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The demo's own scenario, small: emulated links and transparent relays, the bytes proved.
+//! Built-in scenarios with relays, with small files: emulated links, transparent relays, and chains
+//! of relays.
 
 use serde_json::Value;
 use std::{path::Path, process::Command};
 
-/// Whether the test can run; where it could not, it must be allowed to skip.
+/// Whether the test can run. Without root it is skipped with ALLOW_SKIP=1, else it fails.
 fn capable() -> bool {
     longhaul_testbed::skip::unless(
         rustix::process::geteuid().is_root(),
@@ -31,7 +32,7 @@ fn run(scenario: &str, choices: &[&str], out: &Path) -> Value {
     result
 }
 
-/// The only connection that a relay of the first cell had.
+/// Returns the record of the only connection through a relay of the first cell.
 fn connection(result: &Value, relay: &str, out: &Path) -> Value {
     let ending = format!("/relay-{relay}.jsonl");
     let files = result["raw"].as_array().unwrap().iter();
@@ -47,7 +48,7 @@ fn connection(result: &Value, relay: &str, out: &Path) -> Value {
 }
 
 #[test]
-fn a_chain_of_relays_is_built_as_the_scenario_says() {
+fn builds_the_scenarios_chain_of_relays() {
     if !capable() {
         return;
     }
@@ -70,7 +71,7 @@ fn a_chain_of_relays_is_built_as_the_scenario_says() {
 }
 
 #[test]
-fn relays_have_certificates_and_a_pool_where_their_configuration_says() {
+fn relays_use_certificates_and_a_pool() {
     if !capable() {
         return;
     }
@@ -103,7 +104,7 @@ fn relays_have_certificates_and_a_pool_where_their_configuration_says() {
     );
     let far = connection(&result, "far", out.path());
     assert!(far["bytes_down"].as_u64().unwrap() >= 100_000, "{far}");
-    // The path's round trip, and the way of what 10 segments do not hold.
+    // The round trip of the path, and another for the data beyond 10 segments.
     let metrics = &result["cells"][0]["runs"][0];
     assert!(
         metrics["first_byte_s"].as_f64().unwrap() >= 0.18,
@@ -113,7 +114,7 @@ fn relays_have_certificates_and_a_pool_where_their_configuration_says() {
 }
 
 #[test]
-fn the_dvd_scenario_relays_real_bytes() {
+fn dvd_scenario_relays_all_data() {
     if !capable() {
         return;
     }
@@ -127,7 +128,7 @@ fn the_dvd_scenario_relays_real_bytes() {
         3,
         "{cell}"
     );
-    // One connection went through each relay, all of it.
+    // One connection with all data went through each relay.
     for relay in ["relay1", "relay2"] {
         let record = connection(&result, relay, out.path());
         assert!(
@@ -135,7 +136,7 @@ fn the_dvd_scenario_relays_real_bytes() {
             "{record}"
         );
     }
-    // The cable accounted for what it did; a first byte needs two round trips of 26 ms.
+    // The cable has a timing report. A first byte needs two round trips of 26 ms.
     assert_eq!(result["links"].as_array().unwrap().len(), 1);
     assert!(
         cell["runs"][0]["first_byte_s"].as_f64().unwrap() >= 0.052,

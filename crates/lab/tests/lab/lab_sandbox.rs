@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab run` on plain veth wires: what it writes, what it refuses, and that nothing is
-//! left however it ends.
+//! `longhaul lab run` on plain veth links: its files, its refusals, and that nothing is left when
+//! it ends or is killed.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Client and server with a router between them.
+/// Scenario of a client and a server with a router between them.
 const WIRES: &str = r#"
 title = "test"
 question = "does it work?"
@@ -60,12 +60,13 @@ to = "client"
 duration = "60s"
 "#;
 
-/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+/// Whether the test may create namespaces. Without root it is skipped with ALLOW_SKIP=1, else it
+/// fails.
 fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
-/// A scenario in a directory of its own.
+/// Scenario in a directory of its own.
 struct Bench {
     directory: tempfile::TempDir,
 }
@@ -115,9 +116,9 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Needs /dev/net/tun beside root.
+/// Needs /dev/net/tun in addition to root.
 #[test]
-fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
+fn tap_gives_a_capture_file_and_metrics() {
     if !may_use_namespaces() {
         return;
     }
@@ -139,7 +140,7 @@ fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
     );
     let bytes = fs::read(bench.path("out").join(taps[0])).unwrap();
     assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
-    // The cell's 3 MB, which `--quick` leaves, are 2072 segments and more, at both ends.
+    // The cell's 3 MB, which `--quick` does not change, are at least 2072 segments at both ends.
     assert!(bytes.len() > 4_100 * 100, "{} bytes", bytes.len());
 
     let run = &bench.result()["cells"][0]["runs"][0];
@@ -152,7 +153,7 @@ fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
     assert!(figure("packets_per_ack_ratio") >= 1.0);
     assert!(figure("duplicate_acks") >= 0.0);
     let course = &run["series"]["taps"][0];
-    // Data leaves the router for the client, whose end of this wire is the left one.
+    // Data leaves the router for the client, at the left end of this link.
     assert_eq!(
         (&course["flow"], &course["link"]),
         (&"get".into(), &"near".into())
@@ -185,12 +186,12 @@ fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
 }
 
 #[test]
-fn a_download_leaves_a_result_a_report_and_raw_records() {
+fn download_writes_result_report_and_records() {
     if !may_use_namespaces() {
         return;
     }
     let bench = Bench::new(&[WIRES, "repetitions = 2\nwarmup = 1\n"]);
-    // Top-level keys stand before tables.
+    // Top-level keys must come before tables.
     let text = ["repetitions = 2\nwarmup = 1\n", WIRES, DOWNLOAD].concat();
     fs::write(bench.path("test.toml"), text).unwrap();
     let output = bench.run(&[]);
@@ -220,7 +221,7 @@ fn a_download_leaves_a_result_a_report_and_raw_records() {
 }
 
 #[test]
-fn a_folder_used_before_keeps_what_the_lab_did_not_write() {
+fn keeps_foreign_files_in_the_output_directory() {
     if !may_use_namespaces() {
         return;
     }
@@ -244,7 +245,7 @@ fn a_folder_used_before_keeps_what_the_lab_did_not_write() {
 }
 
 #[test]
-fn both_directions_of_iperf3_and_a_check_that_fails() {
+fn iperf3_runs_in_both_directions_and_a_check_fails() {
     if !may_use_namespaces() {
         return;
     }
@@ -276,7 +277,7 @@ fn both_directions_of_iperf3_and_a_check_that_fails() {
 }
 
 #[test]
-fn a_flow_beyond_its_limit_is_a_failed_run() {
+fn run_fails_if_a_flow_exceeds_the_limit() {
     if !may_use_namespaces() {
         return;
     }
@@ -288,21 +289,21 @@ fn a_flow_beyond_its_limit_is_a_failed_run() {
     assert!(failed.contains("limit of 1 s"), "{failed}");
 }
 
-/// Needs /dev/net/tun beside root. Its flow would wait for the limit.
+/// Needs /dev/net/tun in addition to root. The flow would otherwise wait for its limit.
 #[test]
-fn a_link_that_dies_ends_its_run_at_once_and_is_named() {
+fn killed_link_ends_the_run_at_once() {
     let killed = "link-near ended with signal: 9";
-    a_link_that_gets(rustix::process::Signal::KILL, "500s", killed);
+    check_run_after_signal_to_link(rustix::process::Signal::KILL, "500s", killed);
 }
 
-/// What it did is not known, whatever the flows say.
+/// Its records are incomplete, even if the flows succeeded.
 #[test]
-fn a_link_that_stands_still_fails_its_run() {
+fn stopped_link_fails_the_run() {
     let stopped = "link-near did not end when the run was over";
-    a_link_that_gets(rustix::process::Signal::STOP, "1s", stopped);
+    check_run_after_signal_to_link(rustix::process::Signal::STOP, "1s", stopped);
 }
 
-fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str) {
+fn check_run_after_signal_to_link(signal: rustix::process::Signal, lasts: &str, failure: &str) {
     if !may_use_namespaces() {
         return;
     }
@@ -334,7 +335,7 @@ fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str)
     wait_for(|| find("probe")).expect("the flow began");
     let link = rustix::process::Pid::from_raw(find("link").unwrap() as i32).unwrap();
     rustix::process::kill_process(link, signal).unwrap();
-    // A link that stands still is waited for.
+    // The lab waits for a stopped link.
     let status = within(Duration::from_secs(60), || lab.try_wait().unwrap());
     assert_eq!(status.expect("the lab still runs").code(), Some(1));
     let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
@@ -342,7 +343,7 @@ fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str)
 }
 
 #[test]
-fn bad_input_is_refused_before_anything_is_touched() {
+fn refuses_invalid_scenarios_before_any_change() {
     let wrong = [
         (WIRES.replace("title", "titel"), "line 2, column 1"),
         (WIRES.replace("kind = \"veth\"", "delay = \"-3ms\""), "-3ms"),
@@ -403,9 +404,9 @@ fn bad_input_is_refused_before_anything_is_touched() {
     }
 }
 
-/// What only the machine can tell is refused by `lab check` as by a run.
+/// Settings that only the kernel can judge are refused by `lab check` as by a run.
 #[test]
-fn what_this_machine_lacks_is_refused_by_check_too() {
+fn check_refuses_settings_that_the_machine_lacks() {
     if !may_use_namespaces() {
         return;
     }
@@ -416,7 +417,7 @@ fn what_this_machine_lacks_is_refused_by_check_too() {
             "net.ipv4.tcp_congestion_control = \"cubik\"",
         ),
         ("'net.ipv4.tcp_sack' = 'much'", "net.ipv4.tcp_sack"),
-        // One of the whole machine.
+        // This setting is of the whole machine.
         ("'net.ipv4.tcp_mem' = '1 2 3'", "net.ipv4.tcp_mem"),
     ];
     for (setting, named) in lacking {
@@ -434,9 +435,9 @@ fn what_this_machine_lacks_is_refused_by_check_too() {
     assert_eq!(bench.check().status.code(), Some(0));
 }
 
-/// A run that was killed goes on where it was, and what it did before counts.
+/// Completed runs of a killed experiment are kept.
 #[test]
-fn an_interrupted_run_goes_on() {
+fn resumes_after_sigkill() {
     if !may_use_namespaces() {
         return;
     }
@@ -489,39 +490,39 @@ fn an_interrupted_run_goes_on() {
 }
 
 #[test]
-fn kill_9_leaves_nothing() {
-    ends_with_nothing_left(rustix::process::Signal::KILL, |status| {
+fn sigkill_leaves_nothing() {
+    check_nothing_left_after(rustix::process::Signal::KILL, |status| {
         status.code().is_none()
     });
 }
 
 #[test]
-fn a_terminated_lab_leaves_nothing_and_says_how_it_ended() {
+fn sigterm_leaves_nothing_and_sets_the_exit_code() {
     // 128 + SIGTERM.
-    ends_with_nothing_left(rustix::process::Signal::TERM, |status| {
+    check_nothing_left_after(rustix::process::Signal::TERM, |status| {
         status.code() == Some(143)
     });
 }
 
 #[test]
-fn an_interrupted_lab_leaves_nothing_and_says_how_it_ended() {
+fn sigint_leaves_nothing_and_sets_the_exit_code() {
     // 128 + SIGINT.
-    ends_with_nothing_left(rustix::process::Signal::INT, |status| {
+    check_nothing_left_after(rustix::process::Signal::INT, |status| {
         status.code() == Some(130)
     });
 }
 
-/// Starts a long run, sends `signal` to the process that the user started, and looks for what is
-/// left of the run: processes with its mark in their environment.
-fn ends_with_nothing_left(signal: rustix::process::Signal, ended: fn(ExitStatus) -> bool) {
+/// Starts a long run, sends `signal` to the process that the user started, and looks for processes
+/// of the run that are left: those with its mark in their environment.
+fn check_nothing_left_after(signal: rustix::process::Signal, ended: fn(ExitStatus) -> bool) {
     if !may_use_namespaces() {
         return;
     }
     let bench = Bench::new(&["repetitions = 1\n", WIRES, LONG]);
     let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
     let (name, value) = mark.split_once('=').unwrap();
-    // Whoever started this test may ignore SIGINT, as shells do for jobs in the background, and a lab that inherits
-    // that ignores it, too.
+    // SIGINT may be ignored by the process that started this test, as shells do for background
+    // jobs. A lab that inherits this would ignore it, too.
     let mut command = Command::new("env");
     let mut lab = command
         .args([OsStr::new("--default-signal=INT"), longhaul().as_os_str()])
@@ -530,7 +531,8 @@ fn ends_with_nothing_left(signal: rustix::process::Signal, ended: fn(ExitStatus)
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The lab, PID 1 and the worker of the sandbox, an iperf3 server and an iperf3 client.
+    // These are the lab, PID 1 and the worker of the sandbox, an iperf3 server and an iperf3
+    // client.
     let before =
         wait_for(|| Some(marked(&mark)).filter(|found| found.len() >= 5)).expect("the run began");
     assert!(before.contains(&lab.id()));
@@ -547,7 +549,7 @@ fn send(lab: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Every process that inherited the mark.
+/// Processes that inherited the mark.
 fn marked(mark: &str) -> BTreeSet<u32> {
     let processes = fs::read_dir("/proc")
         .unwrap()
@@ -564,7 +566,7 @@ fn marked(mark: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// What `look` finds within twenty seconds.
+/// Waits for `look` to succeed, at most twenty seconds.
 fn wait_for<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
     within(Duration::from_secs(20), look)
 }
@@ -580,8 +582,11 @@ fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
-/// The build directory may be closed to others. A copy that this process wrote itself could be inherited by what other
-/// tests start meanwhile, and a file that is open for writing is not executed (ETXTBSY).
+/// Copies the binary to where other users can execute it, since the build directory may be closed
+/// to them.
+///
+/// `cp` makes the copy. A file that this process has open for writing could be inherited by
+/// processes of other tests, and is then not executed (ETXTBSY).
 fn for_others(bench: &Bench) -> PathBuf {
     let program = bench.path("longhaul");
     let copied = Command::new("cp").arg(longhaul()).arg(&program).status();
@@ -590,7 +595,7 @@ fn for_others(bench: &Bench) -> PathBuf {
 }
 
 #[test]
-fn what_a_scenario_says_is_checked_without_rights() {
+fn ordinary_user_can_check_and_list_scenarios() {
     if !may_use_namespaces() {
         return;
     }
@@ -618,7 +623,7 @@ fn what_a_scenario_says_is_checked_without_rights() {
 }
 
 #[test]
-fn an_ordinary_user_runs_it_in_a_user_namespace() {
+fn ordinary_user_runs_in_a_user_namespace() {
     if !may_use_namespaces() {
         return;
     }

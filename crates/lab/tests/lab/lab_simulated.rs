@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab run` under simulated time: without root, the same figures each time, and a line for
-//! what can't be simulated.
+//! `longhaul lab run` under simulated time: no root, identical figures each time, and refusals of
+//! what cannot be simulated.
 
 use serde_json::{Value, json};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 const HEAD: &str = "title = 'test'\nquestion = 'how fast?'\nrepetitions = 1\n";
 
-/// Two senders behind links of their own, one bottleneck.
+/// Two senders behind links of their own, with one bottleneck.
 const DUMBBELL: &str = r#"
 [vary]
 cc = ["reno", "cubic", "lh_bic", "lh_bic:ack_shift=3"]
@@ -98,7 +98,7 @@ fn lab(scenario: &str, flags: &[&str], out: &Path) -> Output {
         .unwrap()
 }
 
-/// The result, and where it is.
+/// Runs the scenario, and returns its result and directory.
 fn run(scenario: &str, flags: &[&str]) -> (Value, tempfile::TempDir) {
     let out = tempfile::tempdir().unwrap();
     let output = lab(scenario, flags, out.path());
@@ -115,7 +115,7 @@ fn refusal(scenario: &str, flags: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Cells with their metrics, megabits a second to three places, the rest as it is.
+/// Formats cells with their metrics: rates in Mbit/s to three places, the rest as it is.
 fn figures(result: &Value) -> Vec<String> {
     let cells = result["cells"].as_array().unwrap().iter();
     cells
@@ -135,7 +135,7 @@ fn figures(result: &Value) -> Vec<String> {
 }
 
 #[test]
-fn flows_that_share_a_bottleneck() {
+fn flows_share_a_bottleneck() {
     let (result, _) = run(DUMBBELL, &["--simulate"]);
     insta::assert_snapshot!(figures(&result).join("\n"));
     let (again, _) = run(DUMBBELL, &["--simulate"]);
@@ -148,7 +148,7 @@ fn flows_that_share_a_bottleneck() {
 }
 
 #[test]
-fn a_relay_splits_the_path() {
+fn relay_splits_the_path() {
     let (result, out) = run(RELAYED, &[]);
     insta::assert_snapshot!(figures(&result).join("\n"));
     let goodput = |cell: usize| {
@@ -179,7 +179,7 @@ fn a_relay_splits_the_path() {
 }
 
 #[test]
-fn a_hundred_gigabits_are_simulated_on_any_machine() {
+fn simulates_100_gbit_s_on_any_machine() {
     let wide = r#"
 [[cells]]
 vary = {}
@@ -209,7 +209,7 @@ cc = "lh_scalable+pace"
     assert!(note.as_str().unwrap().contains("imulated"), "{note}");
 }
 
-/// A path that becomes longer, and an hour later would become short again.
+/// Path whose delay increases, and would decrease an hour later.
 const SWITCHED: &str = r#"
 simulate = true
 [[links]]
@@ -235,7 +235,7 @@ of = "srtt_us"
 "#;
 
 #[test]
-fn what_a_link_changes_is_in_the_result_and_on_the_page() {
+fn link_changes_are_in_the_result_and_on_the_page() {
     let (result, out) = run(SWITCHED, &[]);
     let series = &result["cells"][0]["runs"][0]["series"];
     assert_eq!(
@@ -247,7 +247,8 @@ fn what_a_link_changes_is_in_the_result_and_on_the_page() {
     assert!(page.contains("At 2 s: delay 10 → 30 ms."));
 }
 
-/// Losses at the edge, behind the bottleneck; relays at both ends of the line, one beside the server.
+/// Path with losses on the edge link after the bottleneck, a relay at each end of the bottleneck,
+/// and one of them next to the server.
 const LOSSY_EDGE: &str = r#"
 simulate = true
 [vary]
@@ -292,7 +293,7 @@ cc = "reno"
 "#;
 
 #[test]
-fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
+fn adds_losses_of_other_links_and_skips_veth_legs() {
     let (result, out) = run(LOSSY_EDGE, &[]);
     insta::assert_snapshot!(figures(&result).join("\n"));
     let legs = &result["cells"][1]["runs"][0]["series"]["legs"];
@@ -318,7 +319,7 @@ fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
 }
 
 #[test]
-fn a_gap_sets_the_rate_of_trains() {
+fn gap_sets_the_rate() {
     let scenario = "simulate = true\n[[cells]]\nvary = {}\n\
          [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
          [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
@@ -330,7 +331,7 @@ fn a_gap_sets_the_rate_of_trains() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_named() {
+fn refuses_what_cannot_be_simulated() {
     let said = |from: &str, to: &str| {
         assert!(DUMBBELL.contains(from), "{from}");
         refusal(&DUMBBELL.replacen(from, to, 1), &["--simulate"])
@@ -364,9 +365,9 @@ fn what_cannot_be_simulated_is_named() {
     assert!(profile.contains("has profiles of its own"), "{profile}");
 }
 
-/// Two congestion controls between the same two hosts, and nobody asks for a figure.
+/// Two congestion controls between the same hosts, without a figure in the scenario.
 #[test]
-fn the_page_draws_both_flows_and_says_that_they_are_simulated() {
+fn page_draws_both_flows_and_says_simulated() {
     let flow = |name: &str, control: &str| {
         format!(
             "[[flows]]\nname = '{name}'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '3s'\ncc = '{control}'\n"
@@ -396,7 +397,7 @@ fn the_page_draws_both_flows_and_says_that_they_are_simulated() {
     let head = page.split("<main").next().unwrap();
     assert!(head.contains("Simulated, not run on sockets: all cells"));
     assert!(page.contains("Goodput of each flow"));
-    // Comments of styles and scripts may have the word, sentences may not.
+    // Comments in styles and scripts may have these words; the text may not.
     let body = page.split("<body").nth(1).unwrap();
     let body = body.split("<script").next().unwrap();
     for words in ["the paper", "paper’s", "The paper"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary and its commands of this crate, with real sockets, files and processes.
+//! Integration tests of `longhaul lab` with real sockets, files and processes.
 
 mod corpus;
 mod lab_batch;

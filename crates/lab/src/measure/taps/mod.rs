@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use fine::FineBins;
 use longhaul_flow::{
     record,
-    segment::{Endpoint, CapturePoint},
+    segment::{CapturePoint, Endpoint},
 };
 use longhaul_report::registry;
 use longhaul_results::result::{Metrics, Run, TapSeries};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A command that the scenario names, and the one at the other end that serves it. Each runs contained
-//! ([`longhaul_linux::contained`]): with it ends all that it started, and what that used is known.
+//! Commands of a flow: the client's, and that of its server. Each runs contained
+//! ([`longhaul_linux::contained`]): all its processes end with it, and their resource use is
+//! measured.
 
 use super::{daemon::Daemon, finish, longhaul};
 use crate::{
@@ -24,19 +25,19 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What one end of a flow runs.
+/// Command of one host of a flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
-    /// The flow's name, and for a server what tells it from the client.
+    /// Name of its files: the flow's name, for a server with a suffix.
     name: String,
     words: Vec<String>,
     home: PathBuf,
-    /// Where records go.
+    /// Directory for records.
     directory: PathBuf,
 }
 
 impl Order {
-    /// The command of `flow`.
+    /// Returns the client's command of `flow`.
     pub(crate) fn of(
         flow: &Flow,
         topology: &Topology,
@@ -47,7 +48,7 @@ impl Order {
         Self::at(host, &flow.command, flow, topology, store, directory)
     }
 
-    /// Its server, if it has one, and where that listens.
+    /// Returns the server's command of `flow` and its port, if it has one.
     pub(crate) fn of_server(
         flow: &Flow,
         topology: &Topology,
@@ -80,7 +81,7 @@ impl Order {
         })
     }
 
-    /// Runs the command of a flow of so many `bytes` to its end.
+    /// Runs the command to its end, for a flow of `bytes`.
     pub(crate) async fn measure(&self, netns: &Netns, bytes: u64) -> Result<Outcome> {
         let mut command = self.contained()?;
         let output = |ending| {
@@ -116,7 +117,7 @@ impl Order {
         })
     }
 
-    /// Adds what this server, which has ended, used to what its command did.
+    /// Adds the resource use of this server, which has ended, to the outcome of its client.
     pub(crate) fn add_to(&self, outcome: &mut Outcome) -> Result<()> {
         let own = self.ended()?;
         let metrics = &mut outcome.extra;
@@ -128,14 +129,14 @@ impl Order {
         Ok(())
     }
 
-    /// Starts a server; it listens at `port` on return.
+    /// Starts the server; it listens at `port` on return.
     pub(crate) async fn serve(&self, netns: &Netns, port: u16) -> Result<Daemon> {
         let mut daemon = Daemon::start(&self.name, self.contained()?, netns, &self.directory)?;
         daemon.listening(netns, port).await?;
         Ok(daemon)
     }
 
-    /// Nobody's settings have a part in it, and nothing is written into anybody's home.
+    /// Wraps the command in `lab contain`, without the user's environment and home directory.
     fn contained(&self) -> Result<Command> {
         let mut command = longhaul::command()?;
         command
@@ -151,7 +152,7 @@ impl Order {
         Ok(command)
     }
 
-    /// How it went, when it has ended.
+    /// Reads exit status and resource use of the ended command.
     pub(crate) fn ended(&self) -> Result<Ended> {
         let path = self.file("json");
         let text = fs::read(&path).with_context(|| {
@@ -164,7 +165,7 @@ impl Order {
         serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))
     }
 
-    /// What it said last, while it runs.
+    /// Last line of the log of a running command.
     pub(crate) fn last_words(&self) -> String {
         let text = fs::read(self.file("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -188,7 +189,7 @@ fn said(line: &str) -> &str {
     }
 }
 
-/// The file that is to have arrived, if the flow names one.
+/// File that the command must have created, if the flow names one.
 pub(crate) fn arrived(flow: &Flow, topology: &Topology, store: &Store) -> Result<Option<PathBuf>> {
     let Some(file) = &flow.arrives else {
         return Ok(None);
@@ -217,7 +218,7 @@ fn filled(
     words::fill(word, look_up).map_err(anyhow::Error::msg)
 }
 
-/// The address at which `host` reaches `other`, which may be itself.
+/// Address at which `host` reaches `other`, which may be the same host.
 pub(crate) fn address(topology: &Topology, host: &str, other: &str) -> Result<String, String> {
     let own = || topology.addresses(other).first().copied();
     let address = match host == other {
@@ -229,14 +230,14 @@ pub(crate) fn address(topology: &Topology, host: &str, other: &str) -> Result<St
     Ok(address.to_string())
 }
 
-/// The program of the flow's command or server that is not on this machine.
+/// Returns the program of the flow's command or server that is not installed.
 pub(crate) fn missing(flow: &Flow) -> Option<&str> {
     let both = [flow.command.first(), flow.server.first()];
     let mut programs = both.into_iter().flatten().map(String::as_str);
     programs.find(|program| !program.contains('{') && !is_there(program))
 }
 
-/// As execvp(3) looks: a name with a slash is a path, any other is looked for in PATH.
+/// Finds a program as execvp(3) does: a name with a slash is a path, any other is searched in PATH.
 fn is_there(program: &str) -> bool {
     let may_run = |file: &Path| file.is_file() && access(file, Access::EXEC_OK).is_ok();
     if program.contains('/') {
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_is_named() {
+    fn finds_the_program_that_is_not_installed() {
         assert_eq!(missing(&flow("command = ['sh', '-c', 'x']")), None);
         assert_eq!(missing(&flow("command = ['{longhaul}', 'copy']")), None);
         assert_eq!(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! curl, fetching a file into memory that is already there, or sending one that is there.
+//! curl: downloads into preallocated memory, and uploads from memory.
 //!
-//! The body goes to curl's standard output, which is the landing file: tmpfs pages that were
-//! written before. On two cores, 2 GB over loopback took 1.2 s into /dev/null, 1.3–1.8 s this way,
-//! 2.8–6 s into a fresh tmpfs file (the kernel makes its pages meanwhile) and 4–6 s through a pipe
-//! into a SHA-256. So the hash is computed after curl's clock has stopped.
+//! The body goes to curl's standard output, which is the receiving file: tmpfs pages that were
+//! written before. On two cores, 2 GB over loopback took 1.2 s into /dev/null, and 1.3–1.8 s this
+//! way. It took 2.8–6 s into a new tmpfs file, whose pages the kernel allocates meanwhile, and 4–6
+//! s through a pipe into a SHA-256. So the hash is computed after curl's clock has stopped.
 
 use super::{finish, keep_json};
 use crate::{measure::Outcome, testbed::payload::Landing};
@@ -19,17 +19,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What one curl is to do.
+/// Parameters of one curl transfer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order<'a> {
     pub(crate) url: &'a str,
     pub(crate) proxy: Option<&'a str>,
     pub(crate) limit: Time,
-    /// FTP: the server opens the data connections.
+    /// Whether FTP's server opens the data connections.
     pub(crate) active: bool,
 }
 
-/// Fetches what `order` says from inside `netns` into `landing`.
+/// Downloads into `landing` from inside `netns`.
 pub(crate) async fn fetch(
     netns: &Netns,
     order: Order<'_>,
@@ -41,7 +41,7 @@ pub(crate) async fn fetch(
     read(&run(command, netns, record).await?, "size_download")
 }
 
-/// Sends `file` to where `order` says.
+/// Uploads `file` from inside `netns`.
 pub(crate) async fn send(
     netns: &Netns,
     order: Order<'_>,
@@ -56,9 +56,9 @@ pub(crate) async fn send(
 fn command(order: Order<'_>) -> Command {
     let mut command = Command::new("curl");
     command
-        // First: no ~/.curlrc.
+        // Must come first: ignores ~/.curlrc.
         .args(["--disable", "--silent", "--show-error", "--fail"])
-        // Whatever the environment says.
+        // Overrides proxies of the environment.
         .args(match order.proxy {
             Some(proxy) => ["--noproxy", "", "--proxy", proxy].to_vec(),
             None => ["--noproxy", "*"].to_vec(),
@@ -82,7 +82,7 @@ async fn run(command: Command, netns: &Netns, record: &Path) -> Result<Value> {
     let output = finish(command, "curl", netns).await?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        // Behind curl's message stands the record.
+        // The record follows curl's message.
         bail!("{}", said.split("\n{").next().unwrap_or_default().trim());
     }
     keep_json(record, &output.stderr, "curl")
@@ -115,7 +115,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_what_curl_reports() {
+    fn reads_the_report_of_curl() {
         let record = json!({"time_total": 2.5, "time_starttransfer": 0.05, "size_download": 1000});
         let outcome = read(&record, "size_download").unwrap();
         assert_eq!((outcome.bytes, outcome.seconds), (1000, 2.5));

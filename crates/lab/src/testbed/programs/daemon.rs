@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that runs beside the flows until it is stopped: a server, a relay, a link.
+//! Programs that run beside the flows until they are stopped: servers, relays and links.
 
 use anyhow::{Context, Result, anyhow, bail};
 use longhaul_linux::{netns::Netns, process, sock_diag::SockDiag};
@@ -12,12 +12,12 @@ use std::{
 };
 use tokio::{process::Child, time};
 
-/// How long a daemon may take to be ready, and to end once asked to.
+/// Longest time for a daemon to become ready, and to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked at meanwhile.
+/// Interval between checks of a daemon.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A running daemon; killed when dropped.
+/// Running daemon, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command` inside `netns`, with both its outputs in `directory/NAME.log`.
+    /// Starts `command` inside `netns`, with both outputs in `directory/NAME.log`.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -63,7 +63,7 @@ impl Daemon {
         .await
     }
 
-    /// Waits until it has printed a line that begins with `word`.
+    /// Waits until it has printed a line with the prefix `word`.
     pub(crate) async fn printed(&mut self, word: &str) -> Result<()> {
         let log = self.log.clone();
         let printed = || {
@@ -96,7 +96,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Fails if it has ended, saying what it said last.
+    /// Fails if it has ended, with its last line of output.
     pub(crate) fn still_runs(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -104,7 +104,7 @@ impl Daemon {
         }
     }
 
-    /// Fails if it has ended with a failure: a server that serves once may end before its client.
+    /// Fails if it has ended with an error. A server for one client may end without one.
     pub(crate) fn has_not_failed(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) if !status.success() => Err(self.end(status)),
@@ -120,15 +120,15 @@ impl Daemon {
         )
     }
 
-    /// Asks it to end (SIGTERM), waits, and kills it if it does not.
+    /// Sends SIGTERM, waits, and kills it if it does not end.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.ends_when_asked().await.map(drop)
     }
 
-    /// Likewise, of a daemon whose last records count.
+    /// Stops a daemon whose last records are needed.
     ///
     /// # Errors
-    /// It had to be killed: what it did in the run is not known.
+    /// It had to be killed, so its records are incomplete.
     pub(crate) async fn conclude(mut self) -> Result<()> {
         match self.ends_when_asked().await? {
             true => Ok(()),

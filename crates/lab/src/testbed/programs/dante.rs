@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dante's SOCKS server, leaving straight or through another one.
+//! Dante's SOCKS server, connecting directly or through another one.
 
 use super::ways::Ways;
 use std::{fmt::Write as _, net::Ipv4Addr, path::Path, process::Command};
 
-/// Dante in the foreground with this configuration; `-N 2` is two servers, one a core here.
+/// Runs Dante in the foreground with this configuration; `-N 2` starts two servers, one per core
+/// here.
 pub(super) fn command(configuration: &Path, scratch: &Path) -> Command {
     let mut command = Command::new("danted");
     command.arg("-f").arg(configuration);
@@ -12,8 +13,8 @@ pub(super) fn command(configuration: &Path, scratch: &Path) -> Command {
     command
 }
 
-/// `own` are the host's addresses: Dante binds what it opens to one of them. As root throughout,
-/// because no other user exists in a user namespace.
+/// Writes the configuration. `own` are the host's addresses, to which Dante binds its connections.
+/// It runs as root, because a user namespace has no other user.
 pub(super) fn configuration(ways: &Ways, own: &[Ipv4Addr]) -> String {
     let mut text = String::from(
         "logoutput: stderr\n\
@@ -64,7 +65,7 @@ mod tests {
     use crate::scenario::RelayProgram;
 
     #[test]
-    fn a_peer_is_a_route_and_without_one_it_leaves_straight() {
+    fn peer_becomes_a_route() {
         let text = |peer: &str| {
             let options =
                 toml::from_str(&format!("socks5 = '0.0.0.0:1080'\npeer = {peer}")).unwrap();

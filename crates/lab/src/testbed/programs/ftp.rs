@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vsftpd, serving and taking files in memory. It runs as the lab's own user, so that it needs
-//! no other one, which a user namespace would not have.
+//! vsftpd, serving and receiving files in memory. It runs as the lab's own user, because a user
+//! namespace has no other user.
 
 use super::daemon::Daemon;
 use crate::network::ports::FTP;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use longhaul_linux::netns::Netns;
 use std::{fs, path::Path, process::Command};
 
-/// Starts it on every address of `netns`, serving `files`; ready on return.
+/// Starts vsftpd on every address of `netns`, serving `files`; ready on return.
 pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Result<Daemon> {
     let host = netns.name().unwrap_or("host");
     let configuration = directory.join(format!("vsftpd-{host}.conf"));
@@ -22,9 +22,11 @@ pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Resu
     Ok(daemon)
 }
 
-/// Whoever comes may read and write, since all are the lab's. `pasv_promiscuous` and
-/// `port_promiscuous`: a relay's control and data connections may come from several addresses.
-/// `seccomp_sandbox` kills a session on kernels with newer system calls than it knows.
+/// Writes the configuration. Any client may read and write, since all belong to the lab.
+///
+/// `pasv_promiscuous` and `port_promiscuous` allow a relay's control and data connections from
+/// different addresses. `seccomp_sandbox` is off because it kills a session on kernels with system
+/// calls that it does not know.
 fn text(files: &Path, scratch: &Path) -> String {
     let (files, scratch) = (files.display(), scratch.display());
     format!(

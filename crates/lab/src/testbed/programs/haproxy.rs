@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HAProxy in TCP mode, set as its manual advises for bulk relaying: splicing wherever it pays,
-//! pipes of 1 MiB, buffers of 64 KiB.
+//! HAProxy in TCP mode, configured as its manual advises for bulk relaying: splicing where
+//! possible, pipes of 1 MiB, buffers of 64 KiB.
 
 use super::ways::Ways;
 use std::{fmt::Write as _, path::Path, process::Command};
 
-/// HAProxy in the foreground with this configuration.
+/// Runs HAProxy in the foreground with this configuration.
 pub(super) fn command(configuration: &Path) -> Command {
     let mut command = Command::new("haproxy");
     command.arg("-db").arg("-f").arg(configuration);
@@ -47,7 +47,7 @@ mod tests {
     use crate::scenario::RelayProgram;
 
     #[test]
-    fn each_way_is_a_section_that_serves_whom_it_may() {
+    fn each_forward_is_a_section_with_its_allowed_clients() {
         let options = "forward = ['10.9.0.2:80=10.9.1.2:81', '10.9.0.2:82=10.9.1.2:83']\n\
                        allow_from = ['10.9.0.0/30', '10.9.5.0/30']";
         let options = toml::from_str(options).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! iperf3, one test at a time.
+//! iperf3 servers and clients, one test each.
 
 use super::{daemon::Daemon, finish, keep_json};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Starts the server for one test; ready on return.
+/// Starts a server for one test; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
     let mut command = Command::new("iperf3");
     command.args(["--server", "--one-off", "--port", &port.to_string()]);
@@ -73,7 +73,7 @@ fn arguments(target: SocketAddrV4, flow: &Flow, sending: &Sending) -> Vec<String
     all
 }
 
-/// What both ends' sockets are told: the client tells the server.
+/// Socket options of both ends. The client passes them to the server.
 fn socket(flow: &Flow, sending: &Sending) -> Vec<String> {
     let congestion_control = sending.congestion_control.clone();
     let rate = sending.pacing_rate.map(|rate| rate.bits().to_string());
@@ -88,8 +88,8 @@ fn socket(flow: &Flow, sending: &Sending) -> Vec<String> {
         .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
     let mut given: Vec<String> = given.flatten().collect();
     if sending.pacing_rate.is_some() {
-        // A server that sends paces only where it had to make its socket anew, as for this
-        // (iperf_tcp_listen of iperf_tcp.c); bulk data never waits for Nagle's algorithm.
+        // A sending server applies pacing only if it created a new socket, as it does for this flag
+        // (iperf_tcp_listen of iperf_tcp.c). Bulk data never waits for Nagle's algorithm.
         given.push("--no-delay".to_owned());
     }
     given
@@ -113,7 +113,7 @@ fn read(record: &Value) -> Result<Outcome> {
     })
 }
 
-/// What the receiver got over each connection.
+/// Rate of each connection at the receiver, in bits a second.
 fn connections(end: &Value) -> Vec<f64> {
     let streams = end["streams"].as_array().into_iter().flatten();
     streams
@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_what_the_receiver_got_and_the_sender_repeated() {
+    fn reads_received_bytes_and_retransmits() {
         let stream = |rate: f64| json!({"receiver": {"bits_per_second": rate}});
         let record = json!({"end": {"streams": [stream(6e8), stream(4e8)],
             "sum_received": {"bytes": 1e9, "seconds": 8.0},

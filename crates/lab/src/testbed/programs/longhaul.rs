@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul link` as one wire of the testbed, and `longhaul decp` on a host that sends.
+//! `longhaul link` as one link of the testbed, and `longhaul decp` on a sending host.
 
 use super::daemon::Daemon;
 use crate::{
@@ -13,15 +13,15 @@ use anyhow::{Context, Result};
 use longhaul_linux::netns::Netns;
 use std::{path::Path, process::Command};
 
-/// A command of this very binary.
+/// Command of longhaul's own binary.
 pub(crate) fn command() -> Result<Command> {
     Ok(Command::new(
         std::env::current_exe().context("cannot find this program's own file")?,
     ))
 }
 
-/// Starts the emulator, which makes both interfaces; ready on return. `seed` is for a link that
-/// has none of its own.
+/// Starts the emulator, which creates both interfaces; ready on return. `seed` applies to a link
+/// without a seed of its own.
 pub(crate) async fn start_link(
     link: &Link,
     wire: &Wire,
@@ -46,7 +46,7 @@ pub(crate) async fn start_link(
     Ok(daemon)
 }
 
-/// Starts it; it looks at connections on return.
+/// Starts `longhaul decp`; it samples connections on return.
 pub(crate) async fn start_decp(
     host: &str,
     decp: &Decp,
@@ -58,7 +58,7 @@ pub(crate) async fn start_decp(
         .arg("decp")
         .args(flags(&decp.options).map_err(anyhow::Error::msg)?);
     let mut daemon = Daemon::start(&format!("decp-{host}"), command, netns, directory)?;
-    // Any line: its first is of its first look.
+    // Any line: the first one follows the first sample.
     daemon.printed("").await?;
     Ok(daemon)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs that a scenario runs, one module each.
+//! Programs that a scenario runs, one module each.
 
 pub(crate) mod command;
 pub(crate) mod curl;
@@ -25,11 +25,12 @@ use std::{
     process::{Command, Output},
 };
 
-/// A program that the lab needs: its name, the flag that makes it print its version, and Debian's
-/// package.
+/// Required program: its name, the flag that prints its version, and Debian's package.
 type Needed = (&'static str, &'static str, &'static str);
 
-/// The version that the program prints, or what is missing and how to get it.
+/// Returns the version that the program prints.
+///
+/// # Errors The program is not installed; the message says how to install it.
 fn version((program, flag, package): Needed) -> Result<String> {
     let output = Command::new(program)
         .arg(flag)
@@ -45,7 +46,7 @@ fn version((program, flag, package): Needed) -> Result<String> {
     Ok(number(&String::from_utf8_lossy(&text)))
 }
 
-/// The first word that begins with a digit, which may stand behind a `v`.
+/// Returns the first word that begins with a digit, or with a `v` and a digit.
 fn number(text: &str) -> String {
     let digit = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let words = text.split([' ', '/', '\n']);
@@ -54,7 +55,7 @@ fn number(text: &str) -> String {
     number.trim_end_matches(['.', ',']).to_owned()
 }
 
-/// The versions of the programs that flows and relays need.
+/// Versions of the programs that flows and relays need.
 pub(crate) fn versions(
     flows: impl IntoIterator<Item = Program>,
     relays: impl IntoIterator<Item = RelayProgram>,
@@ -64,9 +65,9 @@ pub(crate) fn versions(
             Program::Curl => &[("curl", "--version", "curl"), ("nginx", "-v", "nginx")],
             Program::Iperf3 => &[("iperf3", "--version", "iperf3")],
             Program::Ftp => &[("curl", "--version", "curl"), ("vsftpd", "-v", "vsftpd")],
-            // This very binary, whose version the result holds anyway.
+            // Longhaul's own binary, whose version is in the result anyway.
             Program::Probe | Program::Udt => &[],
-            // Looked for where its words are known.
+            // Checked where the command's words are known.
             Program::Command => &[],
         }
     };
@@ -84,7 +85,7 @@ pub(crate) fn versions(
         .collect()
 }
 
-/// Runs a client to its end inside `netns`; it ends with the future that waits for it.
+/// Runs a client to its end inside `netns`. It is killed if the future is dropped.
 async fn finish(mut command: Command, program: &str, netns: &Netns) -> Result<Output> {
     process::inside(&mut command, netns);
     let child = tokio::process::Command::from(command)
@@ -95,7 +96,7 @@ async fn finish(mut command: Command, program: &str, netns: &Netns) -> Result<Ou
     ended.with_context(|| format!("cannot wait for {program}"))
 }
 
-/// The JSON that a program wrote, kept beside the other raw records.
+/// Writes the JSON output of a program to its raw record, and parses it.
 fn keep_json(path: &Path, text: &[u8], program: &str) -> Result<serde_json::Value> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     match serde_json::from_slice(text) {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_print() {
+    fn finds_versions_in_program_output() {
         assert_eq!(number("curl 8.5.0 (x86_64)"), "8.5.0");
         assert_eq!(number("nginx version: nginx/1.22.1\n"), "1.22.1");
         assert_eq!(number("Dante v1.4.3.\nCopyright"), "1.4.3");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! nginx, serving files from memory.
+//! nginx web servers, serving files from memory.
 
 use super::daemon::Daemon;
 use crate::network::{Sending, ports::web_port};
@@ -14,8 +14,8 @@ use std::{
     process::Command,
 };
 
-/// Starts nginx on every address of `netns`, serving `files` on a port for each way of sending; ready
-/// on return.
+/// Starts nginx on every address of `netns`, serving `files` on one port for each set of sender
+/// options; ready on return.
 pub(crate) async fn start(
     netns: &Netns,
     files: &Path,
@@ -43,7 +43,8 @@ pub(crate) async fn start(
     Ok(daemon)
 }
 
-/// Connections inherit what their listener was told, for which nginx has no words of its own.
+/// Creates listening sockets with the sender options, which their connections inherit. nginx has no
+/// settings for them.
 fn listeners(ways: &[Sending]) -> std::io::Result<Vec<TcpListener>> {
     let special = ways.iter().enumerate();
     let special = special.filter(|(_, sending)| **sending != Sending::default());
@@ -55,8 +56,9 @@ fn listeners(ways: &[Sending]) -> std::io::Result<Vec<TcpListener>> {
     Ok(sockets?.into_iter().flatten().collect())
 }
 
-/// nginx takes over listening sockets that this variable numbers, as when its program is replaced
-/// while it runs ("Upgrading Executable on the Fly" of its manual). They stay open across exec.
+/// Passes listening sockets to nginx. It takes over the descriptors in this variable, as when its
+/// program is replaced while it runs ("Upgrading Executable on the Fly" of its manual). They stay
+/// open across exec.
 fn handed_over(sockets: &[TcpListener]) -> std::io::Result<String> {
     let mut numbers = String::new();
     for socket in sockets {
@@ -66,8 +68,9 @@ fn handed_over(sockets: &[TcpListener]) -> std::io::Result<String> {
     Ok(numbers)
 }
 
-/// One worker, no access log: what an operator would set to serve one big file fast. `user root`
-/// because no other user exists in a user namespace; `tcp_nopush` fills segments under sendfile.
+/// Writes the configuration: one worker and no access log, as an operator would serve one big file.
+/// `user root` because a user namespace has no other user; `tcp_nopush` fills segments under
+/// sendfile.
 fn text(files: &Path, scratch: &Path, ports: usize) -> String {
     let (files, scratch) = (files.display(), scratch.display());
     let ports: String = (0..ports)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul probe` beside the other flows, judged against the link that it crosses.
+//! `longhaul probe` beside the other flows, compared with the link that it crosses.
 
 use super::{finish, longhaul};
 use crate::{
@@ -17,10 +17,10 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{fs::File, io::BufReader, net::Ipv4Addr, path::Path, process::Stdio};
 
-/// How long the probe waits for its last packets, beside twice the delay of the link.
+/// Time to wait for the last packets, plus twice the delay of the link.
 const PATIENCE: Time = Time::from_secs(2);
 
-/// Makes the probe of `flow` to `address`.
+/// Runs the probe of `flow` to `address`.
 pub(crate) async fn measure(
     flow: &Flow,
     address: Ipv4Addr,
@@ -74,7 +74,7 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
         extra.extend(numbers(&judge(recording, &expected.shape))?);
         extra.retain(|name, _| !expected.hides(name));
     }
-    // The rest an investigation looks up in the record.
+    // Other figures are in the record for an investigation.
     extra.retain(|name, _| registry::METRICS.iter().any(|entry| entry.name == name));
     Ok(Outcome {
         bytes: 0,
@@ -85,7 +85,7 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
     })
 }
 
-/// The numbers of a flat record.
+/// Numeric fields of a flat record.
 fn numbers(record: &impl Serialize) -> Result<Metrics> {
     let Value::Object(fields) = serde_json::to_value(record)? else {
         bail!("a probe's record is no object");

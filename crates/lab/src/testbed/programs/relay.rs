@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A relay on a host of the testbed: `longhaul relay`, with the rules that a transparent listener
-//! needs, or another program beside it.
+//! Relays on hosts of the testbed: `longhaul relay` with the rules of a transparent listener, or
+//! another program.
 
 use super::{daemon::Daemon, dante, haproxy, longhaul, squid, ways::Ways};
 use crate::scenario::{Relay, RelayProgram, relay, value::flags};
@@ -14,13 +14,14 @@ use std::{
 };
 use toml::{Table, Value};
 
-/// Mark of packets that belong to the relay, and the routing table that hands them to it.
+/// Mark of packets for the relay, and the routing table that delivers them to it.
 const MARK: u32 = 1;
 const TABLE: u32 = 100;
-/// Where certificates are inside the sandbox: not among the records, because keys are.
+/// Directory of certificates inside the sandbox. They are not among the records, because of the
+/// keys.
 const CERTIFICATES: &str = "/run/longhaul/certificates";
 
-/// Checks the options of the relay on `host`, and tells where it will listen for TCP.
+/// Checks the options of the relay on `host`, and returns its TCP listeners.
 pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     match relay.program {
         RelayProgram::Longhaul => check_longhaul(host, relay),
@@ -28,7 +29,8 @@ pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String
     }
 }
 
-/// Whether this machine and this user have what the relay on `host` asks of sockets, but for congestion controls.
+/// Checks that this machine and user have what the relay on `host` needs, except congestion
+/// controls.
 pub(crate) fn try_out(host: &str, relay: &Relay) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let bare = relay::left_out(relay);
@@ -36,7 +38,8 @@ pub(crate) fn try_out(host: &str, relay: &Relay) -> Result<()> {
     longhaul_relay::try_out(&arguments)
 }
 
-/// What is wrong with the configuration file begins with `config: `: where the file is and has its lines nobody wrote.
+/// Checks the options of `longhaul relay`. Messages about the configuration file begin with
+/// `config: `, because its path and lines mean nothing to the author of a scenario.
 fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let bare = relay::left_out(relay);
@@ -70,7 +73,7 @@ fn configuration(host: &str, files: &Path) -> PathBuf {
     files.join(format!("relay-{host}.toml"))
 }
 
-/// The relay's flags; writes its configuration file and certificates, if it is to have such.
+/// Returns the relay's flags, and writes its configuration file and certificates, if it has any.
 fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Result<Vec<String>> {
     let mut all = flags(&relay.options).map_err(anyhow::Error::msg)?;
     if !relay.config.is_empty() {
@@ -82,8 +85,8 @@ fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Re
     Ok(all)
 }
 
-/// `config` with every `tls = true` of a listener or peer replaced by the files of `host`'s
-/// certificate, which are made if they are not there.
+/// Replaces every `tls = true` of a listener or peer in `config` by the files of `host`'s
+/// certificate, which are created if they do not exist.
 fn protected(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
     let mut config = config.clone();
     let peers = config.get_mut("peer").and_then(Value::as_table_mut);
@@ -113,7 +116,7 @@ fn protect(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> 
     Ok(())
 }
 
-/// The files with which `host` shows who it is.
+/// Certificate files of `host`.
 fn identity(host: &str, certificates: &Path) -> Result<Value> {
     let file = |name: &str| certificates.join(name);
     if !file(&format!("{host}.pem")).exists() {
@@ -127,7 +130,7 @@ fn identity(host: &str, certificates: &Path) -> Result<Value> {
     ])))
 }
 
-/// Whether a transparent listener of the configuration file says nothing of what it is to take.
+/// Whether the configuration file has a transparent listener without `intercept`.
 fn takes_nothing(config: &Table) -> bool {
     let listeners = config.get("listener").and_then(Value::as_array);
     let mut listeners = listeners.into_iter().flatten();
@@ -137,7 +140,7 @@ fn takes_nothing(config: &Table) -> bool {
     })
 }
 
-/// The transparent listener's address, if it has one.
+/// Address of the transparent listener, if it has one.
 fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
     let Some(value) = relay.options.get("transparent") else {
         return Ok(None);
@@ -148,15 +151,15 @@ fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
         .ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
 }
 
-/// Where a relay runs.
+/// Host and directories of a relay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
-    /// Its own name, for its records.
+    /// Name of the relay, for its records.
     pub(crate) name: &'a str,
     pub(crate) netns: &'a Netns,
-    /// Its host's addresses.
+    /// Addresses of its host.
     pub(crate) own: &'a [Ipv4Addr],
-    /// Where its records go.
+    /// Directory for its records.
     pub(crate) directory: &'a Path,
 }
 
@@ -196,7 +199,7 @@ async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
     Ok(daemon)
 }
 
-/// The program's own files go where they vanish with the sandbox, its configuration beside the
+/// Starts another program. Its own files vanish with the sandbox; its configuration is among the
 /// records.
 async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
     let Place {
@@ -208,7 +211,7 @@ async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) ->
     let ways = Ways::of(program, &relay.options).map_err(anyhow::Error::msg)?;
     let scratch = Path::new("/run").join(format!("relay-{name}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
-    // Squid becomes an ordinary user.
+    // Squid changes to an ordinary user.
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
     let file = directory.join(format!("relay-{name}.conf"));
     let (text, command) = match program {
@@ -231,8 +234,8 @@ async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) ->
     Ok(daemon)
 }
 
-/// TPROXY as in Linux `Documentation/networking/tproxy.rst`: packets of sockets that exist are
-/// marked and so stay on this host, new connections to the ports go to the listener.
+/// Sets up TPROXY as in Linux `Documentation/networking/tproxy.rst`. Packets of existing sockets
+/// are marked and so delivered on this host; new connections to the ports go to the listener.
 fn divert(netns: &Netns, ports: &[u16], listener: u16) -> Result<()> {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let ports = ports.join(", ");
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_is_checked_as_the_relay_would() {
+    fn checks_the_configuration_like_the_relay() {
         let wrong = "config.listener = [{ kind = 'forward', address = '127.0.0.1:1' }]";
         assert!(check(&relay(wrong)).is_err());
         let right = "forward = '127.0.0.1:1=127.0.0.1:2'\n\
@@ -271,9 +274,9 @@ mod tests {
         assert_eq!(check(&relay(right)), Ok(()));
     }
 
-    /// They are provided when the lab runs, under names of its own.
+    /// Congestion controls are registered when the lab runs, under names of its own.
     #[test]
-    fn congestion_controls_are_not_looked_for_before_they_are_there() {
+    fn check_ignores_congestion_controls() {
         let relay = relay(
             "forward = '127.0.0.1:1=127.0.0.1:2'\ncc_near = 'lh_bic:ack_shift=3'\n\
              config.profile.wan = { congestion_control = 'lh_scalable:md_shift=2' }",
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_becomes_the_files_of_the_host_or_nothing() {
+    fn tls_is_replaced_by_certificate_files() {
         let directory = tempfile::tempdir().unwrap();
         let config: Table = toml::from_str(
             "peer.far.tls = true\npeer.other.tls = false\nlistener = [{ tls = true }]",
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transparent_listener_and_its_ports_go_together() {
+    fn transparent_listener_needs_intercept() {
         assert_eq!(
             check(&relay(
                 "transparent = '0.0.0.0:3129'\nintercept = [80]\nallow_from = '10.9.0.0/16'"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Squid as a proxy that caches nothing, leaving straight or through another one.
+//! Squid as a proxy without a cache, connecting directly or through another one.
 
 use super::ways::Ways;
 use std::{fmt::Write as _, path::Path, process::Command};
 
-/// Squid in the foreground with this configuration. Its service name must differ from host to host.
+/// Runs Squid in the foreground with this configuration. Its service name must be unique to the
+/// host.
 pub(super) fn command(configuration: &Path, host: &str) -> Command {
     let service: String = host.chars().filter(char::is_ascii_alphanumeric).collect();
     let mut command = Command::new("squid");
@@ -14,10 +15,10 @@ pub(super) fn command(configuration: &Path, host: &str) -> Command {
     command
 }
 
-/// Squid refuses to serve as root, so it needs to be started by the machine's: in a user namespace
-/// there is no other user.
+/// Writes the configuration. Squid refuses to serve as root, so it must be started by the machine's
+/// root: a user namespace has no other user.
 ///
-/// It takes a request for one that comes round by its own name, `relay`: no two have the same.
+/// Squid detects loops by its own host name, here `relay`, so no two may have the same.
 pub(super) fn configuration(ways: &Ways, relay: &str, scratch: &Path) -> String {
     let scratch = scratch.display();
     let mut text = format!(
@@ -63,7 +64,7 @@ mod tests {
     use crate::scenario::RelayProgram;
 
     #[test]
-    fn a_peer_is_the_only_way_out() {
+    fn peer_receives_all_requests() {
         let text = |peer: &str| {
             let options = toml::from_str(&format!("http = '0.0.0.0:3128'\npeer = {peer}")).unwrap();
             let ways = Ways::of(RelayProgram::Squid, &options).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul udt bench`, one flow at a time. The kernel has no TCP_INFO of it, so the bench tells how it went, and samples
-//! are made of that.
+//! `longhaul udt bench`, one flow at a time. The kernel has no TCP_INFO of it, so samples are made
+//! from the report of the bench.
 
 use super::{daemon::Daemon, finish, keep_json, longhaul};
 use crate::{
@@ -18,10 +18,10 @@ use std::{
     sync::Arc,
 };
 
-/// Time between two samples, as the sampler has it.
+/// Sampling interval in seconds, as the sampler has it.
 const INTERVAL_S: f64 = 0.1;
 
-/// Starts the end that serves; ready on return.
+/// Starts a server; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
     let mut command = longhaul::command()?;
     command.args([
@@ -38,7 +38,7 @@ pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<
     Ok(daemon)
 }
 
-/// Runs the bench of `flow` against the end that serves at `target` from inside `netns`.
+/// Runs the bench of `flow` against the server at `target` from inside `netns`.
 pub(crate) async fn measure(
     netns: &Netns,
     target: SocketAddrV4,
@@ -80,13 +80,13 @@ fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
     all
 }
 
-/// From when to when it counts, of a flow that lasts a time.
+/// Span in seconds that counts, for a flow with a duration.
 fn counted(flow: &Flow) -> Option<[f64; 2]> {
     let begin = flow.omit.unwrap_or_default().as_secs_f64();
     Some([begin, begin + flow.duration?.as_secs_f64()])
 }
 
-/// What the bench told.
+/// Report of the bench.
 #[derive(Debug, Deserialize)]
 struct Record {
     sender: End,
@@ -117,7 +117,7 @@ impl Record {
         serde_json::from_slice(&text).with_context(place)
     }
 
-    /// What is in buffers when the time is over comes, too, and does not count.
+    /// Computes the outcome. Data that arrives from buffers after the counted time is left out.
     fn outcome(&self, flow: &Flow) -> Outcome {
         let (bytes, seconds) = match counted(flow) {
             Some([begin, end]) => (self.received(begin, end), end - begin),
@@ -142,15 +142,16 @@ impl Record {
     }
 }
 
-/// When an interval is over, from the beginning on.
+/// End of an interval, in seconds from the beginning.
 fn ends_s(number: usize) -> f64 {
     (number + 1) as f64 * INTERVAL_S
 }
 
-/// The hosts of a flow, with the addresses of their sockets: where the data leaves, and where it arrives.
+/// Sending and receiving host of a flow, with the addresses of their sockets.
 pub(crate) type Ends = [(Arc<str>, SocketAddr); 2];
 
-/// As if both ends had been sampled, in seconds since `began_s` of Unix's time; until the time of the flow is over.
+/// Samples of both ends as TCP_INFO, in seconds since `began_s` of Unix time, until the flow's time
+/// is over.
 pub(crate) fn samples(
     record: &Path,
     flow: &Flow,
@@ -173,7 +174,7 @@ pub(crate) fn samples(
 }
 
 impl End {
-    /// One at the end of each interval; `count` adds the interval to what was before.
+    /// Samples at the end of each interval. `count` adds an interval to the counters.
     fn samples(
         &self,
         ((host, local), remote): (&(Arc<str>, SocketAddr), SocketAddr),
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A second of 10 MB/s, then one of 30, and half of one while buffers become empty.
+    /// Report with a second of 10 MB/s, one of 30 MB/s, and half a second while buffers drain.
     fn record() -> String {
         let interval = |n: u32| {
             let megabytes = if n < 10 { 1 } else { 3 };
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flow_omits_and_what_comes_late_does_not_count() {
+    fn counts_neither_omitted_nor_late_bytes() {
         let record: Record = serde_json::from_str(&record()).unwrap();
         let timed = record.outcome(&flow("duration = '1s'\nomit = '1s'"));
         assert_eq!((timed.bytes, timed.seconds), (30_000_000, 1.0));
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_is_told_what_a_flow_is() {
+    fn passes_the_flow_to_the_bench() {
         let words = |keys| arguments("10.0.0.1:5201".parse().unwrap(), &flow(keys)).join(" ");
         assert_eq!(
             words("duration = '30s'\nomit = '10s'\ndirection = 'upload'"),
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_sampled_until_the_time_is_over() {
+    fn samples_both_ends_until_the_end_of_the_flow() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), record()).unwrap();
         let ends = [("a", "10.0.0.1:40000"), ("b", "10.0.0.2:5201")]

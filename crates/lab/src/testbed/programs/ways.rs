@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What other relay programs are told, in the words of `longhaul relay`: ways in, the next relay,
-//! who may use it. Each program knows some of them and has its configuration written from them.
+//! Configuration of other relay programs, with the options of `longhaul relay`: listeners, next
+//! relay and allowed clients. Each program supports some of them.
 
 use crate::scenario::RelayProgram;
 use std::{
@@ -9,25 +9,27 @@ use std::{
 };
 use toml::{Table, Value};
 
-/// Ways in and out of a relay. A key that is an empty list is not there.
+/// Options of a relay. A key with an empty list counts as absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ways {
-    /// Where it listens, and where all that comes in there goes.
+    /// Listening address and destination of its connections.
     pub(crate) forward: Vec<(SocketAddrV4, SocketAddrV4)>,
     pub(crate) socks5: Vec<SocketAddrV4>,
     pub(crate) http: Vec<SocketAddrV4>,
-    /// The relay of the same kind that it leaves through.
+    /// Next relay of the same kind.
     pub(crate) peer: Option<SocketAddrV4>,
-    /// Networks whose clients are served.
+    /// Networks of allowed clients.
     pub(crate) allow_from: Vec<String>,
 }
 
-/// The ports of proxies by custom, for a peer that names none.
+/// Usual proxy ports, for a peer without a port.
 const SOCKS_PORT: u16 = 1080;
 const HTTP_PORT: u16 = 3128;
 
 impl Ways {
-    /// Reads a relay's options. An error is one line that names the key.
+    /// Parses a relay's options.
+    ///
+    /// # Errors One line with the invalid key.
     pub(crate) fn of(program: RelayProgram, options: &Table) -> Result<Self, String> {
         let list = |key: &str| texts(options, key);
         let listen = |key: &str| parsed(key, &list(key)?, address);
@@ -50,7 +52,7 @@ impl Ways {
         }
     }
 
-    /// Where it will listen.
+    /// Addresses of all listeners.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
         let forward = self.forward.iter().map(|(listen, _)| listen);
         let all = forward.chain(&self.socks5).chain(&self.http);
@@ -58,7 +60,7 @@ impl Ways {
     }
 }
 
-/// The texts of a key that holds one or a list of them.
+/// Texts of a key with one text or a list of texts.
 fn texts(options: &Table, key: &str) -> Result<Vec<String>, String> {
     let text = |value: &Value| {
         let text = value.as_str().map(str::to_owned);
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_the_relay_are_understood() {
+    fn reads_the_options_of_longhaul_relay() {
         let forward = of(
             RelayProgram::Haproxy,
             "forward = '0.0.0.0:80=10.9.1.2:8080'",
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn names_the_invalid_option() {
         let error = |program, text| of(program, text).unwrap_err();
         assert!(
             error(RelayProgram::Haproxy, "forward = '80'").contains("LISTEN:PORT=ADDRESS:PORT")
