@@ -12,8 +12,8 @@ use super::{
 use longhaul_store::{
     blocks::FileHash,
     manifest::{MANIFEST, Manifest, Record, parse},
-    medium::{Directory as _, How},
     path::PATH_LEN_MAX,
+    vfs::{Directory as _, OpenMode},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,7 +35,7 @@ pub(crate) fn check(input: &[u8]) {
         manifest.append(&[(path, *record)]).unwrap();
     }
     let file = folder
-        .open(MANIFEST.as_bytes(), How::Make)
+        .open(MANIFEST.as_bytes(), OpenMode::CreateExclusive)
         .unwrap()
         .unwrap();
     let whole = file.bytes().clone();
@@ -50,7 +50,7 @@ pub(crate) fn check(input: &[u8]) {
 fn loads_anything(input: &[u8]) {
     let folder = Folder::default();
     let file = folder
-        .open(MANIFEST.as_bytes(), How::Make)
+        .open(MANIFEST.as_bytes(), OpenMode::CreateExclusive)
         .unwrap()
         .unwrap();
     *file.bytes() = input.to_vec();

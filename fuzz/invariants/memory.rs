@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory in memory: for what reads and writes files by `longhaul_store::medium`, as fast as a fuzzer wants it.
+//! A directory in memory: for what reads and writes files by `longhaul_store::vfs`, as fast as a fuzzer wants it.
 
-use longhaul_store::medium::{Directory, How, Medium, OpenError};
+use longhaul_store::vfs::{Directory, FileOps, OpenError, OpenMode};
 use std::{
     collections::BTreeMap,
     io,
@@ -22,7 +22,7 @@ impl Memory {
     }
 }
 
-impl Medium for Memory {
+impl FileOps for Memory {
     fn len(&self) -> io::Result<u64> {
         Ok(self.bytes().len() as u64)
     }
@@ -76,7 +76,7 @@ impl Medium for Memory {
         Ok(())
     }
 
-    fn file_system(&self) -> io::Result<u64> {
+    fn file_system_id(&self) -> io::Result<u64> {
         Ok(0)
     }
 }
@@ -89,19 +89,21 @@ pub(crate) struct Folder(Arc<Mutex<BTreeMap<Vec<u8>, Memory>>>);
 impl Directory for Folder {
     type File = Memory;
 
-    fn open(&self, name: &[u8], how: How) -> Result<Option<Memory>, OpenError> {
+    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<Memory>, OpenError> {
         let mut files = self.0.lock().unwrap();
         Ok(match how {
-            How::Read | How::Share | How::Hold => files.get(name).cloned(),
-            How::Make | How::MakeAndWait => Some(files.entry(name.into()).or_default().clone()),
+            OpenMode::Read | OpenMode::Shared | OpenMode::Exclusive => files.get(name).cloned(),
+            OpenMode::CreateExclusive | OpenMode::CreateAndWait => {
+                Some(files.entry(name.into()).or_default().clone())
+            }
         })
     }
 
-    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
+    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError> {
         Ok(self.remove(name)?)
     }
 
-    fn names(&self, name: &[u8], file: &Memory) -> io::Result<bool> {
+    fn refers_to(&self, name: &[u8], file: &Memory) -> io::Result<bool> {
         let files = self.0.lock().unwrap();
         Ok(files
             .get(name)

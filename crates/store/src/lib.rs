@@ -13,7 +13,6 @@ pub mod blocks;
 pub mod entry;
 mod escape;
 pub mod manifest;
-pub mod medium;
 pub mod metadata;
 pub mod part;
 pub mod path;
@@ -23,3 +22,4 @@ pub mod small;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+pub mod vfs;

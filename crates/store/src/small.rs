@@ -7,11 +7,11 @@
 
 use crate::{
     blocks::FileHash,
-    medium::{
-        Dir, Directory, Medium,
-        holes::{Run, runs},
-    },
     part::{PartError, Site},
+    vfs::{
+        Dir, Directory, FileOps,
+        sparse::{Run, runs},
+    },
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -72,7 +72,7 @@ impl<D: Directory> Small<D> {
     }
 }
 
-fn lay_sparse(file: &impl Medium, bytes: &[u8]) -> io::Result<()> {
+fn lay_sparse(file: &impl FileOps, bytes: &[u8]) -> io::Result<()> {
     file.set_len(bytes.len() as u64)?;
     runs(bytes).try_for_each(|run| match run {
         Run::Zeros(_) => Ok(()),
@@ -138,7 +138,7 @@ fn synced_together<D: Directory>(
     small: &Small<D>,
     done: &mut HashMap<u64, bool>,
 ) -> Result<(), PartError> {
-    let Ok(file_system) = small.file.file_system() else {
+    let Ok(file_system) = small.file.file_system_id() else {
         return small.sync();
     };
     let sync = || small.file.sync_file_system().is_ok();

@@ -20,7 +20,7 @@
 use crate::{
     blocks::FileHash,
     escape::{Escaped, unescape},
-    medium::{Dir, Directory, How, Medium, OpenError},
+    vfs::{Dir, Directory, FileOps, OpenError, OpenMode},
 };
 use std::{collections::BTreeMap, io};
 
@@ -94,7 +94,7 @@ struct Contents {
 impl<D: Directory> Manifest<D> {
     /// Reads the manifest of a directory. A missing manifest counts as an empty one.
     pub fn load(dir: &D) -> Result<Self, ManifestError> {
-        let contents = match dir.open(MANIFEST.as_bytes(), How::Read)? {
+        let contents = match dir.open(MANIFEST.as_bytes(), OpenMode::Read)? {
             Some(file) => doing("read", Contents::read(&file))?,
             None => Contents::default(),
         };
@@ -167,7 +167,9 @@ impl<D: Directory> Manifest<D> {
     /// the directory is synced, even if the file existed: the process that created it may have
     /// died.
     fn locked(&self) -> Result<D::File, ManifestError> {
-        let file = self.dir.open(MANIFEST.as_bytes(), How::MakeAndWait)?;
+        let file = self
+            .dir
+            .open(MANIFEST.as_bytes(), OpenMode::CreateAndWait)?;
         doing("create", file.ok_or(io::ErrorKind::NotFound.into()))
     }
 
@@ -175,7 +177,7 @@ impl<D: Directory> Manifest<D> {
     /// entries, and the next process that appends to this one syncs it.
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
-        let file = dir.open(REPLACEMENT.as_bytes(), How::MakeAndWait)?;
+        let file = dir.open(REPLACEMENT.as_bytes(), OpenMode::CreateAndWait)?;
         let file = doing("create a new", file.ok_or(io::ErrorKind::NotFound.into()))?;
         doing("write a new", contents.write(&file))?;
         doing("make durable a new", file.sync_all())?;
@@ -189,7 +191,7 @@ fn doing<T>(action: &'static str, done: io::Result<T>) -> Result<T, ManifestErro
 }
 
 /// Text to write before a new line: a line break if the last line was torn.
-fn start_of_line(file: &impl Medium) -> io::Result<&'static str> {
+fn start_of_line(file: &impl FileOps) -> io::Result<&'static str> {
     let Some(last) = file.len()?.checked_sub(1) else {
         return Ok("");
     };
@@ -199,7 +201,7 @@ fn start_of_line(file: &impl Medium) -> io::Result<&'static str> {
 }
 
 impl Contents {
-    fn read(file: &impl Medium) -> io::Result<Self> {
+    fn read(file: &impl FileOps) -> io::Result<Self> {
         let mut contents = Self::default();
         let (mut piece, mut begun, mut offset) = (vec![0; PIECE], Vec::new(), 0);
         loop {
@@ -253,7 +255,7 @@ impl Contents {
         self.records.len() as u64 * 2 >= self.lines
     }
 
-    fn write(&self, file: &impl Medium) -> io::Result<()> {
+    fn write(&self, file: &impl FileOps) -> io::Result<()> {
         file.set_len(0)?;
         let mut text = String::new();
         for (path, record) in &self.records {

@@ -24,20 +24,20 @@ const READ_AND_WRITE: u16 = 6;
 /// read and write in the directory may then do so with the file. Does nothing without a list.
 /// `in_group`: the file has the directory's group. Permissions that the file system does not allow
 /// stay as they are.
-pub(crate) fn share(dir: impl AsFd, file: impl AsFd, in_group: bool) {
+pub(crate) fn copy_to_file(dir: impl AsFd, file: impl AsFd, in_group: bool) {
     let mut list = vec![0; LEN_MAX];
     let Ok(len) = fgetxattr(dir, ACCESS, &mut list[..]) else {
         return;
     };
     list.truncate(len);
-    if let Some(list) = for_file(list, in_group) {
+    if let Some(list) = file_acl(list, in_group) {
         let _ = fsetxattr(file, ACCESS, &list, XattrFlags::empty());
     }
 }
 
 /// Access control list for a file. The owner may always read and write. A group other than the
 /// directory's gets the permissions of all others.
-fn for_file(mut list: Vec<u8>, in_group: bool) -> Option<Vec<u8>> {
+fn file_acl(mut list: Vec<u8>, in_group: bool) -> Option<Vec<u8>> {
     let entries = list.get_mut(4..)?;
     let mut everybody = 0;
     for entry in entries.chunks_exact(8) {
@@ -94,8 +94,8 @@ mod tests {
                 (MASK, 6),
                 (OTHER, 4),
             ];
-            assert_eq!(for_file(dir.clone(), in_group), Some(list(&wanted)));
+            assert_eq!(file_acl(dir.clone(), in_group), Some(list(&wanted)));
         }
-        assert_eq!(for_file(vec![1], true), None);
+        assert_eq!(file_acl(vec![1], true), None);
     }
 }

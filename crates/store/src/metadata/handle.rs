@@ -9,7 +9,7 @@ use rustix::{
 
 /// Flags for opening untrusted files: no symbolic link is followed, opening does not block, child
 /// processes do not inherit the descriptor, and no terminal becomes the controlling one.
-pub(crate) const SAFE: OFlags = OFlags::NOFOLLOW
+pub(crate) const SAFE_FLAGS: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY);
@@ -33,18 +33,18 @@ impl Handle {
 }
 
 /// Opens the entry `name` in `dir`.
-pub(crate) fn handle(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> {
+pub(crate) fn open_handle(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> {
     let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let (fd, unreadable) = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile | FileType::Directory => match open_quietly(dir, name) {
+        FileType::RegularFile | FileType::Directory => match open_for_reading(dir, name) {
             Ok(fd) => (fd, None),
             // The entry may have become a link or a device since: open it by name only.
             Err(errno @ (Errno::ACCESS | Errno::LOOP | Errno::NXIO | Errno::PERM)) => {
-                (open_named(dir, name)?, Some(errno))
+                (open_path_only(dir, name)?, Some(errno))
             }
             Err(errno) => return Err(errno),
         },
-        _ => (open_named(dir, name)?, Some(Errno::INVAL)),
+        _ => (open_path_only(dir, name)?, Some(Errno::INVAL)),
     };
     let stat = fs::fstat(&fd)?;
     Ok(Handle {
@@ -54,8 +54,8 @@ pub(crate) fn handle(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> 
     })
 }
 
-pub(crate) fn named(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> {
-    let fd = open_named(dir, name)?;
+pub(crate) fn open_path_handle(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> {
+    let fd = open_path_only(dir, name)?;
     let stat = fs::fstat(&fd)?;
     Ok(Handle {
         fd,
@@ -64,18 +64,27 @@ pub(crate) fn named(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handle, Errno> {
     })
 }
 
-fn open_quietly(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
-    quietly(|quiet| fs::openat(dir, name, OFlags::RDONLY | SAFE | quiet, Mode::empty()))
+fn open_for_reading(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    without_atime(|quiet| {
+        fs::openat(
+            dir,
+            name,
+            OFlags::RDONLY | SAFE_FLAGS | quiet,
+            Mode::empty(),
+        )
+    })
 }
 
-fn open_named(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+fn open_path_only(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     fs::openat(dir, name, flags, Mode::empty())
 }
 
 /// Opens without changing the access time, where the system allows it: only the owner may ask for
 /// that.
-pub(crate) fn quietly<T>(mut open: impl FnMut(OFlags) -> Result<T, Errno>) -> Result<T, Errno> {
+pub(crate) fn without_atime<T>(
+    mut open: impl FnMut(OFlags) -> Result<T, Errno>,
+) -> Result<T, Errno> {
     match open(OFlags::NOATIME) {
         Err(Errno::PERM) => open(OFlags::empty()),
         answer => answer,

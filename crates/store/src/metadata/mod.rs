@@ -7,14 +7,14 @@
 //! failure of the copy.
 
 pub(crate) mod acl;
+mod fields;
 pub(crate) mod handle;
-mod left_out;
 mod rights;
 mod target;
 mod time;
 mod xattr;
 
-pub use left_out::{Applied, LeftOut, What};
+pub use fields::{ApplyOutcome, MetadataField, SkippedField};
 pub use time::Time;
 pub(crate) use time::{modified, time};
 pub use xattr::{XATTR_VALUE_MAX, XATTRS_MAX, Xattr};
@@ -59,7 +59,7 @@ impl Metadata {
     ///
     /// # Errors
     /// As fstat(2).
-    pub fn of_file(file: &impl AsFd) -> Result<(Self, Vec<LeftOut>), Errno> {
+    pub fn of_file(file: &impl AsFd) -> Result<(Self, Vec<SkippedField>), Errno> {
         let stat = fs::fstat(file)?;
         Ok(Self::read(&stat, &Target::Open(file.as_fd())))
     }
@@ -68,21 +68,21 @@ impl Metadata {
     ///
     /// # Errors
     /// As fstat(2).
-    pub fn apply_to_file(&self, file: &impl AsFd) -> Result<Applied, Errno> {
+    pub fn apply_to_file(&self, file: &impl AsFd) -> Result<ApplyOutcome, Errno> {
         self.apply_to(Target::Open(file.as_fd()))
     }
 
     /// Reads the metadata of an entry.
-    pub(crate) fn of(handle: &Handle) -> (Self, Vec<LeftOut>) {
+    pub(crate) fn of(handle: &Handle) -> (Self, Vec<SkippedField>) {
         Self::read(&handle.stat, &Target::of(handle))
     }
 
     /// Applies this metadata to an entry, as far as possible.
-    pub(crate) fn apply(&self, handle: &Handle) -> Result<Applied, Errno> {
+    pub(crate) fn apply(&self, handle: &Handle) -> Result<ApplyOutcome, Errno> {
         self.apply_to(Target::of(handle))
     }
 
-    fn read(stat: &Stat, target: &Target<'_>) -> (Self, Vec<LeftOut>) {
+    fn read(stat: &Stat, target: &Target<'_>) -> (Self, Vec<SkippedField>) {
         let (xattrs, left_out) = read_xattrs(target);
         let metadata = Self {
             mode: stat.st_mode & MODE_BITS,
@@ -99,14 +99,14 @@ impl Metadata {
     /// and capabilities. Access control lists come after other attributes, which need write
     /// permission. They come before the mode, whose middle bits are the mask of the list. Times
     /// come last, because all other changes may alter them.
-    fn apply_to(&self, target: Target<'_>) -> Result<Applied, Errno> {
+    fn apply_to(&self, target: Target<'_>) -> Result<ApplyOutcome, Errno> {
         let stat = fs::fstat(target.fd())?;
         let (now, _) = Self::read(&stat, &target);
-        let want = self.allowed(&now, &Rights::current());
-        let mut work = Work {
+        let want = self.as_permitted(&now, &Rights::current());
+        let mut work = MetadataWriter {
             target,
             symlink: FileType::from_raw_mode(stat.st_mode).is_symlink(),
-            applied: Applied::default(),
+            applied: ApplyOutcome::default(),
         };
         work.owner(&want, &now);
         work.xattrs(&want, &now);
@@ -116,7 +116,7 @@ impl Metadata {
     }
 
     /// Leaves owner and group at the target unchanged.
-    pub(crate) fn leave_owner(&mut self) {
+    pub(crate) fn keep_target_owner(&mut self) {
         (self.uid, self.gid) = (UNCHANGED, UNCHANGED);
     }
 
@@ -135,71 +135,71 @@ impl Metadata {
     #[must_use]
     pub fn differs(&self, now: &Self, symlink: bool) -> bool {
         let rights = Rights::current();
-        let want = self.allowed(now, &rights);
-        let owned = rights.may_change(now.uid);
+        let want = self.as_permitted(now, &rights);
+        let owned = rights.may_set_owner_fields(now.uid);
         differs_in_owner(want.uid, now.uid)
             || differs_in_owner(want.gid, now.gid)
-            || owned && want.differs_as_owners_set(now, symlink)
+            || owned && want.differs_in_owner_only_fields(now, symlink)
             || changes(&want.xattrs, &now.xattrs).any(|change| !is_acl(change.name()))
     }
 
     /// Whether an entry with the metadata `now` differs in fields that only its owner, another
     /// user, may set.
     #[must_use]
-    pub fn is_barred(&self, now: &Self, symlink: bool) -> bool {
+    pub fn needs_owner(&self, now: &Self, symlink: bool) -> bool {
         let rights = Rights::current();
-        !rights.may_change(now.uid)
+        !rights.may_set_owner_fields(now.uid)
             && self
-                .allowed(now, &rights)
-                .differs_as_owners_set(now, symlink)
+                .as_permitted(now, &rights)
+                .differs_in_owner_only_fields(now, symlink)
     }
 
     /// Whether fields differ that only the owner may set.
-    fn differs_as_owners_set(&self, now: &Self, symlink: bool) -> bool {
+    fn differs_in_owner_only_fields(&self, now: &Self, symlink: bool) -> bool {
         !symlink && self.mode != now.mode
-            || !self.modified.is_kept_as(&now.modified)
+            || !self.modified.matches_stored(&now.modified)
             || changes(&self.xattrs, &now.xattrs).any(|change| is_acl(change.name()))
     }
 
     /// Fields that the current user cannot give to a file of his own, and that are not tried.
     #[must_use]
-    pub fn denied(&self) -> Vec<What> {
+    pub fn denied_fields(&self) -> Vec<MetadataField> {
         let rights = Rights::current();
         let own = Self {
             uid: rights.user,
             gid: rights.group,
             ..Self::default()
         };
-        let allowed = self.allowed(&own, &rights);
+        let allowed = self.as_permitted(&own, &rights);
         let denied = [
-            (What::Owner, allowed.uid != self.uid),
-            (What::Group, allowed.gid != self.gid),
-            (What::SetId, allowed.mode != self.mode),
+            (MetadataField::Owner, allowed.uid != self.uid),
+            (MetadataField::Group, allowed.gid != self.gid),
+            (MetadataField::SetId, allowed.mode != self.mode),
         ];
         let denied = denied.into_iter().filter(|(_, denied)| *denied);
         let xattrs = self.xattrs.iter().map(|xattr| &xattr.name);
-        let xattrs = xattrs.filter(|name| !rights.may_set(name));
+        let xattrs = xattrs.filter(|name| !rights.may_set_xattr(name));
         denied
             .map(|(what, _)| what)
-            .chain(xattrs.map(|name| What::Xattr(name.clone())))
+            .chain(xattrs.map(|name| MetadataField::Xattr(name.clone())))
             .collect()
     }
 
     /// This metadata as far as the current user may set it on an entry with the metadata `now`. All
     /// other fields are taken from `now`. If the owner or the group cannot be set, set-id bits are
     /// dropped: they would give another user's program the rights of this user.
-    fn allowed(&self, now: &Self, rights: &Rights) -> Self {
+    fn as_permitted(&self, now: &Self, rights: &Rights) -> Self {
         let mut want = self.clone();
-        if differs_in_owner(self.uid, now.uid) && !rights.may_give_away() {
+        if differs_in_owner(self.uid, now.uid) && !rights.may_chown() {
             want.uid = now.uid;
         }
-        if differs_in_owner(self.gid, now.gid) && !rights.may_give_to(self.gid, now.uid) {
+        if differs_in_owner(self.gid, now.gid) && !rights.may_chgrp(self.gid, now.uid) {
             want.gid = now.gid;
         }
         if (want.uid, want.gid) != (self.uid, self.gid) {
             want.mode &= !SET_ID_BITS;
         }
-        let may = |xattr: &&Xattr| rights.may_set(&xattr.name);
+        let may = |xattr: &&Xattr| rights.may_set_xattr(&xattr.name);
         want.xattrs.retain(|xattr| may(&xattr));
         want.xattrs
             .extend(now.xattrs.iter().filter(|xattr| !may(xattr)).cloned());
@@ -213,7 +213,7 @@ fn differs_in_owner(wanted: u32, now: u32) -> bool {
 
 /// Gives the owner of a directory all permissions. If the current user is not the owner, nothing
 /// changes.
-pub(crate) fn unlock(held: &Handle) -> Result<(), Errno> {
+pub(crate) fn grant_owner_access(held: &Handle) -> Result<(), Errno> {
     let mode = held.stat.st_mode & MODE_BITS | 0o700;
     match Target::of(held).chmod(mode) {
         Err(Errno::PERM) => Ok(()),
@@ -222,33 +222,36 @@ pub(crate) fn unlock(held: &Handle) -> Result<(), Errno> {
 }
 
 /// Target of metadata, with the result so far.
-struct Work<'a> {
+struct MetadataWriter<'a> {
     target: Target<'a>,
     symlink: bool,
-    applied: Applied,
+    applied: ApplyOutcome,
 }
 
-impl Work<'_> {
-    fn note(&mut self, what: What, result: Result<(), Errno>) {
+impl MetadataWriter<'_> {
+    fn record(&mut self, what: MetadataField, result: Result<(), Errno>) {
         match result {
             Ok(()) => self.applied.changed = true,
-            Err(errno) => self.applied.left_out.push(LeftOut { what, errno }),
+            Err(errno) => self
+                .applied
+                .skipped
+                .push(SkippedField { field: what, errno }),
         }
     }
 
-    fn is_left_out(&self, what: &What) -> bool {
-        self.applied.left_out.iter().any(|left| left.what == *what)
+    fn was_skipped(&self, what: &MetadataField) -> bool {
+        self.applied.skipped.iter().any(|left| left.field == *what)
     }
 
     /// An ordinary user may still choose among their own groups.
     fn owner(&mut self, want: &Metadata, now: &Metadata) {
         if differs_in_owner(want.uid, now.uid) {
             let done = self.target.chown(Some(want.uid), None);
-            self.note(What::Owner, done);
+            self.record(MetadataField::Owner, done);
         }
         if differs_in_owner(want.gid, now.gid) {
             let done = self.target.chown(None, Some(want.gid));
-            self.note(What::Group, done);
+            self.record(MetadataField::Group, done);
         }
     }
 
@@ -262,9 +265,9 @@ impl Work<'_> {
             }
             let done = match change {
                 Change::Set(xattr) => self.target.set(xattr),
-                Change::Remove(name) => self.target.unset(name),
+                Change::Remove(name) => self.target.remove(name),
             };
-            self.note(What::Xattr(change.name().into()), done);
+            self.record(MetadataField::Xattr(change.name().into()), done);
         }
     }
 
@@ -278,7 +281,7 @@ impl Work<'_> {
         }
         match (now != mode).then(|| self.target.chmod(mode)) {
             None | Some(Ok(())) => self.applied.changed |= mode != before.mode,
-            Some(failed) => self.note(What::Mode, failed),
+            Some(failed) => self.record(MetadataField::Mode, failed),
         }
         Ok(())
     }
@@ -289,20 +292,22 @@ impl Work<'_> {
     fn mode_allowed(&mut self, want: &Metadata) -> u32 {
         let mut mode = want.mode & MODE_BITS;
         let unknown = want.uid == UNCHANGED || want.gid == UNCHANGED;
-        let stranger = self.is_left_out(&What::Owner) || self.is_left_out(&What::Group) || unknown;
-        if mode & SET_ID_BITS != 0 && stranger {
+        let owner_unknown = self.was_skipped(&MetadataField::Owner)
+            || self.was_skipped(&MetadataField::Group)
+            || unknown;
+        if mode & SET_ID_BITS != 0 && owner_unknown {
             mode &= !SET_ID_BITS;
-            self.note(What::SetId, Err(Errno::PERM));
+            self.record(MetadataField::SetId, Err(Errno::PERM));
         }
         let acl = want.xattrs.iter().find(|x| *x.name == *ACL_ACCESS);
-        match acl.filter(|acl| self.is_left_out(&What::Xattr(acl.name.clone()))) {
+        match acl.filter(|acl| self.was_skipped(&MetadataField::Xattr(acl.name.clone()))) {
             Some(acl) => mode & !0o070 | group_bits(&acl.value) << 3,
             None => mode,
         }
     }
 
     fn times(&mut self, want: &Metadata, now: &Metadata) {
-        let kept = want.modified.is_kept_as(&now.modified);
+        let kept = want.modified.matches_stored(&now.modified);
         if kept && !self.applied.changed {
             return;
         }
@@ -312,14 +317,14 @@ impl Work<'_> {
         };
         match self.target.set_times(&times) {
             Ok(()) => self.applied.changed |= !kept,
-            failed => self.note(What::Times, failed),
+            failed => self.record(MetadataField::Times, failed),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{target::within, *};
+    use super::{target::charge_budget, *};
     use crate::{
         path::RelPath,
         root::Root,
@@ -357,7 +362,7 @@ mod tests {
             980_000_000,
             0,
         ] {
-            assert!(given.is_kept_as(&time(7, kept)), "{kept}");
+            assert!(given.matches_stored(&time(7, kept)), "{kept}");
         }
         for other in [
             time(7, 987_654_320),
@@ -365,9 +370,12 @@ mod tests {
             time(8, 0),
             time(6, 0),
         ] {
-            assert!(!given.is_kept_as(&other), "{other:?}");
+            assert!(!given.matches_stored(&other), "{other:?}");
         }
-        assert!(!time(7, 0).is_kept_as(&given), "it was cut, not kept finer");
+        assert!(
+            !time(7, 0).matches_stored(&given),
+            "it was cut, not kept finer"
+        );
     }
 
     #[test]
@@ -393,9 +401,9 @@ mod tests {
         };
         let applied = want.apply_to_file(&file).unwrap();
         assert!(applied.changed);
-        assert_eq!(applied.left_out, []);
+        assert_eq!(applied.skipped, []);
         assert_eq!(now(&file), want);
-        assert_eq!(want.apply_to_file(&file).unwrap(), Applied::default());
+        assert_eq!(want.apply_to_file(&file).unwrap(), ApplyOutcome::default());
     }
 
     #[test]
@@ -410,7 +418,7 @@ mod tests {
         assert!(more.differs(&plain, false));
         more.apply_to_file(&file).unwrap();
         assert!(plain.differs(&now(&file), false));
-        assert_eq!(plain.apply_to_file(&file).unwrap().left_out, []);
+        assert_eq!(plain.apply_to_file(&file).unwrap().skipped, []);
         assert_eq!(now(&file), plain);
     }
 
@@ -430,7 +438,7 @@ mod tests {
             xattrs: vec![xattr("security.capability", &capability)],
             ..now(&file)
         };
-        assert_eq!(want.apply_to_file(&file).unwrap().left_out, []);
+        assert_eq!(want.apply_to_file(&file).unwrap().skipped, []);
         assert_eq!(now(&file), want);
     }
 
@@ -462,13 +470,21 @@ mod tests {
             );
             (applied, now(&file))
         });
-        assert_eq!(applied.left_out, [], "it is not tried");
-        let trusted = What::Xattr((*b"trusted.a").into());
-        let denied = as_ordinary_user(|| want.denied());
-        assert_eq!(denied, [What::Owner, What::Group, What::SetId, trusted]);
+        assert_eq!(applied.skipped, [], "it is not tried");
+        let trusted = MetadataField::Xattr((*b"trusted.a").into());
+        let denied = as_ordinary_user(|| want.denied_fields());
+        assert_eq!(
+            denied,
+            [
+                MetadataField::Owner,
+                MetadataField::Group,
+                MetadataField::SetId,
+                trusted
+            ]
+        );
         assert!(!as_ordinary_user(|| want.differs(&got, false)));
         assert!(
-            want.differs(&got, false) && want.denied().is_empty(),
+            want.differs(&got, false) && want.denied_fields().is_empty(),
             "root may"
         );
         assert_eq!(
@@ -490,7 +506,7 @@ mod tests {
             xattrs: vec![xattr("system.posix_acl_access", &acl(6, 0, 7)[..9])],
             ..now(&file)
         };
-        assert_eq!(want.apply_to_file(&file).unwrap().left_out.len(), 1);
+        assert_eq!(want.apply_to_file(&file).unwrap().skipped.len(), 1);
         assert_eq!(now(&file).mode, 0o600);
     }
 
@@ -509,7 +525,7 @@ mod tests {
         }
         let target = now(&file);
         let applied = want.apply(&root.handle(&path).unwrap()).unwrap();
-        assert_eq!(applied.left_out, []);
+        assert_eq!(applied.skipped, []);
         let got = Metadata::of(&root.handle(&path).unwrap()).0;
         assert!(!want.differs(&got, true));
         assert_eq!(now(&file), target, "not what it points to");
@@ -518,8 +534,8 @@ mod tests {
     #[test]
     fn rejects_attributes_beyond_the_maximum() {
         let mut room = XATTRS_MAX;
-        assert!(within(&mut room, b"user.a", vec![0; XATTRS_MAX - 6]).is_ok());
-        assert_eq!(within(&mut room, b"u", vec![]), Err(Errno::TOOBIG));
+        assert!(charge_budget(&mut room, b"user.a", vec![0; XATTRS_MAX - 6]).is_ok());
+        assert_eq!(charge_budget(&mut room, b"u", vec![]), Err(Errno::TOOBIG));
     }
 
     #[test]

@@ -34,23 +34,23 @@ impl Rights {
     }
 
     /// Whether the user may set permissions, access control lists and times of a file of `owner`.
-    pub(super) fn may_change(&self, owner: u32) -> bool {
+    pub(super) fn may_set_owner_fields(&self, owner: u32) -> bool {
         owner == self.user || self.capabilities.contains(CapabilitySet::FOWNER)
     }
 
     /// Whether the user may give a file to another owner.
-    pub(super) fn may_give_away(&self) -> bool {
+    pub(super) fn may_chown(&self) -> bool {
         self.capabilities.contains(CapabilitySet::CHOWN)
     }
 
     /// Whether the user may give a file of `owner` to a group.
-    pub(super) fn may_give_to(&self, group: u32, owner: u32) -> bool {
+    pub(super) fn may_chgrp(&self, group: u32, owner: u32) -> bool {
         let own = group == self.group || self.groups.contains(&group);
-        self.may_give_away() || own && owner == self.user
+        self.may_chown() || own && owner == self.user
     }
 
     /// Whether the user may set an extended attribute.
-    pub(super) fn may_set(&self, name: &[u8]) -> bool {
+    pub(super) fn may_set_xattr(&self, name: &[u8]) -> bool {
         match name {
             CAPABILITY => self.capabilities.contains(CapabilitySet::SETFCAP),
             _ => {

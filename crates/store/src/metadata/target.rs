@@ -2,8 +2,8 @@
 //! System calls that read or set a file's metadata.
 
 use super::{
-    left_out::{LeftOut, What},
-    xattr::{XATTR_LIST_MAX, XATTR_VALUE_MAX, XATTRS_MAX, Xattr, is_carried},
+    fields::{MetadataField, SkippedField},
+    xattr::{XATTR_LIST_MAX, XATTR_VALUE_MAX, XATTRS_MAX, Xattr, is_copied},
 };
 use crate::metadata::handle::Handle;
 use rustix::{
@@ -19,7 +19,7 @@ pub(super) enum Target<'a> {
     Open(BorrowedFd<'a>),
     /// Descriptor that only names the file (O_PATH), with its path in /proc. The path leads to the
     /// entry itself, even if it is a symbolic link.
-    Named(BorrowedFd<'a>, String),
+    ByPath(BorrowedFd<'a>, String),
 }
 
 impl<'a> Target<'a> {
@@ -27,13 +27,13 @@ impl<'a> Target<'a> {
         let fd = handle.fd.as_fd();
         match handle.unreadable {
             None => Self::Open(fd),
-            Some(_) => Self::Named(fd, format!("/proc/self/fd/{}", fd.as_raw_fd())),
+            Some(_) => Self::ByPath(fd, format!("/proc/self/fd/{}", fd.as_raw_fd())),
         }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'a> {
         match self {
-            Self::Open(fd) | Self::Named(fd, _) => *fd,
+            Self::Open(fd) | Self::ByPath(fd, _) => *fd,
         }
     }
 
@@ -41,7 +41,7 @@ impl<'a> Target<'a> {
         let mut list = Vec::with_capacity(XATTR_LIST_MAX);
         match self {
             Self::Open(fd) => fs::flistxattr(fd, spare_capacity(&mut list))?,
-            Self::Named(_, path) => fs::listxattr(path, spare_capacity(&mut list))?,
+            Self::ByPath(_, path) => fs::listxattr(path, spare_capacity(&mut list))?,
         };
         Ok(list)
     }
@@ -50,7 +50,7 @@ impl<'a> Target<'a> {
         let mut value = Vec::with_capacity(XATTR_VALUE_MAX);
         match self {
             Self::Open(fd) => fs::fgetxattr(fd, name, spare_capacity(&mut value))?,
-            Self::Named(_, path) => fs::getxattr(path, name, spare_capacity(&mut value))?,
+            Self::ByPath(_, path) => fs::getxattr(path, name, spare_capacity(&mut value))?,
         };
         Ok(value)
     }
@@ -59,14 +59,14 @@ impl<'a> Target<'a> {
         let flags = XattrFlags::empty();
         match self {
             Self::Open(fd) => fs::fsetxattr(fd, &*xattr.name, &xattr.value, flags),
-            Self::Named(_, path) => fs::setxattr(path, &*xattr.name, &xattr.value, flags),
+            Self::ByPath(_, path) => fs::setxattr(path, &*xattr.name, &xattr.value, flags),
         }
     }
 
-    pub(super) fn unset(&self, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn remove(&self, name: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Open(fd) => fs::fremovexattr(fd, name),
-            Self::Named(_, path) => fs::removexattr(path, name),
+            Self::ByPath(_, path) => fs::removexattr(path, name),
         }
     }
 
@@ -79,47 +79,44 @@ impl<'a> Target<'a> {
         let mode = Mode::from_raw_mode(mode);
         match self {
             Self::Open(fd) => fs::fchmod(fd, mode),
-            Self::Named(_, path) => fs::chmod(path, mode),
+            Self::ByPath(_, path) => fs::chmod(path, mode),
         }
     }
 
     pub(super) fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
         match self {
             Self::Open(fd) => fs::futimens(fd, times),
-            Self::Named(_, path) => fs::utimensat(fs::CWD, path, times, AtFlags::empty()),
+            Self::ByPath(_, path) => fs::utimensat(fs::CWD, path, times, AtFlags::empty()),
         }
     }
 }
 
-pub(super) fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<LeftOut>) {
+pub(super) fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<SkippedField>) {
     let list = match target.names() {
         Ok(list) => list,
         Err(Errno::OPNOTSUPP) => Vec::new(),
         Err(errno) => {
             return (
                 Vec::new(),
-                vec![LeftOut {
-                    what: What::Xattrs,
+                vec![SkippedField {
+                    field: MetadataField::Xattrs,
                     errno,
                 }],
             );
         }
     };
     let (mut xattrs, mut left_out) = (Vec::new(), Vec::new());
-    let mut room = XATTRS_MAX;
-    for name in list
-        .split(|&byte| byte == 0)
-        .filter(|name| is_carried(name))
-    {
+    let mut budget = XATTRS_MAX;
+    for name in list.split(|&byte| byte == 0).filter(|name| is_copied(name)) {
         match target
             .value(name)
-            .and_then(|value| within(&mut room, name, value))
+            .and_then(|value| charge_budget(&mut budget, name, value))
         {
             Ok(xattr) => xattrs.push(xattr),
             // Removed since it was listed: treat it as never listed.
             Err(Errno::NODATA) => {}
-            Err(errno) => left_out.push(LeftOut {
-                what: What::Xattr(name.into()),
+            Err(errno) => left_out.push(SkippedField {
+                field: MetadataField::Xattr(name.into()),
                 errno,
             }),
         }
@@ -128,8 +125,12 @@ pub(super) fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<LeftOut>) {
     (xattrs, left_out)
 }
 
-pub(super) fn within(room: &mut usize, name: &[u8], value: Vec<u8>) -> Result<Xattr, Errno> {
-    *room = room
+pub(super) fn charge_budget(
+    budget: &mut usize,
+    name: &[u8],
+    value: Vec<u8>,
+) -> Result<Xattr, Errno> {
+    *budget = budget
         .checked_sub(name.len() + value.len())
         .ok_or(Errno::TOOBIG)?;
     Ok(Xattr {

@@ -24,9 +24,9 @@ impl Time {
     /// its unit. If the unit is a second, two changes within one second look the same, as for every
     /// program that compares times.
     #[must_use]
-    pub fn is_kept_as(&self, kept: &Self) -> bool {
+    pub fn matches_stored(&self, stored: &Self) -> bool {
         let cut = |unit: u32| self.nanos - self.nanos % unit;
-        self.seconds == kept.seconds && UNITS.iter().any(|unit| cut(*unit) == kept.nanos)
+        self.seconds == stored.seconds && UNITS.iter().any(|unit| cut(*unit) == stored.nanos)
     }
 }
 

@@ -53,8 +53,8 @@ pub(super) fn changes<'a>(
     let known = |name: &[u8]| want.iter().any(|x| *x.name == *name);
     let gone = have
         .iter()
-        .filter(move |x| is_carried(&x.name) && !known(&x.name));
-    let new = |x: &&Xattr| is_carried(&x.name) && !have.contains(x);
+        .filter(move |x| is_copied(&x.name) && !known(&x.name));
+    let new = |x: &&Xattr| is_copied(&x.name) && !have.contains(x);
     let (acls, others): (Vec<_>, Vec<_>) = want.iter().filter(new).partition(|x| is_acl(&x.name));
     let set = others.into_iter().chain(acls);
     gone.map(|x| Change::Remove(&x.name))
@@ -67,7 +67,7 @@ pub(super) fn is_acl(name: &[u8]) -> bool {
 
 /// Whether an attribute is copied. Labels of security modules and lists of network file systems are
 /// not: they have no meaning on another system, and would be reported for every file.
-pub(super) fn is_carried(name: &[u8]) -> bool {
+pub(super) fn is_copied(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || name.starts_with(b"trusted.")
         || is_acl(name)

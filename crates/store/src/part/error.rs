@@ -3,8 +3,8 @@
 
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash, NoSuchBlock},
-    medium::{OpenError, Refusal},
     part::label::BadLabel,
+    vfs::{OpenError, UntrustedFile},
 };
 use std::io;
 
@@ -144,7 +144,7 @@ impl PartError {
     pub(super) fn is_given_away(&self) -> bool {
         match self {
             Self::Open { source, .. } => match source {
-                OpenError::Refused(refusal) => *refusal == Refusal::Owner,
+                OpenError::Untrusted(refusal) => *refusal == UntrustedFile::Owner,
                 OpenError::Io(error) => error.kind() == io::ErrorKind::PermissionDenied,
                 OpenError::Busy => false,
             },

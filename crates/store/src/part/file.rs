@@ -10,14 +10,14 @@ use super::{
 use crate::{
     blocks::{BlockHash, Blocks, FileHash, NoSuchBlock},
     entry::Entry,
-    medium::{
-        Dir, Directory, Medium,
-        direct::Direct,
-        holes::{Run, runs},
-    },
     part::{
         journal::{Header, Journal, Record},
         label::{self, BadLabel},
+    },
+    vfs::{
+        Dir, Directory, FileOps,
+        direct::DirectFile,
+        sparse::{Run, runs},
     },
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -32,7 +32,7 @@ pub struct Part<D: Directory = Dir> {
     /// The file gets holes for its zeros.
     pub(super) sparse: bool,
     pub(super) file: D::File,
-    pub(super) direct: Direct<D::File>,
+    pub(super) direct: DirectFile<D::File>,
     pub(super) journal: Mutex<Journal<D::File>>,
     pub(super) state: Mutex<State>,
 }
@@ -46,7 +46,7 @@ impl<D: Directory> Part<D> {
 
     #[cfg(test)]
     pub(crate) fn own_name(&self) -> &[u8] {
-        match self.site.open_part(crate::medium::How::Read) {
+        match self.site.open_part(crate::vfs::OpenMode::Read) {
             Ok(Some((_, own))) => own,
             _ => &self.site.part,
         }

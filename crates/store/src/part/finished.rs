@@ -4,7 +4,7 @@
 use super::{PartError, site::Site};
 use crate::{
     blocks::FileHash,
-    medium::{Dir, Directory, Medium},
+    vfs::{Dir, Directory, FileOps},
 };
 use std::io;
 
@@ -53,7 +53,7 @@ impl<D: Directory> Finished<D> {
         let site = &self.site;
         let ours = site.io(
             "find its journal",
-            site.dir.names(&site.journal, &self.journal),
+            site.dir.refers_to(&site.journal, &self.journal),
         )?;
         if !ours {
             return Ok(());

@@ -20,8 +20,8 @@
 use crate::{
     blocks::{BlockHash, Blocks},
     entry,
-    medium::Medium,
     metadata::Time,
+    vfs::FileOps,
 };
 use std::io;
 
@@ -175,7 +175,7 @@ pub struct Contents {
 }
 
 /// Reads a journal in chunks; `None` if it has another header.
-pub fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Contents>> {
+pub fn read(file: &impl FileOps, header: &Header) -> io::Result<Option<Contents>> {
     let mut start = [0; HEADER_LEN];
     file.read_at(&mut start, 0)?;
     if !is_of(&start, header) {
@@ -202,7 +202,7 @@ pub struct Journal<M> {
     end: u64,
 }
 
-impl<M: Medium> Journal<M> {
+impl<M: FileOps> Journal<M> {
     /// Continues the journal that was read from this file. Syncs it first: it may have been written
     /// by a process that died before its sync.
     pub fn resume(file: M, header: &Header, end: u64) -> io::Result<Self> {
@@ -249,7 +249,7 @@ impl<M: Medium> Journal<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::medium::{Dir, Directory, How};
+    use crate::vfs::{Dir, Directory, OpenMode};
     use proptest::prelude::*;
     use std::os::fd::AsFd;
 
@@ -341,7 +341,11 @@ mod tests {
     fn appends_after_a_torn_record_and_reads_many_records() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::new(std::fs::File::open(temp.path()).unwrap().as_fd()).unwrap();
-        let open = || dir.open(b"journal", How::Make).unwrap().unwrap();
+        let open = || {
+            dir.open(b"journal", OpenMode::CreateExclusive)
+                .unwrap()
+                .unwrap()
+        };
         let header = Header {
             blocks: Blocks::sized(1 << 40, 1024),
             ..header()

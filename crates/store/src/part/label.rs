@@ -6,8 +6,8 @@
 use crate::{
     blocks::FILE_LEN_MAX,
     entry::{Entry, Kind, Version},
-    medium::Refusal,
     path::{RelPath, own_name},
+    vfs::UntrustedFile,
 };
 use rustix::io::Errno;
 
@@ -25,7 +25,7 @@ pub enum BadLabel {
     System(#[from] Errno),
     /// The file may have been placed by another user.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(UntrustedFile),
     /// Longer than [`LABEL_LEN_MAX`].
     #[error("longer than a label may be, {LABEL_LEN_MAX} bytes")]
     TooLong,

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FileHash},
-    medium::{Dir, Directory, How, Medium, direct::Direct},
     part::journal::{self, Header, Journal, Record},
+    vfs::{Dir, Directory, FileOps, OpenMode, direct::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{io, ops::Range};
@@ -189,7 +189,7 @@ impl<D: Directory> Start<D> {
     fn renamed(&self, records: &[Record]) -> Result<Option<(D::File, FileHash)>, PartError> {
         let (site, blocks) = (&self.site, self.header.blocks);
         let state = State::with(0..blocks.count(), records);
-        let Ok(Some(file)) = site.dir.open(&site.name, How::Read) else {
+        let Ok(Some(file)) = site.dir.open(&site.name, OpenMode::Read) else {
             return Ok(None);
         };
         let all_known = !state.kinds.contains(&Kind::Missing) && state.all_hashed();
@@ -200,7 +200,7 @@ impl<D: Directory> Start<D> {
     }
 }
 
-fn is_as_known(file: &impl Medium, blocks: Blocks, hashes: &[BlockHash]) -> io::Result<bool> {
+fn is_as_known(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> io::Result<bool> {
     if file.len()? != blocks.file_len() {
         return Ok(false);
     }
@@ -229,13 +229,13 @@ fn whole<D: Directory>(
         shared: false,
         sparse,
         site,
-        direct: Direct::into(&file),
+        direct: DirectFile::open(&file),
         file,
         journal: Mutex::new(journal),
     }
 }
 
-fn size(file: &impl Medium, len: u64, sparse: bool) -> io::Result<()> {
+fn size(file: &impl FileOps, len: u64, sparse: bool) -> io::Result<()> {
     if !sparse {
         file.allocate(len)?;
     }

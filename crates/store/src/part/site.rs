@@ -5,9 +5,9 @@ use super::PartError;
 use crate::{
     blocks::{Blocks, FILE_LEN_MAX},
     escape::Escaped,
-    medium::{Directory, How, Medium, OpenError},
     part::journal::{Header, Version},
     path::{KEPT, own_name},
+    vfs::{Directory, FileOps, OpenError, OpenMode},
 };
 use std::io;
 
@@ -83,7 +83,7 @@ impl<D: Directory> Site<D> {
         })
     }
 
-    pub(crate) fn open(&self, own: &[u8], how: How) -> Result<Option<D::File>, PartError> {
+    pub(crate) fn open(&self, own: &[u8], how: OpenMode) -> Result<Option<D::File>, PartError> {
         let opened = self.dir.open(own, how);
         opened.map_err(|source| self.not_opened(own, source))
     }
@@ -97,7 +97,7 @@ impl<D: Directory> Site<D> {
     }
 
     /// Opens the part under either of its names, and returns the name.
-    pub(crate) fn open_part(&self, how: How) -> Result<OpenedPart<'_, D>, PartError> {
+    pub(crate) fn open_part(&self, how: OpenMode) -> Result<OpenedPart<'_, D>, PartError> {
         for own in [&self.kept, &self.part] {
             if let Some(file) = self.open(own, how)? {
                 return Ok(Some((file, own)));
@@ -112,7 +112,7 @@ impl<D: Directory> Site<D> {
     }
 
     pub(super) fn make(&self, own: &[u8]) -> Result<D::File, PartError> {
-        let made = self.open(own, How::Make)?;
+        let made = self.open(own, OpenMode::CreateExclusive)?;
         self.io("create it", made.ok_or(io::ErrorKind::NotFound.into()))
     }
 
@@ -141,7 +141,7 @@ impl<D: Directory> Site<D> {
     /// Removes an internal file of an earlier run unless it is locked. The file may already have
     /// its final owner and mode.
     pub(super) fn displace(&self, own: &[u8]) -> Result<(), PartError> {
-        let displaced = self.dir.displace(own);
+        let displaced = self.dir.remove_unlocked(own);
         displaced.map_err(|source| self.not_opened(own, source))
     }
 
@@ -152,7 +152,7 @@ impl<D: Directory> Site<D> {
 
     /// Removes an internal file unless it is locked. Returns whether it existed.
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool, PartError> {
-        let held = self.open(own, How::Hold)?;
+        let held = self.open(own, OpenMode::Exclusive)?;
         if held.is_some() {
             self.io("remove an internal file", self.dir.remove(own))?;
         }
@@ -163,7 +163,7 @@ impl<D: Directory> Site<D> {
     /// mode, but not its name, and cannot be written any more. The caller must hold the journal.
     /// The journal belongs to this user, so the part did too.
     pub(super) fn earlier_part(&self) -> Result<Option<D::File>, PartError> {
-        match self.open_part(How::Hold) {
+        match self.open_part(OpenMode::Exclusive) {
             Err(error) if error.is_given_away() => Ok(None),
             Ok(Some((file, own))) => {
                 if own == self.kept {
@@ -180,7 +180,7 @@ impl<D: Directory> Site<D> {
     /// Removes the journal, and before it the journals of slices, which are useless without it.
     /// Fails while a slice is open.
     pub(super) fn remove_journals(&self) -> Result<(), PartError> {
-        let Some(_held) = self.open(&self.journal, How::Hold)? else {
+        let Some(_held) = self.open(&self.journal, OpenMode::Exclusive)? else {
             return Ok(());
         };
         let _alone = self.earlier_part()?;
@@ -214,7 +214,7 @@ impl<D: Directory> Site<D> {
         self.remove_journals()?;
         self.displace_part()?;
         self.displace(&self.whole)?;
-        let Some(_held) = self.open(&self.label, How::Hold)? else {
+        let Some(_held) = self.open(&self.label, OpenMode::Exclusive)? else {
             return Ok(());
         };
         self.io("make the removal of its part durable", self.dir.sync())?;
@@ -232,7 +232,7 @@ impl<D: Directory> Site<D> {
 
     /// Name of the part. The caller must hold the part.
     fn part_name(&self) -> Result<&[u8], PartError> {
-        let kept = self.open(&self.kept, How::Read)?.is_some();
+        let kept = self.open(&self.kept, OpenMode::Read)?.is_some();
         Ok(if kept { &self.kept } else { &self.part })
     }
 

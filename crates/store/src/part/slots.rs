@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     escape::Escaped,
-    medium::{Directory, How, Medium, OpenError, direct::Direct},
     part::journal::{self, Header, Journal, Record},
+    vfs::{Directory, FileOps, OpenError, OpenMode, direct::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{collections::HashSet, ops::Range};
@@ -32,7 +32,7 @@ pub(super) fn join<D: Directory>(
     sparse: bool,
     blocks: &[Range<u64>],
 ) -> Result<Option<Part<D>>, PartError> {
-    let file = match site.open_part(How::Share) {
+    let file = match site.open_part(OpenMode::Shared) {
         Err(error) if error.is_given_away() => None,
         found => found?.map(|(file, _)| file),
     };
@@ -63,7 +63,7 @@ pub(super) fn join<D: Directory>(
         shared: true,
         sparse,
         site,
-        direct: Direct::into(&file),
+        direct: DirectFile::open(&file),
         file,
         journal: Mutex::new(journal),
     };
@@ -138,7 +138,7 @@ fn known<D: Directory>(
     name: &[u8],
     header: &Header,
 ) -> Result<Option<Option<Vec<Record>>>, PartError> {
-    let Some(file) = site.open(name, How::Read)? else {
+    let Some(file) = site.open(name, OpenMode::Read)? else {
         return Ok(None);
     };
     let contents = site.io("read its journal", journal::read(&file, header))?;
@@ -159,7 +159,7 @@ pub(super) fn gather<D: Directory>(
     let mut any = false;
     for slot in 0..SLICES_MAX {
         // An earlier one may be missing: removals are lost in any order when power fails.
-        let Some(file) = site.open(&site.slot(slot), How::Hold)? else {
+        let Some(file) = site.open(&site.slot(slot), OpenMode::Exclusive)? else {
             continue;
         };
         any = true;

@@ -3,10 +3,10 @@
 
 use super::open::{Unusable, read_label};
 use crate::{
-    medium::Dir,
     part::remove_leftovers,
     path::{OWN_PREFIX, RelPath, own_name},
     root::{Failure, Names, Root},
+    vfs::Dir,
 };
 use rustix::{
     fd::{AsFd, BorrowedFd},

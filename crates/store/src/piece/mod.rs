@@ -22,13 +22,13 @@ pub(crate) use open::look;
 use crate::{
     blocks::{BLOCK, Blocks, runs},
     entry::{Entry, Version},
-    medium::{Directory, How, Medium},
     part::{
         PartError, Site,
         journal::{self, Header, Record},
         label,
     },
     path::{KEPT, own_name},
+    vfs::{Directory, FileOps, OpenMode},
 };
 use std::{io, ops::Range};
 
@@ -56,8 +56,8 @@ pub(crate) fn held_sized<D: Directory>(
     };
     let header = header(version, block_len);
     let (Some((part, _)), Some(journal)) = (
-        site.open_part(How::Read)?,
-        site.open(&site.journal, How::Read)?,
+        site.open_part(OpenMode::Read)?,
+        site.open(&site.journal, OpenMode::Read)?,
     ) else {
         return Ok(None);
     };
@@ -80,7 +80,7 @@ pub fn label<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartEr
 }
 
 fn labelled<D: Directory>(site: &Site<D>) -> Result<Option<Entry>, PartError> {
-    let Some(label) = site.open(&site.label, How::Read)? else {
+    let Some(label) = site.open(&site.label, OpenMode::Read)? else {
         return Ok(None);
     };
     let entry = site.io("read its label", read(&label, &site.label))?;
@@ -106,14 +106,14 @@ fn is_labelled_so<D: Directory>(site: &Site<D>, header: &Header) -> Result<bool,
     Ok(version.is_some_and(|version| journal::Version::from(version) == header.version))
 }
 
-fn read(label: &impl Medium, own: &[u8]) -> io::Result<Result<Entry, BadLabel>> {
+fn read(label: &impl FileOps, own: &[u8]) -> io::Result<Result<Entry, BadLabel>> {
     let mut bytes = vec![0; label.len()?.min(LABEL_LEN_MAX as u64 + 1) as usize];
     let read = label.read_at(&mut bytes, 0)?;
     Ok(label::decode(&bytes[..read], own))
 }
 
 /// One record for each block, in order, if journal and part match.
-fn known<M: Medium>(part: &M, journal: &M, header: &Header) -> io::Result<Option<Vec<Record>>> {
+fn known<M: FileOps>(part: &M, journal: &M, header: &Header) -> io::Result<Option<Vec<Record>>> {
     if part.len()? != header.blocks.file_len() {
         return Ok(None);
     }

@@ -5,14 +5,14 @@ use super::{header, known, read, runs_of};
 use crate::{
     blocks::{BLOCK, BlockHash},
     entry::{Entry, Version},
-    medium,
-    metadata::handle::handle,
+    metadata::handle::open_handle,
     part::{
         journal::Record,
         label::{self, BadLabel},
     },
     path::{BadPath, KEPT, RelPath, own_name},
     root::Failure,
+    vfs,
 };
 use rustix::{fd::BorrowedFd, fs::FileType, io::Errno};
 use std::{fs::File, io, ops::Range};
@@ -135,11 +135,11 @@ fn errno(error: &io::Error) -> BadLabel {
 /// data gets the owner and mode in the label.
 fn own_file(dir: BorrowedFd<'_>, own: &[u8]) -> Result<File, Unusable> {
     let opened = || {
-        let held = handle(dir, own)?;
+        let held = open_handle(dir, own)?;
         if held.kind() != FileType::RegularFile {
-            return Err(BadLabel::Refused(medium::Refusal::NotRegular));
+            return Err(BadLabel::Refused(vfs::UntrustedFile::NotRegular));
         }
-        medium::ours(&held.stat).map_err(BadLabel::Refused)?;
+        vfs::check_owned(&held.stat).map_err(BadLabel::Refused)?;
         held.unreadable.map_or(Ok(()), Err)?;
         Ok(File::from(held.fd))
     };

@@ -4,10 +4,10 @@
 use super::*;
 use crate::{
     blocks::BlockHash,
-    medium::Refusal,
     part::{Opened, Part, remove_leftovers},
     path::RelPath,
     tests::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
+    vfs::UntrustedFile,
 };
 use std::{
     fs,
@@ -243,11 +243,11 @@ fn refuses_planted_internal_files() {
         fs::rename(&own, precious(&place)).unwrap();
         let shown = own.file_name().unwrap().to_str().unwrap();
         fs::hard_link(precious(&place), &own).unwrap();
-        let refused = format!("{shown}: {}", Refusal::HardLinks);
+        let refused = format!("{shown}: {}", UntrustedFile::HardLinks);
         assert_eq!(place.open().unwrap_err(), refused);
         fs::remove_file(&own).unwrap();
         fs::create_dir(&own).unwrap();
-        let refused = format!("{shown}: {}", Refusal::NotRegular);
+        let refused = format!("{shown}: {}", UntrustedFile::NotRegular);
         assert_eq!(place.open().unwrap_err(), refused);
         fs::remove_dir(&own).unwrap();
         symlink(precious(&place), &own).unwrap();

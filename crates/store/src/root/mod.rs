@@ -15,8 +15,8 @@ pub use names::Names;
 
 use crate::{
     metadata::{
-        self, LeftOut, Metadata,
-        handle::{Handle, SAFE, handle, named, quietly},
+        self, Metadata, SkippedField,
+        handle::{Handle, SAFE_FLAGS, open_handle, open_path_handle, without_atime},
     },
     path::RelPath,
 };
@@ -185,7 +185,7 @@ impl Root {
     pub fn open_dir(&self, path: Option<&RelPath>) -> Result<OwnedFd, Failure> {
         let dir = self.dir(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        quietly(|quiet| fs::openat(&dir, ".", flags | quiet, Mode::empty()))
+        without_atime(|quiet| fs::openat(&dir, ".", flags | quiet, Mode::empty()))
             .map_err(Failure::at(path, "read the directory"))
     }
 
@@ -200,9 +200,16 @@ impl Root {
     /// The system's error; a symbolic link is refused.
     pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
         let (dir, name) = self.place(path)?;
-        quietly(|quiet| fs::openat(&dir, name, OFlags::RDONLY | SAFE | quiet, Mode::empty()))
-            .map(File::from)
-            .map_err(Failure::at(Some(path), "open"))
+        without_atime(|quiet| {
+            fs::openat(
+                &dir,
+                name,
+                OFlags::RDONLY | SAFE_FLAGS | quiet,
+                Mode::empty(),
+            )
+        })
+        .map(File::from)
+        .map_err(Failure::at(Some(path), "open"))
     }
 
     /// Opens or creates a file with these `flags`. Symbolic links are never followed.
@@ -211,7 +218,7 @@ impl Root {
     /// The system's error.
     pub fn open_with(&self, path: &RelPath, flags: OFlags, mode: Mode) -> Result<File, Failure> {
         let (dir, name) = self.place(path)?;
-        fs::openat(&dir, name, flags | SAFE, mode)
+        fs::openat(&dir, name, flags | SAFE_FLAGS, mode)
             .map(File::from)
             .map_err(Failure::at(Some(path), "open"))
     }
@@ -235,14 +242,14 @@ impl Root {
     ///
     /// # Errors
     /// The entry cannot be opened.
-    pub fn metadata(&self, path: &RelPath) -> Result<(Metadata, Vec<LeftOut>), Failure> {
+    pub fn metadata(&self, path: &RelPath) -> Result<(Metadata, Vec<SkippedField>), Failure> {
         self.handle(path).map(|handle| Metadata::of(&handle))
     }
 
     /// Opens an entry, to read or set its metadata.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Handle, Failure> {
         let (dir, name) = self.place(path)?;
-        handle(dir.as_fd(), name).map_err(Failure::at(Some(path), "access"))
+        open_handle(dir.as_fd(), name).map_err(Failure::at(Some(path), "access"))
     }
 
     /// Opens the top, to read or set its metadata.
@@ -268,12 +275,13 @@ impl Root {
         }
         let held = match path {
             Some(path) => self.handle(path)?,
-            None => {
-                named(self.directories.top().as_fd(), b".").map_err(Failure::at(path, "access"))?
-            }
+            None => open_path_handle(self.directories.top().as_fd(), b".")
+                .map_err(Failure::at(path, "access"))?,
         };
         match held.kind() {
-            FileType::Directory => metadata::unlock(&held).map_err(Failure::at(path, "unlock")),
+            FileType::Directory => {
+                metadata::grant_owner_access(&held).map_err(Failure::at(path, "unlock"))
+            }
             _ => Err(Failure::at(path, "unlock")(Errno::NOTDIR)),
         }
     }

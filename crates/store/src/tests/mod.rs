@@ -8,10 +8,10 @@ mod trees;
 use crate::{
     blocks::BLOCK,
     entry::{Entry, Kind, Version, extents},
-    medium::Dir,
     metadata::{Metadata, Time},
     part::{Opened, Origin, Part},
     path::RelPath,
+    vfs::Dir,
 };
 use rustix::{
     process::{Gid, Uid},

@@ -13,9 +13,9 @@
 //! [`crate::part`].
 
 use crate::{
-    medium::{Dir, Directory, How, Medium, OpenError},
     path::{RelPath, own_name},
     root::{Failure, Root},
+    vfs::{Dir, Directory, FileOps, OpenError, OpenMode},
 };
 use rustix::{
     fd::AsFd,
@@ -146,7 +146,7 @@ fn identify(root: &Root, path: &RelPath, missing: Missing) -> Result<Identity, N
 /// Random bytes in the identity file.
 fn random_birth<D: Directory>(dir: &D, missing: Missing) -> Result<[u8; BIRTH_LEN], OpenError> {
     let mut birth = [0; BIRTH_LEN];
-    if let Some(file) = dir.open(IDENTITY, How::Read)?
+    if let Some(file) = dir.open(IDENTITY, OpenMode::Read)?
         && file.read_at(&mut birth, 0)? == BIRTH_LEN
     {
         return Ok(birth);
@@ -173,7 +173,7 @@ fn write<D: Directory>(
 
 /// Writes a file so that it is never empty once it existed: another copy may read it at any moment.
 fn put<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
-    let file = dir.open(own, How::MakeAndWait)?;
+    let file = dir.open(own, OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     file.write_at(bytes, 0)?;
     file.set_len(bytes.len() as u64)?;
@@ -188,7 +188,7 @@ fn is_noted<D: Directory>(
     origin: &Origin,
 ) -> Result<bool, OpenError> {
     let mut there = vec![0; LEN + 1];
-    let length = match dir.open(&note_name(name), How::Read)? {
+    let length = match dir.open(&note_name(name), OpenMode::Read)? {
         Some(file) => file.read_at(&mut there, 0)?,
         None => 0,
     };
@@ -210,7 +210,7 @@ fn bytes(identity: &Identity, origin: &Origin) -> [u8; LEN] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::medium::simulated::{Dice, Disk};
+    use crate::vfs::simulated::{SimRng, SimulatedDisk};
     use std::fs;
 
     fn identity(inode: u64, birth: u8) -> Identity {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn matches_only_the_recorded_origin_and_identity() {
-        let dir = Disk::default().directory();
+        let dir = SimulatedDisk::default().directory();
         let is =
             |name: &[u8], identity, origin| is_noted(&dir, name, &identity, &[origin; 32]).unwrap();
         assert!(!is(b"a", identity(7, 1), 1));
@@ -237,16 +237,16 @@ mod tests {
 
     #[test]
     fn record_survives_power_loss() {
-        let disk = Disk::default();
+        let disk = SimulatedDisk::default();
         let dir = disk.directory();
         write(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap();
-        disk.crash(&mut Dice(1));
+        disk.crash(&mut SimRng(1));
         assert!(is_noted(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap());
     }
 
     #[test]
     fn creates_random_birth_once_and_only_for_a_record() {
-        let dir = Disk::default().directory();
+        let dir = SimulatedDisk::default().directory();
         assert_eq!(random_birth(&dir, Missing::Zeros).unwrap(), [0; BIRTH_LEN]);
         let made = random_birth(&dir, Missing::Made).unwrap();
         assert_ne!(made, [0; BIRTH_LEN]);

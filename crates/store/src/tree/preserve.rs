@@ -67,7 +67,7 @@ impl Preserve {
     /// Removes what is not taken over from the metadata of a directory or another entry.
     pub fn reduce_metadata(&self, metadata: &mut Metadata, directory: bool) {
         if !self.owner {
-            metadata.leave_owner();
+            metadata.keep_target_owner();
         }
         if !self.privileges {
             metadata.drop_set_id();

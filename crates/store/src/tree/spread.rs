@@ -8,9 +8,9 @@
 //! the same source replaces the older one.
 
 use crate::{
-    medium::{Dir, Directory, How, Medium, OpenError},
     path::RelPath,
     tree::origin::Origin,
+    vfs::{Dir, Directory, FileOps, OpenError, OpenMode},
 };
 use rustix::{
     fd::AsFd,
@@ -80,7 +80,7 @@ pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> 
     let bytes = encoded(&all)?;
     // Written to a temporary file and renamed: a kill leaves the former record or the new one.
     let beside = format!("{SPREAD}.new");
-    let file = dir.open(beside.as_bytes(), How::MakeAndWait)?;
+    let file = dir.open(beside.as_bytes(), OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     file.set_len(0)?;
     file.write_at(&bytes, 0)?;
@@ -94,7 +94,7 @@ pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> 
 /// # Errors
 /// The record cannot be read.
 pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
-    let Some(file) = dir.open(SPREAD.as_bytes(), How::Read)? else {
+    let Some(file) = dir.open(SPREAD.as_bytes(), OpenMode::Read)? else {
         return Ok(Vec::new());
     };
     if file.len()? > LEN_MAX as u64 {
@@ -159,7 +159,7 @@ fn decoded(bytes: &[u8]) -> Option<Vec<Share>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::medium::simulated::{Dice, Disk};
+    use crate::vfs::simulated::{SimRng, SimulatedDisk};
     use std::fs::{self, File};
 
     fn share(origin: u8, top: &str, rank: u16, hosts: &[&str]) -> Share {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn last_share_of_a_tree_wins_and_survives_power_loss() {
-        let disk = Disk::default();
+        let disk = SimulatedDisk::default();
         let dir = disk.directory();
         assert_eq!(read(&dir).unwrap(), []);
         let [a, b] = [share(1, "a", 0, &["x", "y"]), share(1, "b", 0, &["x", "y"])];
@@ -182,18 +182,21 @@ mod tests {
         note(&dir, std::slice::from_ref(&again)).unwrap();
         let other = share(2, "a", 0, &["x", "y"]);
         note(&dir, std::slice::from_ref(&other)).unwrap();
-        disk.crash(&mut Dice(1));
+        disk.crash(&mut SimRng(1));
         assert_eq!(read(&dir).unwrap(), [b, again, other]);
     }
 
     #[test]
     fn rejects_damaged_or_too_long_records() {
-        let dir = Disk::default().directory();
+        let dir = SimulatedDisk::default().directory();
         note(&dir, &[share(1, "a", 0, &["x"])]).unwrap();
-        let file = dir.open(SPREAD.as_bytes(), How::Make).unwrap().unwrap();
+        let file = dir
+            .open(SPREAD.as_bytes(), OpenMode::CreateExclusive)
+            .unwrap()
+            .unwrap();
         file.write_at(b"?", 5).unwrap();
         assert!(matches!(read(&dir), Err(SpreadError::Damaged)));
-        let dir = Disk::default().directory();
+        let dir = SimulatedDisk::default().directory();
         let long = "x".repeat(LEN_MAX);
         let noted = note(&dir, &[share(1, "a", 0, &[&long])]);
         assert!(matches!(noted, Err(SpreadError::TooLong)));

@@ -13,7 +13,7 @@ use longhaul_store::{
     blocks::Blocks,
     entry::Version,
     manifest::{MANIFEST, Manifest},
-    medium::Dir,
+    vfs::Dir,
     part::{Opened, Origin, Part},
 };
 use std::{

@@ -4,7 +4,7 @@
 
 use longhaul_store::{
     entry::Version,
-    medium::Dir,
+    vfs::Dir,
     part::{Opened, Origin, Part},
 };
 use serde_json::Value;

@@ -3,7 +3,7 @@
 
 use longhaul_store::{
     entry::Version,
-    medium::Dir,
+    vfs::Dir,
     part::{Opened, Origin, Part},
 };
 use serde_json::Value;

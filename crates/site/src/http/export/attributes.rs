@@ -4,7 +4,7 @@
 
 use super::meta::errno;
 use dav_server::fs::{FsError, FsResult};
-use longhaul_store::metadata::{LeftOut, Metadata, What};
+use longhaul_store::metadata::{SkippedField, Metadata, MetadataField};
 use rustix::{
     buffer::spare_capacity,
     fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr},
@@ -53,11 +53,11 @@ pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> FsRes
 /// # Errors
 /// Some of it can't be read: it would be lost without a word, and without its list a file is for others than before.
 pub(crate) fn copy(
-    (original, unread): (Metadata, Vec<LeftOut>),
+    (original, unread): (Metadata, Vec<SkippedField>),
     to: impl AsFd,
     more: u32,
 ) -> FsResult<()> {
-    if let Some(lost) = unread.iter().find(|left| is_copied_part(&left.what)) {
+    if let Some(lost) = unread.iter().find(|left| is_copied_part(&left.field)) {
         return Err(errno(lost.errno));
     }
     let (mut wanted, _) = Metadata::of_file(&to).map_err(errno)?;
@@ -67,10 +67,10 @@ pub(crate) fn copy(
     let copied = copied.filter(|xattr| is_copied(&xattr.name));
     wanted.xattrs.extend(copied);
     let applied = wanted.apply_to_file(&to).map_err(errno)?;
-    let mut missing = applied.left_out.iter();
+    let mut missing = applied.skipped.iter();
     let missing = missing.find(|left| {
-        let is_attribute = matches!(left.what, What::Xattr(_));
-        !(is_attribute && left.errno == Errno::OPNOTSUPP) && left.what != What::Times
+        let is_attribute = matches!(left.field, MetadataField::Xattr(_));
+        !(is_attribute && left.errno == Errno::OPNOTSUPP) && left.field != MetadataField::Times
     });
     missing.map_or(Ok(()), |left| Err(errno(left.errno)))
 }
@@ -79,9 +79,9 @@ fn is_copied(name: &[u8]) -> bool {
     name.starts_with(OF_USERS) || name.starts_with(ACCESS_LISTS)
 }
 
-fn is_copied_part(what: &What) -> bool {
+fn is_copied_part(what: &MetadataField) -> bool {
     match what {
-        What::Xattr(name) => is_copied(name),
-        what => *what == What::Xattrs,
+        MetadataField::Xattr(name) => is_copied(name),
+        what => *what == MetadataField::Xattrs,
     }
 }

@@ -6,13 +6,13 @@ mod slices;
 use super::*;
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash},
-    medium::{
-        Dir,
-        simulated::{Dice, Disk},
-    },
     part::journal::Version,
     path::own_name,
     tests::{as_ordinary_user, is_root},
+    vfs::{
+        Dir,
+        simulated::{SimRng, SimulatedDisk},
+    },
 };
 use parking_lot::Mutex;
 use std::{
@@ -440,7 +440,7 @@ fn finishes_an_empty_file_without_blocks() {
 /// After a failed sync the kernel counts the pages as clean, so the next sync proves nothing.
 #[test]
 fn failed_commit_keeps_only_earlier_blocks() {
-    let (disk, mut dice) = (Disk::default(), Dice(0));
+    let (disk, mut dice) = (SimulatedDisk::default(), SimRng(0));
     let dir = disk.directory();
     let origin = Origin {
         length: 3 * 1024,
@@ -456,19 +456,19 @@ fn failed_commit_keeps_only_earlier_blocks() {
     };
     write(&part, 0).unwrap();
     part.commit().unwrap();
-    disk.cut_after(1);
+    disk.fail_after(1);
     let told = error(write(&part, 1));
     assert_eq!(told, "file: cannot write at offset 1024: the power is off");
-    disk.go_on();
+    disk.restore_power();
     assert_eq!(part.missing(), [1..3]);
     assert!(write(&part, 1).unwrap(), "one block's error is its own");
-    disk.cut_after(1);
+    disk.fail_after(1);
     let told = error(part.commit());
     assert_eq!(
         told,
         "file: cannot make its blocks durable: the power is off"
     );
-    disk.go_on();
+    disk.restore_power();
     for told in [error(write(&part, 2)), error(part.commit())] {
         assert!(told.starts_with("file: cannot continue"), "{told}");
     }
@@ -561,7 +561,7 @@ fn detects_a_byte_changed_between_runs() {
 #[test]
 fn refuses_to_finish_with_an_unreadable_block() {
     for place in 0..4 {
-        let dir = Disk::default().directory();
+        let dir = SimulatedDisk::default().directory();
         let origin = Origin {
             length: 4 * 1024,
             ..Place::new().origin
@@ -582,12 +582,12 @@ fn refuses_to_finish_with_an_unreadable_block() {
         };
         let part = resumed();
         let own = own_name(b"file", "part");
-        dir.spoil(&own, place * 1024 + 5..place * 1024 + 6);
+        dir.set_unreadable(&own, place * 1024 + 5..place * 1024 + 6);
         while part.check_next().unwrap_or(false) {}
         let told = error(part.finish(None, |_| Ok(())));
         assert_eq!(told, "file: cannot read it again: a bad sector", "{place}");
         assert_eq!(dir.bytes(b"file"), None);
-        dir.spoil(&own, 0..0);
+        dir.set_unreadable(&own, 0..0);
         let part = resumed();
         assert_eq!(part.missing(), []);
         part.finish(None, |_| Ok(())).unwrap();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests the guarantees of this crate on a disk that loses power at any moment (see
-//! [`crate::medium::simulated`]). State reported as durable survives. Nothing is trusted that is
+//! [`crate::vfs::simulated`]). State reported as durable survives. Nothing is trusted that is
 //! not on the disk bit by bit. A final name only ever refers to a complete file.
 
 use crate::{
     blocks::{Blocks, FileHash},
     escape::Escaped,
     manifest::{Manifest, Record},
-    medium::{
-        Directory,
-        simulated::{Dice, Disk, SimulatedDir, SimulatedFile},
-    },
     part::{Opened, Origin, Part, journal::Version},
     small::{self, Small},
+    vfs::{
+        Directory,
+        simulated::{SimRng, SimulatedDir, SimulatedDisk, SimulatedFile},
+    },
 };
 use std::{collections::BTreeSet, fmt::Debug};
 
@@ -51,8 +51,8 @@ struct Source {
 }
 
 struct World {
-    disk: Disk,
-    dice: Dice,
+    disk: SimulatedDisk,
+    dice: SimRng,
     root: SimulatedDir,
     others: SimulatedDir,
     manifest: Option<Manifest<SimulatedDir>>,
@@ -75,7 +75,7 @@ struct Counts {
 }
 
 /// Random bytes of a file, with holes; often at most one block.
-fn content(dice: &mut Dice) -> Vec<u8> {
+fn content(dice: &mut SimRng) -> Vec<u8> {
     let max = [BLOCK, 6 * BLOCK, 16 * BLOCK][dice.below(3)];
     let len = dice.below(max as usize + 1);
     let mut bytes: Vec<u8> = (0..len).map(|_| dice.next() as u8).collect();
@@ -92,7 +92,7 @@ fn hash(content: &[u8]) -> FileHash {
 }
 
 impl Source {
-    fn new(number: usize, dir: &SimulatedDir, dice: &mut Dice) -> Self {
+    fn new(number: usize, dir: &SimulatedDir, dice: &mut SimRng) -> Self {
         Self {
             name: format!("file {number}").into_bytes(),
             dir: dir.clone(),
@@ -140,7 +140,7 @@ impl Source {
         let copy = self.dir.bytes(&self.name);
         if self.finished {
             assert_eq!(copy.as_ref(), Some(self.content()), "a finished file");
-            assert_eq!(self.dir.label(&self.name), Some(self.label), "metadata");
+            assert_eq!(self.dir.tag(&self.name), Some(self.label), "metadata");
             let record = manifest.lookup(&self.name).map(|record| record.hash);
             assert_eq!(record, Some(hash(self.content())), "the manifest");
         } else if let Some(copy) = copy {
@@ -171,7 +171,7 @@ impl Source {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let (disk, mut dice) = (Disk::default(), Dice(seed));
+        let (disk, mut dice) = (SimulatedDisk::default(), SimRng(seed));
         let (root, below) = (disk.directory(), disk.directory());
         let sources = [&root, &below, &below].into_iter().enumerate();
         let sources = sources.map(|(at, dir)| Source::new(at, dir, &mut dice));
@@ -191,7 +191,7 @@ impl World {
         match done {
             Ok(value) => Ok(value),
             Err(error) => {
-                assert!(self.disk.is_dark(), "{error:?}");
+                assert!(self.disk.is_powered_off(), "{error:?}");
                 Err(Dark)
             }
         }
@@ -210,7 +210,7 @@ impl World {
 
     fn arm(&mut self) {
         let operations = 1 + self.dice.below(40) as u64;
-        self.disk.cut_after(operations);
+        self.disk.fail_after(operations);
     }
 
     fn step(&mut self) -> Step {
@@ -300,7 +300,7 @@ impl World {
             Opened::Renamed(renamed) => {
                 self.counts.completed_by_journal += 1;
                 let label = self.new_label(at);
-                let finished = renamed.finish(|file| file.set_label(label));
+                let finished = renamed.finish(|file| file.set_tag(label));
                 let finished = self.lit(finished)?;
                 self.record(at, finished.hash.unwrap())?;
                 self.lit(finished.forget_journal())?;
@@ -351,7 +351,7 @@ impl World {
         let expected = hash(self.sources[at].content());
         let label = self.new_label(at);
         self.sources[at].kept = None;
-        let finished = part.finish(Some(expected), |file| file.set_label(label));
+        let finished = part.finish(Some(expected), |file| file.set_tag(label));
         let finished = self.lit(finished)?;
         self.record(at, finished.hash.unwrap())?;
         self.lit(finished.forget_journal())
@@ -389,7 +389,7 @@ impl World {
         let label = self.new_label(at);
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
-        let prepare = |file: &SimulatedFile| file.set_label(label);
+        let prepare = |file: &SimulatedFile| file.set_tag(label);
         let small = Small::write(dir, name, content, Some(hash(content)), false, prepare);
         let mut batch = vec![self.lit(small)?];
         for other in 0..[0, 12][self.dice.below(2)] {
@@ -423,7 +423,7 @@ impl World {
     /// Kills the process during an operation.
     fn stop(&mut self) {
         self.die();
-        self.disk.go_on();
+        self.disk.restore_power();
         self.arm();
     }
 
@@ -456,7 +456,7 @@ impl World {
     /// Begins the next copy, which will fail soon.
     fn begin_to_die(&mut self, at: usize) -> Step {
         let operations = 1 + self.dice.below(10) as u64;
-        self.disk.cut_after(operations);
+        self.disk.fail_after(operations);
         self.open(at)
     }
 
@@ -532,10 +532,10 @@ fn begun_again(operations: u64, seed: u64, leave: fn(&mut World) -> Step) {
     content.fill(2);
     world.sources[0].versions.push(content);
     assert!(leave(&mut world).is_ok());
-    world.disk.cut_after(operations);
+    world.disk.fail_after(operations);
     let _dies_or_not = world.open(0);
     world.crash();
-    world.disk.go_on();
+    world.disk.restore_power();
     (world.sources[0].version, world.sources[0].finished) = (0, false);
     assert!(world.open(0).is_ok(), "{operations}, {seed}");
 }

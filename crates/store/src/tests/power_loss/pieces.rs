@@ -144,10 +144,10 @@ fn is_cut(
 ) -> bool {
     let mut world = World::with_a_file(seed);
     assert!(world.keep_a_piece().is_ok());
-    world.disk.cut_after(operations);
+    world.disk.fail_after(operations);
     let done = act(&mut world);
     world.crash();
-    world.disk.go_on();
+    world.disk.restore_power();
     check(&world.sources[0]);
     world.sources[0].kept = None;
     assert!(world.open(0).is_ok(), "{operations}, {seed}");
@@ -218,8 +218,8 @@ fn restarted_part_is_no_piece_until_kept() {
 
 #[test]
 fn refuses_to_keep_a_broken_part() {
-    let disk = Disk::default();
-    let mut source = Source::new(0, &disk.directory(), &mut Dice(1));
+    let disk = SimulatedDisk::default();
+    let mut source = Source::new(0, &disk.directory(), &mut SimRng(1));
     source.versions = vec![vec![1; BLOCK as usize]];
     let opened = Part::open_sized(&source.dir, &source.name, &source.origin(true), BLOCK);
     let Ok(Opened::Fresh(part)) = opened else {
@@ -228,9 +228,9 @@ fn refuses_to_keep_a_broken_part() {
     let bytes = source.block(0);
     let hash = source.blocks().hash(0, bytes).ok();
     assert!(part.write(0, bytes, hash).unwrap());
-    disk.cut_after(1);
+    disk.fail_after(1);
     assert!(part.commit().is_err());
-    disk.go_on();
+    disk.restore_power();
     let refused = part.keep(&source.entry(0));
     assert!(matches!(refused, Err(PartError::Broken { .. })));
     assert!(!source.has("piece"));

@@ -129,7 +129,7 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
         }
     }
     for (_, applied) in placer.finish() {
-        counts.left_out += applied.unwrap().left_out.len();
+        counts.left_out += applied.unwrap().skipped.len();
     }
     counts
 }

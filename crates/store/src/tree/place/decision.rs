@@ -3,7 +3,7 @@
 
 use crate::{
     entry::{Entry, Kind, Version},
-    metadata::{LeftOut, Metadata, What, handle::Handle},
+    metadata::{Metadata, MetadataField, SkippedField, handle::Handle},
     path::RelPath,
     root::{Failure, Refusal, Root},
 };
@@ -135,7 +135,7 @@ fn for_file(entry: &Entry, version: &Version, there: &There, options: &Options) 
         Decision::Newer
     } else if size && options.checksum {
         Decision::Compare
-    } else if size && version.modified.is_kept_as(&here.modified) {
+    } else if size && version.modified.matches_stored(&here.modified) {
         settled(entry, metadata)
     } else {
         Decision::Wanted
@@ -175,16 +175,16 @@ fn settled(entry: &Entry, now: &Metadata) -> Decision {
 
 /// Reports one combined field if the existing entry belongs to another user and differs in fields
 /// that only he may set.
-pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<LeftOut>> {
+pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<SkippedField>> {
     let There::Something { metadata, .. } = there else {
         return None;
     };
     let symlink = matches!(entry.kind, Kind::Symlink { .. });
     let link = matches!(entry.kind, Kind::HardLink { .. });
-    let barred = !link && entry.metadata.is_barred(metadata, symlink);
+    let barred = !link && entry.metadata.needs_owner(metadata, symlink);
     barred.then(|| {
-        vec![LeftOut {
-            what: What::OfAnother,
+        vec![SkippedField {
+            field: MetadataField::OwnerOnly,
             errno: Errno::PERM,
         }]
     })

@@ -13,7 +13,7 @@ pub use decision::{Decision, Options, There, decide, look};
 
 use crate::{
     entry::{Entry, Kind},
-    metadata::{Applied, LeftOut, Metadata},
+    metadata::{ApplyOutcome, Metadata, SkippedField},
     path::RelPath,
     root::{Failure, Root},
 };
@@ -81,7 +81,7 @@ impl<'a> Placer<'a> {
     ///
     /// # Errors
     /// The operation failed or was refused. Other entries are not affected.
-    pub fn place(&mut self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    pub fn place(&mut self, entry: &Entry) -> Result<(Placed, Vec<SkippedField>), Failure> {
         let there = self.look(&entry.path)?;
         let link = match &entry.kind {
             Kind::HardLink { to } => Some(self.look(to)?),
@@ -120,11 +120,11 @@ impl<'a> Placer<'a> {
         &self,
         entry: &Entry,
         file: &impl AsFd,
-    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
         let applied = match self.options.dry_run {
-            true => Metadata::of_file(file).map(|(now, _)| Applied {
+            true => Metadata::of_file(file).map(|(now, _)| ApplyOutcome {
                 changed: entry.metadata.differs(&now, false),
-                ..Applied::default()
+                ..ApplyOutcome::default()
             }),
             false => entry.metadata.apply_to_file(file),
         };
@@ -140,7 +140,7 @@ impl<'a> Placer<'a> {
     /// Sets the metadata of directories, children first, when no more entries will be created.
     /// Returns the fields that were not set, and the failures.
     #[must_use]
-    pub fn finish(self) -> Vec<(Option<RelPath>, Result<Applied, Failure>)> {
+    pub fn finish(self) -> Vec<(Option<RelPath>, Result<ApplyOutcome, Failure>)> {
         if self.options.dry_run {
             return Vec::new();
         }
@@ -202,7 +202,7 @@ impl<'a> Placer<'a> {
         entry: &Entry,
         decision: Decision,
         there: &There,
-    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
         match (&entry.kind, decision) {
             (Kind::Directory, _) => self.directory(entry, decision, there),
             (_, Decision::Unchanged) => Ok((Placed::Unchanged, Vec::new())),
@@ -219,7 +219,7 @@ impl<'a> Placer<'a> {
     /// Replaces an entry: creates the new one beside it and renames it, so that it is never
     /// incomplete. Tries again if another copy uses the same temporary name to replace the same
     /// entry.
-    fn replace(&self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    fn replace(&self, entry: &Entry) -> Result<(Placed, Vec<SkippedField>), Failure> {
         let beside = beside(&entry.path)?;
         let mut replaced = self.replace_by(&beside, entry);
         for _ in 1..REPLACE_TRIES {
@@ -235,7 +235,7 @@ impl<'a> Placer<'a> {
         &self,
         beside: &RelPath,
         entry: &Entry,
-    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
         match self.root.remove(beside) {
             Err(failure) if !failure.is_not_found() => return Err(failure),
             _ => {}
@@ -247,11 +247,11 @@ impl<'a> Placer<'a> {
         Ok(made)
     }
 
-    fn apply(&self, path: &RelPath, entry: &Entry) -> Result<Applied, Failure> {
+    fn apply(&self, path: &RelPath, entry: &Entry) -> Result<ApplyOutcome, Failure> {
         apply(self.root, path, file_type(&entry.kind), &entry.metadata)
     }
 
-    fn make(&self, entry: &Entry, path: &RelPath) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    fn make(&self, entry: &Entry, path: &RelPath) -> Result<(Placed, Vec<SkippedField>), Failure> {
         match &entry.kind {
             Kind::Symlink { target } => self.root.make_symlink(path, target)?,
             Kind::HardLink { to } => {
@@ -267,7 +267,7 @@ impl<'a> Placer<'a> {
             Kind::File { .. } => return Ok((Placed::Wanted, Vec::new())),
         }
         let applied = self.apply(path, entry)?;
-        Ok((Placed::Changed, applied.left_out))
+        Ok((Placed::Changed, applied.skipped))
     }
 
     fn directory(
@@ -275,7 +275,7 @@ impl<'a> Placer<'a> {
         entry: &Entry,
         decision: Decision,
         there: &There,
-    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
         // Reading suffices here. Write permission is added when an entry is created in the
         // directory.
         let seen = Access::READ_OK | Access::EXEC_OK;
@@ -304,17 +304,17 @@ impl<'a> Placer<'a> {
     }
 }
 
-fn placed(applied: Applied) -> (Placed, Vec<LeftOut>) {
+fn placed(applied: ApplyOutcome) -> (Placed, Vec<SkippedField>) {
     match applied.changed {
-        true => (Placed::Changed, applied.left_out),
-        false => (Placed::Unchanged, applied.left_out),
+        true => (Placed::Changed, applied.skipped),
+        false => (Placed::Unchanged, applied.skipped),
     }
 }
 
-fn concerns(applied: &Result<Applied, Failure>) -> bool {
+fn concerns(applied: &Result<ApplyOutcome, Failure>) -> bool {
     applied
         .as_ref()
-        .map_or(true, |applied| !applied.left_out.is_empty())
+        .map_or(true, |applied| !applied.skipped.is_empty())
 }
 
 /// Sets the metadata of an entry, unless its type has changed: another program may have replaced it
@@ -324,7 +324,7 @@ fn apply(
     path: &RelPath,
     kind: FileType,
     metadata: &Metadata,
-) -> Result<Applied, Failure> {
+) -> Result<ApplyOutcome, Failure> {
     let failed = Failure::at(Some(path), "set the metadata of what was there");
     let held = root.handle(path)?;
     if held.kind() != kind {
@@ -344,7 +344,7 @@ fn file_type(kind: &Kind) -> FileType {
     }
 }
 
-fn apply_top(root: &Root, metadata: &Metadata) -> Result<Applied, Failure> {
+fn apply_top(root: &Root, metadata: &Metadata) -> Result<ApplyOutcome, Failure> {
     let held = root.top_handle()?;
     metadata
         .apply(&held)

@@ -16,10 +16,9 @@ pub use source::{Source, SourceError, means_contents, source_name};
 
 use crate::{
     entry::{Entry, Kind},
-    medium::Dir,
     metadata::{
-        LeftOut, Metadata,
-        handle::{Handle, handle},
+        Metadata, SkippedField,
+        handle::{Handle, open_handle},
     },
     path::{OWN_PREFIX, RelPath},
     piece,
@@ -28,6 +27,7 @@ use crate::{
         filter::{Filter, Verdict},
         spread::{self, SPREAD, Share, SpreadError},
     },
+    vfs::Dir,
 };
 use rustix::{
     fd::{AsFd, BorrowedFd},
@@ -58,14 +58,14 @@ pub enum Item {
         /// Entry.
         entry: Entry,
         /// Fields of the metadata that could not be read.
-        left_out: Vec<LeftOut>,
+        left_out: Vec<SkippedField>,
     },
     /// Top of a source of which only the contents are copied.
     Top {
         /// Metadata for the destination.
         metadata: Metadata,
         /// Fields of the metadata that could not be read.
-        left_out: Vec<LeftOut>,
+        left_out: Vec<SkippedField>,
     },
     /// Piece of a file that this source does not have as a whole. The pieces in a directory come
     /// first, sorted by name.
@@ -344,7 +344,7 @@ impl Scan {
             return Ok(());
         }
         let failed = Failure::at(Some(&here.path), "access");
-        let held = handle(dir.as_fd(), name).map_err(failed)?;
+        let held = open_handle(dir.as_fd(), name).map_err(failed)?;
         let verdict = self
             .filter
             .verdict(&here.path, held.kind().is_dir(), parent);

@@ -64,7 +64,7 @@ pub(super) enum Expected {
 impl ToRead {
     pub(super) fn open(&self) -> Result<OpenFile, Failure> {
         let in_piece = matches!(self.expected, Expected::Piece(_));
-        OpenFile::of(&self.source, &self.path, in_piece)
+        OpenFile::open(&self.source, &self.path, in_piece)
     }
 
     /// Blocks that there are of it.
@@ -87,7 +87,7 @@ impl ToRead {
     pub(super) fn difference(&self) -> What {
         let modified = self.version.modified;
         What::Differs(match &self.expected {
-            Expected::Whole(record) if noted(record).is_kept_as(&modified) => {
+            Expected::Whole(record) if noted(record).matches_stored(&modified) => {
                 "other contents, though size and time are the same: damaged".into()
             }
             Expected::Whole(_) => "other contents, written since".into(),

@@ -7,7 +7,7 @@ use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
     manifest::{MANIFEST, Manifest, Record},
-    medium::Dir,
+    vfs::Dir,
     tree::{
         filter::Filter,
         scan::{Item, Options, Scan, Source},

@@ -5,7 +5,7 @@ use super::BLOCK;
 use longhaul_store::{
     blocks::{Blocks, FileHash},
     manifest::Manifest,
-    medium::Dir,
+    vfs::Dir,
 };
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 use std::{

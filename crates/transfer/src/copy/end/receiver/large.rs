@@ -9,8 +9,8 @@ use crate::protocol::{
 use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
-    medium::Dir,
-    metadata::{LeftOut, Metadata},
+    vfs::Dir,
+    metadata::{SkippedField, Metadata},
     part::{Finished, Opened, Origin, Part, PartError, Renamed, journal::Record, remove_leftovers},
     path::RelPath,
     root::Root,
@@ -20,12 +20,12 @@ use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
 
 /// File of several blocks. Threads write it concurrently; one finishes it.
 #[derive(Debug)]
-pub(super) struct Large {
+pub(super) struct LargeFile {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
     /// Blocks that this session sends.
     wanted: BlockSet,
-    share: Portion,
+    portion: Portion,
     dir: Dir,
     origin: Origin,
     part: RwLock<Option<Part>>,
@@ -37,9 +37,9 @@ pub(super) struct Large {
 struct Sealed(Option<FileHash>);
 
 /// Outcome of opening a file.
-pub(super) enum Begun {
+pub(super) enum OpenOutcome {
     /// Open; blocks may be missing.
-    Lacking(Box<Large>),
+    Incomplete(Box<LargeFile>),
     /// Complete under its final name: the last run was killed right after the rename.
     Renamed(Renamed),
     /// Held by another copy.
@@ -47,50 +47,50 @@ pub(super) enum Begun {
 }
 
 /// Completes a file that an earlier run renamed.
-pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<Named, String> {
+pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<FinishedFile, String> {
     let mut left_out = Vec::new();
     let finished = renamed.finish(|file| {
-        left_out = apply(&entry.metadata, file)?;
+        left_out = apply_metadata(&entry.metadata, file)?;
         Ok(())
     });
-    let finished = finished.map_err(|error| in_its_place(entry, &error))?;
-    Ok(Named { finished, left_out })
+    let finished = finished.map_err(|error| with_directory(entry, &error))?;
+    Ok(FinishedFile { finished, left_out })
 }
 
 /// File under its final name, with the metadata that could not be set.
-pub(super) struct Named {
+pub(super) struct FinishedFile {
     pub(super) finished: Finished,
     pub(super) left_out: Vec<String>,
 }
 
-impl Large {
-    pub(super) fn open(root: &Root, entry: &Entry, share: &Portion) -> Result<Begun, String> {
+impl LargeFile {
+    pub(super) fn open_part(root: &Root, entry: &Entry, portion: &Portion) -> Result<OpenOutcome, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: not a regular file", entry.path));
         };
-        let wanted = BlockSet::of(share, Blocks::of(version.size))
+        let wanted = BlockSet::of(portion, Blocks::of(version.size))
             .ok_or_else(|| format!("{}: it has no such blocks", entry.path))?;
-        let dir = directory(root, &entry.path)?;
+        let dir = open_directory(root, &entry.path)?;
         let origin = Origin {
             version: (&version).into(),
             length: version.size,
             // The rest of a piece is on other hosts, and needs no space here.
-            sparse: sparse || matches!(share, Portion::KeepPiece(_)),
+            sparse: sparse || matches!(portion, Portion::KeepPiece(_)),
         };
-        let opened = open(&dir, entry.path.name(), &origin, share, &wanted);
-        let part = match opened.map_err(|error| in_its_place(entry, &error))? {
-            Opened::Busy => return Ok(Begun::Busy),
+        let opened = open(&dir, entry.path.name(), &origin, portion, &wanted);
+        let part = match opened.map_err(|error| with_directory(entry, &error))? {
+            Opened::Busy => return Ok(OpenOutcome::Busy),
             Opened::Fresh(part) | Opened::Resumed(part) => part,
-            Opened::Renamed(renamed) => return Ok(Begun::Renamed(renamed)),
+            Opened::Renamed(renamed) => return Ok(OpenOutcome::Renamed(renamed)),
         };
-        if matches!(share, Portion::KeepPiece(_)) {
+        if matches!(portion, Portion::KeepPiece(_)) {
             // The host that gathers the pieces verifies each block.
             part.trust();
         }
-        Ok(Begun::Lacking(Box::new(Self {
+        Ok(OpenOutcome::Incomplete(Box::new(Self {
             blocks: Blocks::of(version.size),
             wanted,
-            share: share.clone(),
+            portion: portion.clone(),
             dir,
             origin,
             entry: Arc::new(entry.clone()),
@@ -101,8 +101,8 @@ impl Large {
 
     /// Returns the blocks still missing.
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
-        let missing = self.with(|part| Ok(part.missing()));
-        self.wanted.among(&missing.unwrap_or_default())
+        let missing = self.with_part(|part| Ok(part.missing()));
+        self.wanted.intersection(&missing.unwrap_or_default())
     }
 
     /// Writes a block. A block of a finished file is ignored: its copy on another stream came first.
@@ -117,18 +117,18 @@ impl Large {
         let Some(part) = part.as_ref() else {
             return Ok(());
         };
-        let taken = match content {
+        let written = match content {
             Content::Hole => part.hole(index),
             Content::Data(_) => part.write(index, bytes, hash),
         };
-        taken
+        written
             .map(drop)
-            .map_err(|error| in_its_place(&self.entry, &error))
+            .map_err(|error| with_directory(&self.entry, &error))
     }
 
     /// Makes written data durable; returns the number of bytes.
     pub(super) fn commit(&self) -> Result<u64, String> {
-        let blocks = self.with(Part::commit)?;
+        let blocks = self.with_part(Part::commit)?;
         let length = |index: &u64| self.blocks.range(*index).map_or(0, |r| r.end - r.start);
         Ok(blocks.iter().map(length).sum())
     }
@@ -141,36 +141,36 @@ impl Large {
     /// Returns whether all wanted blocks are durable and the source has sealed the file.
     pub(super) fn is_complete(&self) -> bool {
         let is_sealed = self.sealed.lock().is_some();
-        let durable = self.with(|part| Ok(part.durable()));
+        let durable = self.with_part(|part| Ok(part.durable()));
         let wanted = |durable: Vec<Record>| {
             let indices = durable.iter().map(|(index, _)| *index);
-            indices.filter(|index| self.wanted.has(*index)).count() as u64
+            indices.filter(|index| self.wanted.contains(*index)).count() as u64
         };
         is_sealed && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
     }
 
     /// Returns the hash of a complete file, unless the source's hash differs.
-    pub(super) fn agreed_hash(&self) -> Option<FileHash> {
-        let hash = self.with(Part::hash).ok()??;
-        let expected = self.expected();
+    pub(super) fn verified_hash(&self) -> Option<FileHash> {
+        let hash = self.with_part(Part::hash).ok()??;
+        let expected = self.expected_hash();
         expected
             .is_none_or(|expected| expected == hash)
             .then_some(hash)
     }
 
-    fn expected(&self) -> Option<FileHash> {
+    fn expected_hash(&self) -> Option<FileHash> {
         self.sealed.lock().and_then(|Sealed(hash)| hash)
     }
 
     /// Verifies the next block of an earlier run; returns whether there are more. A mismatch is reported when
     /// the file is finished.
-    pub(super) fn check_next(&self) -> bool {
-        self.with(Part::check_next).unwrap_or(false)
+    pub(super) fn verify_next(&self) -> bool {
+        self.with_part(Part::check_next).unwrap_or(false)
     }
 
     /// Skips the verification of blocks that were there already.
     pub(super) fn trust(&self) {
-        let _done_with = self.with(|part| {
+        let _closed = self.with_part(|part| {
             part.trust();
             Ok(())
         });
@@ -178,18 +178,18 @@ impl Large {
 
     /// Releases a finished piece. After the last piece, this object takes over the whole file.
     pub(super) fn assemble(&self) -> Result<(), String> {
-        if !matches!(self.share, Portion::JoinPiece(_)) {
+        if !matches!(self.portion, Portion::JoinPiece(_)) {
             return Ok(());
         }
         // Other sessions with a piece find the file busy as long as this one holds its piece.
-        drop(self.take()?);
+        drop(self.take_part()?);
         let opened = Part::open(&self.dir, self.entry.path.name(), &self.origin);
-        let whole = match opened.map_err(|error| in_its_place(&self.entry, &error))? {
+        let whole = match opened.map_err(|error| with_directory(&self.entry, &error))? {
             Opened::Resumed(part) => part.missing().is_empty().then_some(part),
             // Another session has renamed the file meanwhile.
             Opened::Fresh(part) => {
                 let discarded = part.discard();
-                discarded.map_err(|error| in_its_place(&self.entry, &error))?;
+                discarded.map_err(|error| with_directory(&self.entry, &error))?;
                 None
             }
             // The session that holds the file assembles it, or has done so.
@@ -204,59 +204,59 @@ impl Large {
     }
 
     /// Gives the file its name and metadata; `None` if this session does not name it.
-    pub(super) fn finish(&self) -> Result<Option<Named>, String> {
+    pub(super) fn finish(&self) -> Result<Option<FinishedFile>, String> {
         let mut part = self.part.write();
-        let part = match (&self.share, part.take()) {
+        let part = match (&self.portion, part.take()) {
             (Portion::Blocks(_), Some(_)) | (Portion::JoinPiece(_), None) => return Ok(None),
             (Portion::KeepPiece(_), Some(part)) => {
                 let kept = part.keep(&self.entry);
                 return kept
                     .map(|()| None)
-                    .map_err(|error| in_its_place(&self.entry, &error));
+                    .map_err(|error| with_directory(&self.entry, &error));
             }
             (_, Some(part)) => part,
-            (_, None) => return Err(self.gone()),
+            (_, None) => return Err(self.closed_error()),
         };
-        self.name(part).map(Some)
+        self.rename(part).map(Some)
     }
 
-    fn name(&self, part: Part) -> Result<Named, String> {
+    fn rename(&self, part: Part) -> Result<FinishedFile, String> {
         // The hash of the whole is unknown for a file that was in pieces.
-        let expected = self.expected();
+        let expected = self.expected_hash();
         let mut left_out = Vec::new();
         let finished = part.finish(expected, |file| {
-            left_out = apply(&self.entry.metadata, file)?;
+            left_out = apply_metadata(&self.entry.metadata, file)?;
             Ok(())
         });
-        let finished = finished.map_err(|error| in_its_place(&self.entry, &error))?;
-        Ok(Named { finished, left_out })
+        let finished = finished.map_err(|error| with_directory(&self.entry, &error))?;
+        Ok(FinishedFile { finished, left_out })
     }
 
     /// Returns whether the file remains a piece here.
-    pub(super) fn is_kept(&self) -> bool {
-        matches!(self.share, Portion::KeepPiece(_))
+    pub(super) fn remains_piece(&self) -> bool {
+        matches!(self.portion, Portion::KeepPiece(_))
     }
 
     /// Discards what arrived of the file.
     pub(super) fn discard(&self) {
-        if let Ok(part) = self.take() {
+        if let Ok(part) = self.take_part() {
             // A remainder is found next time, and not trusted.
             let _ = part.discard();
         }
     }
 
-    fn take(&self) -> Result<Part, String> {
+    fn take_part(&self) -> Result<Part, String> {
         let mut part = self.part.write();
-        part.take().ok_or_else(|| self.gone())
+        part.take().ok_or_else(|| self.closed_error())
     }
 
-    fn with<T>(&self, act: impl FnOnce(&Part) -> Result<T, PartError>) -> Result<T, String> {
+    fn with_part<T>(&self, act: impl FnOnce(&Part) -> Result<T, PartError>) -> Result<T, String> {
         let part = self.part.read();
-        let part = part.as_ref().ok_or_else(|| self.gone())?;
-        act(part).map_err(|error| in_its_place(&self.entry, &error))
+        let part = part.as_ref().ok_or_else(|| self.closed_error())?;
+        act(part).map_err(|error| with_directory(&self.entry, &error))
     }
 
-    fn gone(&self) -> String {
+    fn closed_error(&self) -> String {
         format!("{}: done with already", self.entry.path)
     }
 }
@@ -277,33 +277,33 @@ fn open(
 }
 
 /// Attempts to open a busy part, [`BETWEEN_LOOKS`] apart: its holder may have been killed a moment ago.
-const LOOKS: u32 = 30;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+const BUSY_ATTEMPTS: u32 = 30;
+const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Repeats `act` while another copy is busy with the file, up to three seconds.
-pub(super) fn unless_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
-    for _ in 1..LOOKS {
+pub(super) fn retry_while_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
+    for _ in 1..BUSY_ATTEMPTS {
         let done = act();
         if !is_busy(&done) {
             return done;
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        std::thread::sleep(BUSY_RETRY_DELAY);
     }
     act()
 }
 
 /// Removes what a killed copy left beside an existing file. Another copy that still runs removes its files
 /// itself.
-pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
-    let dir = directory(root, &entry.path)?;
+pub(super) fn remove_leftovers_of(root: &Root, entry: &Entry) -> Result<(), String> {
+    let dir = open_directory(root, &entry.path)?;
     match remove_leftovers(&dir, entry.path.name()) {
-        Err(error) if !error.is_busy() => Err(in_its_place(entry, &error)),
+        Err(error) if !error.is_busy() => Err(with_directory(entry, &error)),
         _ => Ok(()),
     }
 }
 
 /// Opens the directory that a file is written in.
-pub(super) fn directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
+pub(super) fn open_directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
     let parent = path.parent();
     let opened = root.open_dir(parent.as_ref());
     let opened = opened.map_err(|failure| format!("{path}: {failure}"))?;
@@ -311,19 +311,19 @@ pub(super) fn directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
 }
 
 /// Sets metadata of an open file; describes what could not be set.
-pub(super) fn apply(metadata: &Metadata, file: &File) -> io::Result<Vec<String>> {
+pub(super) fn apply_metadata(metadata: &Metadata, file: &File) -> io::Result<Vec<String>> {
     let applied = metadata.apply_to_file(file)?;
-    Ok(said(&applied.left_out))
+    Ok(describe_left_out(&applied.skipped))
 }
 
 /// Describes metadata that could not be set.
-pub(super) fn said(left_out: &[LeftOut]) -> Vec<String> {
-    let said = |what: &LeftOut| format!("its {} ({})", what.what, what.errno);
-    left_out.iter().map(said).collect()
+pub(super) fn describe_left_out(left_out: &[SkippedField]) -> Vec<String> {
+    let describe = |what: &SkippedField| format!("its {} ({})", what.field, what.errno);
+    left_out.iter().map(describe).collect()
 }
 
 /// Returns the outcome of a made entry, with the metadata that it lacks.
-pub(super) fn made(left_out: Vec<String>) -> Outcome {
+pub(super) fn made_outcome(left_out: Vec<String>) -> Outcome {
     match left_out.is_empty() {
         true => Outcome::Made,
         false => Outcome::MadeWithout(left_out),
@@ -339,7 +339,7 @@ pub(super) fn size(entry: &Entry) -> u64 {
 }
 
 /// Adds the directory to an error of the part file, which has only the file's name.
-pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> String {
+pub(super) fn with_directory(entry: &Entry, error: &dyn std::error::Error) -> String {
     match entry.path.parent() {
         Some(parent) => format!("{parent}/{error}"),
         None => error.to_string(),
@@ -354,11 +354,11 @@ mod tests {
 
     /// A slow stream's copy of a block arrives after the file is complete and renamed.
     #[test]
-    fn a_block_of_a_file_that_has_its_name_is_passed_over() {
+    fn ignores_block_of_finished_file() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let entry = entry("file", file(2 * BLOCK));
-        let Ok(Begun::Lacking(large)) = Large::open(&root, &entry, &Portion::Whole) else {
+        let Ok(OpenOutcome::Incomplete(large)) = LargeFile::open_part(&root, &entry, &Portion::Whole) else {
             panic!("it lacks all");
         };
         let hole = |index| large.write(index, Content::Hole, &[], None);

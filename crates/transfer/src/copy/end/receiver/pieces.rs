@@ -3,7 +3,7 @@
 
 use super::{
     block_set::BlockSet,
-    large::{directory, in_its_place},
+    large::{open_directory, with_directory},
     target::Target,
 };
 use crate::protocol::message::{Outcome, Portion};
@@ -12,7 +12,7 @@ use longhaul_command::exit::Refusal;
 use longhaul_store::{
     blocks::Blocks,
     entry::{Entry, Kind},
-    medium::{Dir, Directory as _, OpenError},
+    vfs::{Dir, Directory as _, OpenError},
     metadata::Metadata,
     piece,
     tree::spread::{self, SpreadError},
@@ -26,21 +26,21 @@ impl Target {
     ///
     /// The record cannot be written. Then nothing is copied, because nobody would learn that the rest is on
     /// other hosts.
-    pub(super) fn note_shares(&self, shares: &[spread::Share]) -> Result<()> {
+    pub(super) fn record_shares(&self, shares: &[spread::Share]) -> Result<()> {
         if shares.is_empty() {
             return Ok(());
         }
         let dir = Dir::new(self.root.open_dir(None)?.as_fd())?;
-        spread::note(&dir, shares).map_err(unnoted)
+        spread::note(&dir, shares).map_err(record_error)
     }
 
     /// Returns the outcome of a piece that is to stay here, if it is already here.
-    pub(super) fn is_kept(&self, entry: &Entry, share: &Portion) -> Option<Outcome> {
-        let (Portion::KeepPiece(_), Kind::File { version, .. }) = (share, &entry.kind) else {
+    pub(super) fn kept_outcome(&self, entry: &Entry, portion: &Portion) -> Option<Outcome> {
+        let (Portion::KeepPiece(_), Kind::File { version, .. }) = (portion, &entry.kind) else {
             return None;
         };
-        let wanted = BlockSet::of(share, Blocks::of(version.size))?;
-        let dir = directory(&self.root, &entry.path).ok()?;
+        let wanted = BlockSet::of(portion, Blocks::of(version.size))?;
+        let dir = open_directory(&self.root, &entry.path).ok()?;
         let held = piece::held(&dir, entry).ok()??;
         let label = piece::label(&dir, entry.path.name()).ok()??;
         // The access time does not matter.
@@ -48,21 +48,21 @@ impl Target {
             accessed: label.metadata.accessed,
             ..entry.metadata.clone()
         };
-        let all = wanted.among(&held) == wanted.ranges() && label.metadata == metadata;
-        all.then(|| match self.leave_no_name(entry) {
+        let all = wanted.intersection(&held) == wanted.ranges() && label.metadata == metadata;
+        all.then(|| match self.remove_whole_file(entry) {
             Ok(()) => Outcome::Same,
             Err(why) => Outcome::Failed(why),
         })
     }
 
     /// Removes the whole file of this name where a piece is kept: the old file would pass for the new one.
-    pub(super) fn leave_no_name(&self, entry: &Entry) -> Result<(), String> {
+    pub(super) fn remove_whole_file(&self, entry: &Entry) -> Result<(), String> {
         match self.root.remove(&entry.path) {
             Err(failure) if !failure.is_not_found() => Err(failure.to_string()),
             removed => {
                 if removed.is_ok() {
-                    let dir = directory(&self.root, &entry.path)?;
-                    dir.sync().map_err(|error| in_its_place(entry, &error))?;
+                    let dir = open_directory(&self.root, &entry.path)?;
+                    dir.sync().map_err(|error| with_directory(entry, &error))?;
                 }
                 Ok(())
             }
@@ -72,9 +72,9 @@ impl Target {
 
 /// Returns a refusal for a record that is damaged or in the way, which its user must solve. A full disk is
 /// not one.
-fn unnoted(error: SpreadError) -> anyhow::Error {
+fn record_error(error: SpreadError) -> anyhow::Error {
     match error {
-        SpreadError::Damaged | SpreadError::TooLong | SpreadError::Open(OpenError::Refused(_)) => {
+        SpreadError::Damaged | SpreadError::TooLong | SpreadError::Open(OpenError::Untrusted(_)) => {
             Refusal::usage(error)
         }
         SpreadError::Open(_) => error.into(),
@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn a_full_disk_is_no_mistake_in_the_command() {
         let full = io::Error::from(Errno::NOSPC);
-        let error = unnoted(full.into());
+        let error = record_error(full.into());
         assert!(!error.is::<Refusal>());
         assert!(format!("{error:#}").contains("No space left"), "{error:#}");
-        assert!(unnoted(SpreadError::Damaged).is::<Refusal>());
+        assert!(record_error(SpreadError::Damaged).is::<Refusal>());
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BlockHash, FileHash},
-    medium::direct::Buffer,
+    vfs::direct::Buffer,
 };
 use std::io::Read;
 
@@ -22,10 +22,10 @@ impl Target {
     /// file.
     pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
-        let mut gauge = self.tally.metrics.measure_thread(Stage::Receiving, None);
+        let mut gauge = self.counters.metrics.measure_thread(Stage::Receiving, None);
         loop {
             let mut header = [0; HEADER_LEN];
-            if !begins(&mut from, &mut header)? {
+            if !read_header(&mut from, &mut header)? {
                 return Ok(());
             }
             let header = Header::parse(&header)?;
@@ -37,17 +37,17 @@ impl Target {
             from.read_exact(bytes).context("cut off within a block")?;
             gauge.enter(Stage::Writing);
             self.shared.wait_until(State::has_room);
-            self.take(&header, bytes);
+            self.write_block(&header, bytes);
             self.shared.update_if(
                 |state| state.count_block(number, length),
-                State::wants_a_commit,
+                State::needs_commit,
             );
             gauge.enter(Stage::Receiving);
         }
     }
 
     /// Writes a block to its file. Blocks of finished files are ignored.
-    fn take(&self, header: &Header, bytes: &[u8]) {
+    fn write_block(&self, header: &Header, bytes: &[u8]) {
         let hash = (self.options.hash == Switch::On).then_some(header.hash);
         let (large, small) = self.shared.read(|state| {
             let large = state.large.get(&header.file).cloned();
@@ -59,13 +59,13 @@ impl Target {
         }
         let Some(large) = large else { return };
         if let Err(why) = large.write(header.block, header.content, bytes, hash.map(BlockHash)) {
-            self.give_up(header.file, &large, why);
+            self.fail_file(header.file, &large, why);
         }
     }
 }
 
 /// Reads a header; `false` if the stream ends properly before one.
-fn begins(from: &mut Connection, header: &mut [u8; HEADER_LEN]) -> Result<bool> {
+fn read_header(from: &mut Connection, header: &mut [u8; HEADER_LEN]) -> Result<bool> {
     let first = from.read(header)?;
     if first == 0 {
         return Ok(false);

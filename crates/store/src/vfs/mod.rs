@@ -5,18 +5,18 @@
 mod dir;
 pub mod direct;
 mod file;
-pub(crate) mod holes;
 #[cfg(test)]
 pub(crate) mod simulated;
+pub(crate) mod sparse;
 
 pub use dir::Dir;
-pub(crate) use dir::ours;
+pub(crate) use dir::check_owned;
 
 use rustix::io::Errno;
 use std::{io, ops::Range};
 
 /// Operations on the bytes of an open file.
-pub trait Medium: Send + Sync {
+pub trait FileOps: Send + Sync {
     /// Bytes in the file.
     fn len(&self) -> io::Result<u64>;
     /// Whether the file has no bytes.
@@ -37,7 +37,7 @@ pub trait Medium: Send + Sync {
     fn zero(&self, range: Range<u64>) -> io::Result<()>;
     /// Opens a second descriptor of the file that bypasses the page cache, if possible. Writes
     /// through it must be aligned ([`direct`]), and become durable when the file is synced.
-    fn directly(&self) -> Option<Self>
+    fn open_direct(&self) -> Option<Self>
     where
         Self: Sized,
     {
@@ -50,21 +50,21 @@ pub trait Medium: Send + Sync {
     /// Makes the bytes and the metadata of every file in the file system durable.
     fn sync_file_system(&self) -> io::Result<()>;
     /// Device number of the file system.
-    fn file_system(&self) -> io::Result<u64>;
+    fn file_system_id(&self) -> io::Result<u64>;
 }
 
 /// Operations on the names in a directory. A name is a single component.
 pub trait Directory: Clone {
     /// Type of the open files.
-    type File: Medium;
+    type File: FileOps;
     /// Opens a file; `None` if it is missing and is not to be created. A name that holds anything
     /// but an internal file of this user is an error, and is left untouched.
-    fn open(&self, name: &[u8], how: How) -> Result<Option<Self::File>, OpenError>;
+    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<Self::File>, OpenError>;
     /// Removes an internal file, whoever owns it, unless it is locked. A missing file is not an
     /// error.
-    fn displace(&self, name: &[u8]) -> Result<(), OpenError>;
+    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError>;
     /// Whether the name still refers to this open file.
-    fn names(&self, name: &[u8], file: &Self::File) -> io::Result<bool>;
+    fn refers_to(&self, name: &[u8], file: &Self::File) -> io::Result<bool>;
     /// Renames a file, replacing the file that has the new name.
     fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
     /// Removes a name. A missing name is not an error.
@@ -77,20 +77,20 @@ pub trait Directory: Clone {
 
 /// Access and lock with which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum OpenMode {
     /// For reading, without a lock, whoever owns the file.
     Read,
     /// For writing, if the file exists, under a shared lock.
-    Share,
+    Shared,
     /// For writing, if the file exists, under an exclusive lock.
-    Hold,
+    Exclusive,
     /// For writing, under an exclusive lock; created if missing.
-    Make,
+    CreateExclusive,
     /// For writing, under an exclusive lock; created if missing. Waits for the lock. The file is
     /// for all users who may write in the directory. A new file gets the directory's group and
     /// mode, without execute permission. A file that any of these users created is accepted. In a
     /// directory like /tmp, the file is for this user only.
-    MakeAndWait,
+    CreateAndWait,
 }
 
 /// Reason why a file cannot be opened.
@@ -101,7 +101,7 @@ pub enum OpenError {
     Busy,
     /// The name holds a file that is not trusted. The file was left untouched.
     #[error("{0}; it was left untouched, remove it")]
-    Refused(Refusal),
+    Untrusted(UntrustedFile),
     /// Error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -109,7 +109,7 @@ pub enum OpenError {
 
 /// Reason why a file at an internal name is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum UntrustedFile {
     /// A symbolic link: another user may have placed it to redirect writes.
     #[error("a symbolic link is in its place")]
     Symlink,

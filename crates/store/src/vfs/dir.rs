@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directory of the real file system, and the files in it that are not trusted.
 
-use super::{Directory, How, OpenError, Refusal};
+use super::{Directory, OpenError, OpenMode, UntrustedFile};
 use crate::metadata::acl;
 use rustix::{
     fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid},
@@ -46,79 +46,88 @@ impl Dir {
     /// Tries once to open a file; `None` if another process changed the name meanwhile. Checks the
     /// file type before opening, because opening a device or a fifo has effects, and again
     /// afterwards, because the file may have been replaced.
-    fn attempt(&self, name: &[u8], how: How) -> Result<Option<Option<File>>, OpenError> {
+    fn try_open(&self, name: &[u8], how: OpenMode) -> Result<Option<Option<File>>, OpenError> {
         let flags = match (self.stat(name)?, how) {
             (Some(stat), _) => {
-                self.acceptable(&stat, how)?;
-                access(how)
+                self.check_trusted(&stat, how)?;
+                open_flags(how)
             }
-            (None, How::Read | How::Share | How::Hold) => return Ok(Some(None)),
-            (None, How::Make | How::MakeAndWait) => access(how) | OFlags::CREATE | OFlags::EXCL,
+            (None, OpenMode::Read | OpenMode::Shared | OpenMode::Exclusive) => {
+                return Ok(Some(None));
+            }
+            (None, OpenMode::CreateExclusive | OpenMode::CreateAndWait) => {
+                open_flags(how) | OFlags::CREATE | OFlags::EXCL
+            }
         };
-        let made = flags.contains(OFlags::CREATE) && how == How::MakeAndWait;
+        let created = flags.contains(OFlags::CREATE) && how == OpenMode::CreateAndWait;
         match self.openat(name, flags) {
             Ok(file) => {
-                if made {
-                    self.share(&file)?;
+                if created {
+                    self.share_with_dir_writers(&file)?;
                 }
-                Ok(self.held(name, file, how)?.map(Some))
+                Ok(self.lock_and_check(name, file, how)?.map(Some))
             }
             // No file can be created in a directory that was removed, however often it is tried.
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(Errno::NOENT.into()),
             Err(Errno::NOENT | Errno::EXIST) => Ok(None),
-            Err(Errno::LOOP) => Err(OpenError::Refused(Refusal::Symlink)),
+            Err(Errno::LOOP) => Err(OpenError::Untrusted(UntrustedFile::Symlink)),
             Err(errno) => Err(errno.into()),
         }
     }
 
     fn openat(&self, name: &[u8], flags: OFlags) -> Result<File, Errno> {
-        let harmless = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let safe_flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let open = || rustix::fs::openat(&*self.fd, name, flags | harmless, mode);
+        let open = || rustix::fs::openat(&*self.fd, name, flags | safe_flags, mode);
         retry_on_intr(open).map(File::from)
     }
 
     /// Locks a file and returns it, unless it lost its name before it was locked: the last holder
     /// may have renamed or removed it.
-    fn held(&self, name: &[u8], file: File, how: How) -> Result<Option<File>, OpenError> {
+    fn lock_and_check(
+        &self,
+        name: &[u8],
+        file: File,
+        how: OpenMode,
+    ) -> Result<Option<File>, OpenError> {
         lock(&file, how)?;
-        if !self.names(name, &file)? {
+        if !self.refers_to(name, &file)? {
             return Ok(None);
         }
-        self.acceptable(&rustix::fs::fstat(&file)?, how)?;
+        self.check_trusted(&rustix::fs::fstat(&file)?, how)?;
         Ok(Some(file))
     }
 
     /// Gives a file that was just created to all users who may write in this directory. Permissions
     /// that the file system does not allow stay as they are.
-    fn share(&self, file: &File) -> Result<(), Errno> {
+    fn share_with_dir_writers(&self, file: &File) -> Result<(), Errno> {
         let dir = rustix::fs::fstat(&*self.fd)?;
-        if is_for_strangers(&dir) {
+        if is_sticky_and_world_writable(&dir) {
             return Ok(());
         }
         let root = rustix::process::geteuid().is_root();
         let owner = root.then_some(Uid::from_raw(dir.st_uid));
         let group = Gid::from_raw(dir.st_gid);
-        let given = rustix::fs::fchown(file, owner, Some(group));
+        let chowned = rustix::fs::fchown(file, owner, Some(group));
         let mode = Mode::from_raw_mode(dir.st_mode) & READ_AND_WRITE;
         // A group other than the directory's gets the permissions of all others.
-        let everybody = Mode::from_raw_mode((mode & Mode::RWXO).as_raw_mode() << 3);
-        let mode = match given {
+        let others_as_group = Mode::from_raw_mode((mode & Mode::RWXO).as_raw_mode() << 3);
+        let mode = match chowned {
             Ok(()) => mode,
-            Err(_) => (mode - Mode::RWXG) | everybody,
+            Err(_) => (mode - Mode::RWXG) | others_as_group,
         };
         let _ = rustix::fs::fchmod(file, mode | Mode::RUSR | Mode::WUSR);
-        acl::share(&self.fd, file, given.is_ok());
+        acl::copy_to_file(&self.fd, file, chowned.is_ok());
         Ok(())
     }
 
-    fn acceptable(&self, stat: &Stat, how: How) -> Result<(), OpenError> {
-        match acceptable(stat, how) {
-            Err(OpenError::Refused(Refusal::Owner)) if how == How::MakeAndWait => {
+    fn check_trusted(&self, stat: &Stat, how: OpenMode) -> Result<(), OpenError> {
+        match check_type_and_owner(stat, how) {
+            Err(OpenError::Untrusted(UntrustedFile::Owner)) if how == OpenMode::CreateAndWait => {
                 let dir = rustix::fs::fstat(&*self.fd)?;
-                match may_be_replaced(stat.st_uid, &dir) {
+                match owner_could_replace(stat.st_uid, &dir) {
                     true => Ok(()),
-                    false => Err(OpenError::Refused(Refusal::Owner)),
+                    false => Err(OpenError::Untrusted(UntrustedFile::Owner)),
                 }
             }
             other => other,
@@ -129,19 +138,19 @@ impl Dir {
 impl Directory for Dir {
     type File = File;
 
-    fn open(&self, name: &[u8], how: How) -> Result<Option<File>, OpenError> {
+    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<File>, OpenError> {
         loop {
-            if let Some(opened) = self.attempt(name, how)? {
+            if let Some(opened) = self.try_open(name, how)? {
                 return Ok(opened);
             }
         }
     }
 
-    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
+    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError> {
         let Some(stat) = self.stat(name)? else {
             return Ok(());
         };
-        acceptable(&stat, How::Read)?;
+        check_type_and_owner(&stat, OpenMode::Read)?;
         // Locking needs write permission on some file systems, and read permission on others.
         let opened = match self.openat(name, OFlags::RDWR) {
             Err(Errno::ACCESS) => self.openat(name, OFlags::RDONLY),
@@ -151,15 +160,15 @@ impl Directory for Dir {
             Err(Errno::NOENT) => return Ok(()),
             opened => opened?,
         };
-        lock(&file, How::Hold)?;
-        match self.names(name, &file)? {
+        lock(&file, OpenMode::Exclusive)?;
+        match self.refers_to(name, &file)? {
             true => Ok(self.remove(name)?),
             // Renamed meanwhile; the file that has the name now belongs to another process.
             false => Err(OpenError::Busy),
         }
     }
 
-    fn names(&self, name: &[u8], file: &File) -> io::Result<bool> {
+    fn refers_to(&self, name: &[u8], file: &File) -> io::Result<bool> {
         let open = identity(&rustix::fs::fstat(file)?);
         Ok(self.stat(name)?.is_some_and(|stat| identity(&stat) == open))
     }
@@ -184,19 +193,22 @@ impl Directory for Dir {
     }
 }
 
-fn access(how: How) -> OFlags {
+fn open_flags(how: OpenMode) -> OFlags {
     match how {
-        How::Read => OFlags::RDONLY,
-        How::Share | How::Hold | How::Make | How::MakeAndWait => OFlags::RDWR,
+        OpenMode::Read => OFlags::RDONLY,
+        OpenMode::Shared
+        | OpenMode::Exclusive
+        | OpenMode::CreateExclusive
+        | OpenMode::CreateAndWait => OFlags::RDWR,
     }
 }
 
-fn lock(file: &File, how: How) -> Result<(), OpenError> {
+fn lock(file: &File, how: OpenMode) -> Result<(), OpenError> {
     let operation = match how {
-        How::Read => return Ok(()),
-        How::Share => FlockOperation::NonBlockingLockShared,
-        How::Hold | How::Make => FlockOperation::NonBlockingLockExclusive,
-        How::MakeAndWait => FlockOperation::LockExclusive,
+        OpenMode::Read => return Ok(()),
+        OpenMode::Shared => FlockOperation::NonBlockingLockShared,
+        OpenMode::Exclusive | OpenMode::CreateExclusive => FlockOperation::NonBlockingLockExclusive,
+        OpenMode::CreateAndWait => FlockOperation::LockExclusive,
     };
     match retry_on_intr(|| rustix::fs::flock(file, operation)) {
         Err(Errno::WOULDBLOCK) => Err(OpenError::Busy),
@@ -204,36 +216,36 @@ fn lock(file: &File, how: How) -> Result<(), OpenError> {
     }
 }
 
-fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {
-    let writes = how != How::Read;
+fn check_type_and_owner(stat: &Stat, how: OpenMode) -> Result<(), OpenError> {
+    let writes = how != OpenMode::Read;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Symlink => Err(OpenError::Refused(Refusal::Symlink)),
-        FileType::RegularFile if writes => Ok(ours(stat).map_err(OpenError::Refused)?),
+        FileType::Symlink => Err(OpenError::Untrusted(UntrustedFile::Symlink)),
+        FileType::RegularFile if writes => Ok(check_owned(stat).map_err(OpenError::Untrusted)?),
         FileType::RegularFile => Ok(()),
-        _ => Err(OpenError::Refused(Refusal::NotRegular)),
+        _ => Err(OpenError::Untrusted(UntrustedFile::NotRegular)),
     }
 }
 
 /// Whether the owner of a file can replace a file in this directory anyway: the directory is his,
 /// or others may write in it.
-fn may_be_replaced(owner: u32, dir: &Stat) -> bool {
+fn owner_could_replace(owner: u32, dir: &Stat) -> bool {
     let others = Mode::WGRP | Mode::WOTH;
-    let written = Mode::from_raw_mode(dir.st_mode).intersects(others);
-    owner == dir.st_uid || written && !is_for_strangers(dir)
+    let writable_by_others = Mode::from_raw_mode(dir.st_mode).intersects(others);
+    owner == dir.st_uid || writable_by_others && !is_sticky_and_world_writable(dir)
 }
 
 /// Whether all users may write in the directory, but not change the files of others, as in /tmp.
-fn is_for_strangers(dir: &Stat) -> bool {
+fn is_sticky_and_world_writable(dir: &Stat) -> bool {
     Mode::from_raw_mode(dir.st_mode).contains(Mode::WOTH | Mode::SVTX)
 }
 
 /// Checks that no other user can have created the file or can change it.
-pub(crate) fn ours(stat: &Stat) -> Result<(), Refusal> {
+pub(crate) fn check_owned(stat: &Stat) -> Result<(), UntrustedFile> {
     if stat.st_nlink != 1 {
-        return Err(Refusal::HardLinks);
+        return Err(UntrustedFile::HardLinks);
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(Refusal::Owner);
+        return Err(UntrustedFile::Owner);
     }
     Ok(())
 }
@@ -244,7 +256,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Medium, *};
+    use super::{super::FileOps, *};
     use std::{
         fs,
         os::unix::fs::{PermissionsExt, symlink},
@@ -255,9 +267,9 @@ mod tests {
         Dir::new(File::open(path).unwrap().as_fd()).unwrap()
     }
 
-    fn refusal(dir: &Dir, name: &[u8]) -> Refusal {
-        match dir.open(name, How::Make) {
-            Err(OpenError::Refused(refusal)) => refusal,
+    fn refusal(dir: &Dir, name: &[u8]) -> UntrustedFile {
+        match dir.open(name, OpenMode::CreateExclusive) {
+            Err(OpenError::Untrusted(refusal)) => refusal,
             opened => panic!("{opened:?}"),
         }
     }
@@ -272,11 +284,11 @@ mod tests {
         fs::hard_link(path("precious"), path("linked")).unwrap();
         fs::create_dir(path("directory")).unwrap();
         rustix::fs::mknodat(&*dir.fd, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        assert_eq!(refusal(&dir, b"symlink"), Refusal::Symlink);
-        assert_eq!(refusal(&dir, b"dangling"), Refusal::Symlink);
-        assert_eq!(refusal(&dir, b"linked"), Refusal::HardLinks);
-        assert_eq!(refusal(&dir, b"directory"), Refusal::NotRegular);
-        assert_eq!(refusal(&dir, b"fifo"), Refusal::NotRegular);
+        assert_eq!(refusal(&dir, b"symlink"), UntrustedFile::Symlink);
+        assert_eq!(refusal(&dir, b"dangling"), UntrustedFile::Symlink);
+        assert_eq!(refusal(&dir, b"linked"), UntrustedFile::HardLinks);
+        assert_eq!(refusal(&dir, b"directory"), UntrustedFile::NotRegular);
+        assert_eq!(refusal(&dir, b"fifo"), UntrustedFile::NotRegular);
         assert_eq!(fs::read(path("precious")).unwrap(), b"precious");
         assert!(!path("nowhere").exists());
     }
@@ -285,44 +297,50 @@ mod tests {
     fn exclusive_lock_excludes_others() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
-        assert!(dir.open(b"a", How::Hold).unwrap().is_none());
-        let first = dir.open(b"a", How::Make).unwrap();
-        for how in [How::Hold, How::Make] {
+        assert!(dir.open(b"a", OpenMode::Exclusive).unwrap().is_none());
+        let first = dir.open(b"a", OpenMode::CreateExclusive).unwrap();
+        for how in [OpenMode::Exclusive, OpenMode::CreateExclusive] {
             assert!(matches!(dir.open(b"a", how), Err(OpenError::Busy)));
         }
-        assert!(dir.open(b"a", How::Read).unwrap().is_some());
+        assert!(dir.open(b"a", OpenMode::Read).unwrap().is_some());
         drop(first);
-        assert!(dir.open(b"a", How::Hold).unwrap().is_some());
+        assert!(dir.open(b"a", OpenMode::Exclusive).unwrap().is_some());
     }
 
     #[test]
     fn shared_locks_exclude_an_exclusive_lock() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
-        assert!(dir.open(b"a", How::Share).unwrap().is_none());
-        let alone = dir.open(b"a", How::Make).unwrap();
-        assert!(matches!(dir.open(b"a", How::Share), Err(OpenError::Busy)));
+        assert!(dir.open(b"a", OpenMode::Shared).unwrap().is_none());
+        let alone = dir.open(b"a", OpenMode::CreateExclusive).unwrap();
+        assert!(matches!(
+            dir.open(b"a", OpenMode::Shared),
+            Err(OpenError::Busy)
+        ));
         drop(alone);
-        let shared = [(); 2].map(|()| dir.open(b"a", How::Share).unwrap().unwrap());
-        assert!(matches!(dir.open(b"a", How::Hold), Err(OpenError::Busy)));
+        let shared = [(); 2].map(|()| dir.open(b"a", OpenMode::Shared).unwrap().unwrap());
+        assert!(matches!(
+            dir.open(b"a", OpenMode::Exclusive),
+            Err(OpenError::Busy)
+        ));
         drop(shared);
-        assert!(dir.open(b"a", How::Hold).unwrap().is_some());
+        assert!(dir.open(b"a", OpenMode::Exclusive).unwrap().is_some());
     }
 
     #[test]
     fn waiting_open_returns_the_file_renamed_meanwhile() {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
-        let held = dir.open(b"a", How::Make).unwrap().unwrap();
+        let held = dir.open(b"a", OpenMode::CreateExclusive).unwrap().unwrap();
         held.append(b"old").unwrap();
         let waiting = std::thread::spawn({
             let dir = dir.clone();
-            move || dir.open(b"a", How::MakeAndWait).unwrap().unwrap()
+            move || dir.open(b"a", OpenMode::CreateAndWait).unwrap().unwrap()
         });
         fs::write(temp.path().join("b"), "newer").unwrap();
         dir.rename(b"b", b"a").unwrap();
         drop(held);
-        assert_eq!(Medium::len(&waiting.join().unwrap()).unwrap(), 5);
+        assert_eq!(FileOps::len(&waiting.join().unwrap()).unwrap(), 5);
     }
 
     #[test]
@@ -342,9 +360,9 @@ mod tests {
         {
             fs::set_permissions(temp.path(), fs::Permissions::from_mode(of_dir)).unwrap();
             let name = number.to_string();
-            dir.open(name.as_bytes(), How::MakeAndWait).unwrap();
+            dir.open(name.as_bytes(), OpenMode::CreateAndWait).unwrap();
             assert_eq!(mode(&temp.path().join(&name)), wanted, "{of_dir:o}");
-            dir.open(format!("own-{name}").as_bytes(), How::Make)
+            dir.open(format!("own-{name}").as_bytes(), OpenMode::CreateExclusive)
                 .unwrap();
             assert_eq!(mode(&temp.path().join(format!("own-{name}"))), 0o600);
         }
@@ -355,7 +373,7 @@ mod tests {
             fs::Permissions::from_mode(0o600),
         )
         .unwrap();
-        dir.open(b"secret", How::MakeAndWait).unwrap();
+        dir.open(b"secret", OpenMode::CreateAndWait).unwrap();
         assert_eq!(mode(&temp.path().join("secret")), 0o600);
     }
 
@@ -374,10 +392,18 @@ mod tests {
             fs::set_permissions(temp.path(), fs::Permissions::from_mode(mode)).unwrap();
             dir.open(b"a", how).is_ok()
         };
-        assert!(opens(0, 0o775, How::MakeAndWait) && opens(7, 0o755, How::MakeAndWait));
-        assert!(opens(0, 0o3775, How::MakeAndWait) && opens(0, 0o777, How::MakeAndWait));
-        assert!(!opens(0, 0o755, How::MakeAndWait) && !opens(0, 0o1777, How::MakeAndWait));
-        assert!(!opens(0, 0o777, How::Make) && !opens(7, 0o755, How::Hold));
+        assert!(
+            opens(0, 0o775, OpenMode::CreateAndWait) && opens(7, 0o755, OpenMode::CreateAndWait)
+        );
+        assert!(
+            opens(0, 0o3775, OpenMode::CreateAndWait) && opens(0, 0o777, OpenMode::CreateAndWait)
+        );
+        assert!(
+            !opens(0, 0o755, OpenMode::CreateAndWait) && !opens(0, 0o1777, OpenMode::CreateAndWait)
+        );
+        assert!(
+            !opens(0, 0o777, OpenMode::CreateExclusive) && !opens(7, 0o755, OpenMode::Exclusive)
+        );
     }
 
     #[test]
@@ -387,10 +413,10 @@ mod tests {
         fs::create_dir(&gone).unwrap();
         let dir = dir(&gone);
         fs::remove_dir(&gone).unwrap();
-        for how in [How::Read, How::Hold] {
+        for how in [OpenMode::Read, OpenMode::Exclusive] {
             assert!(dir.open(b"a", how).unwrap().is_none());
         }
-        for how in [How::Make, How::MakeAndWait] {
+        for how in [OpenMode::CreateExclusive, OpenMode::CreateAndWait] {
             let made = dir.open(b"a", how);
             let OpenError::Io(error) = made.unwrap_err() else {
                 panic!("another error")

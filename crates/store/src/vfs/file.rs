@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! File of the real file system.
 
-use super::Medium;
+use super::FileOps;
 use rustix::{
     fs::{FallocateFlags, Mode, OFlags},
     io::{Errno, retry_on_intr},
@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-impl Medium for File {
+impl FileOps for File {
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -54,14 +54,14 @@ impl Medium for File {
         match NonZeroU64::new(len) {
             None => Ok(()),
             Some(len) => {
-                supported(fallocate(self, FallocateFlags::empty(), 0..len.get())).map(drop)
+                is_supported(fallocate(self, FallocateFlags::empty(), 0..len.get())).map(drop)
             }
         }
     }
 
     fn zero(&self, range: Range<u64>) -> io::Result<()> {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if supported(fallocate(self, punch, range.clone()))? {
+        if is_supported(fallocate(self, punch, range.clone()))? {
             return Ok(());
         }
         let zeros = vec![0; (range.end - range.start) as usize];
@@ -69,7 +69,7 @@ impl Medium for File {
     }
 
     /// Opens the descriptor's entry in /proc: the same file, whatever its name is now.
-    fn directly(&self) -> Option<Self> {
+    fn open_direct(&self) -> Option<Self> {
         let path = format!("/proc/self/fd/{}", self.as_raw_fd());
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
         let opened = retry_on_intr(|| rustix::fs::open(path.as_str(), flags, Mode::empty()));
@@ -88,7 +88,7 @@ impl Medium for File {
         Ok(rustix::fs::syncfs(self)?)
     }
 
-    fn file_system(&self) -> io::Result<u64> {
+    fn file_system_id(&self) -> io::Result<u64> {
         Ok(self.metadata()?.dev())
     }
 }
@@ -99,7 +99,7 @@ fn fallocate(file: &File, flags: FallocateFlags, range: Range<u64>) -> Result<()
 }
 
 /// Whether the file system supports the operation.
-fn supported(done: Result<(), Errno>) -> io::Result<bool> {
+fn is_supported(done: Result<(), Errno>) -> io::Result<bool> {
     match done {
         Ok(()) => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
@@ -115,9 +115,9 @@ mod tests {
     fn zero_replaces_bytes() {
         let file = tempfile::tempfile().unwrap();
         file.append(&[1; 10_000]).unwrap();
-        Medium::zero(&file, 100..9000).unwrap();
+        FileOps::zero(&file, 100..9000).unwrap();
         let mut bytes = [2; 10_000];
-        assert_eq!(Medium::read_at(&file, &mut bytes, 0).unwrap(), 10_000);
+        assert_eq!(FileOps::read_at(&file, &mut bytes, 0).unwrap(), 10_000);
         let ones = bytes.iter().filter(|byte| **byte == 1).count();
         assert_eq!((ones, bytes[99], bytes[100]), (1100, 1, 0));
     }

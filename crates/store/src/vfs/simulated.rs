@@ -9,16 +9,16 @@
 //! Real file systems behave better: most keep some order. Code that survives this disk survives all
 //! of them.
 
-use super::{Directory, How, Medium, OpenError};
+use super::{Directory, FileOps, OpenError, OpenMode};
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, io, ops::Range, sync::Arc};
 
 const SECTOR: usize = 512;
 
 /// Pseudo-random numbers, reproducible by seed (splitmix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SimRng(pub(crate) u64);
 
-impl Dice {
+impl SimRng {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,15 +38,15 @@ impl Dice {
 
 /// Simulated disk. Clones share its state.
 #[derive(Clone, Default)]
-pub(crate) struct Disk(Arc<Mutex<State>>);
+pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     files: Vec<FileState>,
     directories: Vec<Names>,
     /// Operations until the power fails.
-    left: Option<u64>,
-    dark: bool,
+    operations_left: Option<u64>,
+    powered_off: bool,
     /// Number of times that power came back. Locks from before are void.
     boots: u64,
 }
@@ -60,10 +60,10 @@ struct FileState {
     /// States of each sector since the last sync.
     sectors: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     /// Stands for all metadata of a file: current, and as of the last sync.
-    label: (u64, u64),
+    tag: (u64, u64),
     lock: Lock,
     /// Bytes that cannot be read.
-    bad: Range<usize>,
+    unreadable: Range<usize>,
 }
 
 /// Lock that open files hold. Files open for reading hold no lock.
@@ -72,21 +72,21 @@ enum Lock {
     #[default]
     Free,
     Shared(usize),
-    Alone,
+    Exclusive,
 }
 
 impl Lock {
-    fn taken(self, how: How) -> Option<Self> {
+    fn acquire(self, how: OpenMode) -> Option<Self> {
         match (self, how) {
-            (lock, How::Read) => Some(lock),
-            (Self::Free, How::Share) => Some(Self::Shared(1)),
-            (Self::Shared(others), How::Share) => Some(Self::Shared(others + 1)),
-            (Self::Free, _) => Some(Self::Alone),
+            (lock, OpenMode::Read) => Some(lock),
+            (Self::Free, OpenMode::Shared) => Some(Self::Shared(1)),
+            (Self::Shared(others), OpenMode::Shared) => Some(Self::Shared(others + 1)),
+            (Self::Free, _) => Some(Self::Exclusive),
             _ => None,
         }
     }
 
-    fn given_back(self) -> Self {
+    fn release(self) -> Self {
         match self {
             Self::Shared(holders) if holders > 1 => Self::Shared(holders - 1),
             _ => Self::Free,
@@ -104,7 +104,7 @@ struct Names {
     pending: Vec<Change>,
 }
 
-impl Disk {
+impl SimulatedDisk {
     pub(crate) fn directory(&self) -> SimulatedDir {
         let mut state = self.state();
         state.directories.push(Names::default());
@@ -115,22 +115,22 @@ impl Disk {
     }
 
     /// Schedules a power loss at the `operations`th operation that changes state.
-    pub(crate) fn cut_after(&self, operations: u64) {
-        self.state().left = Some(operations);
+    pub(crate) fn fail_after(&self, operations: u64) {
+        self.state().operations_left = Some(operations);
     }
 
-    pub(crate) fn is_dark(&self) -> bool {
-        self.state().dark
+    pub(crate) fn is_powered_off(&self) -> bool {
+        self.state().powered_off
     }
 
     /// Cancels the power loss: only the writing process died, and the disk keeps its state.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn restore_power(&self) {
         let mut state = self.state();
-        (state.left, state.dark) = (None, false);
+        (state.operations_left, state.powered_off) = (None, false);
     }
 
     /// Loses power, if it has not failed already, and restarts.
-    pub(crate) fn crash(&self, dice: &mut Dice) {
+    pub(crate) fn crash(&self, dice: &mut SimRng) {
         let mut state = self.state();
         let kept_percent = [0, 20, 50, 80, 100][dice.below(5)];
         for file in &mut state.files {
@@ -139,7 +139,7 @@ impl Disk {
         for names in &mut state.directories {
             names.crash(dice, kept_percent);
         }
-        (state.left, state.dark) = (None, false);
+        (state.operations_left, state.powered_off) = (None, false);
         state.boots += 1;
     }
 
@@ -149,25 +149,25 @@ impl Disk {
 }
 
 impl State {
-    fn lit(&self) -> io::Result<()> {
-        match self.dark {
+    fn check_power(&self) -> io::Result<()> {
+        match self.powered_off {
             true => Err(io::Error::other("the power is off")),
             false => Ok(()),
         }
     }
 
     /// Counts an operation. The power may fail with it.
-    fn count(&mut self) -> io::Result<()> {
-        self.lit()?;
-        self.left = self.left.map(|left| left.saturating_sub(1));
-        self.dark = self.left == Some(0);
-        self.lit()
+    fn count_operation(&mut self) -> io::Result<()> {
+        self.check_power()?;
+        self.operations_left = self.operations_left.map(|left| left.saturating_sub(1));
+        self.powered_off = self.operations_left == Some(0);
+        self.check_power()
     }
 }
 
 impl FileState {
     /// Records the new state of a range.
-    fn changed(&mut self, range: Range<usize>) {
+    fn record_sectors(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
         }
@@ -185,7 +185,7 @@ impl FileState {
     fn resize(&mut self, len: usize) {
         let before = self.now.len();
         self.now.resize(len, 0);
-        self.changed(len.min(before)..before);
+        self.record_sectors(len.min(before)..before);
         self.lens.push(len);
     }
 
@@ -195,11 +195,11 @@ impl FileState {
             self.resize(end);
         }
         self.now[offset..end].copy_from_slice(bytes);
-        self.changed(offset..end);
+        self.record_sectors(offset..end);
     }
 
     fn readable(&self, range: Range<usize>) -> io::Result<()> {
-        match range.start < self.bad.end && self.bad.start < range.end {
+        match range.start < self.unreadable.end && self.unreadable.start < range.end {
             true => Err(io::Error::other("a bad sector")),
             false => Ok(()),
         }
@@ -213,10 +213,10 @@ impl FileState {
 
     fn sync_all(&mut self) {
         self.sync_data();
-        self.label.1 = self.label.0;
+        self.tag.1 = self.tag.0;
     }
 
-    fn crash(&mut self, dice: &mut Dice, kept_percent: usize) {
+    fn crash(&mut self, dice: &mut SimRng, kept_percent: usize) {
         let mut kept = std::mem::take(&mut self.durable);
         let mut len = kept.len();
         for other in std::mem::take(&mut self.lens) {
@@ -242,9 +242,9 @@ impl FileState {
         self.now.clone_from(&kept);
         self.durable = kept;
         if !dice.chance(kept_percent) {
-            self.label.0 = self.label.1;
+            self.tag.0 = self.tag.1;
         }
-        self.label.1 = self.label.0;
+        self.tag.1 = self.tag.0;
         self.lock = Lock::Free;
     }
 }
@@ -260,7 +260,7 @@ impl Names {
         self.pending.clear();
     }
 
-    fn crash(&mut self, dice: &mut Dice, kept_percent: usize) {
+    fn crash(&mut self, dice: &mut SimRng, kept_percent: usize) {
         for change in std::mem::take(&mut self.pending) {
             if dice.chance(kept_percent) {
                 apply(&mut self.durable, &change);
@@ -280,7 +280,7 @@ fn apply(names: &mut BTreeMap<Vec<u8>, usize>, change: &Change) {
 }
 
 pub(crate) struct SimulatedFile {
-    disk: Disk,
+    disk: SimulatedDisk,
     id: usize,
     /// Boot in which this handle got the lock.
     lock: Option<u64>,
@@ -290,21 +290,21 @@ impl SimulatedFile {
     /// Applies a change that may survive or not, even if the power fails with it.
     fn change(&self, change: impl FnOnce(&mut FileState)) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.lit()?;
+        state.check_power()?;
         change(&mut state.files[self.id]);
-        state.count()
+        state.count_operation()
     }
 
     fn sync(&self, sync: impl FnOnce(&mut FileState)) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.count()?;
+        state.count_operation()?;
         sync(&mut state.files[self.id]);
         Ok(())
     }
 
     /// Sets the metadata tag.
-    pub(crate) fn set_label(&self, label: u64) -> io::Result<()> {
-        self.change(|file| file.label.0 = label)
+    pub(crate) fn set_tag(&self, label: u64) -> io::Result<()> {
+        self.change(|file| file.tag.0 = label)
     }
 }
 
@@ -313,21 +313,21 @@ impl Drop for SimulatedFile {
         let mut state = self.disk.state();
         if self.lock == Some(state.boots) {
             let file = &mut state.files[self.id];
-            file.lock = file.lock.given_back();
+            file.lock = file.lock.release();
         }
     }
 }
 
-impl Medium for SimulatedFile {
+impl FileOps for SimulatedFile {
     fn len(&self) -> io::Result<u64> {
         let state = self.disk.state();
-        state.lit()?;
+        state.check_power()?;
         Ok(state.files[self.id].now.len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.state();
-        state.lit()?;
+        state.check_power()?;
         let file = &state.files[self.id];
         let from = file.now.get(offset as usize..).unwrap_or_default();
         let len = from.len().min(buffer.len());
@@ -368,30 +368,30 @@ impl Medium for SimulatedFile {
     /// Syncs only the files: names become durable by the sync of their directory.
     fn sync_file_system(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.count()?;
+        state.count_operation()?;
         state.files.iter_mut().for_each(FileState::sync_all);
         Ok(())
     }
 
-    fn file_system(&self) -> io::Result<u64> {
+    fn file_system_id(&self) -> io::Result<u64> {
         Ok(0)
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct SimulatedDir {
-    disk: Disk,
+    disk: SimulatedDisk,
     id: usize,
 }
 
 impl SimulatedDir {
     fn change(&self, change: impl FnOnce(&mut Names) -> Option<Change>) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.lit()?;
+        state.check_power()?;
         let names = &mut state.directories[self.id];
         let change = change(names).ok_or(io::ErrorKind::NotFound)?;
         names.change(change);
-        state.count()
+        state.count_operation()
     }
 
     fn make(&self, name: &[u8]) -> io::Result<usize> {
@@ -403,20 +403,20 @@ impl SimulatedDir {
 
     fn find(&self, name: &[u8]) -> io::Result<Option<usize>> {
         let state = self.disk.state();
-        state.lit()?;
+        state.check_power()?;
         Ok(state.directories[self.id].now.get(name).copied())
     }
 
     /// Metadata tag of a file.
-    pub(crate) fn label(&self, name: &[u8]) -> Option<u64> {
+    pub(crate) fn tag(&self, name: &[u8]) -> Option<u64> {
         let id = self.find(name).unwrap()?;
-        Some(self.disk.state().files[id].label.0)
+        Some(self.disk.state().files[id].tag.0)
     }
 
     /// Makes a range of a file unreadable, and all other bytes readable.
-    pub(crate) fn spoil(&self, name: &[u8], bad: Range<usize>) {
+    pub(crate) fn set_unreadable(&self, name: &[u8], bad: Range<usize>) {
         let id = self.find(name).unwrap().unwrap();
-        self.disk.state().files[id].bad = bad;
+        self.disk.state().files[id].unreadable = bad;
     }
 
     /// Contents of a file.
@@ -429,30 +429,30 @@ impl SimulatedDir {
 impl Directory for SimulatedDir {
     type File = SimulatedFile;
 
-    fn open(&self, name: &[u8], how: How) -> Result<Option<SimulatedFile>, OpenError> {
-        let makes = matches!(how, How::Make | How::MakeAndWait);
+    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<SimulatedFile>, OpenError> {
+        let makes = matches!(how, OpenMode::CreateExclusive | OpenMode::CreateAndWait);
         let id = match self.find(name)? {
             Some(id) => id,
             None if makes => self.make(name)?,
             None => return Ok(None),
         };
         let mut state = self.disk.state();
-        let lock = (how != How::Read).then_some(state.boots);
+        let lock = (how != OpenMode::Read).then_some(state.boots);
         let file = &mut state.files[id];
-        file.lock = file.lock.taken(how).ok_or(OpenError::Busy)?;
+        file.lock = file.lock.acquire(how).ok_or(OpenError::Busy)?;
         drop(state);
         let disk = self.disk.clone();
         Ok(Some(SimulatedFile { disk, id, lock }))
     }
 
-    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
-        match self.open(name, How::Hold)? {
+    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError> {
+        match self.open(name, OpenMode::Exclusive)? {
             Some(_held) => Ok(self.remove(name)?),
             None => Ok(()),
         }
     }
 
-    fn names(&self, name: &[u8], file: &SimulatedFile) -> io::Result<bool> {
+    fn refers_to(&self, name: &[u8], file: &SimulatedFile) -> io::Result<bool> {
         Ok(self.find(name)? == Some(file.id))
     }
 
@@ -469,7 +469,7 @@ impl Directory for SimulatedDir {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.count()?;
+        state.count_operation()?;
         state.directories[self.id].sync();
         Ok(())
     }
@@ -483,14 +483,14 @@ impl Directory for SimulatedDir {
 fn crash_keeps_synced_state_and_any_part_of_the_rest() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..1000 {
-        let (disk, mut dice) = (Disk::default(), Dice(seed));
+        let (disk, mut dice) = (SimulatedDisk::default(), SimRng(seed));
         let dir = disk.directory();
-        let file = dir.open(b"a", How::Make).unwrap().unwrap();
+        let file = dir.open(b"a", OpenMode::CreateExclusive).unwrap().unwrap();
         file.write_at(&[1; 2 * SECTOR], 0).unwrap();
         file.sync_data().unwrap();
         dir.sync().unwrap();
         file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
-        file.set_label(7).unwrap();
+        file.set_tag(7).unwrap();
         dir.rename(b"a", b"b").unwrap();
         disk.crash(&mut dice);
         let (a, b) = (dir.bytes(b"a"), dir.bytes(b"b"));
@@ -499,7 +499,7 @@ fn crash_keeps_synced_state_and_any_part_of_the_rest() {
         let bytes = a.or(b).unwrap();
         assert_eq!(bytes[..SECTOR], [1; SECTOR]);
         let third = bytes.get(2 * SECTOR).copied();
-        let label = dir.label(if renamed { b"b" } else { b"a" });
+        let label = dir.tag(if renamed { b"b" } else { b"a" });
         seen.insert((renamed, bytes[SECTOR], third, label));
     }
     assert_eq!(seen.len(), 2 * 2 * 3 * 2, "{seen:?}");

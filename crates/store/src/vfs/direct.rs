@@ -7,7 +7,7 @@
 //! keep the cache free (docs/decisions/blocks-past-the-page-cache.md). If a file system refuses
 //! direct writes, the page cache is used.
 
-use crate::medium::Medium;
+use crate::vfs::FileOps;
 use std::{
     io,
     ops::{Deref, DerefMut},
@@ -51,29 +51,29 @@ impl DerefMut for Buffer {
 }
 
 /// Second descriptor of a file, which bypasses the page cache.
-pub(crate) struct Direct<F> {
-    way: Option<F>,
-    refused: AtomicBool,
+pub(crate) struct DirectFile<F> {
+    direct: Option<F>,
+    unsupported: AtomicBool,
 }
 
-impl<F: Medium> Direct<F> {
-    pub(crate) fn into(file: &F) -> Self {
+impl<F: FileOps> DirectFile<F> {
+    pub(crate) fn open(file: &F) -> Self {
         Self {
-            way: file.directly(),
-            refused: AtomicBool::new(false),
+            direct: file.open_direct(),
+            unsupported: AtomicBool::new(false),
         }
     }
 
     /// Writes a block to `file`, of which this is the second descriptor.
     pub(crate) fn write(&self, file: &F, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let way = self.way.as_ref().filter(|_| is_aligned(bytes, offset));
-        let Some(way) = way.filter(|_| !self.refused.load(Relaxed)) else {
+        let direct = self.direct.as_ref().filter(|_| is_aligned(bytes, offset));
+        let Some(direct) = direct.filter(|_| !self.unsupported.load(Relaxed)) else {
             return file.write_at(bytes, offset);
         };
-        match way.write_at(bytes, offset) {
+        match direct.write_at(bytes, offset) {
             // The file system accepts O_DIRECT when opening, but not when writing.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                self.refused.store(true, Relaxed);
+                self.unsupported.store(true, Relaxed);
                 file.write_at(bytes, offset)
             }
             written => written,
@@ -103,7 +103,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create_new(&path).unwrap();
-        let direct = Direct::into(&file);
+        let direct = DirectFile::open(&file);
         let bytes = content(3 * ALIGNMENT);
         let rest = &bytes[..100];
         direct.write(&file, &bytes, 0).unwrap();
@@ -122,14 +122,14 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, "").unwrap();
         let file = File::options().write(true).open(&path).unwrap();
-        let direct = Direct {
+        let direct = DirectFile {
             // Opened for reading only: alignment is not the reason, so the error is returned.
-            way: Some(File::open(&path).unwrap()),
-            refused: AtomicBool::new(false),
+            direct: Some(File::open(&path).unwrap()),
+            unsupported: AtomicBool::new(false),
         };
         assert!(direct.write(&file, &content(ALIGNMENT), 0).is_err());
-        assert!(!direct.refused.load(Relaxed));
-        direct.refused.store(true, Relaxed);
+        assert!(!direct.unsupported.load(Relaxed));
+        direct.unsupported.store(true, Relaxed);
         direct.write(&file, &content(ALIGNMENT), 0).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), ALIGNMENT as u64);
     }

@@ -7,16 +7,16 @@ use std::fmt;
 
 /// Field of a file's metadata that could not be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedField {
     /// Field.
-    pub what: What,
+    pub field: MetadataField,
     /// Error of the system.
     pub errno: Errno,
 }
 
 /// Field of a file's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum MetadataField {
     /// Owner.
     Owner,
     /// Group.
@@ -32,10 +32,10 @@ pub enum What {
     /// Access and modification time.
     Times,
     /// All fields that only the owner may set, where another user owns the file.
-    OfAnother,
+    OwnerOnly,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for MetadataField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Owner => f.write_str("owner"),
@@ -45,16 +45,16 @@ impl fmt::Display for What {
             Self::Xattrs => f.write_str("extended attributes"),
             Self::Xattr(name) => write!(f, "attribute {}", Shown(name)),
             Self::Times => f.write_str("times"),
-            Self::OfAnother => f.write_str("permissions and times"),
+            Self::OwnerOnly => f.write_str("permissions and times"),
         }
     }
 }
 
 /// Result of applying metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Applied {
+pub struct ApplyOutcome {
     /// Whether a field differed and was changed.
     pub changed: bool,
     /// Fields that could not be set.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<SkippedField>,
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// Bytes that holes are multiples of: the block size of most file systems.
-const GRAIN: usize = 4096;
+const HOLE_ALIGNMENT: usize = 4096;
 
 /// Range of a buffer that is all data or all zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +16,14 @@ pub(crate) enum Run {
 impl Run {
     fn of(grain: &[u8], at: usize) -> Self {
         let range = at..at + grain.len();
-        match *grain == [0; GRAIN][..grain.len()] {
+        match *grain == [0; HOLE_ALIGNMENT][..grain.len()] {
             true => Self::Zeros(range),
             false => Self::Data(range),
         }
     }
 
     /// Appends the next run to this one if both are of the same kind.
-    fn takes(&mut self, next: &Self) -> bool {
+    fn merge(&mut self, next: &Self) -> bool {
         match (self, next) {
             (Self::Data(own), Self::Data(next)) | (Self::Zeros(own), Self::Zeros(next)) => {
                 own.end = next.end;
@@ -35,17 +35,17 @@ impl Run {
 }
 
 /// Runs of data and of zeros, in order, each as long as possible. The buffer must begin at a
-/// multiple of [`GRAIN`] in its file.
+/// multiple of [`HOLE_ALIGNMENT`] in its file.
 pub(crate) fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> {
-    let mut grains = bytes.chunks(GRAIN).enumerate();
+    let mut grains = bytes.chunks(HOLE_ALIGNMENT).enumerate();
     let mut grains = std::iter::from_fn(move || {
         let (index, grain) = grains.next()?;
-        Some(Run::of(grain, index * GRAIN))
+        Some(Run::of(grain, index * HOLE_ALIGNMENT))
     })
     .peekable();
     std::iter::from_fn(move || {
         let mut run = grains.next()?;
-        while grains.next_if(|next| run.takes(next)).is_some() {}
+        while grains.next_if(|next| run.merge(next)).is_some() {}
         Some(run)
     })
 }
@@ -56,17 +56,17 @@ mod tests {
 
     #[test]
     fn splits_zeros_from_data_at_multiples_of_the_grain() {
-        let mut bytes = vec![0; 5 * GRAIN + 10];
+        let mut bytes = vec![0; 5 * HOLE_ALIGNMENT + 10];
         assert_eq!(
             runs(&bytes).collect::<Vec<_>>(),
             [Run::Zeros(0..bytes.len())]
         );
-        bytes[GRAIN] = 1;
-        bytes[3 * GRAIN - 1] = 1;
+        bytes[HOLE_ALIGNMENT] = 1;
+        bytes[3 * HOLE_ALIGNMENT - 1] = 1;
         let expected = [
-            Run::Zeros(0..GRAIN),
-            Run::Data(GRAIN..3 * GRAIN),
-            Run::Zeros(3 * GRAIN..bytes.len()),
+            Run::Zeros(0..HOLE_ALIGNMENT),
+            Run::Data(HOLE_ALIGNMENT..3 * HOLE_ALIGNMENT),
+            Run::Zeros(3 * HOLE_ALIGNMENT..bytes.len()),
         ];
         assert_eq!(runs(&bytes).collect::<Vec<_>>(), expected);
         assert_eq!(runs(&[1]).collect::<Vec<_>>(), [Run::Data(0..1)]);
