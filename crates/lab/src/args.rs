@@ -35,25 +35,25 @@ docs/lab.md explains scenario files.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run scenarios; write result.json, report.html and raw records
-    Run(Run),
+    Run(RunArgs),
     /// List the built-in scenarios
     List,
     /// Print a scenario's file
-    Show(Show),
+    Show(ShowArgs),
     /// Check a scenario and this machine without running it; refuses what a run would
-    Check(Named),
+    Check(CheckArgs),
     /// Compare two results side by side and mark the differences beyond noise
-    Compare(Compare),
+    Compare(CompareArgs),
     /// Write report.html anew from a directory's result.json, and index.html over many
-    Report(Rebuild),
+    Report(ReportArgs),
     /// Run a command of a scenario, end all processes that it started, and report its resource use
     #[command(hide = true)]
-    Contain(Contain),
+    Contain(ContainArgs),
 }
 
 /// Arguments of `longhaul lab contain`, which the lab starts itself for commands of flows.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Contain {
+pub(crate) struct ContainArgs {
     /// File for the exit status and the resource use of the command, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: PathBuf,
@@ -64,7 +64,7 @@ pub(crate) struct Contain {
 
 /// Arguments of `longhaul lab check`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Named {
+pub(crate) struct CheckArgs {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
@@ -72,7 +72,7 @@ pub(crate) struct Named {
 
 /// Arguments of `longhaul lab show`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
@@ -84,7 +84,7 @@ pub(crate) struct Show {
 /// Arguments of `longhaul lab compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = compare_help())]
-pub(crate) struct Compare {
+pub(crate) struct CompareArgs {
     /// Directory that a run wrote, or its result.json
     #[arg(value_name = "FIRST")]
     first: PathBuf,
@@ -116,20 +116,20 @@ Examples:
     )
 }
 
-impl From<Compare> for Config {
-    fn from(typed: Compare) -> Self {
+impl From<CompareArgs> for Config {
+    fn from(args: CompareArgs) -> Self {
         Self {
-            results: [typed.first, typed.second],
-            all: typed.all,
-            json: typed.json,
-            html: typed.html,
+            results: [args.first, args.second],
+            all: args.all,
+            json: args.json,
+            html: args.html,
         }
     }
 }
 
 /// Arguments of `longhaul lab report`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Rebuild {
+pub(crate) struct ReportArgs {
     /// Directories that runs wrote, or one that holds such directories
     #[arg(value_name = "DIR", required = true)]
     pub(crate) directories: Vec<PathBuf>,
@@ -140,7 +140,7 @@ pub(crate) struct Rebuild {
 
 /// Arguments of `longhaul lab run`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Name of a built-in scenario, or path of a file. Several run one after the other, each into
     /// DIR/NAME, with a page over all of them; a result that is up to date is skipped
     #[arg(value_name = "SCENARIO", required_unless_present = "all")]

@@ -18,6 +18,7 @@
 
 mod args;
 mod check;
+mod evaluation;
 mod measure;
 mod network;
 pub mod paths;
@@ -28,7 +29,6 @@ mod source;
 mod testbed;
 #[cfg(test)]
 mod tests;
-mod verdict;
 
 pub use args::Args;
 pub use scenario::expression;
@@ -37,8 +37,8 @@ use anyhow::{Context, Result};
 use args::Command;
 use longhaul_command::{errln, outln};
 use longhaul_linux::contained;
-use run::{Batch, Ready, Request};
-use source::{Book, Choices, inherit, library};
+use run::{Batch, PreparedExperiment, Request};
+use source::{Choices, ExperimentPlan, inherit, library};
 use std::{collections::BTreeMap, fs, process};
 
 /// Runs `longhaul lab`.
@@ -52,12 +52,10 @@ pub fn run(args: Args) -> Result<()> {
             true => show_resolved(&show.scenario),
             false => self::show(&show.scenario),
         },
-        Command::Check(named) => check(&named.scenario),
+        Command::Check(args) => check(&args.scenario),
         Command::Compare(args) => longhaul_results::compare::run(&args.into()),
-        Command::Report(rebuild) => {
-            for page in
-                longhaul_results::report::pages(&rebuild.directories, rebuild.index.as_deref())?
-            {
+        Command::Report(args) => {
+            for page in longhaul_results::report::pages(&args.directories, args.index.as_deref())? {
                 outln!("{}", page.display());
             }
             Ok(())
@@ -67,7 +65,7 @@ pub fn run(args: Args) -> Result<()> {
 }
 
 /// Runs a command contained, writes its report, and exits with its code.
-fn contain(args: &args::Contain) -> Result<()> {
+fn contain(args: &args::ContainArgs) -> Result<()> {
     let (program, words) = args.words.split_first().context("there is no command")?;
     let mut command = process::Command::new(program);
     command.args(words);
@@ -80,9 +78,9 @@ fn contain(args: &args::Contain) -> Result<()> {
 fn list() -> Result<()> {
     let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in library::names() {
-        let book = Book::open(&library::find(name)?, &Choices::default())?;
-        outln!("{name}\t{}", book.base.title);
-        if let Err(error) = run::rights(&book) {
+        let experiment = ExperimentPlan::open(&library::find(name)?, &Choices::default())?;
+        outln!("{name}\t{}", experiment.scenario.title);
+        if let Err(error) = run::check_permissions(&experiment) {
             lacking.entry(error.to_string()).or_default().push(name);
         }
     }
@@ -103,25 +101,25 @@ fn show(scenario: &str) -> Result<()> {
 /// Prints the scenario merged with all its bases.
 fn show_resolved(scenario: &str) -> Result<()> {
     let source = library::find(scenario)?;
-    Book::open(&source, &Choices::default())?;
-    outln!("{}", inherit::Family::gather(&source)?.resolved()?);
+    ExperimentPlan::open(&source, &Choices::default())?;
+    outln!("{}", inherit::ScenarioSources::load(&source)?.resolved()?);
     Ok(())
 }
 
 fn check(scenario: &str) -> Result<()> {
-    let mut book = Book::open(&library::find(scenario)?, &Choices::default())?;
-    run::possible(&book)?;
+    let mut experiment = ExperimentPlan::open(&library::find(scenario)?, &Choices::default())?;
+    run::validate(&experiment)?;
     outln!(
         "{}: {} cells, {} runs each",
-        book.name,
-        book.cells.len(),
-        book.base.repetitions
+        experiment.name,
+        experiment.cells.len(),
+        experiment.scenario.repetitions
     );
-    run::leave_out(&mut book)?;
-    run::prerequisites(&book).map(drop)
+    run::skip_missing_commands(&mut experiment)?;
+    run::check_prerequisites(&experiment).map(drop)
 }
 
-fn run_scenarios(args: args::Run) -> Result<()> {
+fn run_scenarios(args: args::RunArgs) -> Result<()> {
     let scenarios: Vec<String> = match args.all {
         true => library::names().map(str::to_owned).collect(),
         false => args.scenarios,
@@ -141,8 +139,8 @@ fn run_scenarios(args: args::Run) -> Result<()> {
         json: args.json,
     };
     let code = match scenarios.as_slice() {
-        [one] => Ready::read(one, &request)?.perform()?,
-        several => Batch::read(several, &request)?.perform()?,
+        [one] => PreparedExperiment::read(one, &request)?.execute()?,
+        several => Batch::read(several, &request)?.execute()?,
     };
     match code {
         0 => Ok(()),

@@ -3,9 +3,9 @@
 //! check`). The scenario is read again, because a result holds it resolved for one cell only.
 
 use crate::{
-    network::{Topology, hosts, link},
+    network::{Topology, link, tcp_settings},
     scenario::{Flow, LinkKind, Program, Scenario},
-    source::{Book, Cell, Choices, Source, library},
+    source::{Cell, Choices, ExperimentPlan, Source, library},
 };
 use anyhow::Result;
 use longhaul_command::errln;
@@ -73,16 +73,24 @@ pub fn of(
         repetitions: repetitions(result),
         ..Choices::default()
     };
-    let mut book = Book::open(&source, &choices)?;
+    let mut experiment = ExperimentPlan::open(&source, &choices)?;
     if result.cells.iter().all(|cell| cell.simulated) {
-        book.simulate();
+        experiment.simulate();
     }
-    book.cells
-        .retain(|cell| result.cells.iter().any(|measured| is_it(cell, measured)));
-    same(result, &book, &source)?;
+    experiment.cells.retain(|cell| {
+        result
+            .cells
+            .iter()
+            .any(|measured| is_same_cell(cell, measured))
+    });
+    check_same_scenario(result, &experiment, &source)?;
     let mut all = Vec::new();
     for (index, measured) in result.cells.iter().enumerate() {
-        if let Some(cell) = book.cells.iter().find(|cell| is_it(cell, measured)) {
+        if let Some(cell) = experiment
+            .cells
+            .iter()
+            .find(|cell| is_same_cell(cell, measured))
+        {
             all.extend(flows(index, &cell.scenario));
         }
     }
@@ -94,13 +102,17 @@ fn repetitions(result: &LabResult) -> Option<u32> {
     u32::try_from(written).ok()
 }
 
-fn is_it(cell: &Cell, measured: &result::Cell) -> bool {
+fn is_same_cell(cell: &Cell, measured: &result::Cell) -> bool {
     let varied = serde_json::to_value(&cell.vary).ok();
     varied == serde_json::to_value(&measured.vary).ok() && cell.label == measured.label
 }
 
 /// Checks that the scenario still is the one that was run.
-fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
+fn check_same_scenario(
+    result: &LabResult,
+    experiment: &ExperimentPlan,
+    source: &Source,
+) -> Result<()> {
     let Some(identity) = &result.identity else {
         errln!(
             "{}: the result does not say what exactly was run; whether {} still reads so is not known",
@@ -109,7 +121,7 @@ fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
         );
         return Ok(());
     };
-    if identity.digest == book.digest()? {
+    if identity.digest == experiment.digest()? {
         return Ok(());
     }
     let version = longhaul_command::version();
@@ -132,7 +144,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
     let active: Vec<&Flow> = scenario
         .flows
         .iter()
-        .filter(|flow| flow.when && flow.program.transfers())
+        .filter(|flow| flow.enabled && flow.program.transfers())
         .collect();
     let all = active.iter().filter(|flow| flow.program.is_tcp());
     let all = all.filter_map(|flow| {
@@ -178,9 +190,9 @@ fn leg(
     topology: &Topology,
 ) -> Option<Option<Leg>> {
     let mut rtt = Time::ZERO;
-    let mut arrives = 1.0;
+    let mut delivered = 1.0;
     let mut mtu = 9000;
-    let mut narrowest: Option<(BitRate, Bytes)> = None;
+    let mut bottleneck: Option<(BitRate, Bytes)> = None;
     for pair in hosts.windows(2) {
         let index = topology.between(&pair[0], &pair[1])?;
         let link = &scenario.links[index];
@@ -190,27 +202,27 @@ fn leg(
         }
         let [shape, back] = link::shapes_from(link, &topology.wires[index], &pair[0]).ok()?;
         rtt += shape.delay + back.delay;
-        arrives *= 1.0 - shape.loss.mean();
+        delivered *= 1.0 - shape.loss.mean();
         let share = share(&shape, pair, flow, active, topology);
         if let Some(share) = share
-            && narrowest.as_ref().is_none_or(|(rate, _)| share < *rate)
+            && bottleneck.as_ref().is_none_or(|(rate, _)| share < *rate)
         {
-            narrowest = Some((share, queue(&shape, link.mtu)));
+            bottleneck = Some((share, queue(&shape, link.mtu)));
         }
     }
     let [receiver, sender] = [hosts.last()?, hosts.first()?];
-    Some(narrowest.map(|(rate, queue)| Leg {
+    Some(bottleneck.map(|(rate, queue)| Leg {
         rate,
         rtt,
-        loss: 1.0 - arrives,
+        loss: 1.0 - delivered,
         queue,
         mtu,
         buffers: [
-            hosts::receive_buffer(scenario, receiver),
-            hosts::send_buffer(scenario, sender),
+            tcp_settings::receive_buffer(scenario, receiver),
+            tcp_settings::send_buffer(scenario, sender),
         ],
-        window_max: hosts::largest_window(scenario, [sender, receiver]),
-        control: name_of(&hosts::sender_control(scenario, sender, flow)),
+        window_max: tcp_settings::largest_window(scenario, [sender, receiver]),
+        control: name_of(&tcp_settings::sender_control(scenario, sender, flow)),
     }))
 }
 
@@ -350,10 +362,10 @@ parallel = 2
     #[test]
     fn relay_uses_the_control_of_the_side_that_sends() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        let sends = |told: &str, scenario: &str| {
-            let told = format!("intercept = [5201]\n{told}");
-            let told = scenario.replace("intercept = [5201]", &told);
-            std::fs::write(file.path(), told).unwrap();
+        let sends = |text: &str, scenario: &str| {
+            let text = format!("intercept = [5201]\n{text}");
+            let text = scenario.replace("intercept = [5201]", &text);
+            std::fs::write(file.path(), text).unwrap();
             let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
             let legs = flows[0].legs.iter();
             legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()

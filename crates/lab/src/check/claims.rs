@@ -3,45 +3,52 @@
 //! the answer and the paper's figures.
 
 use super::{
-    known::{Known, unaided},
+    available_metrics::{AvailableMetrics, metrics_of_programs},
     paper,
 };
 use crate::{
+    evaluation::checks,
     scenario::{
-        AnswerPlan, CheckPlan,
+        AnswerSpec, CheckSpec,
+        config_error::{CheckResult, ConfigError, at, distinct, each, ensure, within},
         expression::{Bound, Expression},
-        fault::{Checked, Fault, at, distinct, each, ensure, within},
     },
-    source::{Book, pairs},
-    verdict::checks,
+    source::{ExperimentPlan, pairs},
 };
 use std::{cell::RefCell, collections::HashSet};
 use toml::Table;
 
 /// Checks everything that is not specific to one cell. Each cell must have been checked before.
-pub(crate) fn book(book: &Book) -> Checked {
-    let (repetitions, warmup) = (book.base.repetitions, book.base.warmup);
+pub(crate) fn check(experiment: &ExperimentPlan) -> CheckResult {
+    let (repetitions, warmup) = (experiment.scenario.repetitions, experiment.scenario.warmup);
     at("repetitions", within("repetitions", repetitions, 1, 1000))?;
-    at("retakes", within("retakes", book.base.retakes, 0, 10))?;
+    at(
+        "retakes",
+        within("retakes", experiment.scenario.max_retries, 0, 10),
+    )?;
     at("warmup", within("warmup", warmup, 0, 10))?;
-    new_names(book)?;
-    claims(book)
+    check_new_names(experiment)?;
+    check_claims(experiment)
 }
 
 /// Checks that measures, derived metrics and checks have distinct names. A derived metric with the
 /// name of a measured one would replace it.
-fn new_names(book: &Book) -> Checked {
-    let cells = book.cells.iter();
-    let mut taken: HashSet<String> = cells.flat_map(|cell| unaided(&cell.scenario)).collect();
+fn check_new_names(experiment: &ExperimentPlan) -> CheckResult {
+    let cells = experiment.cells.iter();
+    let mut taken: HashSet<String> = cells
+        .flat_map(|cell| metrics_of_programs(&cell.scenario))
+        .collect();
     let mut new = |name: &String| {
         ensure(taken.insert(name.clone()), || {
             format!("there is a metric {name:?} already")
         })
     };
-    let measures = each(&book.base.measure, |plan| at("name", new(&plan.name)));
+    let measures = each(&experiment.scenario.measure, |plan| {
+        at("name", new(&plan.name))
+    });
     at("measure", measures)?;
     let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut derived = book.base.derived.keys();
+    let mut derived = experiment.scenario.derived.keys();
     let derived = derived.try_for_each(|name| {
         let word = ensure(name.chars().all(clean), || {
             format!("{name:?}: a metric's name is letters, digits and '_'")
@@ -49,59 +56,67 @@ fn new_names(book: &Book) -> Checked {
         at(name, word.and_then(|()| new(name)))
     });
     at("derived", derived)?;
-    let checks = book.base.check.iter().map(|plan| &plan.name);
+    let checks = experiment.scenario.check.iter().map(|plan| &plan.name);
     at("check", distinct("checks", checks))
 }
 
 /// Checks that derived metrics, checks, the answer and the paper's figures refer to cells that
 /// exist.
-fn claims(book: &Book) -> Checked {
-    let known = Known::of(book);
-    let mut derived = book.base.derived.iter();
+fn check_claims(experiment: &ExperimentPlan) -> CheckResult {
+    let available = AvailableMetrics::of(experiment);
+    let mut derived = experiment.scenario.derived.iter();
     let derived = derived.try_for_each(|(name, text)| {
-        let parsed = parsed(text, &known);
-        let sound = parsed.and_then(|_| together(name, &known));
+        let parsed = parse(text, &available);
+        let sound = parsed.and_then(|_| check_parts(name, &available));
         at(
             name,
-            sound.map_err(|fault| fault.of(format!("derived.{name}"))),
+            sound.map_err(|error| error.of(format!("derived.{name}"))),
         )
     });
     at("derived", derived)?;
-    let checks = each(&book.base.check, |plan| {
-        check(plan, book, &known).map_err(|fault| fault.of(format!("check {:?}", plan.name)))
+    let checks = each(&experiment.scenario.check, |plan| {
+        check_claim(plan, experiment, &available)
+            .map_err(|error| error.of(format!("check {:?}", plan.name)))
     });
     at("check", checks)?;
-    let papers = paper::check(book, &known);
-    at("paper", papers.map_err(|fault| fault.of("paper")))?;
-    let mut answers = book.base.answer.iter();
-    let answers = answers.try_for_each(|plan| answer(plan, book, &known));
-    at("answer", answers.map_err(|fault| fault.of("answer")))
+    let papers = paper::check(experiment, &available);
+    at("paper", papers.map_err(|error| error.of("paper")))?;
+    let mut answers = experiment.scenario.answer.iter();
+    let answers = answers.try_for_each(|plan| answer(plan, experiment, &available));
+    at("answer", answers.map_err(|error| error.of("answer")))
 }
 
 /// Checks that one run gives all metrics of a derived metric, and that they are defined before it.
-fn together(name: &str, known: &Known) -> Checked {
+fn check_parts(name: &str, available: &AvailableMetrics) -> CheckResult {
     ensure(
-        known.check(name).is_ok(),
+        available.check(name).is_ok(),
         || "no run gives all of its parts, or one of them stands behind it",
     )
 }
 
 /// Parses an expression whose metrics all exist.
-fn parsed(text: &str, known: &Known) -> Result<Expression, Fault> {
+fn parse(text: &str, available: &AvailableMetrics) -> Result<Expression, ConfigError> {
     let expression = Expression::parse(text).map_err(|error| error.to_string())?;
-    known.check_all(&expression)?;
+    available.check_all(&expression)?;
     Ok(expression)
 }
 
-fn check(plan: &CheckPlan, book: &Book, known: &Known) -> Checked {
-    let expression = at("value", parsed(&plan.value, known))?;
-    let subjects = match checks::every(plan, book) {
+fn check_claim(
+    plan: &CheckSpec,
+    experiment: &ExperimentPlan,
+    available: &AvailableMetrics,
+) -> CheckResult {
+    let expression = at("value", parse(&plan.value, available))?;
+    let subjects = match checks::subjects_of(plan, experiment) {
         None => vec![None],
         Some(all) => all.into_iter().map(Some).collect(),
     };
     let some = ensure(!subjects.is_empty(), || "no cell is meant by every");
     at("every", some)?;
-    at("value", judged(&expression, &subjects, book, known))?;
+    at(
+        "value",
+        check_subjects(&expression, &subjects, experiment, available),
+    )?;
     let bound = ensure(Bound::parse(&plan.want).is_some(), || {
         format!("want = {:?} is no bound such as \">= 6\"", plan.want)
     });
@@ -110,37 +125,42 @@ fn check(plan: &CheckPlan, book: &Book, known: &Known) -> Checked {
 
 /// Checks that the expression's cells exist and give its metrics. For at least one subject, the
 /// paper must print all figures that the expression uses.
-fn judged(
+fn check_subjects(
     expression: &Expression,
     subjects: &[Option<usize>],
-    book: &Book,
-    known: &Known,
-) -> Checked {
-    let unprinted = RefCell::new(None);
+    experiment: &ExperimentPlan,
+    available: &AvailableMetrics,
+) -> CheckResult {
+    let not_printed = RefCell::new(None);
     let mut compared = false;
     for subject in subjects {
-        unprinted.take();
+        not_printed.take();
         let one = |name: &str, wanted: &[(String, String)]| {
-            let index = book.one_cell(&checks::beside(book, *subject, wanted))?;
-            known.check_in(index, name)?;
-            let printed = checks::is_printed(book, index, name);
-            unprinted.replace(unprinted.take().or((!printed).then(|| name.to_owned())));
+            let index =
+                experiment.one_cell(&checks::cell_selector(experiment, *subject, wanted))?;
+            available.check_in(index, name)?;
+            let printed = checks::is_printed(experiment, index, name);
+            not_printed.replace(not_printed.take().or((!printed).then(|| name.to_owned())));
             Ok::<_, String>(1.0)
         };
         expression.value(&one)?;
-        compared |= unprinted.borrow().is_none();
+        compared |= not_printed.borrow().is_none();
     }
     ensure(compared, || {
-        let name = unprinted.take().unwrap_or_default();
+        let name = not_printed.take().unwrap_or_default();
         format!("no cell that is meant has a figure for {name}")
     })
 }
 
-fn answer(plan: &AnswerPlan, book: &Book, known: &Known) -> Checked {
-    at("metric", known.check(&plan.metric))?;
+fn answer(
+    plan: &AnswerSpec,
+    experiment: &ExperimentPlan,
+    available: &AvailableMetrics,
+) -> CheckResult {
+    at("metric", available.check(&plan.metric))?;
     let gives = |cell: &Table| {
-        let index = book.one_cell(&pairs(cell))?;
-        known.check_in(index, &plan.metric)
+        let index = experiment.one_cell(&pairs(cell))?;
+        available.check_in(index, &plan.metric)
     };
     at("cell", gives(&plan.cell))?;
     let baseline = plan.baseline.as_ref();

@@ -4,21 +4,22 @@
 use crate::{
     network::{Topology, probe},
     scenario::{
-        Control, Direction, Flow, Pace, Program, Scenario, control,
-        fault::{Checked, at, each, ensure, valid_name, within},
-        words::{self, Place},
+        CcSpec, Direction, Flow, Pace, Program, Scenario,
+        config_error::{CheckResult, at, each, ensure, valid_name, within},
+        control,
+        placeholders::{self, Placeholder},
     },
     testbed::programs::command::address,
 };
 
-pub(crate) fn flow(flow: &Flow, topology: &Topology) -> Checked {
+pub(crate) fn check(flow: &Flow, topology: &Topology) -> CheckResult {
     at("name", valid_name("flow", &flow.name, 32))?;
-    possible(flow, topology).map_err(|fault| fault.of(format!("flow {:?}", flow.name)))
+    check_keys(flow, topology).map_err(|error| error.of(format!("flow {:?}", flow.name)))
 }
 
-fn possible(flow: &Flow, topology: &Topology) -> Checked {
-    ends(flow, topology)?;
-    ways(flow, topology)?;
+fn check_keys(flow: &Flow, topology: &Topology) -> CheckResult {
+    check_hosts(flow, topology)?;
+    check_relay(flow, topology)?;
     at("parallel", within("parallel", flow.parallel, 1, 128))?;
     match flow.program {
         Program::Curl => curl(flow),
@@ -34,14 +35,14 @@ fn possible(flow: &Flow, topology: &Topology) -> Checked {
     sender(flow)
 }
 
-fn size_or_duration(flow: &Flow, problem: &'static str) -> Checked {
+fn size_or_duration(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
     let some = flow.size.is_none_or(|size| size.get() > 0);
     at("size", ensure(some, || "size must be above 0"))
 }
 
 /// Checks `omit`: only a flow with a duration has a beginning that can be left out.
-fn omit(flow: &Flow) -> Checked {
+fn omit(flow: &Flow) -> CheckResult {
     let lasting = matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
     ensure(
         lasting || flow.omit.is_none(),
@@ -49,7 +50,7 @@ fn omit(flow: &Flow) -> Checked {
     )
 }
 
-fn ends(flow: &Flow, topology: &Topology) -> Checked {
+fn check_hosts(flow: &Flow, topology: &Topology) -> CheckResult {
     for (key, host) in [("from", &flow.from), ("to", &flow.to)] {
         let reached = ensure(topology.hosts.contains(host), || {
             format!("no link reaches a host {host:?}")
@@ -67,7 +68,7 @@ fn ends(flow: &Flow, topology: &Topology) -> Checked {
 }
 
 /// Checks `via` and `proxy`: the program supports the key, and a path leads to the relay's host.
-fn ways(flow: &Flow, topology: &Topology) -> Checked {
+fn check_relay(flow: &Flow, topology: &Topology) -> CheckResult {
     let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
     let one = ensure(
         via.is_none() || proxy.is_none(),
@@ -98,8 +99,8 @@ fn ways(flow: &Flow, topology: &Topology) -> Checked {
     at(if via.is_some() { "via" } else { "proxy" }, reached)
 }
 
-fn curl(flow: &Flow) -> Checked {
-    at("size", sized(flow, "curl needs a size above 0"))?;
+fn curl(flow: &Flow) -> CheckResult {
+    at("size", check_size(flow, "curl needs a size above 0"))?;
     let endless = ensure(
         flow.duration.is_none(),
         || "curl takes a size, not a duration",
@@ -117,13 +118,13 @@ fn curl(flow: &Flow) -> Checked {
     at("parallel", single)
 }
 
-fn sized(flow: &Flow, problem: &'static str) -> Checked {
+fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some_and(|size| size.get() > 0), || problem)
 }
 
-fn ftp(flow: &Flow) -> Checked {
+fn ftp(flow: &Flow) -> CheckResult {
     let problem = "ftp needs a size above 0, and has no duration and no parallel";
-    at("size", sized(flow, problem))?;
+    at("size", check_size(flow, problem))?;
     at("duration", ensure(flow.duration.is_none(), || problem))?;
     at("parallel", ensure(flow.parallel == 1, || problem))?;
     let http = flow
@@ -142,10 +143,10 @@ fn ftp(flow: &Flow) -> Checked {
     at("active", reached)
 }
 
-fn udt(flow: &Flow) -> Checked {
+fn udt(flow: &Flow) -> CheckResult {
     size_or_duration(flow, "udt takes either size or duration")?;
     at("parallel", within("parallel", flow.parallel, 1, 64))?;
-    let own = |control: &Control| control.to_string() == control::UDT;
+    let own = |control: &CcSpec| control.to_string() == control::UDT;
     let control = ensure(
         flow.cc.as_ref().is_none_or(own),
         || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
@@ -153,8 +154,8 @@ fn udt(flow: &Flow) -> Checked {
     at("cc", control)
 }
 
-fn command(flow: &Flow, topology: &Topology) -> Checked {
-    at("size", sized(flow, "command needs a size above 0"))?;
+fn command(flow: &Flow, topology: &Topology) -> CheckResult {
+    at("size", check_size(flow, "command needs a size above 0"))?;
     let problem = "command runs once, on \"from\", to its end: it has no";
     let none = |key, absent| at(key, ensure(absent, || format!("{problem} {key}")));
     none("duration", flow.duration.is_none())?;
@@ -165,8 +166,9 @@ fn command(flow: &Flow, topology: &Topology) -> Checked {
         || "command is missing: the list of words that runs on \"from\"",
     );
     at("command", named)?;
-    let all =
-        |host: &str, words: &[String]| each(words, |word: &String| spoken(word, host, topology));
+    let all = |host: &str, words: &[String]| {
+        each(words, |word: &String| check_word(word, host, topology))
+    };
     at("command", all(&flow.from, &flow.command))?;
     at("server", all(&flow.to, &flow.server))?;
     let awaited = ensure(
@@ -175,15 +177,15 @@ fn command(flow: &Flow, topology: &Topology) -> Checked {
     );
     at("ready", awaited)?;
     let arrives = flow.arrives.iter();
-    let arrives = arrives.map(|file| spoken(file, &flow.to, topology));
-    at("arrives", arrives.collect::<Checked>())
+    let arrives = arrives.map(|file| check_word(file, &flow.to, topology));
+    at("arrives", arrives.collect::<CheckResult>())
 }
 
 /// Checks that the hosts named in a word of a command on `host` exist and can be reached.
-fn spoken(word: &str, host: &str, topology: &Topology) -> Checked {
-    let filled = words::fill(word, |place| match place {
-        Place::Address(other) => address(topology, host, other),
-        Place::Scratch(other) if !topology.hosts.contains(other) => {
+fn check_word(word: &str, host: &str, topology: &Topology) -> CheckResult {
+    let filled = placeholders::fill(word, |placeholder| match placeholder {
+        Placeholder::Address(other) => address(topology, host, other),
+        Placeholder::Scratch(other) if !topology.hosts.contains(other) => {
             Err(format!("no link reaches a host {other:?}"))
         }
         _ => Ok(String::new()),
@@ -192,8 +194,8 @@ fn spoken(word: &str, host: &str, topology: &Topology) -> Checked {
 }
 
 /// Checks the keys that set options of the sender's socket: the program must be able to set them.
-fn sender(flow: &Flow) -> Checked {
-    told(flow)?;
+fn sender(flow: &Flow) -> CheckResult {
+    check_sender_keys(flow)?;
     let one = ensure(
         flow.gap.is_none() || flow.pace.is_none(),
         || "pace and gap exclude each other",
@@ -214,18 +216,18 @@ fn sender(flow: &Flow) -> Checked {
     at("active", opened)
 }
 
-fn told(flow: &Flow) -> Checked {
-    let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
-    let own_way = matches!(flow.program, Program::Ftp | Program::Udt);
-    let chosen = flow.cc.is_none() || tellable || own_way;
-    let chosen = ensure(
-        chosen,
+fn check_sender_keys(flow: &Flow) -> CheckResult {
+    let supported = matches!(flow.program, Program::Curl | Program::Iperf3);
+    let other_support = matches!(flow.program, Program::Ftp | Program::Udt);
+    let allowed = flow.cc.is_none() || supported || other_support;
+    let allowed = ensure(
+        allowed,
         || "cc is a key of programs \"curl\", \"iperf3\", \"ftp\" and \"udt\"",
     );
-    at("cc", chosen)?;
+    at("cc", allowed)?;
     for (key, given) in [("pace", flow.pace.is_some()), ("gap", flow.gap.is_some())] {
         let spaced = ensure(
-            !given || tellable,
+            !given || supported,
             || "pace and gap are keys of programs \"curl\" and \"iperf3\"",
         );
         at(key, spaced)?;
@@ -235,8 +237,8 @@ fn told(flow: &Flow) -> Checked {
 
 /// Checks the `cc` of an FTP flow. FTP's programs open their own sockets, so the congestion control
 /// is set on the routes of the sending host. All other senders on that host use it too.
-pub(crate) fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
-    let ftp = flow.when && flow.program == Program::Ftp;
+pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult {
+    let ftp = flow.enabled && flow.program == Program::Ftp;
     let Some(control) = flow.cc.as_ref().filter(|_| ftp) else {
         return Ok(());
     };
@@ -246,8 +248,8 @@ pub(crate) fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
     })?;
     let only = format!("flow {name:?}: the cc of an FTP flow is that of all that {host:?} sends");
     let differs = |other: &&Flow| {
-        let sends = other.when && other.program.is_tcp() && other.from == *host;
-        sends && other.cc.as_ref().and_then(Control::key) != control.key()
+        let sends = other.enabled && other.program.is_tcp() && other.from == *host;
+        sends && other.cc.as_ref().and_then(CcSpec::key) != control.key()
     };
     let other = scenario.flows.iter().find(differs);
     other.map_or(Ok(()), |other| {
@@ -261,7 +263,7 @@ pub(crate) fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
     })
 }
 
-fn pace(flow: &Flow) -> Checked {
+fn pace(flow: &Flow) -> CheckResult {
     let Some(Pace::Rate(rate)) = flow.pace else {
         return Ok(());
     };
@@ -270,7 +272,7 @@ fn pace(flow: &Flow) -> Checked {
     })
 }
 
-fn window(flow: &Flow) -> Checked {
+fn window(flow: &Flow) -> CheckResult {
     ensure(
         flow.window.is_none() || flow.program == Program::Iperf3,
         || "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host",
@@ -282,7 +284,7 @@ fn window(flow: &Flow) -> Checked {
     )
 }
 
-fn probe(flow: &Flow) -> Checked {
+fn probe(flow: &Flow) -> CheckResult {
     let problem = "probe sends one stream of packets: it has no size and no parallel";
     at("size", ensure(flow.size.is_none(), || problem))?;
     let onward = ensure(
@@ -295,7 +297,7 @@ fn probe(flow: &Flow) -> Checked {
 }
 
 /// Checks that a probe's packets fit the path's MTU. They are not fragmented.
-pub(crate) fn fits(flow: &Flow, scenario: &Scenario, topology: &Topology) -> Checked {
+pub(crate) fn check_mtu(flow: &Flow, scenario: &Scenario, topology: &Topology) -> CheckResult {
     let (Program::Probe, Some(length)) = (flow.program, flow.length) else {
         return Ok(());
     };
@@ -306,7 +308,7 @@ pub(crate) fn fits(flow: &Flow, scenario: &Scenario, topology: &Topology) -> Che
     })
 }
 
-fn only_of_probe(flow: &Flow) -> Checked {
+fn only_of_probe(flow: &Flow) -> CheckResult {
     let keys = [
         ("count", flow.count.is_some()),
         ("interval", flow.interval.is_some()),
@@ -317,7 +319,7 @@ fn only_of_probe(flow: &Flow) -> Checked {
     only_of(Program::Probe, flow, keys, problem)
 }
 
-fn only_of_command(flow: &Flow) -> Checked {
+fn only_of_command(flow: &Flow) -> CheckResult {
     let keys = [
         ("command", !flow.command.is_empty()),
         ("server", !flow.server.is_empty()),
@@ -334,7 +336,7 @@ fn only_of(
     flow: &Flow,
     keys: [(&'static str, bool); 4],
     problem: &'static str,
-) -> Checked {
+) -> CheckResult {
     let mut given = keys.into_iter().filter(|(_, given)| *given);
     match given.next().filter(|_| flow.program != program) {
         None => Ok(()),

@@ -7,7 +7,7 @@ use crate::{
     network::{Topology, ports},
     scenario::{
         Flow, Program, Relay, Scenario,
-        fault::{Checked, at, each, ensure},
+        config_error::{CheckResult, at, each, ensure},
     },
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,20 +33,22 @@ struct Listener {
 impl<'a> Listeners<'a> {
     /// Listeners of the flows' servers. Each listens at every address of its host.
     pub(crate) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
-        let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+        let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let mut all = Vec::new();
-        for (host, ways) in ports::web_servers(scenario, topology, &flows) {
-            let ports = (0..ways.len()).map(ports::web_port);
-            all.extend(ports.map(|port| everywhere(&host, port, "nginx".to_owned())));
+        for (host, option_sets) in ports::web_servers(scenario, topology, &flows) {
+            let ports = (0..option_sets.len()).map(ports::web_port);
+            all.extend(ports.map(|port| on_all_addresses(&host, port, "nginx".to_owned())));
         }
         for (number, flow) in flows.iter().enumerate() {
             let (host, owner) = (ports::accepting(flow), format!("flow {:?}", flow.name));
             match flow.program {
-                Program::Ftp => all.push(everywhere(host, ports::FTP, owner)),
-                Program::Iperf3 => all.push(everywhere(host, ports::iperf_port(number), owner)),
+                Program::Ftp => all.push(on_all_addresses(host, ports::FTP, owner)),
+                Program::Iperf3 => {
+                    all.push(on_all_addresses(host, ports::iperf_port(number), owner))
+                }
                 Program::Command => {
                     let ready = flow.ready.filter(|_| !flow.server.is_empty());
-                    all.extend(ready.map(|port| everywhere(host, port, owner)));
+                    all.extend(ready.map(|port| on_all_addresses(host, port, owner)));
                 }
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
@@ -66,12 +68,12 @@ impl<'a> Listeners<'a> {
         host: &str,
         relay: &Relay,
         own: Vec<SocketAddr>,
-    ) -> Checked {
+    ) -> CheckResult {
         at("intercept", self.intercept(name, host, &relay.intercept))?;
         own.into_iter().try_for_each(|address| {
             match key_of(&relay.options, address) {
-                Some(key) => at(key, self.may_have(host, address)),
-                None => self.may_have(host, address),
+                Some(key) => at(key, self.check_listener(host, address)),
+                None => self.check_listener(host, address),
             }?;
             self.all.push(Listener {
                 host: host.to_owned(),
@@ -84,7 +86,7 @@ impl<'a> Listeners<'a> {
 
     /// Adds the intercepted ports of a relay. Of two relays on one host, the first would take all
     /// connections to a port.
-    fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> Checked {
+    fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
         each(ports, |port| {
             let mut taken = self.intercepted.iter();
             let other = taken.find(|(at, taken, _)| at == host && taken == port);
@@ -98,15 +100,15 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    fn may_have(&self, host: &str, at: SocketAddr) -> Checked {
+    fn check_listener(&self, host: &str, at: SocketAddr) -> CheckResult {
         ensure(at.port() != 0, || {
             format!("{at}: port 0 is another port in each run, so no flow could know it")
         })?;
-        self.belongs(host, at)?;
-        self.is_free(host, at)
+        self.check_address(host, at)?;
+        self.check_free(host, at)
     }
 
-    fn belongs(&self, host: &str, at: SocketAddr) -> Checked {
+    fn check_address(&self, host: &str, at: SocketAddr) -> CheckResult {
         let own = self.topology.addresses(host);
         let ip = at.ip();
         let known = ip.is_unspecified() || ip.is_loopback() || own.iter().any(|own| ip == *own);
@@ -119,8 +121,8 @@ impl<'a> Listeners<'a> {
         })
     }
 
-    fn is_free(&self, host: &str, at: SocketAddr) -> Checked {
-        let taken = |other: &&Listener| other.host == host && meet(other.at, at);
+    fn check_free(&self, host: &str, at: SocketAddr) -> CheckResult {
+        let taken = |other: &&Listener| other.host == host && overlap(other.at, at);
         let other = self.all.iter().find(taken);
         other.map_or(Ok(()), |Listener { owner, at: old, .. }| {
             Err(format!("{at}: {owner} listens at {old} of host {host:?} already").into())
@@ -128,19 +130,20 @@ impl<'a> Listeners<'a> {
     }
 
     /// Checks that something listens at the relay that `flow` connects to, if it uses one.
-    pub(crate) fn serve(&self, flow: &Flow) -> Checked {
+    pub(crate) fn check_target(&self, flow: &Flow) -> CheckResult {
         let proxy = flow.proxy.as_ref().map(|proxy| &proxy.at);
         let (key, target) = match &flow.via {
             Some(via) => ("via", Some(via)),
             None => ("proxy", proxy),
         };
-        let Some(target) = target.filter(|_| flow.when) else {
+        let Some(target) = target.filter(|_| flow.enabled) else {
             return Ok(());
         };
         let address = self.topology.address(ports::opening(flow), &target.host);
         let address = address.map(|ip| SocketAddr::from((ip, target.port)));
-        let serves =
-            |one: &Listener| one.host == target.host && address.is_some_and(|at| meet(one.at, at));
+        let serves = |one: &Listener| {
+            one.host == target.host && address.is_some_and(|at| overlap(one.at, at))
+        };
         let served = ensure(self.all.iter().any(serves), || {
             format!("flow {:?}: nothing listens at {target}", flow.name)
         });
@@ -151,20 +154,20 @@ impl<'a> Listeners<'a> {
 /// Returns the option that holds `address`, unless it is in the configuration file.
 fn key_of(options: &Table, address: SocketAddr) -> Option<&String> {
     let address = address.to_string();
-    let says = |value: &Value| {
+    let has_address = |value: &Value| {
         value
             .as_str()
             .is_some_and(|text| text.starts_with(&address))
     };
     let mut all = options.iter();
     let found = all.find(|(_, value)| match value {
-        Value::Array(all) => all.iter().any(says),
-        one => says(one),
+        Value::Array(all) => all.iter().any(has_address),
+        one => has_address(one),
     });
     found.map(|(key, _)| key)
 }
 
-fn everywhere(host: &str, port: u16, owner: String) -> Listener {
+fn on_all_addresses(host: &str, port: u16, owner: String) -> Listener {
     Listener {
         host: host.to_owned(),
         at: (Ipv4Addr::UNSPECIFIED, port).into(),
@@ -174,7 +177,7 @@ fn everywhere(host: &str, port: u16, owner: String) -> Listener {
 
 /// Whether the two overlap in an address and port. `[::]` has no IPv4 address, because relays set
 /// IPV6_V6ONLY.
-fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()
@@ -186,7 +189,7 @@ mod tests {
     use super::*;
 
     /// Returns the refusal of an iperf3 flow from a to c by `via`, with a relay at `address`.
-    fn said(relay: &str, address: &str, via: &str) -> Option<String> {
+    fn refusal(relay: &str, address: &str, via: &str) -> Option<String> {
         let text = format!(
             "title = 't'\nquestion = 'q'\n\
              links = [{{ name = 'wan', between = ['a', 'b'] }}, {{ name = 'lan', between = ['b', 'c'] }}]\n\
@@ -198,32 +201,32 @@ mod tests {
         let mut all = Listeners::of_flows(&scenario, &topology);
         let own = &scenario.relays[relay];
         let added = all.add_relay(relay, relay, own, vec![address.parse().unwrap()]);
-        let checked = added.and_then(|()| all.serve(&scenario.flows[0]));
-        checked.err().map(|fault| fault.to_string())
+        let checked = added.and_then(|()| all.check_target(&scenario.flows[0]));
+        checked.err().map(|error| error.to_string())
     }
 
     /// Both would listen at the port, and clients would reach either.
     #[test]
     fn refuses_a_relay_at_the_port_of_a_server() {
-        let taken = said("c", "10.9.1.2:5201", "c:5201").unwrap();
+        let taken = refusal("c", "10.9.1.2:5201", "c:5201").unwrap();
         assert!(
             taken.contains("flow \"f\" listens at 0.0.0.0:5201"),
             "{taken}"
         );
-        assert_eq!(said("c", "10.9.1.2:5202", "c:5202"), None);
+        assert_eq!(refusal("c", "10.9.1.2:5202", "c:5202"), None);
     }
 
     #[test]
     fn refuses_a_via_where_nothing_listens() {
-        assert_eq!(said("b", "10.9.0.2:1080", "b:1080"), None);
-        assert_eq!(said("b", "0.0.0.0:1080", "b:1080"), None);
+        assert_eq!(refusal("b", "10.9.0.2:1080", "b:1080"), None);
+        assert_eq!(refusal("b", "0.0.0.0:1080", "b:1080"), None);
         for nowhere in [
             "127.0.0.1:1080",
             "10.9.1.1:1080",
             "0.0.0.0:1081",
             "[::]:1080",
         ] {
-            let refused = said("b", nowhere, "b:1080").unwrap();
+            let refused = refusal("b", nowhere, "b:1080").unwrap();
             assert!(refused.contains("nothing listens at b:1080"), "{refused}");
         }
     }

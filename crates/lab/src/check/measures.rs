@@ -3,12 +3,12 @@
 //! identified, and a level that has a meaning.
 
 use crate::{
-    measure::{Flows, statistic::Place},
+    measure::{Flows, statistic::MeasureContext},
     network::Topology,
     scenario::{
-        MeasurePlan, Scenario,
-        fault::{Checked, at, each, ensure, there_are},
-        measure::{Level, Quantity, Stat, level},
+        MeasureSpec, Scenario,
+        config_error::{CheckResult, at, each, ensure, list_names},
+        measure::{Level, Stat, TimeSeriesMetric, level},
     },
 };
 use longhaul_report::unit::Unit;
@@ -16,34 +16,34 @@ use longhaul_units::{BitRate, Time};
 use toml::Value;
 
 /// Refuses a measure of `scenario` that cannot be computed.
-pub(crate) fn check(scenario: &Scenario) -> Checked {
+pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     let topology = &Topology::of(scenario);
     let flows = Flows::of(scenario, topology);
-    let place = Place {
+    let context = MeasureContext {
         scenario,
         topology,
         flows,
     };
     at(
         "measure",
-        each(&scenario.measure, |plan| plan.check(&place)),
+        each(&scenario.measure, |plan| plan.check(&context)),
     )
 }
 
-impl MeasurePlan {
-    fn check(&self, place: &Place<'_>) -> Checked {
+impl MeasureSpec {
+    fn check(&self, context: &MeasureContext<'_>) -> CheckResult {
         at("name", self.check_name())?;
         self.check_times()?;
         if let Some(wanted) = &self.flow {
             at(
                 "flow",
-                named_flow(place.scenario, &place.flows, wanted, self.of),
+                named_flow(context.scenario, &context.flows, wanted, self.of),
             )?;
         }
-        self.check_level(place)
+        self.check_level(context)
     }
 
-    fn check_name(&self) -> Checked {
+    fn check_name(&self) -> CheckResult {
         let name = &self.name;
         let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let good = name.chars().all(clean) && name.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -66,7 +66,7 @@ impl MeasurePlan {
         }
     }
 
-    fn check_times(&self) -> Checked {
+    fn check_times(&self) -> CheckResult {
         let onward = self.to.is_none_or(|to| to > self.from);
         at("to", ensure(onward, || "to must be later than from"))?;
         let wide = ensure(
@@ -76,7 +76,7 @@ impl MeasurePlan {
         at("bin", wide)
     }
 
-    fn check_level(&self, place: &Place<'_>) -> Checked {
+    fn check_level(&self, context: &MeasureContext<'_>) -> CheckResult {
         let level = self.reaches.as_ref().map(|value| level(value, self.of));
         match (self.stat, level) {
             (Stat::TimeTo, None) => at(
@@ -85,7 +85,7 @@ impl MeasurePlan {
             ),
             (Stat::TimeTo, Some(None)) => at("reaches", Err(self.unread_level())),
             (Stat::TimeTo, Some(Some(Level::Value(_)))) => Ok(()),
-            (Stat::TimeTo, Some(Some(Level::Share(_)))) => self.check_share(place),
+            (Stat::TimeTo, Some(Some(Level::Share(_)))) => self.check_share(context),
             (_, Some(_)) => at("reaches", Err("reaches is a key of stat = \"time_to\"")),
             (_, None) => Ok(()),
         }
@@ -97,27 +97,29 @@ impl MeasurePlan {
             "want a share such as \"90 %\", or a quantity in the unit of what is measured";
         let text = self.reaches.as_ref().and_then(Value::as_str);
         match text.map(str::parse::<BitRate>) {
-            Some(Err(error)) if self.of == Quantity::GoodputBps => format!("{error}; {WANT}"),
+            Some(Err(error)) if self.of == TimeSeriesMetric::GoodputBps => {
+                format!("{error}; {WANT}")
+            }
             _ => format!("{}: {WANT}", text.unwrap_or("this")),
         }
     }
 
     /// Checks a level that is a share: it needs a capacity that does not change.
-    fn check_share(&self, place: &Place<'_>) -> Checked {
-        let of_rate = ensure(self.of == Quantity::GoodputBps, || {
+    fn check_share(&self, context: &MeasureContext<'_>) -> CheckResult {
+        let of_rate = ensure(self.of == TimeSeriesMetric::GoodputBps, || {
             format!("{} has no capacity", self.of.name())
         });
         at("of", of_rate)?;
-        if self.chosen(place).is_empty() {
+        if self.flow_numbers(context).is_empty() {
             return Ok(());
         }
         let steady = ensure(
-            !changes(place.scenario),
+            !changes(context.scenario),
             || "a link changes its rate: say what should be reached as a rate",
         );
         at("reaches", steady)?;
         let limited = ensure(
-            self.capacity(place).is_some(),
+            self.capacity(context).is_some(),
             || "no link on the way has a rate: say what should be reached as one",
         );
         at("reaches", limited)
@@ -129,8 +131,8 @@ pub(crate) fn named_flow(
     scenario: &Scenario,
     flows: &Flows<'_>,
     wanted: &String,
-    quantity: Quantity,
-) -> Checked {
+    quantity: TimeSeriesMetric,
+) -> CheckResult {
     let transfers: Vec<&str> = scenario
         .flows
         .iter()
@@ -140,12 +142,12 @@ pub(crate) fn named_flow(
     ensure(transfers.contains(&wanted.as_str()), || {
         format!(
             "no flow that moves bytes is called {wanted:?} ({})",
-            there_are(&transfers)
+            list_names(&transfers)
         )
     })?;
     let end = |number| match quantity.of_senders() {
-        true => flows.sending(number),
-        false => flows.receiving(number),
+        true => flows.sender(number),
+        false => flows.receiver(number),
     };
     let all = &flows.all;
     let Some(own) = all.iter().position(|flow| flow.name == *wanted) else {
@@ -153,7 +155,7 @@ pub(crate) fn named_flow(
     };
     let mut others =
         (0..all.len()).filter(|other| *other != own && all[*other].program.transfers());
-    let mistaken = others.find(|other| end(own).is_mistaken_for(&end(*other)));
+    let mistaken = others.find(|other| end(own).is_ambiguous_with(&end(*other)));
     let problem = mistaken.map(|other| {
         let other = &all[other].name;
         format!("the connections of {wanted:?} and {other:?} can't be told apart by their ports")
@@ -175,8 +177,8 @@ fn changes(scenario: &Scenario) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::course::tests::{SCENARIO, two_flows};
     use crate::measure::statistic::of;
+    use crate::measure::time_series::tests::{SCENARIO, two_flows};
 
     fn scenario(measure: &str) -> Scenario {
         toml::from_str(&format!("{SCENARIO}[[measure]]\n{measure}")).unwrap()
@@ -186,7 +188,7 @@ mod tests {
     /// refusal.
     fn measured(measure: &str) -> Result<Option<f64>, String> {
         let scenario = scenario(measure);
-        check(&scenario).map_err(|fault| fault.to_string())?;
+        check(&scenario).map_err(|error| error.to_string())?;
         let recording = two_flows(3_000_000, 1_000_000);
         let metrics = of(&scenario, &Topology::of(&scenario), &recording);
         Ok(metrics

@@ -2,18 +2,18 @@
 //! Reading of a scenario: from its text and the command line to the plan of the experiment, with
 //! the scenario of each cell. Each cell is checked when it is read, then the cells together.
 
-use super::{claims, known::Known, measures, scenario, views};
+use super::{available_metrics::AvailableMetrics, claims, measures, scenario, views};
 use crate::{
     network::link,
     scenario::{
-        CellPlan, Scenario,
-        fault::{Checked, Fault, at, each, ensure},
+        CellSpec, Scenario,
+        config_error::{CheckResult, ConfigError, at, each, ensure},
         value::{self, plain},
     },
     source::{
-        Book, Cell, Choices, Source,
-        cells::{Head, Values, combinations, companions, values},
-        inherit::Family,
+        Cell, Choices, ExperimentPlan, Source,
+        cells::{Head, Values, combinations, overrides, values},
+        inherit::ScenarioSources,
         keys,
         parameters::Parameters,
     },
@@ -23,61 +23,62 @@ use indexmap::IndexSet;
 use longhaul_command::exit::Refusal;
 use toml::{Spanned, Table, Value, de::DeTable};
 
-impl Book {
+impl ExperimentPlan {
     /// Reads and checks a scenario.
     ///
     /// # Errors Every error is a usage error with file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
-        let family = Family::gather(source)?;
-        let merged = family.merged()?;
-        let head: Head = family.read(merged.clone())?;
-        let [fully, quickly] = values(&family, &head, choices)?;
+        let sources = ScenarioSources::load(source)?;
+        let merged = sources.merged()?;
+        let head: Head = sources.read(merged.clone())?;
+        let [fully, quickly] = values(&sources, &head, choices)?;
         let used = if choices.quick { &quickly } else { &fully };
 
-        let plans = combinations(&head).map_err(|fault| family.refuse(&fault))?;
-        let cell = |plan: CellPlan| {
-            let companions = companions(&plan, &head.with);
-            cell(&family, &merged, [used, &quickly], plan, &companions)
+        let plans = combinations(&head).map_err(|error| sources.refuse(&error))?;
+        let cell = |plan: CellSpec| {
+            let overrides = overrides(&plan, &head.with);
+            cell(&sources, &merged, [used, &quickly], plan, &overrides)
         };
-        let mut book = Self {
+        let mut experiment = Self {
             name: source.name.clone(),
-            base: scenario_with(&family, &merged, &used.all)?,
+            scenario: scenario_with(&sources, &merged, &used.all)?,
             cells: plans.into_iter().map(cell).collect::<Result<_>>()?,
             quick: choices.quick,
-            family,
+            sources,
         };
-        let apart = book.tells_cells_apart(&head);
-        apart.map_err(|fault| book.family.refuse(&fault))?;
-        book.reaches_some(choices)?;
-        book.choose(&head, choices);
-        let known = Known::of(&book);
-        let checked = claims::book(&book).and_then(|()| views::check(&book, &known));
-        checked.map_err(|fault| book.family.refuse(&fault))?;
-        book.keep_only(&choices.only)?;
-        Ok(book)
+        let checked = experiment.check_labels(&head);
+        checked.map_err(|error| experiment.sources.refuse(&error))?;
+        experiment.check_set(choices)?;
+        experiment.apply_choices(&head, choices);
+        let available = AvailableMetrics::of(&experiment);
+        let checked =
+            claims::check(&experiment).and_then(|()| views::check(&experiment, &available));
+        checked.map_err(|error| experiment.sources.refuse(&error))?;
+        experiment.select_cells(&choices.only)?;
+        Ok(experiment)
     }
 
     /// Checks that the labels of single cells are distinct.
-    fn tells_cells_apart(&self, head: &Head) -> Checked {
+    fn check_labels(&self, head: &Head) -> CheckResult {
         let names: Vec<String> = self.cells.iter().map(Cell::name).collect();
         let first = names.len() - head.cells.len();
-        let apart = each(&head.cells, |cell| {
+        let checked = each(&head.cells, |cell| {
             let named = ensure(cell.label.as_deref() != Some(""), || "a label is empty");
             at("label", named)
         });
-        at("cells", apart)?;
-        let apart = each(first..names.len(), |index| {
+        at("cells", checked)?;
+        let checked = each(first..names.len(), |index| {
             let name = &names[index];
             let alone = ensure(!names[..index].contains(name), || {
                 format!("two cells are called {name:?}")
             });
             at("label", alone)
         });
-        at("cells", apart)
+        at("cells", checked)
     }
 
     /// Refuses `--set` of a parameter that every cell varies: no cell would use the value.
-    fn reaches_some(&self, choices: &Choices) -> Result<()> {
+    fn check_set(&self, choices: &Choices) -> Result<()> {
         let varied = |name: &str| self.cells.iter().all(|cell| cell.vary.contains_key(name));
         match choices.set.iter().find(|(name, _)| varied(name)) {
             None => Ok(()),
@@ -87,26 +88,26 @@ impl Book {
         }
     }
 
-    fn choose(&mut self, head: &Head, choices: &Choices) {
+    fn apply_choices(&mut self, head: &Head, choices: &Choices) {
         let quick = head
             .quick
             .get("repetitions")
             .and_then(Value::as_integer)
             .filter(|_| choices.quick);
         let quick = quick.and_then(|n| u32::try_from(n).ok());
-        self.base.repetitions = choices
+        self.scenario.repetitions = choices
             .repetitions
             .or(quick)
-            .unwrap_or(self.base.repetitions);
-        self.base.seed = choices.seed.unwrap_or(self.base.seed);
+            .unwrap_or(self.scenario.repetitions);
+        self.scenario.seed = choices.seed.unwrap_or(self.scenario.seed);
         if choices.quick {
-            self.base.warmup = 0;
+            self.scenario.warmup = 0;
         }
     }
 
-    fn keep_only(&mut self, only: &[(String, String)]) -> Result<()> {
+    fn select_cells(&mut self, only: &[(String, String)]) -> Result<()> {
         let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
-        self.each_is_somewhere(only)?;
+        self.check_only_values(only)?;
         self.cells.retain(|cell| cell.is_among(only));
         match self.cells.is_empty() {
             false => Ok(()),
@@ -119,20 +120,20 @@ impl Book {
 
     /// Checks that some cell has each of the values. Otherwise a typo would silently leave out
     /// cells.
-    fn each_is_somewhere(&self, only: &[(String, String)]) -> Result<()> {
+    fn check_only_values(&self, only: &[(String, String)]) -> Result<()> {
         only.iter().try_for_each(|(key, text)| {
             let values: Vec<&Value> = self
                 .cells
                 .iter()
                 .filter_map(|cell| cell.vary.get(key))
                 .collect();
-            let somewhere = |one: &str| values.iter().any(|value| value::names(one, value));
+            let is_value = |one: &str| values.iter().any(|value| value::matches(one, value));
             let mut several = text.split('|').map(str::trim);
             match several
-                .find(|one| !somewhere(one))
-                .filter(|_| !somewhere(text))
+                .find(|one| !is_value(one))
+                .filter(|_| !is_value(text))
             {
-                Some(nobody) => Err(no_such_value(key, nobody, &values)),
+                Some(unknown) => Err(no_such_value(key, unknown, &values)),
                 None => Ok(()),
             }
         })
@@ -152,39 +153,39 @@ fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
 }
 
 fn cell(
-    family: &Family,
+    sources: &ScenarioSources,
     merged: &Spanned<DeTable<'_>>,
     [values, short]: [&Values; 2],
-    plan: CellPlan,
-    companions: &Table,
+    plan: CellSpec,
+    overrides: &Table,
 ) -> Result<Cell> {
-    let [values, short_values] = [values, short].map(|values| values.of(&plan, companions));
-    let scenario = scenario_with(family, merged, &values)?;
-    let short = scenario_with(family, merged, &short_values)?;
+    let [values, short_values] = [values, short].map(|values| values.of(&plan, overrides));
+    let scenario = scenario_with(sources, merged, &values)?;
+    let short = scenario_with(sources, merged, &short_values)?;
     let cell = Cell {
         scenario,
-        short,
+        quick_scenario: short,
         vary: plan.vary,
         label: plan.label,
     };
-    for scenario in [&cell.scenario, &cell.short] {
-        let named = |fault: Fault| fault.of_cell(&cell.name());
-        scenario::scenario(scenario).map_err(|fault| family.refuse(&named(fault)))?;
+    for scenario in [&cell.scenario, &cell.quick_scenario] {
+        let named = |error: ConfigError| error.in_cell(&cell.name());
+        scenario::check(scenario).map_err(|error| sources.refuse(&named(error)))?;
     }
     Ok(cell)
 }
 
 fn scenario_with<'t>(
-    family: &'t Family,
+    sources: &'t ScenarioSources,
     merged: &Spanned<DeTable<'t>>,
     values: &Table,
 ) -> Result<Scenario> {
     let parameters = Parameters::of(values);
-    let filled = family.filled(merged, &parameters)?;
-    keys::check(filled.get_ref()).map_err(|unknown| family.refusal(unknown.at, &unknown))?;
-    let mut scenario: Scenario = family.read(filled)?;
-    let checked = measures::check(&scenario).and_then(|()| link::resolve(&mut scenario.links));
-    checked.map_err(|fault| family.refuse(&fault))?;
+    let filled = sources.filled(merged, &parameters)?;
+    keys::check(filled.get_ref()).map_err(|unknown| sources.refusal(unknown.at, &unknown))?;
+    let mut scenario: Scenario = sources.read(filled)?;
+    let checked = measures::check(&scenario).and_then(|()| link::resolve_like(&mut scenario.links));
+    checked.map_err(|error| sources.refuse(&error))?;
     Ok(scenario)
 }
 
@@ -223,9 +224,9 @@ to = "c"
 size = "${size}"
 "#;
 
-    fn open(text: &str, choices: &Choices) -> Result<Book> {
+    fn open(text: &str, choices: &Choices) -> Result<ExperimentPlan> {
         let (name, origin) = ("t".to_owned(), "t.toml".to_owned());
-        Book::open(
+        ExperimentPlan::open(
             &Source {
                 name,
                 origin,
@@ -242,8 +243,8 @@ size = "${size}"
 
     #[test]
     fn cells_are_the_cross_product_and_the_single_cells() {
-        let book = open(TEXT, &Choices::default()).unwrap();
-        let names: Vec<_> = book.cells.iter().map(Cell::name).collect();
+        let experiment = open(TEXT, &Choices::default()).unwrap();
+        let names: Vec<_> = experiment.cells.iter().map(Cell::name).collect();
         let expected = [
             "relays=false, loss=0.0",
             "relays=false, loss=0.1",
@@ -252,12 +253,18 @@ size = "${size}"
             "from=b",
         ];
         assert_eq!(names, expected);
-        assert_eq!(book.cells[4].scenario.flows[0].from, "b");
+        assert_eq!(experiment.cells[4].scenario.flows[0].from, "b");
         assert_eq!(
-            book.cells[0].scenario.flows[0].size.unwrap().get(),
+            experiment.cells[0].scenario.flows[0].size.unwrap().get(),
             1_000_000_000
         );
-        assert_eq!(book.cells[0].short.flows[0].size.unwrap().get(), 1_000_000);
+        assert_eq!(
+            experiment.cells[0].quick_scenario.flows[0]
+                .size
+                .unwrap()
+                .get(),
+            1_000_000
+        );
     }
 
     #[test]
@@ -282,11 +289,11 @@ size = "${size}"
             only: pair("relays", "true"),
             ..Choices::default()
         };
-        let book = open(TEXT, &choices).unwrap();
-        assert_eq!(book.cells.len(), 2);
-        assert_eq!(book.base.repetitions, 1);
+        let experiment = open(TEXT, &choices).unwrap();
+        assert_eq!(experiment.cells.len(), 2);
+        assert_eq!(experiment.scenario.repetitions, 1);
         assert_eq!(
-            book.cells[0].scenario.flows[0].size.unwrap().get(),
+            experiment.cells[0].scenario.flows[0].size.unwrap().get(),
             5_000_000
         );
         assert!(
@@ -351,8 +358,8 @@ size = "${size}"
     #[test]
     fn overrides_apply_to_cells_with_their_value() {
         let text = TEXT.replace("[[cells]]", "[with.relays.true]\nsize = \"2MB\"\n[[cells]]");
-        let book = open(&text, &Choices::default()).unwrap();
-        let sizes: Vec<_> = book
+        let experiment = open(&text, &Choices::default()).unwrap();
+        let sizes: Vec<_> = experiment
             .cells
             .iter()
             .map(|cell| cell.scenario.flows[0].size.unwrap().get())

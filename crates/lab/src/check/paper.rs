@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of `[[paper]]`: each figure is of a metric that runs give, and belongs to one cell.
 
-use super::known::Known;
+use super::available_metrics::AvailableMetrics;
 use crate::{
+    evaluation::paper::{entries, single_parameter},
     scenario::{
-        claim::{PaperFigures, PaperTable},
-        fault::{Checked, at, each, ensure},
+        claim::{ReferenceTable, ReferenceValues},
+        config_error::{CheckResult, at, each, ensure},
     },
-    source::Book,
-    verdict::paper::{entries, only},
+    source::ExperimentPlan,
 };
 
 /// Checks that every figure is of a metric that runs give and belongs to one cell, and that a table
 /// has as many values as rows and columns.
-pub(crate) fn check(book: &Book, known: &Known) -> Checked {
-    each(&book.base.paper, |paper| {
+pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
+    each(&experiment.scenario.paper, |paper| {
         shape(paper)?;
-        metrics(paper, known)?;
+        metrics(paper, available)?;
         let mut all = entries(paper).into_iter();
         all.try_for_each(|entry| {
-            let one = book.one_cell(&entry.cell).map(drop);
+            let one = experiment.one_cell(&entry.cell).map(drop);
             match entry.place {
                 None => at("cell", one),
                 Some((row, column)) => at("table", at("values", at(row, at(column, one)))),
@@ -28,7 +28,7 @@ pub(crate) fn check(book: &Book, known: &Known) -> Checked {
     })
 }
 
-fn shape(paper: &PaperFigures) -> Checked {
+fn shape(paper: &ReferenceValues) -> CheckResult {
     let Some(table) = &paper.table else {
         return ensure(!paper.figures.is_empty(), || "give figures or a table");
     };
@@ -43,11 +43,11 @@ fn shape(paper: &PaperFigures) -> Checked {
 }
 
 /// Checks the names of metrics, and that each suspect figure is printed.
-fn metrics(paper: &PaperFigures, known: &Known) -> Checked {
+fn metrics(paper: &ReferenceValues, available: &AvailableMetrics) -> CheckResult {
     let mut figures = paper.figures.keys();
     at(
         "figures",
-        figures.try_for_each(|name| at(name, known.check(name))),
+        figures.try_for_each(|name| at(name, available.check(name))),
     )?;
     let printed = each(&paper.suspect, |name| {
         ensure(paper.figures.contains_key(name), || {
@@ -56,16 +56,16 @@ fn metrics(paper: &PaperFigures, known: &Known) -> Checked {
     });
     at("suspect", printed)?;
     match &paper.table {
-        Some(table) => at("table", at("metric", known.check(&table.metric))),
+        Some(table) => at("table", at("metric", available.check(&table.metric))),
         None => Ok(()),
     }
 }
 
-impl PaperTable {
-    fn check(&self) -> Checked {
+impl ReferenceTable {
+    fn check(&self) -> CheckResult {
         let [height, width] =
             [("rows", &self.rows), ("columns", &self.columns)].map(|(key, axis)| {
-                let values = only(axis).map(|(_, values)| values.len());
+                let values = single_parameter(axis).map(|(_, values)| values.len());
                 at(
                     key,
                     values.ok_or("rows and columns name one parameter each"),
@@ -83,7 +83,7 @@ impl PaperTable {
         at("suspect", each(&self.suspect, |place| self.has(*place)))
     }
 
-    fn has(&self, (row, column): (usize, usize)) -> Checked {
+    fn has(&self, (row, column): (usize, usize)) -> CheckResult {
         let there = self.values.get(row).is_some_and(|row| column < row.len());
         ensure(there, || {
             format!("suspect: there is no row {row}, column {column}")
@@ -106,7 +106,7 @@ mod tests {
         suspect = [[1, 0]]
     "#;
 
-    fn read(text: &str) -> PaperFigures {
+    fn read(text: &str) -> ReferenceValues {
         toml::from_str(text).unwrap()
     }
 

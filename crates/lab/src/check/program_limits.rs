@@ -6,9 +6,9 @@ use crate::{
     network::probe,
     scenario::{
         Flow, Program, Scenario,
-        fault::{Checked, at, each, ensure},
+        config_error::{CheckResult, at, each, ensure},
     },
-    source::Book,
+    source::ExperimentPlan,
 };
 use anyhow::Result;
 use longhaul_units::Time;
@@ -22,23 +22,26 @@ const UDT_TIME_MIN: Time = Time::from_millis(100);
 const UDT_TIME_MAX: Time = Time::from_secs(3600);
 
 /// Refuses flows that their programs cannot run, and flows that last longer than a run may take.
-pub(crate) fn check(book: &Book) -> Result<()> {
-    for cell in &book.cells {
-        for scenario in [&cell.scenario, &cell.short] {
-            let flows = at("flows", each(&scenario.flows, |flow| takes(flow, scenario)));
-            flows.map_err(|fault| book.family.refuse(&fault.of_cell(&cell.name())))?;
+pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
+    for cell in &experiment.cells {
+        for scenario in [&cell.scenario, &cell.quick_scenario] {
+            let flows = at(
+                "flows",
+                each(&scenario.flows, |flow| check_flow(flow, scenario)),
+            );
+            flows.map_err(|error| experiment.sources.refuse(&error.in_cell(&cell.name())))?;
         }
     }
     Ok(())
 }
 
-fn takes(flow: &Flow, scenario: &Scenario) -> Checked {
-    if !flow.when {
+fn check_flow(flow: &Flow, scenario: &Scenario) -> CheckResult {
+    if !flow.enabled {
         return Ok(());
     }
     if scenario.simulate {
-        return ends(flow, scenario.limit)
-            .map_err(|fault| fault.of(format!("flow {:?}", flow.name)));
+        return check_ends(flow, scenario.limit)
+            .map_err(|error| error.of(format!("flow {:?}", flow.name)));
     }
     let possible = match flow.program {
         Program::Iperf3 => iperf3(flow),
@@ -46,11 +49,11 @@ fn takes(flow: &Flow, scenario: &Scenario) -> Checked {
         _ => Ok(()),
     };
     possible
-        .and_then(|()| ends(flow, scenario.limit))
-        .map_err(|fault| fault.of(format!("flow {:?}", flow.name)))
+        .and_then(|()| check_ends(flow, scenario.limit))
+        .map_err(|error| error.of(format!("flow {:?}", flow.name)))
 }
 
-fn iperf3(flow: &Flow) -> Checked {
+fn iperf3(flow: &Flow) -> CheckResult {
     at(
         "duration",
         seconds("duration", flow.duration, IPERF3_TIME_MAX),
@@ -68,7 +71,7 @@ fn iperf3(flow: &Flow) -> Checked {
 }
 
 /// Checks a time for iperf3, which takes whole seconds.
-fn seconds(key: &str, time: Option<Time>, most: Time) -> Checked {
+fn seconds(key: &str, time: Option<Time>, most: Time) -> CheckResult {
     let time = time.unwrap_or_default();
     let whole = time
         .as_nanos()
@@ -81,7 +84,7 @@ fn seconds(key: &str, time: Option<Time>, most: Time) -> Checked {
     })
 }
 
-fn udt(flow: &Flow) -> Checked {
+fn udt(flow: &Flow) -> CheckResult {
     let Some(duration) = flow.duration else {
         return Ok(());
     };
@@ -93,9 +96,9 @@ fn udt(flow: &Flow) -> Checked {
 }
 
 /// Refuses a flow that lasts longer than the scenario's limit: each of its runs would fail.
-fn ends(flow: &Flow, limit: Time) -> Checked {
-    let lasts = match (flow.program, flow.duration) {
-        (Program::Probe, _) => probe::lasts(flow)?,
+fn check_ends(flow: &Flow, limit: Time) -> CheckResult {
+    let duration = match (flow.program, flow.duration) {
+        (Program::Probe, _) => probe::duration(flow)?,
         (_, Some(duration)) => duration + flow.omit.unwrap_or_default(),
         (_, None) => Time::ZERO,
     };
@@ -104,8 +107,8 @@ fn ends(flow: &Flow, limit: Time) -> Checked {
     } else {
         "duration"
     };
-    let ends = ensure(lasts < limit, || {
-        format!("it lasts {lasts}, but limit, the longest that a flow may take, is {limit}")
+    let ends = ensure(duration < limit, || {
+        format!("it lasts {duration}, but limit, the longest that a flow may take, is {limit}")
     });
     at(key, ends)
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of the links, hosts and relays of one cell beyond their syntax.
 
-use super::{
-    flow::{by_routes, fits, flow},
-    listening::Listeners,
-};
+use super::{flow, listening::Listeners};
 use crate::{
     network::{Topology, Wire, link, topology::LINKS_MAX},
     scenario::{
-        Control, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
-        fault::{Checked, Fault, at, distinct, each, ensure, valid_name, within},
+        CcSpec, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
+        config_error::{CheckResult, ConfigError, at, distinct, each, ensure, valid_name, within},
         relay,
         value::flags,
     },
@@ -18,7 +15,7 @@ use crate::{
 use std::collections::BTreeMap;
 
 /// Checks the scenario of one cell.
-pub(crate) fn scenario(scenario: &Scenario) -> Checked {
+pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     let links = &scenario.links;
     let possible = ensure((1..=LINKS_MAX).contains(&links.len()), || {
         format!("there must be 1 to {LINKS_MAX} [[links]]")
@@ -33,7 +30,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     let topology = Topology::of(scenario);
     let wires = links.iter().zip(&topology.wires);
     at("links", each(wires, |(one, wire)| link(one, wire)))?;
-    at("links", apart(links, &topology))?;
+    at("links", check_subnets(links, &topology))?;
     at(
         "limit",
         ensure(
@@ -61,27 +58,35 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
         "decp",
         decps.try_for_each(|(host, own)| at(host, decp(host, own, &topology))),
     )?;
-    at("flows", some_run(&scenario.flows))?;
-    at("flows", each(&scenario.flows, |one| flow(one, &topology)))?;
-    at("flows", each(&scenario.flows, |one| listeners.serve(one)))?;
+    at("flows", check_any_enabled(&scenario.flows))?;
+    at(
+        "flows",
+        each(&scenario.flows, |one| flow::check(one, &topology)),
+    )?;
+    at(
+        "flows",
+        each(&scenario.flows, |one| listeners.check_target(one)),
+    )?;
     at(
         "flows",
         each(&scenario.flows, |one| {
-            at("length", fits(one, scenario, &topology))
+            at("length", flow::check_mtu(one, scenario, &topology))
         }),
     )?;
     at(
         "flows",
-        each(&scenario.flows, |one| at("cc", by_routes(one, scenario))),
+        each(&scenario.flows, |one| {
+            at("cc", flow::check_ftp_control(one, scenario))
+        }),
     )
 }
 
 /// Checks that subnets do not overlap. Otherwise routes would be ambiguous.
-fn apart(links: &[Link], topology: &Topology) -> Checked {
+fn check_subnets(links: &[Link], topology: &Topology) -> CheckResult {
     let networks: Vec<_> = topology.wires.iter().map(|wire| wire.ends[0].1).collect();
     each(0..links.len(), |new| {
-        let met = (0..new).find(|old| networks[new].overlaps(networks[*old]));
-        met.map_or(Ok(()), |old| {
+        let overlapping = (0..new).find(|old| networks[new].overlaps(networks[*old]));
+        overlapping.map_or(Ok(()), |old| {
             let [new, old] =
                 [new, old].map(|at| format!("{:?} ({})", links[at].name, networks[at]));
             at(
@@ -93,14 +98,14 @@ fn apart(links: &[Link], topology: &Topology) -> Checked {
 }
 
 /// Checks that a link reaches `host`. `place` names the key in messages.
-fn known(place: &str, host: &String, topology: &Topology) -> Checked {
+fn check_host_exists(place: &str, host: &String, topology: &Topology) -> CheckResult {
     ensure(topology.hosts.contains(host), || {
         format!("{place}: no link reaches a host {host:?}")
     })
 }
 
-fn host(name: &String, own: &Host, topology: &Topology) -> Checked {
-    known("hosts", name, topology)?;
+fn host(name: &String, own: &Host, topology: &Topology) -> CheckResult {
+    check_host_exists("hosts", name, topology)?;
     at("sysctl", settings(&own.sysctl))?;
     let Some(text) = &own.congestion_control else {
         return Ok(());
@@ -111,7 +116,7 @@ fn host(name: &String, own: &Host, topology: &Topology) -> Checked {
 
 /// Checks that each setting belongs to a network namespace. Others are settings of the whole
 /// machine and would outlast the run.
-fn settings(all: &BTreeMap<String, Setting>) -> Checked {
+fn settings(all: &BTreeMap<String, Setting>) -> CheckResult {
     all.keys().try_for_each(|name| {
         let own = name.starts_with("net.") || name.starts_with("net/");
         at(
@@ -129,41 +134,41 @@ fn relay(
     relay: &Relay,
     topology: &Topology,
     listeners: &mut Listeners<'_>,
-) -> Checked {
+) -> CheckResult {
     let place = format!("relays.{own}");
     valid_name("relay", own, 32)?;
-    at("host", known(&place, host, topology))?;
+    at("host", check_host_exists(&place, host, topology))?;
     // If it is off, a varied parameter may leave it without a listener.
-    if !relay.when {
+    if !relay.enabled {
         return Ok(());
     }
-    legs(relay).map_err(|fault| fault.of(&place))?;
+    legs(relay).map_err(|error| error.of(&place))?;
     let checked = programs::relay::check(host, relay).or_else(|problem| {
         match problem.starts_with("config: ") {
             true => at("config", Err(problem)),
-            false => Err(Fault::of_option(&relay.options, problem)),
+            false => Err(ConfigError::for_option(&relay.options, problem)),
         }
     });
-    let own_listeners = checked.map_err(|fault| fault.of(&place))?;
+    let own_listeners = checked.map_err(|error| error.of(&place))?;
     listeners
         .add_relay(own, host, relay, own_listeners)
-        .map_err(|fault| fault.of(place))
+        .map_err(|error| error.of(place))
 }
 
 /// Checks the congestion controls of a relay's legs: they are names, as a host's is.
-fn legs(relay: &Relay) -> Checked {
-    relay::each_of_legs(relay, control)
+fn legs(relay: &Relay) -> CheckResult {
+    relay::check_leg_controls(relay, control)
 }
 
-fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
+fn decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
     let place = format!("decp.{host}");
-    known(&place, host, topology)?;
+    check_host_exists(&place, host, topology)?;
     let checked = flags(&decp.options)
         .and_then(|flags| longhaul_tuning::decp::check(&flags).map_err(|error| error.to_string()));
-    checked.map_err(|problem| Fault::of_option(&decp.options, problem).of(place))
+    checked.map_err(|problem| ConfigError::for_option(&decp.options, problem).of(place))
 }
 
-fn link(link: &Link, wire: &Wire) -> Checked {
+fn link(link: &Link, wire: &Wire) -> CheckResult {
     // IFNAMSIZ of linux/if.h, without its final NUL.
     at("name", valid_name("link", &link.name, 15))?;
     let reserved = ["lo", "all", "default"].contains(&link.name.as_str());
@@ -175,17 +180,17 @@ fn link(link: &Link, wire: &Wire) -> Checked {
         "between",
         each(&link.between, |host| valid_name("host", host, 32)),
     )?;
-    made_of(link, wire).map_err(|fault| fault.of(format!("link {:?}", link.name)))
+    check_kind(link, wire).map_err(|error| error.of(format!("link {:?}", link.name)))
 }
 
-fn made_of(link: &Link, wire: &Wire) -> Checked {
+fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
     let apart = ensure(
         link.between[0] != link.between[1],
         || "it joins a host with itself",
     );
     at("between", apart)?;
     at("mtu", within("mtu", link.mtu, 1280, 9000))?;
-    at("addresses", one_subnet(link))?;
+    at("addresses", check_addresses(link))?;
     let recorded = ensure(
         !link.tap || link.kind == LinkKind::Emulated,
         || "only an emulated link has a tap",
@@ -199,11 +204,11 @@ fn made_of(link: &Link, wire: &Wire) -> Checked {
         (LinkKind::Veth, None) => Ok(()),
         (LinkKind::Emulated, _) => link::shapes(link, wire)
             .map(drop)
-            .map_err(|problem| Fault::of_option(&link.options, problem)),
+            .map_err(|problem| ConfigError::for_option(&link.options, problem)),
     }
 }
 
-fn one_subnet(link: &Link) -> Checked {
+fn check_addresses(link: &Link) -> CheckResult {
     let Some([left, right]) = link.addresses else {
         return Ok(());
     };
@@ -218,14 +223,14 @@ fn one_subnet(link: &Link) -> Checked {
     })
 }
 
-fn some_run(flows: &[Flow]) -> Checked {
+fn check_any_enabled(flows: &[Flow]) -> CheckResult {
     ensure(!flows.is_empty(), || "there are no [[flows]]")?;
-    ensure(flows.iter().any(|flow| flow.when), || "no flow runs")
+    ensure(flows.iter().any(|flow| flow.enabled), || "no flow runs")
 }
 
 /// Checks the congestion control of a host's routes or a relay's legs: a name without pacing.
-fn control(place: &str, text: &str) -> Checked {
-    let control: Control = text
+fn control(place: &str, text: &str) -> CheckResult {
+    let control: CcSpec = text
         .parse()
         .map_err(|problem| format!("{place}: {problem}"))?;
     ensure(!control.paced, || {

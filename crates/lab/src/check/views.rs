@@ -2,38 +2,38 @@
 //! Checks of `[[table]]` and `[[figure]]`: metrics and parameters exist, and the kind supports its
 //! keys.
 
-use super::{known::Known, measures::named_flow};
+use super::{available_metrics::AvailableMetrics, measures::named_flow};
 use crate::{
+    evaluation::view::{CELL, Layout},
     measure::Flows,
     network::Topology,
     scenario::{
+        config_error::{CheckResult, at, each, ensure},
         expression::Expression,
-        fault::{Checked, at, each, ensure},
-        finding,
-        view::{FigurePlan, LimitPlan, Names, TablePlan, Values, listed},
+        title_template,
+        view::{FigureSpec, Names, ReferenceLine, TableSpec, Values, listed},
     },
-    source::{Book, Cell},
-    verdict::view::{CELL, Layout},
+    source::{Cell, ExperimentPlan},
 };
 use indexmap::IndexSet;
 use longhaul_results::view::FigureKind;
 
 /// Checks all tables and figures against the available metrics.
-pub(crate) fn check(book: &Book, known: &Known) -> Checked {
+pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
     let mut names = IndexSet::new();
-    let tables = each(&book.base.table, |plan| {
-        at("name", named(&plan.name, &mut names))?;
-        plan.check(book, known)
+    let tables = each(&experiment.scenario.table, |plan| {
+        at("name", check_name(&plan.name, &mut names))?;
+        plan.check(experiment, available)
     });
     at("table", tables)?;
-    let figures = each(&book.base.figure, |plan| {
-        at("name", named(&plan.name, &mut names))?;
-        plan.check(book, known)
+    let figures = each(&experiment.scenario.figure, |plan| {
+        at("name", check_name(&plan.name, &mut names))?;
+        plan.check(experiment, available)
     });
     at("figure", figures)
 }
 
-fn named<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> Checked {
+fn check_name<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> CheckResult {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let good = (1..=64).contains(&name.len()) && name.chars().all(clean);
     ensure(good, || {
@@ -45,23 +45,24 @@ fn named<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> Checked {
 }
 
 impl Layout<'_> {
-    fn check(&self, book: &Book) -> Checked {
+    fn check(&self, experiment: &ExperimentPlan) -> CheckResult {
         for (key, names) in [self.rows, self.columns, ("panels", self.panels)] {
             let mut all = listed(names).iter();
-            at(key, all.try_for_each(|name| varied(book, name)))?;
+            at(key, all.try_for_each(|name| check_varied(experiment, name)))?;
         }
         let mut only = self.only.into_iter().flatten();
-        let only = only.try_for_each(|(name, values)| at(name, some_has(book, name, values)));
+        let only =
+            only.try_for_each(|(name, values)| at(name, check_value(experiment, name, values)));
         at("only", only)?;
         ensure(
-            !self.resolve(book)?.is_empty(),
+            !self.resolve(experiment)?.is_empty(),
             || "no cell has all of these parameters",
         )
     }
 }
 
-fn varied(book: &Book, name: &String) -> Result<(), String> {
-    let mut names: IndexSet<&str> = book
+fn check_varied(experiment: &ExperimentPlan, name: &String) -> Result<(), String> {
+    let mut names: IndexSet<&str> = experiment
         .cells
         .iter()
         .flat_map(|cell| cell.vary.keys().map(String::as_str))
@@ -70,71 +71,75 @@ fn varied(book: &Book, name: &String) -> Result<(), String> {
     match names.contains(name.as_str()) {
         true => Ok(()),
         false => {
-            let known: Vec<&str> = names.into_iter().collect();
+            let available: Vec<&str> = names.into_iter().collect();
             Err(format!(
                 "no cell varies {name:?} (there are: {})",
-                known.join(", ")
+                available.join(", ")
             ))
         }
     }
 }
 
-fn some_has(book: &Book, name: &String, values: &Values) -> Result<(), String> {
-    varied(book, name)?;
+fn check_value(experiment: &ExperimentPlan, name: &String, values: &Values) -> Result<(), String> {
+    check_varied(experiment, name)?;
     let has = |cell: &Cell| cell.vary.get(name).is_some_and(|value| values.has(value));
-    match book.cells.iter().any(has) {
+    match experiment.cells.iter().any(has) {
         true => Ok(()),
         false => Err(format!("no cell has such a {name}")),
     }
 }
 
-fn check_metrics(metrics: &Names, known: &Known) -> Checked {
+fn check_metrics(metrics: &Names, available: &AvailableMetrics) -> CheckResult {
     let mut all = metrics.all().iter();
     ensure(all.len() > 0, || "at least one metric")?;
-    Ok(all.try_for_each(|name| known.check(name))?)
+    Ok(all.try_for_each(|name| available.check(name))?)
 }
 
 /// Checks that the numbers of a title are of cells and metrics that exist.
-fn check_title(title: &str, book: &Book, known: &Known) -> Checked {
+fn check_title(
+    title: &str,
+    experiment: &ExperimentPlan,
+    available: &AvailableMetrics,
+) -> CheckResult {
     let sound = |expression: &Expression| {
-        known.check_all(expression)?;
+        available.check_all(expression)?;
         let one = |name: &str, wanted: &[(String, String)]| {
-            let index = book.one_cell(wanted)?;
-            known.check_in(index, name).map(|()| 1.0)
+            let index = experiment.one_cell(wanted)?;
+            available.check_in(index, name).map(|()| 1.0)
         };
         expression.value(&one).map(drop)
     };
-    Ok(finding::check(title, sound)?)
+    Ok(title_template::check(title, sound)?)
 }
 
-impl TablePlan {
-    fn check(&self, book: &Book, known: &Known) -> Checked {
-        at("metric", check_metrics(&self.metric, known))?;
-        at("title", check_title(&self.title, book, known))?;
-        self.layout().check(book)
+impl TableSpec {
+    fn check(&self, experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
+        at("metric", check_metrics(&self.metric, available))?;
+        at("title", check_title(&self.title, experiment, available))?;
+        self.layout().check(experiment)
     }
 }
 
-impl FigurePlan {
-    fn check(&self, book: &Book, known: &Known) -> Checked {
+impl FigureSpec {
+    fn check(&self, experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
         self.check_source()?;
         self.check_axes()?;
         self.check_kind()?;
         at("log", self.check_log())?;
         if let Some(metrics) = &self.metric {
-            at("metric", check_metrics(metrics, known))?;
+            at("metric", check_metrics(metrics, available))?;
         }
-        at("flow", self.check_flows(book))?;
+        at("flow", self.check_flows(experiment))?;
         at(
             "limits",
             each(&self.limits, |limit| at("value", limit.check())),
         )?;
-        at("title", check_title(&self.title, book, known))?;
-        self.layout().check(book)
+        at("title", check_title(&self.title, experiment, available))?;
+        self.layout().check(experiment)
     }
 
     /// Checks the source: a metric, or a quantity over time with its keys.
-    fn check_source(&self) -> Checked {
+    fn check_source(&self) -> CheckResult {
         let over_time = self.of.is_some();
         let one = ensure(
             over_time != self.metric.is_some(),
@@ -161,7 +166,7 @@ impl FigurePlan {
     }
 
     /// Checks that the kind supports the axes.
-    fn check_axes(&self) -> Checked {
+    fn check_axes(&self) -> CheckResult {
         let (others, problem) = match self.is_grid() {
             true => (
                 [("over", &self.over), ("by", &self.by)],
@@ -178,7 +183,7 @@ impl FigurePlan {
         }
     }
 
-    fn check_kind(&self) -> Checked {
+    fn check_kind(&self) -> CheckResult {
         let metrics = listed(&self.metric).len();
         let grid = [&self.rows, &self.columns];
         match self.kind {
@@ -212,7 +217,7 @@ impl FigurePlan {
         }
     }
 
-    fn check_log(&self) -> Checked {
+    fn check_log(&self) -> CheckResult {
         let log = self.log.as_deref();
         ensure(
             log.is_none_or(|log| ["x", "y", "xy"].contains(&log)),
@@ -220,11 +225,11 @@ impl FigurePlan {
         )
     }
 
-    fn check_flows(&self, book: &Book) -> Checked {
+    fn check_flows(&self, experiment: &ExperimentPlan) -> CheckResult {
         let Some(of) = &self.of else {
             return Ok(());
         };
-        for scenario in book.cells.iter().map(|cell| &cell.scenario) {
+        for scenario in experiment.cells.iter().map(|cell| &cell.scenario) {
             let flows = Flows::of(scenario, &Topology::of(scenario));
             for name in listed(&self.flow) {
                 let mut all = of.all().iter();
@@ -235,8 +240,8 @@ impl FigurePlan {
     }
 }
 
-impl LimitPlan {
-    fn check(&self) -> Checked {
+impl ReferenceLine {
+    fn check(&self) -> CheckResult {
         ensure(
             self.limit().is_some(),
             || "a limit is a number or a quantity",

@@ -5,7 +5,7 @@
 use super::{Recording, Sample};
 use crate::{
     network::{
-        Sending, Topology,
+        SenderOptions, Topology,
         ports::{accepting, iperf_port, server, web_servers},
     },
     scenario::{Flow, Program, Scenario},
@@ -26,11 +26,11 @@ pub(crate) struct Flows<'a> {
 
 impl<'a> Flows<'a> {
     pub(crate) fn of(scenario: &'a Scenario, topology: &Topology) -> Self {
-        let all: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+        let all: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let web = web_servers(scenario, topology, &all);
         let of_curl = |number: usize| {
-            let sending = Sending::of(scenario, topology, all[number]);
-            server(&web, number, all[number], &sending)
+            let sender_options = SenderOptions::of(scenario, topology, all[number]);
+            server(&web, number, all[number], &sender_options)
         };
         let ports = |number: usize| match all[number].program {
             // The second is the port of a simulated server.
@@ -45,7 +45,7 @@ impl<'a> Flows<'a> {
     }
 
     /// Returns the number of the flow `name`, or the numbers of all flows that transfer data.
-    pub(crate) fn chosen(&self, name: Option<&str>) -> Vec<usize> {
+    pub(crate) fn select_transfers(&self, name: Option<&str>) -> Vec<usize> {
         let wanted =
             |flow: &&Flow| flow.program.transfers() && name.is_none_or(|name| flow.name == name);
         let all = self.all.iter().enumerate();
@@ -55,19 +55,19 @@ impl<'a> Flows<'a> {
     }
 
     /// Endpoint that sends the data of flow `number`.
-    pub(crate) fn sending(&self, number: usize) -> End<'a> {
+    pub(crate) fn sender(&self, number: usize) -> FlowEndpoint<'a> {
         self.end(&self.all[number].from, number)
     }
 
     /// Endpoint that receives the data of flow `number`.
-    pub(crate) fn receiving(&self, number: usize) -> End<'a> {
+    pub(crate) fn receiver(&self, number: usize) -> FlowEndpoint<'a> {
         self.end(&self.all[number].to, number)
     }
 
-    fn end(&self, host: &'a str, number: usize) -> End<'a> {
+    fn end(&self, host: &'a str, number: usize) -> FlowEndpoint<'a> {
         let accepts = accepting(self.all[number]) == host;
         let others = (0..self.all.len()).filter(|other| *other != number);
-        End {
+        FlowEndpoint {
             host,
             accepts,
             ports: self.ports(number, accepts),
@@ -80,22 +80,22 @@ impl<'a> Flows<'a> {
     /// Ports of the server, and for its client also the port of its relay.
     fn ports(&self, number: usize, accepts: bool) -> Vec<u16> {
         let (flow, server) = (self.all[number], &self.servers[number]);
-        let asked = flow
+        let relay = flow
             .via
             .as_ref()
             .or(flow.proxy.as_ref().map(|proxy| &proxy.at));
-        let asked = asked.filter(|_| !accepts && !server.is_empty());
+        let relay = relay.filter(|_| !accepts && !server.is_empty());
         server
             .iter()
             .copied()
-            .chain(asked.map(|at| at.port))
+            .chain(relay.map(|at| at.port))
             .collect()
     }
 }
 
 /// One end of a flow: a host, and the ports that identify the flow's connections there.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct End<'a> {
+pub(crate) struct FlowEndpoint<'a> {
     host: &'a str,
     /// Whether the port is on this side of the connection.
     accepts: bool,
@@ -104,9 +104,9 @@ pub(crate) struct End<'a> {
     others: Vec<u16>,
 }
 
-impl End<'_> {
+impl FlowEndpoint<'_> {
     /// Whether the samples of both could not be told apart.
-    pub(crate) fn is_mistaken_for(&self, other: &Self) -> bool {
+    pub(crate) fn is_ambiguous_with(&self, other: &Self) -> bool {
         let shared = self.ports.iter().any(|port| other.ports.contains(port));
         self.host == other.host
             && self.accepts == other.accepts
@@ -139,7 +139,7 @@ impl End<'_> {
 
 /// Returns the connections of all `ends`, each once. Flows that cannot be told apart share
 /// connections.
-pub(crate) fn of_all(ends: &[End<'_>], recording: &Recording) -> Vec<Vec<Sample>> {
+pub(crate) fn connections_of(ends: &[FlowEndpoint<'_>], recording: &Recording) -> Vec<Vec<Sample>> {
     let mut seen = BTreeSet::new();
     let all = ends.iter().flat_map(|end| end.connections(recording));
     let new = |samples: &Vec<Sample>| {
@@ -168,12 +168,12 @@ mod tests {
         toml::from_str(&format!("{LINKS}{flows}")).unwrap()
     }
 
-    fn alike(flows: &[&str]) -> [bool; 2] {
+    fn ambiguous(flows: &[&str]) -> [bool; 2] {
         let scenario = scenario(flows);
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
         [
-            flows.sending(0).is_mistaken_for(&flows.sending(1)),
-            flows.receiving(0).is_mistaken_for(&flows.receiving(1)),
+            flows.sender(0).is_ambiguous_with(&flows.sender(1)),
+            flows.receiver(0).is_ambiguous_with(&flows.receiver(1)),
         ]
     }
 
@@ -183,18 +183,18 @@ mod tests {
             "program = 'iperf3'\nsize = '1MB'",
             "program = 'curl'\nsize = '1MB'",
         );
-        assert_eq!(alike(&[iperf, iperf]), [false, false]);
-        assert_eq!(alike(&[iperf, curl]), [false, false]);
-        assert_eq!(alike(&[curl, curl]), [true, true]);
+        assert_eq!(ambiguous(&[iperf, iperf]), [false, false]);
+        assert_eq!(ambiguous(&[iperf, curl]), [false, false]);
+        assert_eq!(ambiguous(&[curl, curl]), [true, true]);
         let paced = format!("{curl}\npace = '1mbit'");
         assert_eq!(
-            alike(&[curl, &paced]),
+            ambiguous(&[curl, &paced]),
             [false, false],
             "nginx has a port for each set of sender options"
         );
         let via = format!("{iperf}\nvia = 'b:8080'");
         assert_eq!(
-            alike(&[&via, &via]),
+            ambiguous(&[&via, &via]),
             [false, true],
             "the clients use one relay"
         );
@@ -206,10 +206,11 @@ mod tests {
             let flow = format!("program = '{program}'\nsize = '1MB'");
             let scenario = scenario(&[&flow, &flow]);
             let flows = Flows::of(&scenario, &Topology::of(&scenario));
-            let sample = |client| crate::measure::course::tests::sample(1.0, "a", 80, client, 1);
+            let sample =
+                |client| crate::measure::time_series::tests::sample(1.0, "a", 80, client, 1);
             let recording = Recording::new(vec![sample(40_000), sample(40_001)]);
-            let ends: Vec<End<'_>> = (0..2).map(|number| flows.sending(number)).collect();
-            assert_eq!(of_all(&ends, &recording).len(), 2, "{program}");
+            let ends: Vec<FlowEndpoint<'_>> = (0..2).map(|number| flows.sender(number)).collect();
+            assert_eq!(connections_of(&ends, &recording).len(), 2, "{program}");
         }
     }
 
@@ -220,10 +221,10 @@ mod tests {
             "program = 'iperf3'\nsize = '1MB'",
         ]);
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
-        let sample = |port| crate::measure::course::tests::sample(1.0, "a", port, 40_000, 1);
-        let end = flows.sending(0);
+        let sample = |port| crate::measure::time_series::tests::sample(1.0, "a", port, 40_000, 1);
+        let end = flows.sender(0);
         assert!(end.has(&sample(34_567)) && end.has(&sample(21)));
         assert!(!end.has(&sample(5202)));
-        assert!(flows.sending(1).has(&sample(5202)));
+        assert!(flows.sender(1).has(&sample(5202)));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metrics and time series of a run, from what its programs reported and from the samples.
 
-use super::{Recording, course, legs, statistic};
+use super::{Recording, legs, statistic, time_series};
 use crate::{
     network::Topology,
     scenario::{Flow, Scenario},
@@ -38,7 +38,7 @@ pub(crate) fn describe(
     let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
     let mut metrics = goodput(&transfers);
     for (flow, outcome) in all().filter(|(flow, _)| !flow.program.transfers()) {
-        metrics.extend(told(flow, outcome, flows.len() == 1));
+        metrics.extend(reported_metrics(flow, outcome, flows.len() == 1));
     }
     let Some((flow, _)) = transfers.first() else {
         return Run {
@@ -50,9 +50,9 @@ pub(crate) fn describe(
     metrics.insert(registry::RETRANSMITS.to_owned(), retransmits);
     metrics.extend(statistic::of(scenario, topology, recording));
     let begin = begin_s(flow);
-    let mut series = arriving(&transfers, begin, recording);
+    let mut series = total_goodput(&transfers, begin, recording);
     series.legs = legs::of(scenario, topology, recording);
-    series.courses = course::courses(scenario, topology, recording);
+    series.courses = time_series::drawn_series(scenario, topology, recording);
     series.begin_s = begin;
     series.events = events;
     Run {
@@ -68,7 +68,7 @@ fn begin_s(flow: &Flow) -> f64 {
 }
 
 /// Goodput from `begin` seconds on, summed over all receiving hosts.
-fn arriving(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Recording) -> Series {
+fn total_goodput(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Recording) -> Series {
     let mut sum = Series::default();
     let receivers: BTreeSet<&String> = transfers.iter().map(|(flow, _)| &flow.to).collect();
     for receiver in receivers {
@@ -103,7 +103,7 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
             registry::name_of(&flow.name, registry::GOODPUT, false),
             rate(outcome),
         );
-        metrics.extend(told(flow, outcome, false));
+        metrics.extend(reported_metrics(flow, outcome, false));
     }
     let jain = jain(transfers).filter(|_| share_a_path(transfers));
     metrics.extend(jain.map(|index| (registry::JAIN.to_owned(), index)));
@@ -133,7 +133,7 @@ fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
 }
 
 /// Metrics that only the flow's program reports, with the flow's name unless it is `alone`.
-fn told(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
+fn reported_metrics(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
     let figures = outcome.extra.iter();
     figures
         .map(|(figure, value)| (registry::name_of(&flow.name, figure, alone), *value))
@@ -145,11 +145,11 @@ fn told(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
 fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology: &Topology) -> f64 {
     let hosts = topology.hosts.iter();
     let seen: u64 = hosts.map(|host| recording.retransmits(host)).sum();
-    let told: Option<u64> = transfers
+    let reported: Option<u64> = transfers
         .iter()
         .map(|(_, outcome)| outcome.retransmits)
         .sum();
-    told.map_or(seen, |told| told.max(seen)) as f64
+    reported.map_or(seen, |reported| reported.max(seen)) as f64
 }
 
 #[cfg(test)]
@@ -206,9 +206,12 @@ mod tests {
         let ends = ["a", "b"].map(|host| sample(host, 1.0, 1000));
         let recording = Recording::new(ends.to_vec());
         let (one, two) = (outcome(&[]), outcome(&[]));
-        let course = arriving(&[(&there, &one), (&back, &two)], 0.0, &recording);
-        assert_eq!(course.goodput_bps.len(), 10);
-        assert!((course.goodput_bps[9] - 16_000.0).abs() < 1.0, "{course:?}");
+        let time_series = total_goodput(&[(&there, &one), (&back, &two)], 0.0, &recording);
+        assert_eq!(time_series.goodput_bps.len(), 10);
+        assert!(
+            (time_series.goodput_bps[9] - 16_000.0).abs() < 1.0,
+            "{time_series:?}"
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) fn of(
     let mut all = Vec::new();
     let mut drawn = BTreeSet::new();
     let mut seen: Vec<usize> = Vec::new();
-    let transfers = flows.chosen(None);
+    let transfers = flows.select_transfers(None);
     // Only TCP has these windows.
     let tcp = transfers
         .iter()
@@ -36,8 +36,8 @@ pub(crate) fn of(
         let mut pairs = ends.windows(2);
         let alike = |other: &usize| {
             flows
-                .sending(number)
-                .is_mistaken_for(&flows.sending(*other))
+                .sender(number)
+                .is_ambiguous_with(&flows.sender(*other))
         };
         if transfers.len() > 1 {
             // Flows with the same sender cannot be told apart: they share one line.
@@ -49,7 +49,7 @@ pub(crate) fn of(
                 &same.map(|other| flows.all[other]).collect::<Vec<_>>(),
                 first,
             );
-            let samples: Vec<Sample> = flows.sending(number).connections(recording).concat();
+            let samples: Vec<Sample> = flows.sender(number).connections(recording).concat();
             all.extend(recording::leg(samples.iter(), name));
             seen.push(number);
         }
@@ -80,7 +80,7 @@ fn ends(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::course::tests::sample;
+    use crate::measure::time_series::tests::sample;
 
     const LINKS: &str = "title = 't'\nquestion = 'q'\n\
         [[links]]\nname = 'near'\nbetween = ['a', 'r']\n\

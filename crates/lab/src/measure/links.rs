@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// Last record of a link, one for each direction.
 #[derive(Debug, Deserialize)]
-pub(crate) struct SelfCheck {
+pub(crate) struct TimingReport {
     delivery: String,
     pub(crate) segments: u64,
     drops: BTreeMap<String, u64>,
@@ -39,12 +39,12 @@ pub(crate) struct Lateness {
 
 /// Timing reports of all runs so far, by link.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(IndexMap<String, Vec<SelfCheck>>);
+pub(crate) struct TimingReports(IndexMap<String, Vec<TimingReport>>);
 
-impl Accounts {
+impl TimingReports {
     /// Adds the records of one run of the link `name`. A file without a timing report adds nothing.
     pub(crate) fn add(&mut self, name: &str, records: &Path) {
-        let checks = self_checks(records);
+        let checks = read_timing_reports(records);
         self.0.entry(name.to_owned()).or_default().extend(checks);
     }
 
@@ -53,13 +53,13 @@ impl Accounts {
     pub(crate) fn result(&self) -> Vec<LinkAccount> {
         self.0
             .iter()
-            .filter_map(|(name, checks)| account(name, checks))
+            .filter_map(|(name, checks)| totals(name, checks))
             .collect()
     }
 }
 
 /// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
-pub(crate) fn self_checks(records: &Path) -> Vec<SelfCheck> {
+pub(crate) fn read_timing_reports(records: &Path) -> Vec<TimingReport> {
     let text = fs::read_to_string(records).unwrap_or_default();
     let checks = text.lines().filter(|line| line.contains("\"selfcheck\""));
     checks
@@ -67,8 +67,8 @@ pub(crate) fn self_checks(records: &Path) -> Vec<SelfCheck> {
         .collect()
 }
 
-fn account(name: &str, checks: &[SelfCheck]) -> Option<LinkAccount> {
-    let worst = |of: fn(&Lateness) -> f64| {
+fn totals(name: &str, checks: &[TimingReport]) -> Option<LinkAccount> {
+    let latest = |of: fn(&Lateness) -> f64| {
         checks
             .iter()
             .map(|check| of(&check.lateness))
@@ -93,8 +93,8 @@ fn account(name: &str, checks: &[SelfCheck]) -> Option<LinkAccount> {
         mode: checks.first()?.delivery.clone(),
         delay_error_us: DelayError {
             median: Summary::of(checks.iter().map(|check| check.lateness.median_us))?.median,
-            p99: worst(|lateness| lateness.p99_us),
-            max: worst(|lateness| lateness.max_us),
+            p99: latest(|lateness| lateness.p99_us),
+            max: latest(|lateness| lateness.max_us),
         },
         drops,
         packets: Some(checks.iter().map(|check| check.segments).sum()),
@@ -114,11 +114,11 @@ const P99_US: f64 = 6000.0;
 const SEGMENTS_MIN: u64 = 100;
 
 /// Describes the latest link of a run, if it was too late for a valid run.
-pub(crate) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
+pub(crate) fn late_link(scenario: &Scenario, directory: &Path) -> Option<String> {
     let links = scenario.links.iter();
     let (link, late) = links
         .filter(|link| link.kind == LinkKind::Emulated)
-        .filter_map(|link| Some((link, worst(&link::counters(link, directory))?)))
+        .filter_map(|link| Some((link, latest(&link::counters_file(link, directory))?)))
         .max_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)))
         .filter(|(_, late)| excess(late) > 1.0)?;
     let (share, late_us) = match late.median_us > MEDIAN_US {
@@ -133,8 +133,8 @@ pub(crate) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
 }
 
 /// Lateness of the later direction.
-fn worst(records: &Path) -> Option<Lateness> {
-    self_checks(records)
+fn latest(records: &Path) -> Option<Lateness> {
+    read_timing_reports(records)
         .into_iter()
         .filter(|check| check.segments >= SEGMENTS_MIN)
         .map(|check| check.lateness)
@@ -171,9 +171,9 @@ mod tests {
             ),
         )
         .unwrap();
-        let mut accounts = Accounts::default();
-        accounts.add("wan", &file);
-        let [account] = &accounts.result()[..] else {
+        let mut timing_reports = TimingReports::default();
+        timing_reports.add("wan", &file);
+        let [account] = &timing_reports.result()[..] else {
             panic!("one link")
         };
         assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
 
     /// Returns the message for a link that carried `segments` in both directions, one of them with
     /// this lateness in µs.
-    fn said(segments: u64, median: f64, p99: f64) -> Option<String> {
+    fn message(segments: u64, median: f64, p99: f64) -> Option<String> {
         let directory = tempfile::tempdir().unwrap();
         let line = |median: f64, p99: f64| {
             format!(
@@ -207,14 +207,14 @@ mod tests {
             "title = 't'\nquestion = 'q'\nlinks = [{ name = 'wan', between = ['a', 'b'] }]\nflows = []",
         )
         .unwrap();
-        late(&scenario, directory.path())
+        late_link(&scenario, directory.path())
     }
 
     #[test]
     fn reports_a_link_with_a_late_median() {
-        assert_eq!(said(5000, 140.0, 4000.0), None);
+        assert_eq!(message(5000, 140.0, 4000.0), None);
         assert_eq!(
-            said(5000, 2540.0, 6100.0).unwrap(),
+            message(5000, 2540.0, 6100.0).unwrap(),
             "the machine was too busy: half of wan's segments left 2.54 ms late"
         );
     }
@@ -222,13 +222,13 @@ mod tests {
     #[test]
     fn reports_a_link_with_a_late_99th_percentile() {
         assert_eq!(
-            said(5000, 140.0, 15_900.0).unwrap(),
+            message(5000, 140.0, 15_900.0).unwrap(),
             "the machine was too busy: 1 % of wan's segments left 15.9 ms late"
         );
     }
 
     #[test]
     fn ignores_a_link_with_few_segments() {
-        assert_eq!(said(20, 2540.0, 15_900.0), None);
+        assert_eq!(message(20, 2540.0, 15_900.0), None);
     }
 }

@@ -2,14 +2,14 @@
 //! Measurement of runs: samples over time, and the metrics computed from them and from the reports
 //! of programs, links and captures.
 
+pub(crate) mod captures;
 pub(crate) mod connections;
-pub(crate) mod course;
 pub(crate) mod figures;
 pub(crate) mod legs;
 pub(crate) mod links;
 pub(crate) mod recording;
 pub(crate) mod statistic;
-pub(crate) mod taps;
+pub(crate) mod time_series;
 
 pub(crate) use connections::Flows;
 pub(crate) use figures::Outcome;

@@ -23,10 +23,10 @@ pub(crate) struct Sample {
 #[derive(Debug, Default)]
 pub(crate) struct Recording(pub(crate) Vec<Sample>);
 
-pub(crate) type End = (Arc<str>, SocketAddr, SocketAddr);
+pub(crate) type ConnectionKey = (Arc<str>, SocketAddr, SocketAddr);
 
 impl Sample {
-    pub(crate) fn end(&self) -> End {
+    pub(crate) fn key(&self) -> ConnectionKey {
         (
             self.host.clone(),
             self.connection.local,
@@ -42,7 +42,7 @@ impl Recording {
     }
 
     /// Removes the samples of every other sampling time.
-    pub(crate) fn thin(&mut self) {
+    pub(crate) fn halve(&mut self) {
         let (mut last, mut kept) = (f64::NAN, false);
         self.0.retain(|sample| {
             kept ^= sample.at_s != last;
@@ -52,7 +52,7 @@ impl Recording {
     }
 
     /// Inserts samples from another source in order of time.
-    pub(crate) fn join(&mut self, samples: Vec<Sample>) {
+    pub(crate) fn insert(&mut self, samples: Vec<Sample>) {
         self.0.extend(samples);
         self.0.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     }
@@ -71,7 +71,7 @@ impl Recording {
     pub(crate) fn retransmits(&self, host: &str) -> u64 {
         let mut last = HashMap::new();
         for sample in self.of(host) {
-            last.insert(sample.end(), u64::from(sample.connection.retransmits));
+            last.insert(sample.key(), u64::from(sample.connection.retransmits));
         }
         last.values().sum()
     }
@@ -120,7 +120,7 @@ impl Recording {
         let mut last = HashMap::new();
         let mut points: Vec<(f64, f64)> = vec![(0.0, 0.0)];
         for sample in self.of(host) {
-            last.insert(sample.end(), sample.connection.bytes_received);
+            last.insert(sample.key(), sample.connection.bytes_received);
             let total = last.values().sum::<u64>() as f64;
             match points.last_mut() {
                 Some(point) if point.0 == sample.at_s => point.1 = total,
@@ -137,12 +137,12 @@ pub(crate) fn leg<'a>(
     name: String,
 ) -> Option<LegSeries> {
     let acked = |sample: &&Sample| sample.connection.bytes_acked;
-    let busiest = samples.clone().max_by_key(acked)?.end();
+    let busiest = samples.clone().max_by_key(acked)?.key();
     let mut leg = LegSeries {
         name,
         ..LegSeries::default()
     };
-    for sample in samples.filter(|sample| sample.end() == busiest) {
+    for sample in samples.filter(|sample| sample.key() == busiest) {
         leg.at_s.push(sample.at_s);
         leg.cwnd_bytes.push(sample.connection.cwnd_bytes as f64);
         leg.rtt_us.push(f64::from(sample.connection.rtt_us));
@@ -267,7 +267,7 @@ mod tests {
     fn thinning_keeps_samples_over_the_whole_run() {
         let all = [0.1, 0.1, 0.2, 0.2, 0.3, 0.4].map(|at| sample(at, "s", 1, 0, 0));
         let mut recording = Recording(all.to_vec());
-        recording.thin();
+        recording.halve();
         let left: Vec<f64> = recording.0.iter().map(|sample| sample.at_s).collect();
         assert_eq!(left, [0.1, 0.1, 0.3]);
     }

@@ -4,12 +4,12 @@
 
 use super::{
     Flows, Recording,
-    course::{self, Bins},
+    time_series::{self, Bins},
 };
 use crate::{
     network::{Topology, link},
     scenario::{
-        Flow, LinkKind, MeasurePlan, Scenario,
+        Flow, LinkKind, MeasureSpec, Scenario,
         measure::{Level, Stat, level},
     },
 };
@@ -20,36 +20,36 @@ use longhaul_units::Time;
 /// Computes every measure of a run whose part of the run has at least one whole bin.
 pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording) -> Metrics {
     let flows = Flows::of(scenario, topology);
-    let place = Place {
+    let context = MeasureContext {
         scenario,
         topology,
         flows,
     };
-    let value = |plan: &MeasurePlan| {
-        let value = plan.value(&place, recording)?;
+    let value = |plan: &MeasureSpec| {
+        let value = plan.value(&context, recording)?;
         Some((plan.name.clone(), value))
     };
     scenario.measure.iter().filter_map(value).collect()
 }
 
 /// Scenario of a run, with its flows identified.
-pub(crate) struct Place<'a> {
+pub(crate) struct MeasureContext<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) topology: &'a Topology,
     pub(crate) flows: Flows<'a>,
 }
 
-impl MeasurePlan {
-    fn value(&self, place: &Place<'_>, recording: &Recording) -> Option<f64> {
-        let chosen = self.chosen(place);
+impl MeasureSpec {
+    fn value(&self, context: &MeasureContext<'_>, recording: &Recording) -> Option<f64> {
+        let chosen = self.flow_numbers(context);
         let bins = self.bins(recording.end_s());
-        let all = course::values(self.of, &place.flows, &chosen, recording, bins);
+        let all = time_series::values(self.of, &context.flows, &chosen, recording, bins);
         let values = || all.iter().flatten().copied();
         let quantile = |share| sample::quantile(&sample::sorted(values()), share);
         match self.stat {
             Stat::TimeTo => {
-                let level = self.level(place)?;
-                time_to(&all, level, bins.width_s, self.hold.map(Time::as_secs_f64))
+                let level = self.level(context)?;
+                settling_time(&all, level, bins.width_s, self.hold.map(Time::as_secs_f64))
             }
             Stat::Mean => sample::mean(values()),
             Stat::Median => sample::median(&sample::sorted(values())),
@@ -65,19 +65,19 @@ impl MeasurePlan {
         Bins::between(self.from.as_secs_f64(), end, self.bin.as_secs_f64())
     }
 
-    pub(crate) fn chosen(&self, place: &Place<'_>) -> Vec<usize> {
-        place.flows.chosen(self.flow.as_deref())
+    pub(crate) fn flow_numbers(&self, context: &MeasureContext<'_>) -> Vec<usize> {
+        context.flows.select_transfers(self.flow.as_deref())
     }
 
     /// Capacity of the slowest link on the path of the first flow, in bits a second.
-    pub(crate) fn capacity(&self, place: &Place<'_>) -> Option<f64> {
-        let flow = place.flows.all[*self.chosen(place).first()?];
-        slowest(place.scenario, place.topology, flow)
+    pub(crate) fn capacity(&self, context: &MeasureContext<'_>) -> Option<f64> {
+        let flow = context.flows.all[*self.flow_numbers(context).first()?];
+        slowest(context.scenario, context.topology, flow)
     }
 
-    fn level(&self, place: &Place<'_>) -> Option<f64> {
+    fn level(&self, context: &MeasureContext<'_>) -> Option<f64> {
         match level(self.reaches.as_ref()?, self.of)? {
-            Level::Share(share) => Some(share * self.capacity(place)?),
+            Level::Share(share) => Some(share * self.capacity(context)?),
             Level::Value(value) => Some(value),
         }
     }
@@ -100,7 +100,12 @@ fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64>
 
 /// Settling time: the end of the first bin from which on all bins, for `hold_s` seconds, reach the
 /// level. The length of all bins if there is none; `None` without bins.
-fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>) -> Option<f64> {
+fn settling_time(
+    values: &[Option<f64>],
+    level: f64,
+    width_s: f64,
+    hold_s: Option<f64>,
+) -> Option<f64> {
     let reached = |value: &Option<f64>| value.is_some_and(|value| value >= level);
     let held = hold_s.map(|hold| ((hold / width_s).ceil() as usize).max(1));
     let stays = |n: &usize| {
@@ -123,15 +128,15 @@ mod tests {
     #[test]
     fn settling_time_requires_the_level_to_hold() {
         let values = [1.0, 9.0, 2.0, 9.0, 9.0, 9.0, 1.0].map(Some);
-        assert_eq!(time_to(&values, 9.0, 0.5, Some(0.5)), Some(1.0));
-        assert_eq!(time_to(&values, 9.0, 0.5, Some(1.0)), Some(2.0));
-        assert_eq!(time_to(&values[..6], 9.0, 0.5, None), Some(2.0));
+        assert_eq!(settling_time(&values, 9.0, 0.5, Some(0.5)), Some(1.0));
+        assert_eq!(settling_time(&values, 9.0, 0.5, Some(1.0)), Some(2.0));
+        assert_eq!(settling_time(&values[..6], 9.0, 0.5, None), Some(2.0));
         assert_eq!(
-            time_to(&values, 9.0, 0.5, None),
+            settling_time(&values, 9.0, 0.5, None),
             Some(3.5),
             "never: the whole length"
         );
-        assert_eq!(time_to(&[None, Some(9.0)], 9.0, 1.0, None), Some(2.0));
-        assert_eq!(time_to(&[], 9.0, 1.0, None), None);
+        assert_eq!(settling_time(&[None, Some(9.0)], 9.0, 1.0, None), Some(2.0));
+        assert_eq!(settling_time(&[], 9.0, 1.0, None), None);
     }
 }

@@ -5,7 +5,7 @@
 use super::Wire;
 use crate::scenario::{
     Link,
-    fault::{Checked, Fault, at},
+    config_error::{CheckResult, ConfigError, at},
     value::flags,
 };
 use anyhow::Result;
@@ -35,9 +35,12 @@ pub(crate) fn shapes_from(link: &Link, wire: &Wire, from: &str) -> Result<[LinkC
 }
 
 /// Shapes of a link in both directions, with their scheduled changes.
-pub(crate) fn ways(link: &Link, wire: &Wire) -> Result<[(LinkConfig, Schedule); 2], String> {
-    let ways = arguments(link, wire).and_then(|arguments| longhaul_emulator::ways(&arguments));
-    ways.map_err(|error| error.to_string())
+pub(crate) fn configs_with_schedules(
+    link: &Link,
+    wire: &Wire,
+) -> Result<[(LinkConfig, Schedule); 2], String> {
+    let configs = arguments(link, wire).and_then(|arguments| longhaul_emulator::ways(&arguments));
+    configs.map_err(|error| error.to_string())
 }
 
 pub(crate) fn arguments(link: &Link, wire: &Wire) -> Result<Vec<String>> {
@@ -58,47 +61,47 @@ fn ends(wire: &Wire) -> Vec<String> {
 }
 
 /// File for the emulator's records.
-pub(crate) fn counters(link: &Link, directory: &Path) -> PathBuf {
+pub(crate) fn counters_file(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.jsonl", link.name))
 }
 
 /// File for the emulator's capture, if the link has a tap.
-pub(crate) fn tap(link: &Link, directory: &Path) -> PathBuf {
+pub(crate) fn capture_file(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.pcapng", link.name))
 }
 
 /// Copies options to every link that is `like` another.
-pub(crate) fn resolve(links: &mut [Link]) -> Checked {
+pub(crate) fn resolve_like(links: &mut [Link]) -> CheckResult {
     for index in 0..links.len() {
         if let Some(wanted) = links[index].like.clone() {
-            at("links", at(index, take(links, index, &wanted)))?;
+            at("links", at(index, copy_options(links, index, &wanted)))?;
         }
     }
     Ok(())
 }
 
-fn take(links: &mut [Link], index: usize, wanted: &str) -> Checked {
+fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
     let refused = |key: &str, problem: &str| {
-        let fault = Fault::from(format!("like = {wanted:?} {problem}"));
-        at(key, Err(fault.of(format!("link {:?}", links[index].name))))
+        let error = ConfigError::from(format!("like = {wanted:?} {problem}"));
+        at(key, Err(error.of(format!("link {:?}", links[index].name))))
     };
-    let model = links
+    let template = links
         .iter()
         .find(|link| link.name == wanted && link.like.is_none());
-    let Some(model) = model.cloned() else {
+    let Some(template) = template.cloned() else {
         return refused("like", "names no link that has options of its own");
     };
     if let Some(key) = links[index].options.keys().next() {
         return refused(key, "leaves no room for options of its own");
     }
-    let twin = &mut links[index];
-    (twin.kind, twin.mtu, twin.options) = (model.kind, model.mtu, model.options);
+    let copy = &mut links[index];
+    (copy.kind, copy.mtu, copy.options) = (template.kind, template.mtu, template.options);
     Ok(())
 }
 
 /// Index of the link whose random decisions the link at `index` uses: the one that it is `like`, or
 /// itself.
-pub(crate) fn model(links: &[Link], index: usize) -> usize {
+pub(crate) fn seed_index(links: &[Link], index: usize) -> usize {
     let like = links[index].like.as_ref();
     like.and_then(|name| links.iter().position(|link| link.name == *name))
         .unwrap_or(index)
@@ -120,16 +123,16 @@ mod tests {
     #[test]
     fn like_copies_the_options_and_shares_the_seed() {
         let mut links = links("like = 'a'");
-        resolve(&mut links).unwrap();
+        resolve_like(&mut links).unwrap();
         assert_eq!(links[1].options, links[0].options);
         assert_eq!(links[1].mtu, 9000);
         assert_eq!(links[1].between, ["u", "v"]);
-        assert_eq!((model(&links, 0), model(&links, 1)), (0, 0));
+        assert_eq!((seed_index(&links, 0), seed_index(&links, 1)), (0, 0));
     }
 
     #[test]
     fn like_needs_another_link_and_no_own_options() {
-        let refused = |second| resolve(&mut links(second)).unwrap_err().to_string();
+        let refused = |second| resolve_like(&mut links(second)).unwrap_err().to_string();
         assert!(refused("like = 'c'").contains("'c'") || refused("like = 'c'").contains("\"c\""));
         assert!(refused("like = 'b'").contains("names no link"));
         assert!(refused("like = 'a'\nloss = 0.5").contains("no room"));
@@ -137,6 +140,6 @@ mod tests {
 
     #[test]
     fn link_without_like_has_its_own_seed() {
-        assert_eq!(model(&links("loss = 0.5"), 1), 1);
+        assert_eq!(seed_index(&links("loss = 0.5"), 1), 1);
     }
 }

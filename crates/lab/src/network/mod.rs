@@ -2,13 +2,13 @@
 //! Network of a scenario, derived before anything is built: hosts and routes, shapes of links,
 //! ports of servers and options of senders.
 
-pub(crate) mod hosts;
 pub(crate) mod link;
 pub(crate) mod ports;
 pub(crate) mod probe;
 pub(crate) mod schedule;
-pub(crate) mod sending;
+pub(crate) mod sender_options;
+pub(crate) mod tcp_settings;
 pub(crate) mod topology;
 
-pub(crate) use sending::Sending;
+pub(crate) use sender_options::SenderOptions;
 pub(crate) use topology::{Topology, Wire};

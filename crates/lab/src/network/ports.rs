@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports of the flows' servers, and the host of each flow that accepts the connection.
 
-use super::{Sending, Topology};
+use super::{SenderOptions, Topology};
 use crate::scenario::{Direction, Flow, Program, Scenario};
 use std::collections::BTreeMap;
 
@@ -25,16 +25,16 @@ pub(crate) fn web_port(number: usize) -> u16 {
 }
 
 /// Hosts that curl downloads from, each with its distinct sets of sender options.
-pub(crate) type WebServers = BTreeMap<String, Vec<Sending>>;
+pub(crate) type WebServers = BTreeMap<String, Vec<SenderOptions>>;
 
 /// Web servers of `flows`. nginx has one port for each set of sender options.
 pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> WebServers {
     let mut servers = WebServers::new();
     for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
-        let sending = Sending::of(scenario, topology, flow);
-        let ways = servers.entry(flow.from.clone()).or_default();
-        if !ways.contains(&sending) {
-            ways.push(sending);
+        let sender_options = SenderOptions::of(scenario, topology, flow);
+        let option_sets = servers.entry(flow.from.clone()).or_default();
+        if !option_sets.contains(&sender_options) {
+            option_sets.push(sender_options);
         }
     }
     servers
@@ -62,13 +62,18 @@ pub(crate) fn iperf_port(number: usize) -> u16 {
 }
 
 /// Port of the server of flow `number`.
-pub(crate) fn server(web: &WebServers, number: usize, flow: &Flow, sending: &Sending) -> u16 {
-    let way = || {
-        let ways = web.get(&flow.from)?;
-        ways.iter().position(|way| way == sending)
+pub(crate) fn server(
+    web: &WebServers,
+    number: usize,
+    flow: &Flow,
+    sender_options: &SenderOptions,
+) -> u16 {
+    let find_set = || {
+        let option_sets = web.get(&flow.from)?;
+        option_sets.iter().position(|set| set == sender_options)
     };
     match flow.program {
-        Program::Curl => web_port(way().unwrap_or_default()),
+        Program::Curl => web_port(find_set().unwrap_or_default()),
         Program::Ftp => FTP,
         _ => iperf_port(number),
     }

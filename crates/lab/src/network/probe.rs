@@ -35,7 +35,7 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
 }
 
 /// Time for which the probe sends.
-pub(crate) fn lasts(flow: &Flow) -> Result<Time, String> {
+pub(crate) fn duration(flow: &Flow) -> Result<Time, String> {
     let timing = timing(flow)?;
     let messages = timing.count.div_ceil(timing.segments.into());
     Ok(Time::from_nanos(timing.interval_ns) * messages.into())
@@ -43,7 +43,7 @@ pub(crate) fn lasts(flow: &Flow) -> Result<Time, String> {
 
 /// Expected link behaviour, if the probe crosses one emulated link without a schedule.
 pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
-    let shape = wire(scenario, topology, flow)?;
+    let shape = link_config(scenario, topology, flow)?;
     let shares_queue = shares_queue(scenario, topology, flow);
     Some(Expected {
         shape,
@@ -51,7 +51,7 @@ pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) ->
     })
 }
 
-fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<LinkConfig> {
+fn link_config(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<LinkConfig> {
     let index = topology.between(&flow.from, &flow.to)?;
     let link = &scenario.links[index];
     if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
@@ -64,15 +64,15 @@ fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<LinkCon
 /// Whether another flow sends data over the same link in the same direction, so that the probe's
 /// packets may wait in a queue behind it.
 fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
-    let same_way = |other: &Flow| {
+    let same_direction = |other: &Flow| {
         let path = topology.path(&other.from, &other.to).unwrap_or_default();
         path.windows(2)
             .any(|hop| hop[0] == flow.from && hop[1] == flow.to)
     };
-    let others = scenario.flows.iter().filter(|other| other.when);
+    let others = scenario.flows.iter().filter(|other| other.enabled);
     others
         .filter(|other| other.program.transfers())
-        .any(same_way)
+        .any(same_direction)
 }
 
 /// Names of the metrics that compare the probe of `flow` with its link.
@@ -81,7 +81,7 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
         return Vec::new();
     };
     let names = probe::figures(&expected.shape, timing).into_iter();
-    names.filter(|name| !expected.hides(name)).collect()
+    names.filter(|name| !expected.excludes(name)).collect()
 }
 
 /// Expected behaviour of the link that a probe crosses.
@@ -95,7 +95,7 @@ pub(crate) struct Expected {
 impl Expected {
     /// Whether a metric is left out: a queueing delay behind other flows is not an error of the
     /// link.
-    pub(crate) fn hides(&self, figure: &str) -> bool {
+    pub(crate) fn excludes(&self, figure: &str) -> bool {
         self.shares_queue && figure.starts_with("delay_error")
     }
 }

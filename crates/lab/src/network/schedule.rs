@@ -10,15 +10,15 @@ use toml::Value;
 
 /// Returns all link changes during the run, in order of time. The clock of link n began `ahead[n]`
 /// before the run's; clocks of simulated links begin with the run.
-pub(crate) fn events(scenario: &Scenario, ahead: &[Time]) -> Vec<Event> {
+pub(crate) fn events(scenario: &Scenario, offsets: &[Time]) -> Vec<Event> {
     let changing = |link: &&Link| link.options.contains_key("at");
     let several = scenario.links.iter().filter(changing).count() > 1;
     let mut events = Vec::new();
     for (number, link) in scenario.links.iter().enumerate() {
-        let ahead_s = ahead.get(number).map_or(0.0, |time| time.as_secs_f64());
+        let offset_s = offsets.get(number).map_or(0.0, |time| time.as_secs_f64());
         let name = if several { &link.name } else { "" };
         let own = changes(link).into_iter().map(|(at, change)| Event {
-            at_s: at.as_secs_f64() - ahead_s,
+            at_s: at.as_secs_f64() - offset_s,
             label: [name, &change].join(" ").trim_start().to_owned(),
         });
         events.extend(own.filter(|event| event.at_s >= 0.0));
@@ -36,17 +36,17 @@ fn changes(link: &Link) -> Vec<(Time, String)> {
     };
     steps.sort_by_key(|(at, ..)| *at);
     let mut now: HashMap<&str, String> = HashMap::new();
-    let mut told: Vec<(Time, String)> = Vec::new();
+    let mut joined: Vec<(Time, String)> = Vec::new();
     for (at, key, value) in steps {
         let value = setting(key, &value.into());
         let before = now.insert(key, value.clone());
         let change = change(key, before.or_else(|| first(link, key)), &value);
-        match told.last_mut() {
+        match joined.last_mut() {
             Some((last, all)) if *last == at => *all = format!("{all}, {change}"),
-            _ => told.push((at, change)),
+            _ => joined.push((at, change)),
         }
     }
-    told
+    joined
 }
 
 /// Parses a step. Invalid steps have been refused before.
@@ -82,12 +82,12 @@ fn change(key: &str, before: Option<String>, after: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(links: &str, ahead: &[Time]) -> Vec<String> {
+    fn labels(links: &str, offsets: &[Time]) -> Vec<String> {
         let rest = "title = 't'\nquestion = 'q'\n[[flows]]\nname = 'f'\nprogram = 'iperf3'\n\
                     from = 'a'\nto = 'b'\nduration = '9s'\n";
         let scenario: Scenario = toml::from_str(&format!("{rest}{links}")).unwrap();
-        let said = |event: Event| format!("{} {}", event.at_s, event.label);
-        events(&scenario, ahead).into_iter().map(said).collect()
+        let text = |event: Event| format!("{} {}", event.at_s, event.label);
+        events(&scenario, offsets).into_iter().map(text).collect()
     }
 
     fn link(name: &str, options: &str) -> String {
@@ -102,7 +102,7 @@ mod tests {
              '95s: rate unlimited', '99s: loss 1%']",
         );
         assert_eq!(
-            told(&wan, &[]),
+            labels(&wan, &[]),
             [
                 "30 delay 19 → 40 ms, rate 1 Gbit/s → 250 Mbit/s",
                 "90 delay 40 → 19 ms",
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn names_links_and_uses_each_links_clock() {
         let links = ["x", "y"].map(|name| link(name, "delay = '1ms'\nat = ['3s: delay 2ms']"));
-        let ahead = [500, 4000].map(Time::from_millis);
-        assert_eq!(told(&links.concat(), &ahead), ["2.5 x delay 1 → 2 ms"]);
+        let offsets = [500, 4000].map(Time::from_millis);
+        assert_eq!(labels(&links.concat(), &offsets), ["2.5 x delay 1 → 2 ms"]);
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
             "rate = '1gbit'\nforward = ['rate=2gbit']\nat = ['3s: rate 5gbit', '4s: rate 1gbit']",
         );
         assert_eq!(
-            told(&wan, &[]),
+            labels(&wan, &[]),
             ["3 rate → 5 Gbit/s", "4 rate 5 → 1 Gbit/s"]
         );
     }

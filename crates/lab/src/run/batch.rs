@@ -2,7 +2,7 @@
 //! Batches: several scenarios, one after the other, each into its own directory, and a page over
 //! all of them. A result that is up to date is skipped, so an interrupted batch can be resumed.
 
-use super::{Request, ready::Ready};
+use super::{Request, prepare::PreparedExperiment};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{errln, outln};
@@ -17,12 +17,12 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 /// Exit codes after which the batch continues: success, failed runs or checks, and undecided
 /// checks.
-const NEXT: [u8; 3] = [0, 1, UNDECIDED];
+const CONTINUE: [u8; 3] = [0, 1, UNDECIDED];
 
 /// Experiments that are ready to run.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    labs: Vec<Ready>,
+    labs: Vec<PreparedExperiment>,
     out: PathBuf,
     fresh: bool,
     json: bool,
@@ -34,14 +34,15 @@ impl Batch {
         let mut names = BTreeSet::new();
         let mut labs = Vec::new();
         for scenario in scenarios {
-            let mut lab = Ready::read(scenario, request)?;
-            if !names.insert(lab.book.name.clone()) {
-                return Err(twice(scenario, &lab.book.name));
+            let mut lab = PreparedExperiment::read(scenario, request)?;
+            if !names.insert(lab.experiment.name.clone()) {
+                return Err(duplicate_name(scenario, &lab.experiment.name));
             }
-            lab.out = request.out.join(&lab.book.name);
+            lab.out = request.out.join(&lab.experiment.name);
             labs.push(lab);
         }
-        labs.iter().try_for_each(Ready::may_begin)?;
+        labs.iter()
+            .try_for_each(PreparedExperiment::check_resumable)?;
         Ok(Self {
             labs,
             out: request.out.clone(),
@@ -54,18 +55,18 @@ impl Batch {
     ///
     /// Returns the exit code: that of a scenario that ended the batch, else 1 if any run failed or
     /// any check does not hold, else the code for undecided checks.
-    pub(crate) fn perform(self) -> Result<u8> {
+    pub(crate) fn execute(self) -> Result<u8> {
         let count = self.labs.len();
         let folders: Vec<PathBuf> = self.labs.iter().map(|lab| lab.out.clone()).collect();
         for (n, lab) in self.labs.into_iter().enumerate() {
-            let head = format!("({}/{count}) {}", n + 1, lab.book.name);
-            if !self.fresh && stands(&lab) {
+            let head = format!("({}/{count}) {}", n + 1, lab.experiment.name);
+            if !self.fresh && is_up_to_date(&lab) {
                 errln!("{head}: stands, kept (--fresh runs it anew)");
                 continue;
             }
-            errln!("{head}: {}", lab.book.base.title);
-            let code = lab.perform()?;
-            if !NEXT.contains(&code) {
+            errln!("{head}: {}", lab.experiment.scenario.title);
+            let code = lab.execute()?;
+            if !CONTINUE.contains(&code) {
                 return Ok(code);
             }
         }
@@ -89,7 +90,7 @@ impl Batch {
     }
 }
 
-fn twice(scenario: &str, name: &str) -> anyhow::Error {
+fn duplicate_name(scenario: &str, name: &str) -> anyhow::Error {
     Refusal::usage(format!(
         "{scenario}: another scenario here is called {name} too, and both would go into the same folder; run them \
          one by one, each with an --out of its own"
@@ -97,7 +98,7 @@ fn twice(scenario: &str, name: &str) -> anyhow::Error {
 }
 
 /// Whether the directory has a complete result of this experiment without failed runs.
-fn stands(lab: &Ready) -> bool {
+fn is_up_to_date(lab: &PreparedExperiment) -> bool {
     LabResult::read(&lab.out.join("result.json")).is_ok_and(|result| {
         let mut runs = result.cells.iter().flat_map(|cell| &cell.runs);
         let good = runs.all(|run| run.failed.is_none());
@@ -128,13 +129,13 @@ fn row(experiment: &Experiment) -> Vec<String> {
     vec![
         experiment.scenario.clone(),
         ratio.unwrap_or("–".to_owned()),
-        verdict(experiment),
+        checks_cell(experiment),
         took.unwrap_or_default(),
         experiment.ours.clone(),
     ]
 }
 
-fn verdict(experiment: &Experiment) -> String {
+fn checks_cell(experiment: &Experiment) -> String {
     let ([passed, checks], [good, runs]) = (experiment.checks, experiment.runs);
     let open = experiment.undecided;
     let checks = match (checks - passed - open, open) {

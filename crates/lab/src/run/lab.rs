@@ -3,26 +3,26 @@
 
 use super::{
     progress::Progress,
-    raw::Raw,
-    resume::{Done, Journal},
-    turns::{ToDo, Turn, turns},
+    record_dir::RecordDir,
+    resume::{CompletedRun, Journal},
+    run_order::{PlannedRun, RunQueue, run_order},
 };
 use crate::{
+    evaluation::{checks, paper, topology_diagram, view},
     measure::{
-        links::{self, Accounts},
-        taps,
+        captures,
+        links::{self, TimingReports},
     },
     network::{Topology, link, topology::LINKS_MAX},
     scenario::{Link, LinkKind, Program, Scenario},
     simulated,
-    source::{Book, Cell, pairs},
+    source::{Cell, ExperimentPlan, pairs},
     testbed::{
         Testbed,
-        controls::Controls,
-        payload::Store,
-        transfers::{self, Landings},
+        controls::CongestionControls,
+        payload::PayloadStore,
+        transfers::{self, Sinks},
     },
-    verdict::{checks, drawing, paper, view},
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -36,18 +36,18 @@ use std::{
 };
 
 /// Directory of the payloads inside the sandbox.
-const FILES: &str = "/run/longhaul/files";
+const PAYLOAD_DIR: &str = "/run/longhaul/files";
 
 /// State of a running experiment.
 struct Lab<'a> {
-    book: &'a Book,
+    experiment: &'a ExperimentPlan,
     /// Absent if all cells are simulated.
-    store: Option<Store>,
-    landings: Landings,
-    accounts: Accounts,
-    controls: Controls,
+    store: Option<PayloadStore>,
+    sinks: Sinks,
+    timing_reports: TimingReports,
+    controls: CongestionControls,
     cells: Vec<result::Cell>,
-    raw: Raw,
+    records: RecordDir,
     /// Offload settings of the testbed built last.
     offloads: BTreeMap<String, String>,
     /// Runs that earlier sessions completed.
@@ -59,37 +59,45 @@ struct Lab<'a> {
 /// Runs the experiment inside the sandbox, writes raw records below `out`, and returns the result.
 /// Runs in `journal` are not repeated.
 pub(crate) async fn run(
-    book: &Book,
+    experiment: &ExperimentPlan,
     out: &Path,
     host: Host,
     command: String,
     mut journal: Journal,
 ) -> Result<LabResult> {
     let session = Instant::now();
-    let turns = turns(book);
-    let mut progress = Progress::new(book, turns.len());
-    let mut lab = Lab::open(book, out, &turns, &journal.done, &progress)?;
+    let run_order = run_order(experiment);
+    let mut progress = Progress::new(experiment, run_order.len());
+    let mut lab = Lab::open(experiment, out, &run_order, &journal.done, &progress)?;
     for done in std::mem::take(&mut journal.done) {
-        let turn = turns[done.turn];
-        progress.was_done(turn.cell, turn.repetition.is_some().then_some(&done.run));
-        lab.go_on(out, turn, done);
+        let planned = run_order[done.index];
+        progress.add_completed(
+            planned.cell,
+            planned.repetition.is_some().then_some(&done.run),
+        );
+        lab.restore(out, planned, done);
     }
     let before = lab.spent_s;
-    let mut to_do: ToDo = (0..turns.len()).filter(|n| !lab.done.contains(n)).collect();
-    while let Some(next) = to_do.pop() {
-        let turn = turns[next.turn];
-        let ahead: Vec<usize> = to_do.ahead().map(|n| turns[n].cell).collect();
-        let Some(run) = lab.take(turn, next.retaken, &mut progress, &ahead).await? else {
-            to_do.again(next);
+    let mut queue: RunQueue = (0..run_order.len())
+        .filter(|n| !lab.done.contains(n))
+        .collect();
+    while let Some(next) = queue.pop() {
+        let planned = run_order[next.index];
+        let pending: Vec<usize> = queue.pending().map(|n| run_order[n].cell).collect();
+        let Some(run) = lab
+            .execute_run(planned, next.retries, &mut progress, &pending)
+            .await?
+        else {
+            queue.requeue(next);
             continue;
         };
-        journal.add(Done {
-            turn: next.turn,
+        journal.add(CompletedRun {
+            index: next.index,
             spent_s: before + session.elapsed().as_secs_f64(),
             offloads: lab.offloads.clone(),
             run: run.clone(),
         })?;
-        lab.keep(turn, run);
+        lab.add_run(planned, run);
     }
     progress.close();
     lab.spent_s = before + session.elapsed().as_secs_f64();
@@ -98,13 +106,13 @@ pub(crate) async fn run(
 
 impl<'a> Lab<'a> {
     fn open(
-        book: &'a Book,
+        experiment: &'a ExperimentPlan,
         out: &Path,
-        turns: &[Turn],
-        done: &[Done],
+        run_order: &[PlannedRun],
+        done: &[CompletedRun],
         progress: &Progress,
     ) -> Result<Self> {
-        let downloads = downloads(book);
+        let downloads = downloads(experiment);
         let payloads: Bytes = downloads
             .values()
             .flatten()
@@ -116,21 +124,30 @@ impl<'a> Lab<'a> {
             .values()
             .filter_map(|sizes| sizes.iter().max().copied())
             .sum();
-        let mut store = match book.needs_testbed() {
-            true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
+        let mut store = match experiment.needs_testbed() {
+            true => Some(PayloadStore::open(
+                Path::new(PAYLOAD_DIR),
+                out,
+                payloads + arriving,
+            )?),
             false => None,
         };
-        let on_disk = store.as_ref().is_some_and(Store::on_disk);
-        if on_disk && book.on_testbed().any(has_commands) {
+        let on_disk = store.as_ref().is_some_and(PayloadStore::on_disk);
+        if on_disk && experiment.on_testbed().any(has_commands) {
             return Err(Refusal::unsupported(format!(
                 "commands keep their files in memory, which has no room for {} and 1 GiB beside them; give a smaller size",
                 payloads + arriving
             )));
         }
         // Last, after all refusals: it removes the records of an earlier experiment.
-        let folders = turns.iter().map(|turn| folder(book, *turn)).collect();
-        let kept = done.iter().map(|done| folder(book, turns[done.turn]));
-        let raw = Raw::open(out, &folders, &kept.collect())?;
+        let folders = run_order
+            .iter()
+            .map(|planned| folder(experiment, *planned))
+            .collect();
+        let kept = done
+            .iter()
+            .map(|done| folder(experiment, run_order[done.index]));
+        let records = RecordDir::open(out, &folders, &kept.collect())?;
         let place = if on_disk {
             "on disk: memory is short, so the disk may limit the figures"
         } else {
@@ -141,27 +158,27 @@ impl<'a> Lab<'a> {
                 "Writing {payloads} of incompressible bytes, {place} …"
             ));
         }
-        let mut landings = Landings::new();
+        let mut sinks = Sinks::new();
         for (flow, sizes) in &downloads {
             let Some(store) = &mut store else { break };
             sizes
                 .iter()
-                .try_for_each(|size| store.add_payload(*size, book.base.seed))?;
-            landings.insert(flow.clone(), Arc::new(store.landing(flow)?));
+                .try_for_each(|size| store.add_payload(*size, experiment.scenario.seed))?;
+            sinks.insert(flow.clone(), Arc::new(store.sink(flow)?));
         }
-        let cells = book
+        let cells = experiment
             .cells
             .iter()
-            .map(|cell| describe_cell(book, cell))
+            .map(|cell| describe_cell(experiment, cell))
             .collect::<Result<_>>()?;
         Ok(Self {
-            book,
+            experiment,
             store,
-            landings,
-            accounts: Accounts::default(),
-            controls: Controls::provide(book)?,
+            sinks,
+            timing_reports: TimingReports::default(),
+            controls: CongestionControls::provide(experiment)?,
             cells,
-            raw,
+            records,
             offloads: BTreeMap::new(),
             done: BTreeSet::new(),
             spent_s: 0.0,
@@ -169,97 +186,100 @@ impl<'a> Lab<'a> {
     }
 
     /// Restores a run of an earlier session as if it had just ended.
-    fn go_on(&mut self, out: &Path, turn: Turn, done: Done) {
-        let directory = out.join("raw").join(folder(self.book, turn));
-        self.account_for(scenario_of(self.book, turn), &directory);
+    fn restore(&mut self, out: &Path, planned: PlannedRun, done: CompletedRun) {
+        let directory = out.join("raw").join(folder(self.experiment, planned));
+        self.add_timing_reports(scenario_of(self.experiment, planned), &directory);
         self.offloads = done.offloads;
         self.spent_s = done.spent_s;
-        self.done.insert(done.turn);
-        self.keep(turn, done.run);
+        self.done.insert(done.index);
+        self.add_run(planned, done.run);
     }
 
     /// Adds a run to its cell. A warm-up run is added only if it failed.
-    fn keep(&mut self, turn: Turn, run: Run) {
-        if turn.repetition.is_some() || run.failed.is_some() {
-            self.cells[turn.cell].runs.push(run);
+    fn add_run(&mut self, planned: PlannedRun, run: Run) {
+        if planned.repetition.is_some() || run.failed.is_some() {
+            self.cells[planned.cell].runs.push(run);
         }
     }
 
     /// Adds the links' timing reports of a run.
-    fn account_for(&mut self, scenario: &Scenario, directory: &Path) {
+    fn add_timing_reports(&mut self, scenario: &Scenario, directory: &Path) {
         let emulated = |link: &&Link| link.kind == LinkKind::Emulated && !scenario.simulate;
         for link in scenario.links.iter().filter(emulated) {
-            let counters = link::counters(link, directory);
-            self.accounts.add(&link.name, &counters);
+            let counters = link::counters_file(link, directory);
+            self.timing_reports.add(&link.name, &counters);
         }
     }
 
     /// Executes one run, from an empty machine to an empty machine. An error inside it is the
     /// result of the run; only a machine that cannot be cleaned up ends the experiment. `None`: the
     /// machine was too busy, and the run is to be repeated.
-    async fn take(
+    async fn execute_run(
         &mut self,
-        turn: Turn,
-        retaken: u32,
+        planned: PlannedRun,
+        retries: u32,
         progress: &mut Progress,
-        ahead: &[usize],
+        pending: &[usize],
     ) -> Result<Option<Run>> {
-        let scenario = scenario_of(self.book, turn);
-        let cell = self.book.cells[turn.cell].name();
+        let scenario = scenario_of(self.experiment, planned);
+        let cell = self.experiment.cells[planned.cell].name();
         let cell = if cell.is_empty() {
-            self.book.name.clone()
+            self.experiment.name.clone()
         } else {
             cell
         };
-        let name = match turn.repetition {
+        let name = match planned.repetition {
             Some(_) => cell,
             None => format!("{cell} (warm-up)"),
         };
         let delivered = Arc::new(AtomicU64::new(0));
-        let running = progress.begin(turn.cell, &name, goal(scenario), &delivered, ahead);
-        let folder = folder(self.book, turn);
-        let directory = self.raw.begin(&folder)?;
-        let run = self.attempt(turn, &directory, delivered).await;
-        self.raw.end(&folder)?;
+        let running = progress.begin(planned.cell, &name, goal(scenario), &delivered, pending);
+        let folder = folder(self.experiment, planned);
+        let directory = self.records.begin(&folder)?;
+        let run = self.attempt(planned, &directory, delivered).await;
+        self.records.end(&folder)?;
         let run = run.unwrap_or_else(|error| Run {
             failed: Some(format!("{error:#}")),
             ..Run::default()
         });
         if let Some(why) = &run.disturbed
-            && retaken < self.retakes(turn)
+            && retries < self.max_retries(planned)
         {
-            progress.again(running, why);
+            progress.discard(running, why);
             return Ok(None);
         }
-        self.account_for(scenario, &directory);
-        progress.end(running, &run, turn.repetition.is_some(), ahead);
-        Ok(Some(Run { retaken, ..run }))
+        self.add_timing_reports(scenario, &directory);
+        progress.end(running, &run, planned.repetition.is_some(), pending);
+        Ok(Some(Run {
+            retaken: retries,
+            ..run
+        }))
     }
 
     /// Most retries of a run. Warm-up and quick runs are not repeated.
-    fn retakes(&self, turn: Turn) -> u32 {
-        match turn.repetition {
-            Some(_) if !self.book.quick => self.book.base.retakes,
+    fn max_retries(&self, planned: PlannedRun) -> u32 {
+        match planned.repetition {
+            Some(_) if !self.experiment.quick => self.experiment.scenario.max_retries,
             _ => 0,
         }
     }
 
     /// Seed of the links' random decisions. It differs between repetitions, not between cells.
-    fn seed(&self, turn: Turn) -> u64 {
-        let repetition = u64::from(turn.repetition.unwrap_or(0));
-        self.book
-            .base
+    fn seed(&self, planned: PlannedRun) -> u64 {
+        let repetition = u64::from(planned.repetition.unwrap_or(0));
+        self.experiment
+            .scenario
             .seed
             .wrapping_add(repetition * LINKS_MAX as u64)
     }
 
     async fn attempt(
         &mut self,
-        turn: Turn,
+        planned: PlannedRun,
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
-        let (scenario, seed) = (scenario_of(self.book, turn), self.seed(turn));
+        let (scenario, seed) = (scenario_of(self.experiment, planned), self.seed(planned));
         let mut run = match scenario.simulate {
             true => simulated::execute(scenario, seed, directory, delivered).await?,
             false => {
@@ -286,68 +306,71 @@ impl<'a> Lab<'a> {
             scenario,
             &mut testbed,
             store,
-            &self.landings,
+            &self.sinks,
             directory,
             delivered,
         )
         .await;
-        testbed.take_down().await?;
+        testbed.tear_down().await?;
         let mut run = run?;
-        run.disturbed = links::late(scenario, directory);
-        taps::add(scenario, directory, &mut run)?;
+        run.disturbed = links::late_link(scenario, directory);
+        captures::add(scenario, directory, &mut run)?;
         Ok(run)
     }
 
     fn finish(mut self, journal: &Journal, host: Host, command: String) -> Result<LabResult> {
         self.cells.iter_mut().for_each(result::Cell::summarise);
-        let base = &self.book.base;
+        let scenario = &self.experiment.scenario;
         Ok(LabResult {
-            scenario: self.book.name.clone(),
+            scenario: self.experiment.name.clone(),
             longhaul: longhaul_command::version().to_owned(),
             started: journal.began,
             resumed: journal.resumed.clone(),
             took_s: Some(self.spent_s),
-            seed: base.seed,
+            seed: scenario.seed,
             identity: None,
-            quick: self.book.quick,
+            quick: self.experiment.quick,
             about: Some(About {
-                title: base.title.clone(),
-                question: Some(base.question.clone()),
-                paper: base.source.clone(),
+                title: scenario.title.clone(),
+                question: Some(scenario.question.clone()),
+                paper: scenario.source.clone(),
                 command: Some(command),
-                notes: notes(self.book),
+                notes: notes(self.experiment),
             }),
-            answer: answer(self.book),
+            answer: answer(self.experiment),
             host: Host {
                 offloads: self.offloads,
                 ..host
             },
-            resolved: serde_json::to_value(base)?,
-            testbed: Some(drawing::testbed(
+            resolved: serde_json::to_value(scenario)?,
+            testbed: Some(topology_diagram::testbed(
                 &self
-                    .book
+                    .experiment
                     .cells
                     .iter()
                     .map(|cell| &cell.scenario)
                     .collect::<Vec<_>>(),
             )),
-            checks: checks::checks(self.book, &self.cells),
-            tables: view::tables(self.book, &self.cells),
-            figures: view::figures(self.book, &self.cells),
-            links: self.accounts.result(),
+            checks: checks::checks(self.experiment, &self.cells),
+            tables: view::tables(self.experiment, &self.cells),
+            figures: view::figures(self.experiment, &self.cells),
+            links: self.timing_reports.result(),
             congestion_controls: self.controls.provided(),
-            raw: self.raw.files(),
+            raw: self.records.files(),
             cells: self.cells,
         })
     }
 }
 
 /// Notes of the scenario, and which cells were simulated.
-fn notes(book: &Book) -> Vec<String> {
-    let simulated = book.cells.iter().filter(|cell| cell.scenario.simulate);
+fn notes(experiment: &ExperimentPlan) -> Vec<String> {
+    let simulated = experiment
+        .cells
+        .iter()
+        .filter(|cell| cell.scenario.simulate);
     let which = match simulated.clone().count() {
         0 => None,
-        n if n == book.cells.len() => Some("All cells".to_owned()),
+        n if n == experiment.cells.len() => Some("All cells".to_owned()),
         _ => Some(simulated.map(Cell::name).collect::<Vec<_>>().join("; ")),
     };
     let note = |which| {
@@ -356,20 +379,22 @@ fn notes(book: &Book) -> Vec<String> {
              Linux's; neither this machine's speed nor its settings had a part in it."
         )
     };
-    let own = book.base.notes.iter().cloned();
+    let own = experiment.scenario.notes.iter().cloned();
     own.chain(which.map(note)).collect()
 }
 
 fn has_commands(scenario: &Scenario) -> bool {
-    let mut flows = scenario.flows.iter().filter(|flow| flow.when);
+    let mut flows = scenario.flows.iter().filter(|flow| flow.enabled);
     flows.any(|flow| flow.program == Program::Command)
 }
 
 /// Flows that transfer a file, each with its sizes in all cells, warm-up runs included.
-fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
+fn downloads(experiment: &ExperimentPlan) -> BTreeMap<String, Vec<Bytes>> {
     let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
-    let short = |cell: &'_ Cell| (book.base.warmup > 0).then(|| cell.short.flows.clone());
-    for cell in &book.cells {
+    let short = |cell: &'_ Cell| {
+        (experiment.scenario.warmup > 0).then(|| cell.quick_scenario.flows.clone())
+    };
+    for cell in &experiment.cells {
         let all = cell
             .scenario
             .flows
@@ -384,11 +409,11 @@ fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
 }
 
 /// Scenario of a planned run. Warm-up runs use the quick scenario.
-fn scenario_of(book: &Book, turn: Turn) -> &Scenario {
-    let cell = &book.cells[turn.cell];
-    match turn.repetition {
+fn scenario_of(experiment: &ExperimentPlan, planned: PlannedRun) -> &Scenario {
+    let cell = &experiment.cells[planned.cell];
+    match planned.repetition {
         Some(_) => &cell.scenario,
-        None => &cell.short,
+        None => &cell.quick_scenario,
     }
 }
 
@@ -396,18 +421,18 @@ fn goal(scenario: &Scenario) -> Bytes {
     scenario
         .flows
         .iter()
-        .filter(|flow| flow.when)
+        .filter(|flow| flow.enabled)
         .filter_map(|flow| flow.size)
         .sum()
 }
 
 /// Directory name for the records of a run: `CELL-REPETITION`.
-fn folder(book: &Book, turn: Turn) -> String {
-    let cell = file_name(&book.cells[turn.cell].name());
-    let repetition = turn
+fn folder(experiment: &ExperimentPlan, planned: PlannedRun) -> String {
+    let cell = file_name(&experiment.cells[planned.cell].name());
+    let repetition = planned
         .repetition
         .map_or("warmup".to_owned(), |n| n.to_string());
-    format!("{:02}-{cell}-{repetition}", turn.cell + 1)
+    format!("{:02}-{cell}-{repetition}", planned.cell + 1)
 }
 
 fn file_name(text: &str) -> String {
@@ -421,8 +446,8 @@ fn file_name(text: &str) -> String {
     text.chars().map(clean).take(60).collect()
 }
 
-fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
-    let printed = paper::printed(&book.base.paper, cell);
+fn describe_cell(experiment: &ExperimentPlan, cell: &Cell) -> Result<result::Cell> {
+    let printed = paper::figures_of(&experiment.scenario.paper, cell);
     let vary = cell
         .vary
         .iter()
@@ -446,20 +471,20 @@ fn relays_on_path(scenario: &Scenario) -> Vec<String> {
 }
 
 fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {
-    let first = scenario.flows.iter().find(|flow| flow.when);
+    let first = scenario.flows.iter().find(|flow| flow.enabled);
     first
         .and_then(|flow| Topology::of(scenario).path(&flow.from, &flow.to))
         .unwrap_or_default()
 }
 
-fn answer(book: &Book) -> Option<Answer> {
-    let plan = book.base.answer.as_ref()?;
+fn answer(experiment: &ExperimentPlan) -> Option<Answer> {
+    let plan = experiment.scenario.answer.as_ref()?;
     Some(Answer {
         sentence: plan.sentence.clone(),
         metric: plan.metric.clone(),
-        cell: book.one_cell(&pairs(&plan.cell)).ok()?,
+        cell: experiment.one_cell(&pairs(&plan.cell)).ok()?,
         baseline: match &plan.baseline {
-            Some(cell) => Some(book.one_cell(&pairs(cell)).ok()?),
+            Some(cell) => Some(experiment.one_cell(&pairs(cell)).ok()?),
             None => None,
         },
     })

@@ -2,15 +2,17 @@
 //! Execution of experiments: preparation, order of the runs, records, and the display of progress.
 
 mod batch;
-mod board;
+mod host_info;
 mod lab;
-mod machine;
+mod live_table;
+mod prepare;
 mod progress;
-mod raw;
-mod ready;
+mod record_dir;
 mod resume;
-mod turns;
+mod run_order;
 
 pub(crate) use batch::Batch;
-pub(crate) use machine::{leave_out, prerequisites, rights, unsupported};
-pub(crate) use ready::{Ready, Request, possible};
+pub(crate) use host_info::{
+    check_permissions, check_prerequisites, skip_missing_commands, unsupported,
+};
+pub(crate) use prepare::{PreparedExperiment, Request, validate};

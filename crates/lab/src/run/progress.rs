@@ -2,8 +2,8 @@
 //! Progress display: on a terminal the live table and a bar with rate and remaining time, elsewhere
 //! one line for each run. It is written to stderr; results go to stdout.
 
-use super::board::Board;
-use crate::source::Book;
+use super::live_table::LiveTable;
+use crate::source::ExperimentPlan;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::errln;
 use longhaul_report::{metric::Metric, registry};
@@ -22,7 +22,7 @@ use std::{
 use tokio::{task::JoinHandle, time};
 
 /// Columns and rows of a terminal whose size is unknown.
-const USUAL: (u16, u16) = (80, 24);
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// Width of the bar in characters.
 const BAR: usize = 20;
 /// Update interval of the bar.
@@ -36,7 +36,7 @@ pub(crate) struct Progress {
     /// Live table and bar, on a terminal only.
     screen: Option<Screen>,
     /// Wall-clock time of the completed runs, by cell.
-    spent: HashMap<usize, Vec<Duration>>,
+    durations: HashMap<usize, Vec<Duration>>,
 }
 
 /// Terminal output, overwritten in place. It is not cleared first, which would flicker.
@@ -46,14 +46,14 @@ struct Screen {
     table: ProgressBar,
     /// Bar of the current run, below the table.
     run: ProgressBar,
-    board: Board,
+    board: LiveTable,
     /// Lines of the table now on the terminal.
     lines: usize,
 }
 
 /// Current run.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ActiveRun {
     cell: usize,
     head: String,
     began: Instant,
@@ -63,16 +63,16 @@ pub(crate) struct Running {
 
 impl Progress {
     /// Creates the display for `runs` runs.
-    pub(crate) fn new(book: &Book, runs: usize) -> Self {
+    pub(crate) fn new(experiment: &ExperimentPlan, runs: usize) -> Self {
         // A dumb terminal cannot overwrite lines.
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let drawn = std::io::stderr().is_terminal() && !dumb;
-        let screen = drawn.then(|| Screen::of(book));
+        let screen = drawn.then(|| Screen::of(experiment));
         Self {
             runs,
             done: 0,
             screen,
-            spent: HashMap::new(),
+            durations: HashMap::new(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Progress {
     }
 
     /// Counts a run of an earlier session. `counted` is `None` for a warm-up run.
-    pub(crate) fn was_done(&mut self, cell: usize, counted: Option<&Run>) {
+    pub(crate) fn add_completed(&mut self, cell: usize, counted: Option<&Run>) {
         self.done += 1;
         if let (Some(screen), Some(run)) = (&mut self.screen, counted) {
             screen.add(cell, run);
@@ -100,20 +100,20 @@ impl Progress {
         name: &str,
         goal: Bytes,
         delivered: &Arc<AtomicU64>,
-        ahead: &[usize],
-    ) -> Running {
+        pending: &[usize],
+    ) -> ActiveRun {
         self.done += 1;
         // A single cell has no name.
         let head = format!("[{}/{}] {name}", self.done, self.runs);
         let head = head.trim_end().to_owned();
-        let left = self.left(&[&[cell], ahead].concat());
+        let left = self.left(&[&[cell], pending].concat());
         let task = self.screen.as_mut().map(|screen| {
-            screen.run.set_message(cut(name, USUAL.0.into()));
+            screen.run.set_message(cut(name, DEFAULT_SIZE.0.into()));
             screen.draw(cell, &format!("Run {} of {}{left}", self.done, self.runs));
             let (run, name) = (screen.run.clone(), name.to_owned());
             tokio::spawn(follow(run, name, goal, delivered.clone()))
         });
-        Running {
+        ActiveRun {
             cell,
             head,
             began: Instant::now(),
@@ -123,42 +123,42 @@ impl Progress {
 
     /// Ends a run. `counted` is false for a warm-up run. `ahead` are the cells of the runs after
     /// it.
-    pub(crate) fn end(&mut self, running: Running, run: &Run, counted: bool, ahead: &[usize]) {
-        if let Some(task) = running.task {
+    pub(crate) fn end(&mut self, active: ActiveRun, run: &Run, counted: bool, pending: &[usize]) {
+        if let Some(task) = active.task {
             task.abort();
         }
-        self.spent
-            .entry(running.cell)
+        self.durations
+            .entry(active.cell)
             .or_default()
-            .push(running.began.elapsed());
+            .push(active.began.elapsed());
         let failed = run
             .failed
             .as_ref()
-            .map(|why| format!("{}: FAILED: {why}", running.head));
-        let left = self.left(ahead);
+            .map(|why| format!("{}: FAILED: {why}", active.head));
+        let left = self.left(pending);
         let Some(screen) = &mut self.screen else {
-            let said =
-                failed.unwrap_or_else(|| format!("{}: {}", running.head, figures(&run.metrics)));
-            errln!("{said}{left}");
+            let text =
+                failed.unwrap_or_else(|| format!("{}: {}", active.head, figures(&run.metrics)));
+            errln!("{text}{left}");
             return;
         };
         if let Some(failed) = failed {
             screen.all.suspend(|| errln!("{failed}"));
         }
         if counted {
-            screen.add(running.cell, run);
+            screen.add(active.cell, run);
         }
     }
 
     /// Discards a run that will be repeated at the end.
-    pub(crate) fn again(&mut self, running: Running, why: &str) {
-        if let Some(task) = running.task {
+    pub(crate) fn discard(&mut self, active: ActiveRun, why: &str) {
+        if let Some(task) = active.task {
             task.abort();
         }
         self.runs += 1;
         self.note(&format!(
             "{}: {why}; it comes again at the end",
-            running.head
+            active.head
         ));
     }
 
@@ -172,29 +172,30 @@ impl Progress {
     }
 
     /// Formats the remaining time, such as ", about 4 min left"; empty if it is unknown.
-    fn left(&self, ahead: &[usize]) -> String {
-        let left = self.time_left(ahead).filter(|_| !ahead.is_empty());
+    fn left(&self, pending: &[usize]) -> String {
+        let left = self.time_left(pending).filter(|_| !pending.is_empty());
         left.map(|left| format!(", about {left} left"))
             .unwrap_or_default()
     }
 
     /// Remaining time: the mean of each cell's runs so far, or of all runs for a cell without any.
-    fn time_left(&self, ahead: &[usize]) -> Option<Time> {
+    fn time_left(&self, pending: &[usize]) -> Option<Time> {
         let mean = |all: &mut dyn Iterator<Item = &Duration>| {
             let (count, sum) =
                 all.fold((0u32, Duration::ZERO), |(n, sum), one| (n + 1, sum + *one));
             sum.checked_div(count)
         };
-        let overall = mean(&mut self.spent.values().flatten())?;
-        let of =
-            |cell: &usize| mean(&mut self.spent.get(cell).into_iter().flatten()).unwrap_or(overall);
-        let left: Duration = ahead.iter().map(of).sum();
+        let overall = mean(&mut self.durations.values().flatten())?;
+        let of = |cell: &usize| {
+            mean(&mut self.durations.get(cell).into_iter().flatten()).unwrap_or(overall)
+        };
+        let left: Duration = pending.iter().map(of).sum();
         Some(Time::from_secs(left.as_secs().max(1)))
     }
 }
 
 impl Screen {
-    fn of(book: &Book) -> Self {
+    fn of(experiment: &ExperimentPlan) -> Self {
         // At the rate of the messages, which is low.
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(255));
         all.set_move_cursor(true);
@@ -205,7 +206,7 @@ impl Screen {
             table: line(),
             run: line(),
             all,
-            board: Board::of(book),
+            board: LiveTable::of(experiment),
             lines: 0,
         }
     }
@@ -216,7 +217,7 @@ impl Screen {
 
     /// Draws as much of the table as fits, around the current cell.
     fn draw(&mut self, cell: usize, head: &str) {
-        let (columns, rows) = size().unwrap_or(USUAL);
+        let (columns, rows) = size().unwrap_or(DEFAULT_SIZE);
         // One line each for the head, the bar, and the line before the display, and one to spare.
         let room = usize::from(rows).saturating_sub(4).max(1);
         let mut lines = vec![cut(head, columns.into())];
@@ -262,7 +263,7 @@ async fn follow(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<Atom
             rate(now.saturating_sub(before), now, goal.get()),
             format!("{} s", began.elapsed().as_secs()),
         ];
-        let (columns, _) = size().unwrap_or(USUAL);
+        let (columns, _) = size().unwrap_or(DEFAULT_SIZE);
         run.set_message(line(&name, &figures, columns.into()));
         before = now;
     }
@@ -312,13 +313,13 @@ mod tests {
             runs: 4,
             done: 0,
             screen: None,
-            spent: HashMap::new(),
+            durations: HashMap::new(),
         };
         assert_eq!(progress.time_left(&[0]), None);
         progress
-            .spent
+            .durations
             .insert(0, vec![Duration::from_secs(20), Duration::from_secs(30)]);
-        progress.spent.insert(1, vec![Duration::from_secs(4)]);
+        progress.durations.insert(1, vec![Duration::from_secs(4)]);
         assert_eq!(progress.time_left(&[0, 1]), Some(Time::from_secs(29)));
         // Cell 2 has no run yet: the mean of all runs, 18 s.
         assert_eq!(progress.time_left(&[2]), Some(Time::from_secs(18)));

@@ -20,9 +20,10 @@ const NAME: &str = "raw/.journal.jsonl";
 
 /// Completed run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Done {
+pub(crate) struct CompletedRun {
     /// Index in the order of all runs, from 0.
-    pub(crate) turn: usize,
+    #[serde(rename = "turn")]
+    pub(crate) index: usize,
     /// Seconds of work when it ended, without the pauses between sessions.
     pub(crate) spent_s: f64,
     pub(crate) offloads: BTreeMap<String, String>,
@@ -40,16 +41,16 @@ enum Line {
     Resumed {
         at: jiff::Timestamp,
     },
-    Done(Box<Done>),
+    Done(Box<CompletedRun>),
 }
 
 /// Interrupted experiment, as read from its journal.
 #[derive(Debug)]
-struct Earlier {
+struct InterruptedExperiment {
     identity: Identity,
     began: jiff::Timestamp,
     resumed: Vec<jiff::Timestamp>,
-    done: Vec<Done>,
+    done: Vec<CompletedRun>,
     /// Bytes of complete lines. The last line may be cut off.
     length: u64,
 }
@@ -63,7 +64,7 @@ pub(crate) struct Journal {
     /// Times at which it was resumed.
     pub(crate) resumed: Vec<jiff::Timestamp>,
     /// Runs completed by earlier sessions.
-    pub(crate) done: Vec<Done>,
+    pub(crate) done: Vec<CompletedRun>,
 }
 
 /// Refuses to resume a different experiment; changes nothing.
@@ -92,7 +93,9 @@ impl Journal {
         let path = path(out);
         let place = || format!("cannot write {}", path.display());
         let now = jiff::Timestamp::now();
-        let same = |earlier: &Earlier| !fresh && identity.difference(&earlier.identity).is_none();
+        let same = |earlier: &InterruptedExperiment| {
+            !fresh && identity.difference(&earlier.identity).is_none()
+        };
         let Some(earlier) = read(out)?.filter(same) else {
             fs::create_dir_all(out.join("raw")).with_context(place)?;
             let mut journal = Self {
@@ -124,7 +127,7 @@ impl Journal {
     }
 
     /// Appends a completed run. On return it is on the disk.
-    pub(crate) fn add(&mut self, done: Done) -> Result<()> {
+    pub(crate) fn add(&mut self, done: CompletedRun) -> Result<()> {
         self.write(&Line::Done(Box::new(done)))
     }
 
@@ -154,13 +157,13 @@ fn path(out: &Path) -> PathBuf {
 }
 
 /// Reads the journal of an interrupted experiment; `None` if there is none.
-fn read(out: &Path) -> Result<Option<Earlier>> {
+fn read(out: &Path) -> Result<Option<InterruptedExperiment>> {
     let path = path(out);
     let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.with_context(|| format!("cannot read {}", path.display()))?,
     };
-    let mut earlier: Option<Earlier> = None;
+    let mut earlier: Option<InterruptedExperiment> = None;
     for line in text.split_inclusive('\n') {
         // Lines after one that was cut off do not follow from it.
         let whole = line
@@ -169,7 +172,7 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
             .flatten();
         match (whole, &mut earlier) {
             (Some(Line::Began { at, identity }), None) => {
-                earlier = Some(Earlier::new(identity, at));
+                earlier = Some(InterruptedExperiment::new(identity, at));
             }
             (Some(Line::Resumed { at }), Some(earlier)) => earlier.resumed.push(at),
             (Some(Line::Done(done)), Some(earlier)) => earlier.done.push(*done),
@@ -183,7 +186,7 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
     Ok(earlier.filter(|earlier| !earlier.done.is_empty()))
 }
 
-impl Earlier {
+impl InterruptedExperiment {
     fn new(identity: Identity, began: jiff::Timestamp) -> Self {
         Self {
             identity,
@@ -209,10 +212,10 @@ mod tests {
         }
     }
 
-    fn done(turn: usize) -> Done {
-        Done {
-            turn,
-            spent_s: turn as f64 + 1.0,
+    fn done(index: usize) -> CompletedRun {
+        CompletedRun {
+            index,
+            spent_s: index as f64 + 1.0,
             offloads: BTreeMap::new(),
             run: Run {
                 metrics: longhaul_results::result::Metrics::from([("goodput_bps".to_owned(), 1e9)]),
@@ -231,9 +234,9 @@ mod tests {
         drop(first);
         check(out.path(), &identity(7), false).unwrap();
         let second = Journal::open(out.path(), &identity(7), false).unwrap();
-        let turns: Vec<usize> = second.done.iter().map(|done| done.turn).collect();
+        let run_order: Vec<usize> = second.done.iter().map(|done| done.index).collect();
         assert_eq!(
-            (turns, second.began, second.resumed.len()),
+            (run_order, second.began, second.resumed.len()),
             (vec![0, 1], began, 1)
         );
         assert_eq!(second.done[1].spent_s, 2.0);

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 /// Check that the result must pass.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CheckPlan {
+pub(crate) struct CheckSpec {
     pub(crate) name: String,
     /// An expression over the medians of cells.
     pub(crate) value: String,
@@ -26,7 +26,7 @@ pub(crate) struct CheckPlan {
 /// Number that answers the question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AnswerPlan {
+pub(crate) struct AnswerSpec {
     /// Headline with `{}` in place of the number.
     pub(crate) sentence: String,
     pub(crate) metric: String,
@@ -37,7 +37,7 @@ pub(crate) struct AnswerPlan {
 /// Figures from one place of the paper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PaperFigures {
+pub(crate) struct ReferenceValues {
     /// Varied values of the cell; with a table, those that all its cells have in common.
     #[serde(default)]
     pub(crate) cell: Table,
@@ -48,13 +48,13 @@ pub(crate) struct PaperFigures {
     #[serde(default)]
     pub(crate) suspect: Vec<String>,
     /// A whole table instead of `figures`.
-    pub(crate) table: Option<PaperTable>,
+    pub(crate) table: Option<ReferenceTable>,
 }
 
 /// A printed table: one metric over two varied parameters.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PaperTable {
+pub(crate) struct ReferenceTable {
     pub(crate) metric: String,
     /// Factor of the printed values: 1e6 where the paper prints Mbit/s.
     #[serde(default = "one")]

@@ -9,7 +9,7 @@ pub(crate) const UDT: &str = "udt";
 
 /// Congestion control of a flow: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Control {
+pub(crate) struct CcSpec {
     pub(crate) name: Option<String>,
     /// Parameters such as `ack_shift=3`, of longhaul's own controls.
     pub(crate) settings: Vec<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Control {
     pub(crate) paced: bool,
 }
 
-impl Control {
+impl CcSpec {
     /// Name of the control: the kernel's, once a testbed has resolved it.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -32,7 +32,7 @@ impl Control {
     }
 }
 
-impl FromStr for Control {
+impl FromStr for CcSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -57,7 +57,7 @@ impl FromStr for Control {
     }
 }
 
-impl Control {
+impl CcSpec {
     /// Returns the checked parameters; `None` if it sets none.
     pub(crate) fn values(&self) -> Result<Option<Vec<u32>>, String> {
         let (Some(name), false) = (&self.name, self.settings.is_empty()) else {
@@ -72,7 +72,7 @@ impl Control {
     }
 }
 
-impl fmt::Display for Control {
+impl fmt::Display for CcSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key().unwrap_or_default())?;
         f.write_str(if self.paced { "+pace" } else { "" })
@@ -86,17 +86,17 @@ mod tests {
     #[test]
     fn parsing_and_printing_are_inverse() {
         for text in ["reno", "lh_bic:ack_shift=3", "cubic+pace", "+pace"] {
-            let control: Control = text.parse().unwrap();
+            let control: CcSpec = text.parse().unwrap();
             assert_eq!(control.to_string(), text);
         }
-        let both: Control = "bic:ack_shift=3+pace".parse().unwrap();
+        let both: CcSpec = "bic:ack_shift=3+pace".parse().unwrap();
         assert_eq!(both.key().unwrap(), "bic:ack_shift=3");
         assert!(both.paced);
     }
 
     #[test]
     fn names_the_invalid_part() {
-        let error = |text: &str| text.parse::<Control>().unwrap_err();
+        let error = |text: &str| text.parse::<CcSpec>().unwrap_err();
         assert!(error("").contains("cubic+pace"));
         assert!(error(":x=1+pace").contains("names no"));
         assert!(error("reno:beta=2").contains("reno has no parameters"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows between two hosts: program, size or duration, and options of the sender.
 
-use super::control::Control;
+use super::control::CcSpec;
 use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub(crate) struct Flow {
     /// Congestion control of the sender (`curl`, `iperf3`, `ftp`). For `udt` only its own, named
     /// `udt`.
     #[serde(default, with = "super::notation::as_text")]
-    pub(crate) cc: Option<Control>,
+    pub(crate) cc: Option<CcSpec>,
     /// Pacing of the sender (`curl`, `iperf3`).
     pub(crate) pace: Option<Pace>,
     /// Time between full packets, instead of a pacing rate.
@@ -73,10 +73,11 @@ pub(crate) struct Flow {
     pub(crate) start: Time,
     /// Whether it runs in this cell.
     #[serde(
+        rename = "when",
         default = "super::notation::yes",
         deserialize_with = "super::notation::all_hold"
     )]
-    pub(crate) when: bool,
+    pub(crate) enabled: bool,
 }
 
 fn one<N: From<u8>>() -> N {

@@ -9,10 +9,10 @@ use toml::Value;
 /// Measure as written in the scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct MeasurePlan {
+pub(crate) struct MeasureSpec {
     /// Name of the metric; it ends in the unit of the measure.
     pub(crate) name: String,
-    pub(crate) of: Quantity,
+    pub(crate) of: TimeSeriesMetric,
     /// Name of the flow; all transfers if absent.
     pub(crate) flow: Option<String>,
     /// Start of the evaluated part of the run.
@@ -54,7 +54,7 @@ pub(crate) enum Stat {
 /// Metric that is sampled over time. The name ends in its unit, as metrics do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Quantity {
+pub(crate) enum TimeSeriesMetric {
     /// Payload that arrived in order, bits a second; the sum over several flows.
     GoodputBps,
     /// Sum of the congestion windows of the senders' connections.
@@ -67,7 +67,7 @@ pub(crate) enum Quantity {
     JainRatio,
 }
 
-impl Quantity {
+impl TimeSeriesMetric {
     /// Name in scenarios and results.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -94,17 +94,17 @@ pub(crate) enum Level {
 }
 
 /// Parses a level; `None` if it is not a share, a number or a value with the metric's unit.
-pub(crate) fn level(value: &Value, quantity: Quantity) -> Option<Level> {
+pub(crate) fn level(value: &Value, quantity: TimeSeriesMetric) -> Option<Level> {
     let number = value
         .as_float()
         .or(value.as_integer().map(|whole| whole as f64));
     let text = value.as_str().unwrap_or_default();
     let share = || Some(text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0);
     let said = || match quantity {
-        Quantity::GoodputBps => Some(text.parse::<BitRate>().ok()?.bits() as f64),
-        Quantity::CwndBytes => Some(text.parse::<Bytes>().ok()?.get() as f64),
-        Quantity::SrttUs => Some(text.parse::<Time>().ok()?.as_secs_f64() * 1e6),
-        Quantity::RetransmitsPerS | Quantity::JainRatio => None,
+        TimeSeriesMetric::GoodputBps => Some(text.parse::<BitRate>().ok()?.bits() as f64),
+        TimeSeriesMetric::CwndBytes => Some(text.parse::<Bytes>().ok()?.get() as f64),
+        TimeSeriesMetric::SrttUs => Some(text.parse::<Time>().ok()?.as_secs_f64() * 1e6),
+        TimeSeriesMetric::RetransmitsPerS | TimeSeriesMetric::JainRatio => None,
     };
     let value = number.or_else(said).map(Level::Value);
     share().map(Level::Share).or(value)

@@ -2,32 +2,32 @@
 //! Scenarios as their TOML files define them. `docs/lab.md` explains every key for authors.
 
 pub(crate) mod claim;
+pub(crate) mod config_error;
 pub(crate) mod control;
 pub mod expression;
-pub(crate) mod fault;
-pub(crate) mod finding;
 pub(crate) mod flow;
 pub(crate) mod link;
 pub(crate) mod measure;
 mod notation;
+pub(crate) mod placeholders;
 pub(crate) mod relay;
+pub(crate) mod title_template;
 pub(crate) mod value;
 pub(crate) mod view;
-pub(crate) mod words;
 
-use claim::PaperFigures;
-pub(crate) use claim::{AnswerPlan, CheckPlan};
-pub(crate) use control::Control;
+use claim::ReferenceValues;
+pub(crate) use claim::{AnswerSpec, CheckSpec};
+pub(crate) use control::CcSpec;
 pub(crate) use flow::{Direction, Flow, HostPort, Pace, Program};
 use indexmap::IndexMap;
 pub(crate) use link::{Address, Link, LinkKind};
 use longhaul_units::Time;
-pub(crate) use measure::MeasurePlan;
+pub(crate) use measure::MeasureSpec;
 pub(crate) use relay::{Decp, Relay, RelayProgram};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
-use view::{FigurePlan, TablePlan};
+use view::{FigureSpec, TableSpec};
 
 /// Whole scenario file, with its parameters filled in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ pub(crate) struct Scenario {
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
     /// Most retries of a run for which the machine was too busy (`measure/links.rs`).
-    #[serde(default = "defaults::retakes")]
-    pub(crate) retakes: u32,
+    #[serde(rename = "retakes", default = "defaults::max_retries")]
+    pub(crate) max_retries: u32,
     /// Warm-up runs of each cell, 0 to 10. They are shortened as by `--quick`, come before the
     /// counted runs, and their figures are discarded.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub(crate) struct Scenario {
     pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
     /// Single cells in addition to those of `vary`.
     #[serde(default)]
-    pub(crate) cells: Vec<CellPlan>,
+    pub(crate) cells: Vec<CellSpec>,
     /// Congestion control of every host's connections; the machine's default if absent.
     pub(crate) congestion_control: Option<String>,
     /// Kernel settings of every host, by their dotted names.
@@ -97,20 +97,20 @@ pub(crate) struct Scenario {
     pub(crate) derived: IndexMap<String, String>,
     /// Metrics computed from time series.
     #[serde(default)]
-    pub(crate) measure: Vec<MeasurePlan>,
+    pub(crate) measure: Vec<MeasureSpec>,
     #[serde(default)]
-    pub(crate) check: Vec<CheckPlan>,
+    pub(crate) check: Vec<CheckSpec>,
     /// Tables of the report.
     #[serde(default)]
-    pub(crate) table: Vec<TablePlan>,
+    pub(crate) table: Vec<TableSpec>,
     /// Figures of the report.
     #[serde(default)]
-    pub(crate) figure: Vec<FigurePlan>,
+    pub(crate) figure: Vec<FigureSpec>,
     /// Number that answers the question.
-    pub(crate) answer: Option<AnswerPlan>,
+    pub(crate) answer: Option<AnswerSpec>,
     /// Figures that the paper prints.
     #[serde(default)]
-    pub(crate) paper: Vec<PaperFigures>,
+    pub(crate) paper: Vec<ReferenceValues>,
 }
 
 impl Scenario {
@@ -124,14 +124,14 @@ impl Scenario {
     /// Whether a relay runs on `host` in this cell.
     pub(crate) fn relays_on(&self, host: &str) -> bool {
         self.relays()
-            .any(|(_, own, relay)| own == host && relay.when)
+            .any(|(_, own, relay)| own == host && relay.enabled)
     }
 }
 
 /// Single cell that is not a combination of `vary`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CellPlan {
+pub(crate) struct CellSpec {
     /// Name for tables and messages.
     pub(crate) label: Option<String>,
     /// Parameters that identify the cell.
@@ -177,7 +177,7 @@ mod defaults {
         1
     }
 
-    pub(super) fn retakes() -> u32 {
+    pub(super) fn max_retries() -> u32 {
         2
     }
 

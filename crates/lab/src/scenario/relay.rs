@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Daemons on a host beside the flows: relays and `longhaul decp`.
 
-use super::fault::{Checked, at};
+use super::config_error::{CheckResult, at};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -10,10 +10,11 @@ use toml::{Table, Value};
 pub(crate) struct Relay {
     /// Whether it runs in this cell.
     #[serde(
+        rename = "when",
         default = "super::notation::yes",
         deserialize_with = "super::notation::all_hold"
     )]
-    pub(crate) when: bool,
+    pub(crate) enabled: bool,
     /// Host that it runs on, if that is not its name.
     pub(crate) host: Option<String>,
     #[serde(default)]
@@ -34,10 +35,11 @@ pub(crate) struct Relay {
 pub(crate) struct Decp {
     /// Whether it runs in this cell.
     #[serde(
+        rename = "when",
         default = "super::notation::yes",
         deserialize_with = "super::notation::all_hold"
     )]
-    pub(crate) when: bool,
+    pub(crate) enabled: bool,
     /// All other keys: options of `longhaul decp`.
     #[serde(flatten)]
     pub(crate) options: Table,
@@ -83,13 +85,16 @@ impl RelayProgram {
 
 /// Checks each congestion control of a relay's legs, in its options and in the profiles of its
 /// configuration.
-pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
+pub(crate) fn check_leg_controls(
+    relay: &Relay,
+    mut judge: impl FnMut(&str, &str) -> CheckResult,
+) -> CheckResult {
     let mut named = |key: &str, value: Option<&Value>| {
         let text = value.and_then(Value::as_str);
         at(key, text.map_or(Ok(()), |text| judge(key, text)))
     };
     let options = relay.options.iter();
-    let mut options = options.filter(|(key, _)| is_of_legs(key));
+    let mut options = options.filter(|(key, _)| is_leg_control(key));
     options.try_for_each(|(key, value)| named(key, Some(value)))?;
     let profiles = relay.config.get("profile").and_then(Value::as_table);
     let mut profiles = profiles.into_iter().flatten();
@@ -103,15 +108,15 @@ pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> C
 }
 
 /// Whether an option of a relay names the congestion control of a leg.
-fn is_of_legs(key: &str) -> bool {
+fn is_leg_control(key: &str) -> bool {
     matches!(key.replace('-', "_").as_str(), "cc_near" | "cc_far")
 }
 
 /// Returns the congestion controls of a relay's legs, in its options and in the profiles of its
 /// configuration.
-pub(crate) fn of_legs(relay: &mut Relay) -> Vec<&mut String> {
+pub(crate) fn leg_controls(relay: &mut Relay) -> Vec<&mut String> {
     let options = relay.options.iter_mut();
-    let options = options.filter_map(|(key, value)| is_of_legs(key).then_some(value));
+    let options = options.filter_map(|(key, value)| is_leg_control(key).then_some(value));
     let profiles = profiles(&mut relay.config);
     let profiles = profiles.filter_map(|profile| profile.get_mut("congestion_control"));
     let text = |value| match value {
@@ -129,9 +134,9 @@ fn profiles(config: &mut Table) -> impl Iterator<Item = &mut Table> {
 
 /// Returns the relay without the congestion controls of its legs. Before they are registered, the
 /// relay would refuse their names.
-pub(crate) fn left_out(relay: &Relay) -> Relay {
+pub(crate) fn without_leg_controls(relay: &Relay) -> Relay {
     let mut relay = relay.clone();
-    relay.options.retain(|key, _| !is_of_legs(key));
+    relay.options.retain(|key, _| !is_leg_control(key));
     profiles(&mut relay.config).for_each(|profile| drop(profile.remove("congestion_control")));
     relay
 }
@@ -142,7 +147,7 @@ mod tests {
 
     #[test]
     fn relay_is_enabled_if_all_conditions_hold() {
-        let when = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.when);
+        let when = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.enabled);
         assert!(when("").unwrap());
         assert!(!when("when = false").unwrap());
         assert!(when("when = [true, true]").unwrap());

@@ -7,15 +7,15 @@ use std::str::FromStr;
 use toml::{Table, Value};
 
 /// Whether `text` equals `value` as text, number or quantity.
-pub(crate) fn names(text: &str, value: &Value) -> bool {
+pub(crate) fn matches(text: &str, value: &Value) -> bool {
     let own = plain(value);
     // Plain numbers are not compared as sizes: 0.00001 bytes would equal 0.
     own == text || same_number(&own, text).unwrap_or_else(|| same_quantity(&own, text))
 }
 
 /// Whether `text`, or one of its alternatives (`a|b`), matches `value`.
-pub(crate) fn names_one_of(text: &str, value: &Value) -> bool {
-    names(text, value) || text.split('|').any(|one| names(one.trim(), value))
+pub(crate) fn matches_any(text: &str, value: &Value) -> bool {
+    matches(text, value) || text.split('|').any(|one| matches(one.trim(), value))
 }
 
 /// Compares two numbers; `None` unless both are numbers.
@@ -98,26 +98,26 @@ mod tests {
 
     #[test]
     fn numbers_and_quantities_are_compared_by_value() {
-        assert!(names("1e-3", &Value::Float(0.001)));
-        assert!(names("0.0", &Value::Integer(0)));
-        assert!(names("0.7%", &Value::Float(0.007)));
-        assert!(names("1000us", &text("1ms")));
-        assert!(names("1gbit", &text("1000mbit")));
-        assert!(names("true", &Value::Boolean(true)));
-        assert!(!names("1", &Value::Boolean(true)));
-        assert!(!names("1ms", &text("10ms")));
-        assert!(!names("1GB", &text("1gbit")));
-        assert!(!names("", &Value::Integer(0)));
-        assert!(!names("0.0", &Value::Float(0.00001)));
-        assert!(names("0.00001", &Value::Float(1e-5)));
+        assert!(matches("1e-3", &Value::Float(0.001)));
+        assert!(matches("0.0", &Value::Integer(0)));
+        assert!(matches("0.7%", &Value::Float(0.007)));
+        assert!(matches("1000us", &text("1ms")));
+        assert!(matches("1gbit", &text("1000mbit")));
+        assert!(matches("true", &Value::Boolean(true)));
+        assert!(!matches("1", &Value::Boolean(true)));
+        assert!(!matches("1ms", &text("10ms")));
+        assert!(!matches("1GB", &text("1gbit")));
+        assert!(!matches("", &Value::Integer(0)));
+        assert!(!matches("0.0", &Value::Float(0.00001)));
+        assert!(matches("0.00001", &Value::Float(1e-5)));
     }
 
     #[test]
     fn any_alternative_matches() {
-        assert!(names_one_of("0|0.001", &Value::Float(0.001)));
-        assert!(names_one_of("reno | cubic", &text("cubic")));
-        assert!(names_one_of("a|b", &text("a|b")));
-        assert!(!names_one_of("0|0.1", &Value::Float(0.001)));
+        assert!(matches_any("0|0.001", &Value::Float(0.001)));
+        assert!(matches_any("reno | cubic", &text("cubic")));
+        assert!(matches_any("a|b", &text("a|b")));
+        assert!(!matches_any("0|0.1", &Value::Float(0.001)));
     }
 
     #[test]

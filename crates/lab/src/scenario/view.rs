@@ -2,7 +2,7 @@
 //! Keys of `[[table]]` and `[[figure]]`: contents of the report.
 
 use super::{
-    measure::Quantity,
+    measure::TimeSeriesMetric,
     value::{self, plain},
 };
 use indexmap::IndexMap;
@@ -37,7 +37,7 @@ pub(crate) enum Values {
 
 impl Values {
     pub(crate) fn has(&self, value: &toml::Value) -> bool {
-        let is = |one: &toml::Value| value::names(&plain(one), value);
+        let is = |one: &toml::Value| value::matches(&plain(one), value);
         match self {
             Self::One(one) => is(one),
             Self::Several(all) => all.iter().any(is),
@@ -51,13 +51,13 @@ impl Values {
     untagged,
     expecting = "expected goodput_bps, cwnd_bytes, srtt_us, retransmits_per_s or jain_ratio, or a list of them"
 )]
-pub(crate) enum Quantities {
-    One(Quantity),
-    Several(Vec<Quantity>),
+pub(crate) enum TimeSeriesMetrics {
+    One(TimeSeriesMetric),
+    Several(Vec<TimeSeriesMetric>),
 }
 
-impl Quantities {
-    pub(crate) fn all(&self) -> &[Quantity] {
+impl TimeSeriesMetrics {
+    pub(crate) fn all(&self) -> &[TimeSeriesMetric] {
         match self {
             Self::One(quantity) => std::slice::from_ref(quantity),
             Self::Several(quantities) => quantities,
@@ -74,7 +74,7 @@ pub(crate) fn listed(names: &Listed) -> &[String] {
 /// Table of the report, `[[table]]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TablePlan {
+pub(crate) struct TableSpec {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) note: Option<String>,
@@ -93,14 +93,14 @@ pub(crate) struct TablePlan {
 /// Figure of the report, `[[figure]]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FigurePlan {
+pub(crate) struct FigureSpec {
     pub(crate) name: String,
     pub(crate) kind: FigureKind,
     pub(crate) title: String,
     pub(crate) note: Option<String>,
     pub(crate) metric: Listed,
     /// Metrics over time, instead of `metric`.
-    pub(crate) of: Option<Quantities>,
+    pub(crate) of: Option<TimeSeriesMetrics>,
     /// Flows of `of`, one line each; all flows together if absent.
     pub(crate) flow: Listed,
     /// Start of the shown part of the run, with `of`.
@@ -121,20 +121,20 @@ pub(crate) struct FigurePlan {
     #[serde(default = "super::notation::yes")]
     pub(crate) paper: bool,
     #[serde(default)]
-    pub(crate) limits: Vec<LimitPlan>,
+    pub(crate) limits: Vec<ReferenceLine>,
 }
 
-impl FigurePlan {
+impl FigureSpec {
     pub(crate) fn is_grid(&self) -> bool {
         matches!(self.kind, FigureKind::Heatmap | FigureKind::Matrix)
     }
 
-    pub(crate) fn courses(&self) -> Vec<(Quantity, CourseName)> {
-        let name = |quantity: &Quantity, flow: Option<&String>| {
+    pub(crate) fn time_series(&self) -> Vec<(TimeSeriesMetric, CourseName)> {
+        let name = |quantity: &TimeSeriesMetric, flow: Option<&String>| {
             let (of, flow) = (quantity.name().to_owned(), flow.cloned());
             (*quantity, CourseName { of, flow })
         };
-        let quantities = self.of.as_ref().map_or(&[][..], Quantities::all);
+        let quantities = self.of.as_ref().map_or(&[][..], TimeSeriesMetrics::all);
         let each = |quantity| match listed(&self.flow) {
             [] => vec![name(quantity, None)],
             flows => flows
@@ -149,12 +149,12 @@ impl FigurePlan {
 /// Reference line across a chart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LimitPlan {
+pub(crate) struct ReferenceLine {
     pub(crate) value: toml::Value,
     pub(crate) label: String,
 }
 
-impl LimitPlan {
+impl ReferenceLine {
     pub(crate) fn limit(&self) -> Option<Limit> {
         let value = &self.value;
         let number = value

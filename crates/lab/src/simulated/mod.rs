@@ -11,8 +11,8 @@ pub(crate) use plan::Plan;
 use crate::{
     measure::{Outcome, figures},
     network::schedule,
-    scenario::{Flow, Scenario, fault::Fault},
-    source::Book,
+    scenario::{Flow, Scenario, config_error::ConfigError},
+    source::ExperimentPlan,
 };
 use anyhow::{Result, anyhow, bail};
 use longhaul_results::result::{Metrics, Run};
@@ -30,15 +30,15 @@ use std::{
 /// Checks that every cell to be simulated can be.
 ///
 /// # Errors A usage error with the unsupported key and its position.
-pub(crate) fn check(book: &Book) -> Result<()> {
-    for cell in &book.cells {
-        for scenario in [&cell.scenario, &cell.short] {
-            let refuse = |fault: Fault| {
+pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
+    for cell in &experiment.cells {
+        for scenario in [&cell.scenario, &cell.quick_scenario] {
+            let refuse = |error: ConfigError| {
                 let what = match cell.name().as_str() {
                     "" => "this can't be simulated".to_owned(),
                     name => format!("the cell {name:?} can't be simulated"),
                 };
-                book.family.refuse(&fault.of(what))
+                experiment.sources.refuse(&error.of(what))
             };
             if scenario.simulate {
                 Plan::of(scenario).map_err(refuse)?;
@@ -67,22 +67,22 @@ fn simulate(
     directory: &Path,
     delivered: &AtomicU64,
 ) -> Result<Run> {
-    let plan = Plan::of(scenario).map_err(|fault| anyhow!("{fault}"))?;
+    let plan = Plan::of(scenario).map_err(|error| anyhow!("{error}"))?;
     let chain = Chain::new(plan.chain(seed).map_err(anyhow::Error::msg)?);
-    let mut course = Course::new(&plan, chain);
+    let mut run = SimulatedRun::new(&plan, chain);
     let mut samples = Samples::create(&plan, &directory.join("tcp_info.jsonl"))?;
-    while !course.is_over() {
-        if course.now() > scenario.limit {
+    while !run.is_over() {
+        if run.now() > scenario.limit {
             bail!(
                 "a simulated flow took longer than the limit of {}",
                 scenario.limit
             );
         }
-        course.step();
-        samples.take(&mut course.chain)?;
-        delivered.store(course.delivered(), Ordering::Relaxed);
+        run.step();
+        samples.sample(&mut run.chain)?;
+        delivered.store(run.delivered(), Ordering::Relaxed);
     }
-    let outcomes = course.outcomes();
+    let outcomes = run.outcomes();
     let recording = samples.finish()?;
     Ok(figures::describe(
         scenario,
@@ -99,7 +99,7 @@ const INTERVAL: Time = Time::from_millis(100);
 
 /// Byte counters of one connection over the time that counts.
 #[derive(Debug)]
-struct Measured {
+struct CountedConnection {
     flow: usize,
     /// Time from which its bytes count.
     begin: Time,
@@ -110,20 +110,20 @@ struct Measured {
 }
 
 /// Running simulation, from the first SYN to the last byte.
-struct Course<'a> {
+struct SimulatedRun<'a> {
     plan: &'a Plan<'a>,
     chain: Chain,
-    connections: Vec<Measured>,
+    connections: Vec<CountedConnection>,
     mss: u64,
 }
 
-impl<'a> Course<'a> {
+impl<'a> SimulatedRun<'a> {
     fn new(plan: &'a Plan<'a>, chain: Chain) -> Self {
         let connections = plan.connections(0).map(|connection| {
             let flow = plan.flows[connection.flow];
             let established = connection.start + connection.round_trip;
             let begin = established + flow.omit.unwrap_or_default();
-            Measured {
+            CountedConnection {
                 flow: connection.flow,
                 begin,
                 end: flow.duration.map(|duration| begin + duration),
@@ -144,7 +144,7 @@ impl<'a> Course<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let over = |(n, one): (usize, &Measured)| {
+        let over = |(n, one): (usize, &CountedConnection)| {
             one.counted_to.is_some() || self.chain.finished_at(n).is_some()
         };
         self.connections.iter().enumerate().all(over)
@@ -153,23 +153,24 @@ impl<'a> Course<'a> {
     /// Simulates one interval, and stops at each counter time in it.
     fn step(&mut self) {
         let next = self.now() + INTERVAL;
-        for moment in self.moments(next) {
-            self.chain.run_until(moment);
-            self.mark(moment);
+        for time in self.counter_times(next) {
+            self.chain.run_until(time);
+            self.record_counters(time);
         }
         self.chain.run_until(next);
     }
 
-    fn moments(&self, next: Time) -> Vec<Time> {
+    fn counter_times(&self, next: Time) -> Vec<Time> {
         let marks = self.connections.iter();
         let marks = marks.flat_map(|one| [Some(one.begin), one.end]).flatten();
-        let mut moments: Vec<Time> = marks.filter(|at| (self.now()..next).contains(at)).collect();
-        moments.sort_unstable();
-        moments.dedup();
-        moments
+        let mut counter_times: Vec<Time> =
+            marks.filter(|at| (self.now()..next).contains(at)).collect();
+        counter_times.sort_unstable();
+        counter_times.dedup();
+        counter_times
     }
 
-    fn mark(&mut self, now: Time) {
+    fn record_counters(&mut self, now: Time) {
         let last = self.chain.legs() - 1;
         for (number, one) in self.connections.iter_mut().enumerate() {
             if one.begin == now {
@@ -202,7 +203,7 @@ impl<'a> Course<'a> {
         let mut retransmits = 0;
         for connection in 0..self.connections.len() {
             if self.connections[connection].flow == number {
-                all.push(self.carried(connection));
+                all.push(self.counted(connection));
                 let legs = 0..self.chain.legs();
                 let again = legs.map(|leg| self.chain.sender(leg, connection).counters());
                 retransmits += again.map(|counters| counters.retransmitted).sum::<u64>();
@@ -223,7 +224,7 @@ impl<'a> Course<'a> {
     }
 
     /// Counted bytes and seconds of one connection.
-    fn carried(&mut self, number: usize) -> (u64, f64) {
+    fn counted(&mut self, number: usize) -> (u64, f64) {
         let last = self.chain.legs() - 1;
         let one = &self.connections[number];
         let until = one.end.or(self.chain.finished_at(number));

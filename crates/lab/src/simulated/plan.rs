@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversion of a scenario to a chain of simulated legs, with refusals of unsupported keys.
 
-use super::route::{Route, Shared};
+use super::route::{Route, SharedLeg};
 use crate::{
     network::{
-        Sending, Topology,
-        hosts::{receive_window, send_buffer, sender_control},
-        sending::segment,
+        SenderOptions, Topology,
+        sender_options::segment,
+        tcp_settings::{receive_window, send_buffer, sender_control},
     },
     scenario::{
         Direction, Flow, Pace, Program, Relay, RelayProgram, Scenario,
-        fault::{Checked, Fault, at, each, ensure},
+        config_error::{CheckResult, ConfigError, at, each, ensure},
     },
 };
 use longhaul_congestion::math::simulated::algorithm;
@@ -28,7 +28,7 @@ pub(crate) struct Plan<'a> {
     pub(super) topology: Topology,
     pub(super) flows: Vec<&'a Flow>,
     routes: Vec<Route>,
-    legs: Vec<Shared>,
+    legs: Vec<SharedLeg>,
 }
 
 /// Simulated connection on one leg.
@@ -60,11 +60,11 @@ impl<'a> Plan<'a> {
     /// Plans the simulation of `scenario`.
     ///
     /// # Errors The scenario has something that cannot be simulated.
-    pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, Fault> {
-        let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+    pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, ConfigError> {
+        let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let topology = Topology::of(scenario);
-        at("flows", each(&scenario.flows, simulable))?;
-        beyond(scenario)?;
+        at("flows", each(&scenario.flows, check_flow))?;
+        check_unsupported(scenario)?;
         let route = |flow: &&Flow| Route::of(scenario, &topology, flow);
         let routes: Vec<Route> = flows.iter().map(route).collect();
         let first = &routes.first().ok_or("no flow runs")?.ends;
@@ -73,9 +73,9 @@ impl<'a> Plan<'a> {
         }) {
             return Err("flows between different hosts, of which some go through relays".into());
         }
-        on_the_way(scenario, &routes[0].relays)?;
+        check_relays(scenario, &routes[0].relays)?;
         let legs = 0..first.len() - 1;
-        let legs = legs.map(|leg| Shared::of(scenario, &topology, &routes, leg));
+        let legs = legs.map(|leg| SharedLeg::of(scenario, &topology, &routes, leg));
         let plan = Self {
             legs: legs.collect::<Result<_, _>>()?,
             scenario,
@@ -86,13 +86,13 @@ impl<'a> Plan<'a> {
         // Congestion controls are checked when they are looked up.
         (0..plan.legs.len()).try_for_each(|leg| {
             let mut all = plan.connections(leg);
-            all.try_for_each(|one| plan.known(&one))
+            all.try_for_each(|one| plan.check_control(&one))
         })?;
         Ok(plan)
     }
 
     /// Checks that the connection's congestion control exists.
-    fn known(&self, connection: &Connection<'_>) -> Checked {
+    fn check_control(&self, connection: &Connection<'_>) -> CheckResult {
         let name = &self.flows[connection.flow].name;
         let mut flows = self.scenario.flows.iter();
         let number = flows.position(|flow| flow.name == *name);
@@ -136,14 +136,14 @@ impl<'a> Plan<'a> {
     }
 
     fn leg(&self, number: usize, seed: u64) -> Result<Leg, String> {
-        let Shared { link, wire, .. } = &self.legs[number];
+        let SharedLeg { link, model, .. } = &self.legs[number];
         let flows = self.connections(number).map(|one| settings(&one));
         Ok(Leg {
             path: Path {
-                forward: wire.forth.clone(),
-                reverse: wire.back.clone(),
-                forward_changes: wire.forth_changes.clone(),
-                reverse_changes: wire.back_changes.clone(),
+                forward: model.forward.clone(),
+                reverse: model.reverse.clone(),
+                forward_changes: model.forward_schedule.clone(),
+                reverse_changes: model.reverse_schedule.clone(),
                 seed: seed.wrapping_add(*link as u64),
                 per_packet: false,
             },
@@ -174,7 +174,7 @@ impl<'a> Plan<'a> {
 
     fn round_trip(&self, leg: usize, flow: usize) -> Time {
         let shared = &self.legs[leg];
-        shared.wire.round_trip() + shared.extra_rtt[flow]
+        shared.model.round_trip() + shared.extra_rtt[flow]
     }
 
     /// Start of a connection on a leg. A relay connects to the next hop once the incoming
@@ -199,15 +199,15 @@ impl<'a> Plan<'a> {
         let mss = self.mss();
         let window = flow.window.filter(|_| last);
         let buffer = flow.window.filter(|_| own);
-        let sending = Sending::of(self.scenario, &self.topology, flow);
+        let sender_options = SenderOptions::of(self.scenario, &self.topology, flow);
         let rate = matches!(flow.pace, Some(Pace::Rate(_))) || flow.gap.is_some();
         SenderConfig {
             mss,
             receive_window: window
                 .unwrap_or_else(|| receive_window(self.scenario, [sends, receives])),
             send_buffer: buffer.unwrap_or_else(|| send_buffer(self.scenario, sends)),
-            paced: own && sending.pacing_rate.is_some(),
-            pacing_rate_max: sending.pacing_rate.filter(|_| own && rate),
+            paced: own && sender_options.pacing_rate.is_some(),
+            pacing_rate_max: sender_options.pacing_rate.filter(|_| own && rate),
             packets: flow.size.map(|size| packets(size, flow.parallel, mss)),
             ..SenderConfig::default()
         }
@@ -237,10 +237,10 @@ fn packets(size: Bytes, connections: u32, mss: u32) -> u64 {
     each.div_ceil(u64::from(mss)).max(1)
 }
 
-fn simulable(flow: &Flow) -> Checked {
+fn check_flow(flow: &Flow) -> CheckResult {
     let name = &flow.name;
     match flow.program {
-        _ if !flow.when => Ok(()),
+        _ if !flow.enabled => Ok(()),
         Program::Iperf3 => at(
             "proxy",
             ensure(flow.proxy.is_none(), || {
@@ -258,9 +258,9 @@ fn simulable(flow: &Flow) -> Checked {
 }
 
 /// Refuses `decp` and taps, which are not simulated.
-fn beyond(scenario: &Scenario) -> Checked {
+fn check_unsupported(scenario: &Scenario) -> CheckResult {
     for (host, decp) in &scenario.decp {
-        let off = ensure(!decp.when, || format!("decp.{host} is on"));
+        let off = ensure(!decp.enabled, || format!("decp.{host} is on"));
         at("decp", at(host, off))?;
     }
     let untapped = each(&scenario.links, |link| {
@@ -272,10 +272,10 @@ fn beyond(scenario: &Scenario) -> Checked {
 
 /// Checks the enabled relays: they must be on the path of the flows and do nothing but split their
 /// connections.
-fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Checked {
-    for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
-        let problem = match more_than_splitting(relay) {
-            _ if !on_the_way.contains(host) => "is not on the way of the flows".to_owned(),
+fn check_relays(scenario: &Scenario, on_path: &[String]) -> CheckResult {
+    for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.enabled) {
+        let problem = match unsupported_feature(relay) {
+            _ if !on_path.contains(host) => "is not on the way of the flows".to_owned(),
             Some(what) => format!("has {what}"),
             None => continue,
         };
@@ -285,7 +285,7 @@ fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Checked {
     Ok(())
 }
 
-fn more_than_splitting(relay: &Relay) -> Option<&'static str> {
+fn unsupported_feature(relay: &Relay) -> Option<&'static str> {
     let streams =
         relay.options.contains_key("streams") || relay.config.to_string().contains("streams");
     match relay.program {

@@ -19,28 +19,28 @@ use std::{
 };
 
 /// Latest TCP_INFO of both ends of one connection.
-struct Ends {
+struct ConnectionEnds {
     leg: usize,
     number: usize,
     hosts: [Arc<str>; 2],
     start: Time,
     window: u64,
     /// TCP_INFO of the sender.
-    sends: sock_diag::Connection,
-    receives: sock_diag::Connection,
+    sender_info: sock_diag::Connection,
+    receiver_info: sock_diag::Connection,
 }
 
 /// Writes samples to a file, and keeps in memory those for the report.
 pub(super) struct Samples {
-    ends: Vec<Ends>,
+    ends: Vec<ConnectionEnds>,
     mss: u64,
     last: Time,
     file: BufWriter<File>,
-    kept: Vec<Sample>,
+    in_memory: Vec<Sample>,
 }
 
 /// Most samples in memory, as on a testbed. Later ones are only written to the file.
-const KEPT_MAX: usize = 500_000;
+const SAMPLES_MAX: usize = 500_000;
 /// First port of clients.
 const CLIENT_PORT: u16 = 40_000;
 
@@ -52,25 +52,29 @@ impl Samples {
         let all = legs.flat_map(|leg| plan.connections(leg).enumerate());
         Ok(Self {
             ends: all
-                .map(|(number, connection)| Ends::of(plan, number, &connection))
+                .map(|(number, connection)| ConnectionEnds::of(plan, number, &connection))
                 .collect(),
             mss: plan.mss().into(),
             last: Time::ZERO,
             file: BufWriter::new(file),
-            kept: Vec::new(),
+            in_memory: Vec::new(),
         })
     }
 
     /// Samples each end whose connection has started.
-    pub(super) fn take(&mut self, chain: &mut Chain) -> Result<()> {
+    pub(super) fn sample(&mut self, chain: &mut Chain) -> Result<()> {
         let (now, mss) = (chain.now(), self.mss);
         let span = now.since(self.last).as_secs_f64();
         self.last = now;
         for ends in self.ends.iter_mut().filter(|ends| ends.start <= now) {
             let arrived = chain.delivered(ends.leg, ends.number) * mss;
-            ends.look(chain.sender(ends.leg, ends.number), mss, span);
-            ends.receives.bytes_received = arrived;
-            for (host, connection) in ends.hosts.iter().zip([&ends.sends, &ends.receives]) {
+            ends.update(chain.sender(ends.leg, ends.number), mss, span);
+            ends.receiver_info.bytes_received = arrived;
+            for (host, connection) in ends
+                .hosts
+                .iter()
+                .zip([&ends.sender_info, &ends.receiver_info])
+            {
                 let sample = Sample {
                     at_s: now.as_secs_f64(),
                     host: host.clone(),
@@ -78,8 +82,8 @@ impl Samples {
                 };
                 serde_json::to_writer(&mut self.file, &sample)?;
                 self.file.write_all(b"\n")?;
-                if self.kept.len() < KEPT_MAX {
-                    self.kept.push(sample);
+                if self.in_memory.len() < SAMPLES_MAX {
+                    self.in_memory.push(sample);
                 }
             }
         }
@@ -88,11 +92,11 @@ impl Samples {
 
     pub(super) fn finish(mut self) -> Result<Recording> {
         self.file.flush()?;
-        Ok(Recording::new(self.kept))
+        Ok(Recording::new(self.in_memory))
     }
 }
 
-impl Ends {
+impl ConnectionEnds {
     fn of(plan: &Plan<'_>, number: usize, connection: &Connection<'_>) -> Self {
         let [from, to] = connection.ends;
         let flow = plan.flows[connection.flow];
@@ -117,16 +121,16 @@ impl Ends {
             hosts: [from.into(), if last { flow.to.as_str() } else { to }.into()],
             start: connection.start + connection.round_trip,
             window: connection.window(),
-            sends: blank(local, remote, control),
-            receives: blank(remote, local, control),
+            sender_info: blank(local, remote, control),
+            receiver_info: blank(remote, local, control),
         }
     }
 
-    fn look(&mut self, sender: &Sender, mss: u64, span: f64) {
+    fn update(&mut self, sender: &Sender, mss: u64, span: f64) {
         let window = sender.window();
         let acked = sender.acked() * mss;
         let micros = |time: Time| u32::try_from(time.as_nanos() / 1000).unwrap_or_default();
-        let record = &mut self.sends;
+        let record = &mut self.sender_info;
         record.delivery_rate_bps = ((acked - record.bytes_acked) as f64 * 8.0 / span) as u64;
         record.bytes_acked = acked;
         record.cwnd_bytes = u64::from(window.cwnd) * mss;

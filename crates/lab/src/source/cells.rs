@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cells of a scenario, from its parameters and their variation.
 
-use super::{Choices, inherit::Family};
+use super::{Choices, inherit::ScenarioSources};
 use crate::scenario::{
-    CellPlan,
-    fault::{Checked, Fault, at, each, ensure, there_are},
+    CellSpec,
+    config_error::{CheckResult, ConfigError, at, each, ensure, list_names},
     value::{self, plain},
 };
 use anyhow::Result;
@@ -29,36 +29,40 @@ pub(crate) struct Head {
     #[serde(default)]
     pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
     #[serde(default)]
-    pub(crate) cells: Vec<CellPlan>,
+    pub(crate) cells: Vec<CellSpec>,
 }
 
 /// Returns the parameters of full runs and of quick runs. A warm-up run stays short despite
 /// `--set`.
-pub(crate) fn values(family: &Family, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
-    let both = parameters_of(head).and_then(|declared| {
-        let short = at("quick", shortened(&declared, &head.quick))?;
+pub(crate) fn values(
+    sources: &ScenarioSources,
+    head: &Head,
+    choices: &Choices,
+) -> Result<[Values; 2]> {
+    let both = declared_parameters(head).and_then(|declared| {
+        let short = at("quick", quick_parameters(&declared, &head.quick))?;
         Ok([declared, short])
     });
-    let [declared, short] = both.map_err(|fault| family.refuse(&fault))?;
+    let [declared, short] = both.map_err(|error| sources.refuse(&error))?;
     let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
     let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
     let named = || choices.set.iter().map(|(name, _)| name.clone());
     let quick = head.quick.keys().cloned();
     Ok([
         Values {
-            all: chosen(declared, &choices.set)?,
-            chosen: named().collect(),
+            all: apply_set(declared, &choices.set)?,
+            explicit: named().collect(),
         },
         Values {
-            all: chosen(short, &set)?,
-            chosen: named().chain(quick).collect(),
+            all: apply_set(short, &set)?,
+            explicit: named().chain(quick).collect(),
         },
     ])
 }
 
 /// Overrides of parameters for the varied values of a cell.
-pub(crate) fn companions(
-    plan: &CellPlan,
+pub(crate) fn overrides(
+    plan: &CellSpec,
     with: &IndexMap<String, IndexMap<String, Table>>,
 ) -> Table {
     let found = plan
@@ -68,7 +72,7 @@ pub(crate) fn companions(
             let named = with.get(key)?.iter();
             named
                 .into_iter()
-                .find(|(name, _)| value::names(name, value))
+                .find(|(name, _)| value::matches(name, value))
         })
         .map(|(_, set)| set);
     let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
@@ -79,15 +83,15 @@ pub(crate) fn companions(
 /// overrides.
 pub(crate) struct Values {
     pub(crate) all: Table,
-    pub(crate) chosen: Vec<String>,
+    pub(crate) explicit: Vec<String>,
 }
 
 impl Values {
-    pub(crate) fn of(&self, plan: &CellPlan, companions: &Table) -> Table {
+    pub(crate) fn of(&self, plan: &CellSpec, overrides: &Table) -> Table {
         let mut values = self.all.clone();
-        let free = |(name, _): &(&String, &Value)| !self.chosen.contains(name);
-        let companions = companions.iter().filter(free);
-        values.extend(companions.map(|(k, v)| (k.clone(), v.clone())));
+        let free = |(name, _): &(&String, &Value)| !self.explicit.contains(name);
+        let overrides = overrides.iter().filter(free);
+        values.extend(overrides.map(|(k, v)| (k.clone(), v.clone())));
         values.extend(plan.vary.clone());
         values.extend(plan.set.clone());
         values
@@ -95,20 +99,20 @@ impl Values {
 }
 
 /// Returns the declared parameters, with those of `vary`. Cells may set no others.
-fn parameters_of(head: &Head) -> Result<Table, Fault> {
+fn declared_parameters(head: &Head) -> Result<Table, ConfigError> {
     let mut values = head.parameters.clone();
     for (name, choices) in &head.vary {
         let first = choices.first().ok_or(format!("vary.{name} is empty"));
         let first = at("vary", at(name, first))?;
-        at("vary", at(name, unlike(name, choices)))?;
+        at("vary", at(name, check_distinct_values(name, choices)))?;
         values.entry(name.clone()).or_insert_with(|| first.clone());
     }
     at(
         "cells",
         each(&head.cells, |cell| {
-            at("vary", declared(&cell.vary, &values))?;
-            at("set", declared(&cell.set, &values))?;
-            at("set", sets_what_it_does_not_vary(cell))
+            at("vary", check_declared(&cell.vary, &values))?;
+            at("set", check_declared(&cell.set, &values))?;
+            at("set", check_set_keys(cell))
         }),
     )?;
     let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
@@ -116,7 +120,8 @@ fn parameters_of(head: &Head) -> Result<Table, Fault> {
         at(
             key,
             all.try_for_each(|(value, set)| {
-                let there = declared(set, &values).and_then(|()| goes_with_some(head, key, value));
+                let there =
+                    check_declared(set, &values).and_then(|()| check_override(head, key, value));
                 at(value, there)
             }),
         )
@@ -126,18 +131,18 @@ fn parameters_of(head: &Head) -> Result<Table, Fault> {
 }
 
 /// Checks that the values are distinct. Otherwise two cells would have the same name.
-fn unlike(name: &str, choices: &[Value]) -> Checked {
+fn check_distinct_values(name: &str, choices: &[Value]) -> CheckResult {
     each(0..choices.len(), |at| {
         let text = plain(&choices[at]);
         let twice = choices[..at]
             .iter()
-            .any(|before| value::names(&text, before));
+            .any(|before| value::matches(&text, before));
         ensure(!twice, || format!("vary.{name} has {text} twice"))
     })
 }
 
 /// Checks that a cell does not set a parameter that it varies.
-fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
+fn check_set_keys(cell: &CellSpec) -> CheckResult {
     let both = |name: &String| {
         ensure(!cell.vary.contains_key(name), || {
             format!("the cell varies {name}, and sets it to something else")
@@ -147,7 +152,7 @@ fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
 }
 
 /// Checks that a cell sets only declared parameters.
-fn declared(set: &Table, values: &Table) -> Checked {
+fn check_declared(set: &Table, values: &Table) -> CheckResult {
     let known = |name: &String| {
         ensure(values.contains_key(name), || {
             format!("a cell sets {name:?}, which [parameters] does not declare")
@@ -157,25 +162,25 @@ fn declared(set: &Table, values: &Table) -> Checked {
 }
 
 /// Checks that some cell has the value of an override. Otherwise a typo would go unnoticed.
-fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
+fn check_override(head: &Head, key: &str, value: &str) -> CheckResult {
     let listed = head.vary.get(key).into_iter().flatten();
     let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
-    let varied = listed.chain(single).any(|own| value::names(value, own));
+    let varied = listed.chain(single).any(|own| value::matches(value, own));
     ensure(varied, || {
         format!("with.{key}.{value}: no cell varies {key} as {value}")
     })
 }
 
 /// Parameters of a quick run.
-fn shortened(values: &Table, quick: &Table) -> Result<Table, Fault> {
+fn quick_parameters(values: &Table, quick: &Table) -> Result<Table, ConfigError> {
     let mut short = values.clone();
     for (name, value) in quick {
-        at(name, shorten(&mut short, name, value))?;
+        at(name, apply_quick(&mut short, name, value))?;
     }
     Ok(short)
 }
 
-fn shorten(values: &mut Table, name: &str, value: &Value) -> Checked {
+fn apply_quick(values: &mut Table, name: &str, value: &Value) -> CheckResult {
     if name == "repetitions" {
         let good = value.as_integer().is_some_and(|n| (1..=1000).contains(&n));
         return ensure(good, || "quick.repetitions must be 1 to 1000");
@@ -185,13 +190,13 @@ fn shorten(values: &mut Table, name: &str, value: &Value) -> Checked {
     Ok(())
 }
 
-fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
+fn apply_set(mut values: Table, set: &[(String, String)]) -> Result<Table> {
     for (name, text) in set {
         let Some(value) = values.get_mut(name) else {
             let known: Vec<&str> = values.keys().map(String::as_str).collect();
             return Err(Refusal::usage(format!(
                 "--set {name}: no parameter has that name ({})",
-                there_are(&known)
+                list_names(&known)
             )));
         };
         *value = value::typed(text);
@@ -200,7 +205,7 @@ fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
 }
 
 /// Returns the cross product of `vary`, last key fastest, then the single cells.
-pub(crate) fn combinations(head: &Head) -> Result<Vec<CellPlan>, Fault> {
+pub(crate) fn combinations(head: &Head) -> Result<Vec<CellSpec>, ConfigError> {
     let count = head
         .vary
         .values()
@@ -211,9 +216,9 @@ pub(crate) fn combinations(head: &Head) -> Result<Vec<CellPlan>, Fault> {
         format!("the scenario has more than {CELLS_MAX} cells")
     });
     at("vary", few)?;
-    let mut all = vec![CellPlan::default()];
+    let mut all = vec![CellSpec::default()];
     for (name, choices) in &head.vary {
-        let extended = |plan: &CellPlan, choice: &Value| {
+        let extended = |plan: &CellSpec, choice: &Value| {
             let mut plan = plan.clone();
             plan.vary.insert(name.clone(), choice.clone());
             plan

@@ -9,7 +9,7 @@
 //! column.
 
 use super::{Source, library, parameters::Parameters};
-use crate::scenario::fault::Fault;
+use crate::scenario::config_error::ConfigError;
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, with_range};
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ const WITHOUT: &str = "without";
 
 /// File of a scenario with all files that it extends.
 #[derive(Debug, Clone)]
-pub(crate) struct Family {
+pub(crate) struct ScenarioSources {
     /// The scenario itself first, the last base last. Never empty.
     files: Vec<File>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Family {
 struct File {
     source: Source,
     /// Start of the file in the common offsets.
-    begins: usize,
+    start: usize,
     /// Text of the file after as many blanks as `begins`.
     padded: String,
 }
@@ -48,30 +48,30 @@ struct Problem {
     text: String,
 }
 
-impl Family {
+impl ScenarioSources {
     /// Reads `source` and the files that it extends.
     ///
     /// # Errors
     /// Invalid TOML, a base that does not exist, or a chain of bases that is circular or too long.
-    pub(crate) fn gather(source: &Source) -> Result<Self> {
-        let mut family = Self { files: Vec::new() };
+    pub(crate) fn load(source: &Source) -> Result<Self> {
+        let mut sources = Self { files: Vec::new() };
         let mut next = Some(source.clone());
         while let Some(source) = next {
             // The end of a text is a valid offset too.
-            let begins = family.files.last().map_or(0, |file| file.padded.len() + 1);
-            let padded = " ".repeat(begins) + &source.text;
-            family.files.push(File {
+            let start = sources.files.last().map_or(0, |file| file.padded.len() + 1);
+            let padded = " ".repeat(start) + &source.text;
+            sources.files.push(File {
                 source,
-                begins,
+                start,
                 padded,
             });
-            next = family.base_of_last()?;
+            next = sources.base_of_last_file()?;
         }
-        Ok(family)
+        Ok(sources)
     }
 
     /// Source of the last file's base, if it has one.
-    fn base_of_last(&self) -> Result<Option<Source>> {
+    fn base_of_last_file(&self) -> Result<Option<Source>> {
         let last = &self.files[self.files.len() - 1];
         let table = self.parse(last)?.into_inner();
         let Some(value) = table.get(BASE) else {
@@ -95,7 +95,7 @@ impl Family {
     }
 
     fn parse<'f>(&self, file: &'f File) -> Result<Spanned<DeTable<'f>>> {
-        DeTable::parse(&file.padded).map_err(|error| self.misread(&error))
+        DeTable::parse(&file.padded).map_err(|error| self.parse_error(&error))
     }
 
     /// Merges all files into one table. Parameters are not yet filled in.
@@ -109,7 +109,7 @@ impl Family {
             own.remove(BASE);
             let taken = own
                 .remove(WITHOUT)
-                .map_or(Ok(()), |without| take_out(&mut merged, &without));
+                .map_or(Ok(()), |without| remove_paths(&mut merged, &without));
             taken.map_err(|problem| self.refusal(problem.at, &problem.text))?;
             merge(&mut merged, own);
         }
@@ -151,19 +151,19 @@ impl Family {
     /// # Errors
     /// A mismatch with `T`, with file, line and column.
     pub(crate) fn read<T: DeserializeOwned>(&self, merged: Spanned<DeTable<'_>>) -> Result<T> {
-        T::deserialize(Deserializer::from(merged)).map_err(|error| self.misread(&error))
+        T::deserialize(Deserializer::from(merged)).map_err(|error| self.parse_error(&error))
     }
 
-    fn misread(&self, error: &toml::de::Error) -> anyhow::Error {
+    fn parse_error(&self, error: &toml::de::Error) -> anyhow::Error {
         let at = error.span().map_or(0, |span| span.start);
         self.refusal(at, &with_range(error.message()).replace('\n', " "))
     }
 
     /// Refuses the scenario for an error, with its position. A value from a parameter has the
     /// position of its placeholder.
-    pub(crate) fn refuse(&self, fault: &Fault) -> anyhow::Error {
+    pub(crate) fn refuse(&self, error: &ConfigError) -> anyhow::Error {
         match self.merged() {
-            Ok(merged) => self.refusal(fault.place(&merged), fault),
+            Ok(merged) => self.refusal(error.offset(&merged), error),
             Err(error) => error,
         }
     }
@@ -172,10 +172,10 @@ impl Family {
     pub(crate) fn refusal(&self, at: usize, problem: &(impl Display + ?Sized)) -> anyhow::Error {
         let File {
             source,
-            begins,
+            start,
             padded,
         } = self.file_at(at);
-        let before = &padded[*begins..at];
+        let before = &padded[*start..at];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
         let origin = &source.origin;
@@ -183,7 +183,7 @@ impl Family {
     }
 
     fn file_at(&self, at: usize) -> &File {
-        let next = self.files.partition_point(|file| file.begins <= at);
+        let next = self.files.partition_point(|file| file.start <= at);
         &self.files[next.saturating_sub(1)]
     }
 }
@@ -243,7 +243,7 @@ fn merge_named<'a>(base: &mut DeArray<'a>, own: DeArray<'a>) {
 }
 
 /// Removes every path of `without` from `base`.
-fn take_out(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Result<(), Problem> {
+fn remove_paths(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Result<(), Problem> {
     let wrong = |value: &Spanned<DeValue<'_>>, text: String| Problem {
         at: value.span().start,
         text,
@@ -351,19 +351,19 @@ figures = { a = 1 }
         folder
     }
 
-    fn gather(folder: &tempfile::TempDir, name: &str) -> Result<Family> {
+    fn load(folder: &tempfile::TempDir, name: &str) -> Result<ScenarioSources> {
         let path = folder.path().join(name);
         let mut source = library::find(path.to_str().unwrap())?;
         source.origin = name.to_owned();
-        Family::gather(&source)
+        ScenarioSources::load(&source)
     }
 
     /// Merges a file with BASE, or returns the error without the directory.
     fn over(own: &str) -> Result<Table, String> {
         let folder = folder(&[("base.toml", BASE), ("own.toml", own)]);
         let read = || {
-            let family = gather(&folder, "own.toml")?;
-            family.read(family.merged()?)
+            let sources = load(&folder, "own.toml")?;
+            sources.read(sources.merged()?)
         };
         read().map_err(|error: anyhow::Error| {
             let here = format!("{}/", folder.path().display());
@@ -424,9 +424,9 @@ figures = { a = 1 }
             ("own.toml", "base = 'middle.toml'\ntitle = 'own'\n"),
         ];
         let folder = folder(&files);
-        let family = gather(&folder, "own.toml").unwrap();
-        assert_eq!(family.files.len(), 3);
-        let merged: Table = family.read(family.merged().unwrap()).unwrap();
+        let sources = load(&folder, "own.toml").unwrap();
+        assert_eq!(sources.files.len(), 3);
+        let merged: Table = sources.read(sources.merged().unwrap()).unwrap();
         assert_eq!(
             (merged["title"].as_str(), merged["question"].as_str()),
             (Some("own"), Some("middle"))
@@ -437,9 +437,9 @@ figures = { a = 1 }
     #[test]
     fn built_in_scenario_can_be_a_base() {
         let folder = folder(&[("own.toml", "base = 'nec-dvd'\n")]);
-        let family = gather(&folder, "own.toml").unwrap();
-        assert_eq!(family.files[1].source.origin, "nec-dvd (built in)");
-        let resolved: Table = toml::from_str(&family.resolved().unwrap()).unwrap();
+        let sources = load(&folder, "own.toml").unwrap();
+        assert_eq!(sources.files[1].source.origin, "nec-dvd (built in)");
+        let resolved: Table = toml::from_str(&sources.resolved().unwrap()).unwrap();
         assert!(resolved.contains_key("links") && !resolved.contains_key("base"));
     }
 
@@ -466,7 +466,7 @@ figures = { a = 1 }
             ("a.toml", "base = 'b.toml'\n"),
             ("b.toml", "\nbase = './a.toml'\n"),
         ]);
-        let error = gather(&folder, "a.toml").unwrap_err().to_string();
+        let error = load(&folder, "a.toml").unwrap_err().to_string();
         assert!(
             error.contains("b.toml: line 2, column 8: these files stand on each other in a circle"),
             "{error}"
@@ -477,7 +477,7 @@ figures = { a = 1 }
                 let text = format!("base = '{}.toml'", n - 1);
                 std::fs::write(folder.path().join(format!("{n}.toml")), text).unwrap();
             }
-            gather(&folder, &format!("{}.toml", floors - 1)).map(|_| ())
+            load(&folder, &format!("{}.toml", floors - 1)).map(|_| ())
         };
         assert!(tower(DEPTH_MAX).is_ok());
         assert!(tower(DEPTH_MAX + 1).is_err());
@@ -490,14 +490,14 @@ figures = { a = 1 }
             ("base.toml", base),
             ("own.toml", "base = 'base.toml'\ne = \"${x}\"\nf = true\n"),
         ]);
-        let family = gather(&folder, "own.toml").unwrap();
+        let sources = load(&folder, "own.toml").unwrap();
         let values = toml::from_str("x = 'something long'").unwrap();
         let parameters = Parameters::of(&values);
-        let merged = family.filled(&family.merged().unwrap(), &parameters);
+        let merged = sources.filled(&sources.merged().unwrap(), &parameters);
         let merged = merged.unwrap();
         let d = merged.get_ref()["b"].get_ref()["d"].span().start;
         let f = merged.get_ref()["f"].span().start;
-        let place = |at| family.refusal(at, &"x").to_string();
+        let place = |at| sources.refusal(at, &"x").to_string();
         assert!(
             place(d).ends_with("base.toml: line 2, column 23: x"),
             "{}",

@@ -33,36 +33,36 @@ const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"]
 
 /// Computed once, because a scenario is read for each of its cells.
 static OF_LINKS: LazyLock<BTreeSet<String>> =
-    LazyLock::new(|| known(&LINK, longhaul_emulator::options(), &SET_FOR_LINKS));
+    LazyLock::new(|| valid_keys(&LINK, longhaul_emulator::options(), &SET_FOR_LINKS));
 static OF_DECP: LazyLock<BTreeSet<String>> =
-    LazyLock::new(|| known(&DECP, longhaul_tuning::decp::options(), &NOT_FOR_DECP));
+    LazyLock::new(|| valid_keys(&DECP, longhaul_tuning::decp::options(), &NOT_FOR_DECP));
 static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let own = [&RELAY[..], &LONGHAUL].concat();
     let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
-    known(&own, longhaul_relay::options(), &not)
+    valid_keys(&own, longhaul_relay::options(), &not)
 });
 
 /// Unknown key of a table, or unknown value of a key.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
-pub(crate) struct Unknown {
+#[error("unknown {kind} `{word}`, expected one of {}", quoted_list(.valid_keys))]
+pub(crate) struct UnknownKey {
     /// Byte offset of the key or value.
     pub(crate) at: usize,
     kind: &'static str,
     word: String,
-    known: BTreeSet<String>,
+    valid_keys: BTreeSet<String>,
 }
 
 /// Checks the keys of every link, relay and decp of a scenario.
-pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), Unknown> {
+pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), UnknownKey> {
     let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
-    tables(under("links")).try_for_each(|link| only(link, &OF_LINKS))?;
-    tables(under("decp")).try_for_each(|decp| only(decp, &OF_DECP))?;
-    tables(under("relays")).try_for_each(|relay| only(relay, &known_to(program(relay)?)))
+    tables(under("links")).try_for_each(|link| check_keys(link, &OF_LINKS))?;
+    tables(under("decp")).try_for_each(|decp| check_keys(decp, &OF_DECP))?;
+    tables(under("relays")).try_for_each(|relay| check_keys(relay, &keys_of(program(relay)?)))
 }
 
 /// Program of a relay; `longhaul` by default.
-fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
+fn program(relay: &DeTable<'_>) -> Result<RelayProgram, UnknownKey> {
     let Some(value) = relay.get("program") else {
         return Ok(RelayProgram::default());
     };
@@ -70,11 +70,11 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
     let found = RelayProgram::ALL
         .into_iter()
         .find(|program| program.name() == word);
-    found.ok_or_else(|| Unknown {
+    found.ok_or_else(|| UnknownKey {
         at: value.span().start,
         kind: "program",
         word: word.to_owned(),
-        known: RelayProgram::ALL
+        valid_keys: RelayProgram::ALL
             .iter()
             .map(|program| program.name().to_owned())
             .collect(),
@@ -82,18 +82,18 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
 }
 
 /// Valid keys of a relay with this program.
-fn known_to(program: RelayProgram) -> BTreeSet<String> {
+fn keys_of(program: RelayProgram) -> BTreeSet<String> {
     match program {
         RelayProgram::Longhaul => OF_RELAYS.clone(),
         other => {
             let options = other.keys().iter().map(|key| (*key).to_owned());
-            known(&RELAY, options.collect(), &[])
+            valid_keys(&RELAY, options.collect(), &[])
         }
     }
 }
 
 /// Valid keys as written in TOML, with underscores.
-fn known(own: &[&str], options: Vec<String>, not: &[&str]) -> BTreeSet<String> {
+fn valid_keys(own: &[&str], options: Vec<String>, not: &[&str]) -> BTreeSet<String> {
     let options = options.into_iter().filter(|name| !not.contains(&&**name));
     let own = own.iter().map(|key| (*key).to_owned());
     own.chain(options.map(|name| name.replace('-', "_")))
@@ -102,26 +102,26 @@ fn known(own: &[&str], options: Vec<String>, not: &[&str]) -> BTreeSet<String> {
 
 /// Tables in an array, or in a table.
 fn tables<'a>(value: Option<&'a DeValue<'a>>) -> impl Iterator<Item = &'a DeTable<'a>> {
-    let listed = value.and_then(DeValue::as_array).into_iter().flatten();
+    let quoted_list = value.and_then(DeValue::as_array).into_iter().flatten();
     let named = value.and_then(DeValue::as_table).into_iter();
-    listed
+    quoted_list
         .chain(named.flat_map(|table| table.values()))
         .filter_map(|value| value.get_ref().as_table())
 }
 
-fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), Unknown> {
-    let unknown = |key: &str| !known.contains(&key.replace('-', "_"));
+fn check_keys(table: &DeTable<'_>, valid_keys: &BTreeSet<String>) -> Result<(), UnknownKey> {
+    let unknown = |key: &str| !valid_keys.contains(&key.replace('-', "_"));
     let present = table.iter().filter(|(_, value)| !empty(value.get_ref()));
     let keys = present
         .map(|(key, _)| key)
         .filter(|key| unknown(key.get_ref()));
     match keys.min_by_key(|key| key.span().start) {
         None => Ok(()),
-        Some(key) => Err(Unknown {
+        Some(key) => Err(UnknownKey {
             at: key.span().start,
             kind: "field",
             word: key.get_ref().to_string(),
-            known: known.clone(),
+            valid_keys: valid_keys.clone(),
         }),
     }
 }
@@ -132,8 +132,8 @@ fn empty(value: &DeValue<'_>) -> bool {
     value.as_array().is_some_and(|list| list.is_empty())
 }
 
-fn listed(known: &BTreeSet<String>) -> String {
-    let quoted: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
+fn quoted_list(valid_keys: &BTreeSet<String>) -> String {
+    let quoted: Vec<_> = valid_keys.iter().map(|key| format!("`{key}`")).collect();
     quoted.join(", ")
 }
 

@@ -5,7 +5,7 @@
 //! a longer string, the text of the value is inserted. A replaced value keeps the position of the
 //! string, so that errors point into the file.
 
-use crate::scenario::fault::there_are;
+use crate::scenario::config_error::list_names;
 use indexmap::IndexMap;
 use std::ops::Range;
 use toml::{
@@ -85,7 +85,7 @@ impl Parameters {
     fn value(&self, name: &str) -> Result<(&str, DeValue<'_>), String> {
         let toml = self.0.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
-            format!("no parameter is called {name:?} ({})", there_are(&known))
+            format!("no parameter is called {name:?} ({})", list_names(&known))
         })?;
         let value = DeValue::parse(toml).map_err(|error| error.message().to_owned())?;
         Ok((toml, value.into_inner()))

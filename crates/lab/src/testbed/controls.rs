@@ -4,11 +4,11 @@
 
 use crate::{
     scenario::{
-        Control, Flow, Scenario,
-        fault::{Checked, Fault, at, each},
-        relay::{each_of_legs, of_legs},
+        CcSpec, Flow, Scenario,
+        config_error::{CheckResult, ConfigError, at, each},
+        relay::{check_leg_controls, leg_controls},
     },
-    source::Book,
+    source::ExperimentPlan,
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -24,15 +24,15 @@ use strsim::levenshtein;
 
 /// Resolution of a name on this machine: a control of the kernel, or longhaul's with its
 /// parameters.
-enum Meaning {
+enum Resolution {
     Kernel(String),
     Ours(Algorithm, Vec<u32>),
 }
 
-impl Meaning {
+impl Resolution {
     /// Resolves a control. With parameters it is longhaul's own, even if the kernel has one of that
     /// name.
-    fn of(control: &Control) -> Result<Self> {
+    fn of(control: &CcSpec) -> Result<Self> {
         let values = control.values().map_err(Refusal::usage)?;
         let name = control.name.as_deref().unwrap_or_default();
         match (choice::choose(name), values, algorithm(name)) {
@@ -62,18 +62,19 @@ fn unknown(name: &str) -> String {
 
 /// Congestion controls of an experiment, registered for the time of its runs.
 #[derive(Debug, Default)]
-pub(crate) struct Controls {
+pub(crate) struct CongestionControls {
     provided: Vec<Provided>,
     /// Registrations of longhaul's controls, by algorithm and parameters.
-    tied: BTreeMap<(&'static str, Vec<u32>), Tied>,
+    registered: BTreeMap<(&'static str, Vec<u32>), Tied>,
 }
 
 /// Refuses unknown names of congestion controls.
-pub(crate) fn check_names(book: &Book) -> Result<()> {
-    for cell in &book.cells {
-        for scenario in [&cell.scenario, &cell.short] {
-            let named = each_named(scenario, |_, text| somebody_has(text));
-            let placed = |fault: Fault| book.family.refuse(&fault.of_cell(&cell.name()));
+pub(crate) fn check_names(experiment: &ExperimentPlan) -> Result<()> {
+    for cell in &experiment.cells {
+        for scenario in [&cell.scenario, &cell.quick_scenario] {
+            let named = check_named_controls(scenario, |_, text| check_exists(text));
+            let placed =
+                |error: ConfigError| experiment.sources.refuse(&error.in_cell(&cell.name()));
             named.map_err(placed)?;
         }
     }
@@ -82,13 +83,15 @@ pub(crate) fn check_names(book: &Book) -> Result<()> {
 
 /// Refuses controls that this machine cannot provide. Nothing is changed; no module is loaded for
 /// it.
-pub(crate) fn check(book: &Book) -> Result<()> {
-    asked(book).iter().try_for_each(available)
+pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
+    requested_controls(experiment)
+        .iter()
+        .try_for_each(available)
 }
 
 /// Checks that a name exists, whether this machine has it or not.
-fn somebody_has(text: &str) -> Checked {
-    let control: Control = text.parse()?;
+fn check_exists(text: &str) -> CheckResult {
+    let control: CcSpec = text.parse()?;
     let name = control.name.as_deref().unwrap_or("reno");
     let exists = choice::standing(name) != Standing::Nowhere || choice::is_of_linux(name);
     match exists {
@@ -98,7 +101,7 @@ fn somebody_has(text: &str) -> Checked {
 }
 
 /// Checks that this machine has a control, or that this process can register it.
-fn available(control: &Control) -> Result<()> {
+fn available(control: &CcSpec) -> Result<()> {
     let name = control.name.as_deref().unwrap_or_default();
     let ours = control.values().map_err(Refusal::usage)?.is_some();
     match choice::standing(name) {
@@ -119,7 +122,10 @@ fn available(control: &Control) -> Result<()> {
 
 /// Checks every congestion control that a run names, with its key. Those of simulated flows are
 /// checked when their connections are planned.
-fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
+fn check_named_controls(
+    scenario: &Scenario,
+    mut judge: impl FnMut(&str, &str) -> CheckResult,
+) -> CheckResult {
     let mut own = |text: &Option<String>| match text {
         Some(text) => at("congestion_control", judge("congestion_control", text)),
         None => Ok(()),
@@ -130,14 +136,14 @@ fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked)
         "hosts",
         hosts.try_for_each(|(name, host)| at(name, own(&host.congestion_control))),
     )?;
-    let mut relays = scenario.relays.iter().filter(|(_, relay)| relay.when);
+    let mut relays = scenario.relays.iter().filter(|(_, relay)| relay.enabled);
     at(
         "relays",
-        relays.try_for_each(|(name, relay)| at(name, each_of_legs(relay, &mut judge))),
+        relays.try_for_each(|(name, relay)| at(name, check_leg_controls(relay, &mut judge))),
     )?;
     let flows = each(&scenario.flows, |flow| {
-        let told = flow.when && flow.program.is_tcp() && !scenario.simulate;
-        match flow.cc.as_ref().filter(|_| told) {
+        let on_sockets = flow.enabled && flow.program.is_tcp() && !scenario.simulate;
+        match flow.cc.as_ref().filter(|_| on_sockets) {
             Some(control) => at("cc", judge("cc", &control.to_string())),
             None => Ok(()),
         }
@@ -146,13 +152,13 @@ fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked)
 }
 
 /// Returns every control that some run of the experiment names, once.
-fn asked(book: &Book) -> Vec<Control> {
-    let scenarios = book
+fn requested_controls(experiment: &ExperimentPlan) -> Vec<CcSpec> {
+    let scenarios = experiment
         .cells
         .iter()
-        .flat_map(|cell| [&cell.scenario, &cell.short])
+        .flat_map(|cell| [&cell.scenario, &cell.quick_scenario])
         .filter(|scenario| !scenario.simulate);
-    let mut asked: Vec<Control> = scenarios.flat_map(named_in).collect();
+    let mut asked: Vec<CcSpec> = scenarios.flat_map(controls_of).collect();
     asked.retain(|control| control.name.is_some());
     for control in &mut asked {
         control.paced = false;
@@ -162,18 +168,18 @@ fn asked(book: &Book) -> Vec<Control> {
     asked
 }
 
-fn named_in(scenario: &Scenario) -> Vec<Control> {
+fn controls_of(scenario: &Scenario) -> Vec<CcSpec> {
     let hosts = scenario.hosts.values();
     let hosts = hosts.filter_map(|host| host.congestion_control.as_ref());
     let routes = hosts.chain(&scenario.congestion_control);
-    let relays = scenario.relays.values().filter(|relay| relay.when);
+    let relays = scenario.relays.values().filter(|relay| relay.enabled);
     let legs = relays.flat_map(|relay| {
         let mut relay = relay.clone();
-        let named = of_legs(&mut relay).into_iter();
+        let named = leg_controls(&mut relay).into_iter();
         named.map(|text| text.clone()).collect::<Vec<_>>()
     });
     let flows = scenario.flows.iter();
-    let flows = flows.filter(|flow| flow.when && flow.program.is_tcp());
+    let flows = flows.filter(|flow| flow.enabled && flow.program.is_tcp());
     let flows = flows.filter_map(|flow| flow.cc.clone());
     routes
         .cloned()
@@ -183,29 +189,29 @@ fn named_in(scenario: &Scenario) -> Vec<Control> {
         .collect()
 }
 
-impl Controls {
+impl CongestionControls {
     /// Resolves all controls, and registers those of longhaul.
-    pub(crate) fn provide(book: &Book) -> Result<Self> {
+    pub(crate) fn provide(experiment: &ExperimentPlan) -> Result<Self> {
         let mut controls = Self::default();
-        for control in asked(book) {
-            let provided = controls.meet(&control)?;
+        for control in requested_controls(experiment) {
+            let provided = controls.provide_one(&control)?;
             controls.provided.push(provided);
         }
         Ok(controls)
     }
 
-    fn meet(&mut self, control: &Control) -> Result<Provided> {
+    fn provide_one(&mut self, control: &CcSpec) -> Result<Provided> {
         let asked = control.key().unwrap_or_default();
-        Ok(match Meaning::of(control)? {
-            Meaning::Kernel(name) => Provided {
+        Ok(match Resolution::of(control)? {
+            Resolution::Kernel(name) => Provided {
                 asked,
                 name,
                 by: "kernel".to_owned(),
                 ..Provided::default()
             },
-            Meaning::Ours(ours, values) => Provided {
+            Resolution::Ours(ours, values) => Provided {
                 asked,
-                name: self.tie(ours, &values)?,
+                name: self.register(ours, &values)?,
                 by: "longhaul".to_owned(),
                 parameters: ours
                     .parameters()
@@ -216,14 +222,14 @@ impl Controls {
         })
     }
 
-    fn tie(&mut self, ours: Algorithm, values: &[u32]) -> Result<String> {
+    fn register(&mut self, ours: Algorithm, values: &[u32]) -> Result<String> {
         let key = (ours.name(), values.to_vec());
-        if let Some(tied) = self.tied.get(&key) {
-            return Ok(tied.name().to_owned());
+        if let Some(registered) = self.registered.get(&key) {
+            return Ok(registered.name().to_owned());
         }
-        let tied = loader::tie(ours, values).map_err(Error::refusal)?;
-        let name = tied.name().to_owned();
-        self.tied.insert(key, tied);
+        let registered = loader::tie(ours, values).map_err(Error::refusal)?;
+        let name = registered.name().to_owned();
+        self.registered.insert(key, registered);
         Ok(name)
     }
 
@@ -238,7 +244,7 @@ impl Controls {
         let hosts = resolved.hosts.values_mut();
         let hosts = hosts.map(|host| &mut host.congestion_control);
         let routes = hosts.chain([&mut resolved.congestion_control]).flatten();
-        for text in routes.chain(resolved.relays.values_mut().flat_map(of_legs)) {
+        for text in routes.chain(resolved.relays.values_mut().flat_map(leg_controls)) {
             if let Some(name) = text.parse().ok().and_then(|control| self.name_of(&control)) {
                 *text = name;
             }
@@ -252,7 +258,7 @@ impl Controls {
         resolved
     }
 
-    fn name_of(&self, control: &Control) -> Option<String> {
+    fn name_of(&self, control: &CcSpec) -> Option<String> {
         let key = control.key()?;
         let found = self.provided.iter().find(|provided| provided.asked == key);
         found.map(|provided| provided.name.clone())
@@ -270,12 +276,12 @@ mod tests {
             name: name.to_owned(),
             ..Provided::default()
         };
-        let controls = Controls {
+        let controls = CongestionControls {
             provided: vec![
                 provided("bic:ack_shift=3", "lh_bic.2"),
                 provided("reno", "reno"),
             ],
-            ..Controls::default()
+            ..CongestionControls::default()
         };
         let scenario: Scenario = toml::from_str(
             "title = 't'\nquestion = 'q'\ncongestion_control = 'reno'\nlinks = []\n\
@@ -314,7 +320,7 @@ mod tests {
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\ncc = 'reno+pace'",
         )
         .unwrap();
-        let named = named_in(&scenario);
+        let named = controls_of(&scenario);
         let named: Vec<String> = named.iter().map(ToString::to_string).collect();
         let expected = [
             "lh_htcp",

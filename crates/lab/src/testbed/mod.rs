@@ -31,7 +31,7 @@ pub(crate) struct Testbed {
     hosts: IndexMap<String, Netns>,
     links: Vec<Daemon>,
     /// Time at which each link was started. Its schedule counts from then.
-    pub(crate) since: Vec<Time>,
+    pub(crate) link_started_at: Vec<Time>,
     /// Processes of relays and of `longhaul decp`.
     daemons: Vec<Daemon>,
 }
@@ -52,41 +52,41 @@ impl Testbed {
         let mut testbed = Self {
             hosts: IndexMap::new(),
             links: Vec::new(),
-            since: Vec::new(),
+            link_started_at: Vec::new(),
             daemons: Vec::new(),
             topology,
         };
-        match testbed.furnish(scenario, seed, directory).await {
+        match testbed.set_up(scenario, seed, directory).await {
             Ok(()) => Ok(testbed),
             Err(error) => {
                 // The started parts must be removed before the next testbed is built.
-                testbed.take_down().await?;
+                testbed.tear_down().await?;
                 Err(error)
             }
         }
     }
 
-    async fn furnish(&mut self, scenario: &Scenario, seed: u64, directory: &Path) -> Result<()> {
+    async fn set_up(&mut self, scenario: &Scenario, seed: u64, directory: &Path) -> Result<()> {
         self.make_hosts(scenario)?;
         let wires = self.topology.wires.clone();
         for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
-            let seed = seed.wrapping_add(link::model(&scenario.links, index) as u64);
+            let seed = seed.wrapping_add(link::seed_index(&scenario.links, index) as u64);
             self.make_link(link, &wire, seed, directory).await?;
-            self.since.push(clock::now());
+            self.link_started_at.push(clock::now());
         }
         self.make_routes(scenario)?;
-        for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
+        for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.enabled) {
             let own = self.topology.addresses(host);
-            let place = programs::relay::Place {
+            let relay_host = programs::relay::RelayHost {
                 name,
                 netns: self.host(host)?,
-                own: &own,
+                addresses: &own,
                 directory,
             };
-            let daemon = programs::relay::start(relay, &place).await?;
+            let daemon = programs::relay::start(relay, &relay_host).await?;
             self.daemons.push(daemon);
         }
-        for (host, decp) in scenario.decp.iter().filter(|(_, decp)| decp.when) {
+        for (host, decp) in scenario.decp.iter().filter(|(_, decp)| decp.enabled) {
             let daemon =
                 programs::longhaul::start_decp(host, decp, self.host(host)?, directory).await?;
             self.daemons.push(daemon);
@@ -123,21 +123,21 @@ impl Testbed {
     }
 
     /// Checks that all relays, links and `longhaul decp` still run.
-    pub(crate) fn still_stands(&mut self) -> Result<()> {
+    pub(crate) fn check_running(&mut self) -> Result<()> {
         self.links
             .iter_mut()
             .chain(&mut self.daemons)
-            .try_for_each(Daemon::still_runs)
+            .try_for_each(Daemon::check_running)
     }
 
     /// Stops all programs, so that they write their last records, and removes the hosts.
-    pub(crate) async fn take_down(mut self) -> Result<()> {
+    pub(crate) async fn tear_down(mut self) -> Result<()> {
         for daemon in std::mem::take(&mut self.daemons) {
             daemon.stop().await?;
         }
         let mut ended = Ok(());
         for link in std::mem::take(&mut self.links) {
-            ended = ended.and(link.conclude().await);
+            ended = ended.and(link.stop_cleanly().await);
         }
         for (name, _) in std::mem::take(&mut self.hosts) {
             Netns::delete(&name).with_context(|| format!("cannot remove the namespace {name}"))?;
@@ -201,9 +201,9 @@ impl Testbed {
 
     fn make_routes(&self, scenario: &Scenario) -> Result<()> {
         for (name, netns) in &self.hosts {
-            let congestion = control_of(scenario, name);
-            if is_left_to_flows(scenario, name) {
-                begin_with_reno(netns)?;
+            let congestion = host_control(scenario, name);
+            if needs_reno(scenario, name) {
+                set_default_reno(netns)?;
             }
             for route in self.topology.routes(name) {
                 let (network, prefix) = (route.network, route.prefix);
@@ -234,8 +234,8 @@ const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// Congestion control of all connections of `host`; `None` for the machine's. The control of an FTP
 /// flow can only be set this way, because FTP's server and client open their own sockets.
-fn control_of<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
-    let sends = |flow: &&Flow| flow.when && flow.program == Program::Ftp && flow.from == host;
+fn host_control<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
+    let sends = |flow: &&Flow| flow.enabled && flow.program == Program::Ftp && flow.from == host;
     let mut ftp = scenario.flows.iter().filter(sends);
     let ftp = ftp.find_map(|flow| flow.cc.as_ref()?.name());
     let own = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
@@ -243,17 +243,17 @@ fn control_of<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
 }
 
 /// Whether a flow sends from `host` with its own congestion control, and no other setting applies.
-fn is_left_to_flows(scenario: &Scenario, host: &str) -> bool {
+fn needs_reno(scenario: &Scenario, host: &str) -> bool {
     let names = |flow: &Flow| {
         flow.cc
             .as_ref()
             .is_some_and(|control| control.name().is_some())
     };
-    let sends = |flow: &Flow| flow.when && flow.from == host && names(flow);
+    let sends = |flow: &Flow| flow.enabled && flow.from == host && names(flow);
     let own = scenario.hosts.get(host).map(|host| &host.sysctl);
     let mut settings = own.into_iter().chain([&scenario.sysctl]);
-    let told = settings.any(|all| all.contains_key(CONTROL));
-    !told && control_of(scenario, host).is_none() && scenario.flows.iter().any(sends)
+    let is_set = settings.any(|all| all.contains_key(CONTROL));
+    !is_set && host_control(scenario, host).is_none() && scenario.flows.iter().any(sends)
 }
 
 /// Removes the namespaces of a testbed that could not be finished, so that their names are free.
@@ -271,7 +271,7 @@ impl Drop for Testbed {
 /// remain: a socket that once used it paces for good (`sk_pacing_status`, net/ipv4/tcp_bbr.c). reno
 /// has no such effect. A route would override the option of a listening socket
 /// (`tcp_ca_openreq_child`), so it is a kernel setting.
-fn begin_with_reno(netns: &Netns) -> Result<()> {
+fn set_default_reno(netns: &Netns) -> Result<()> {
     set(
         netns,
         [("net.ipv4.tcp_congestion_control", "reno".to_owned())],
@@ -301,11 +301,11 @@ mod tests {
             "#;
             toml::from_str(&format!("{head}\n{rest}")).unwrap()
         };
-        assert!(is_left_to_flows(&scenario(""), "a"));
-        assert!(!is_left_to_flows(&scenario(""), "b"));
-        let told = scenario("congestion_control = 'bbr'");
-        assert!(!is_left_to_flows(&told, "a"));
-        assert_eq!(control_of(&told, "a"), Some("bbr"));
+        assert!(needs_reno(&scenario(""), "a"));
+        assert!(!needs_reno(&scenario(""), "b"));
+        let is_set = scenario("congestion_control = 'bbr'");
+        assert!(!needs_reno(&is_set, "a"));
+        assert_eq!(host_control(&is_set, "a"), Some("bbr"));
     }
 
     #[test]
@@ -319,9 +319,9 @@ mod tests {
             ))
             .unwrap()
         };
-        assert_eq!(control_of(&scenario("when = true"), "a"), Some("reno"));
-        assert_eq!(control_of(&scenario("when = true"), "b"), Some("bbr"));
-        assert_eq!(control_of(&scenario("when = false"), "a"), Some("cubic"));
-        assert!(!is_left_to_flows(&scenario("when = true"), "a"));
+        assert_eq!(host_control(&scenario("when = true"), "a"), Some("reno"));
+        assert_eq!(host_control(&scenario("when = true"), "b"), Some("bbr"));
+        assert_eq!(host_control(&scenario("when = false"), "a"), Some("cubic"));
+        assert!(!needs_reno(&scenario("when = true"), "a"));
     }
 }

@@ -27,15 +27,15 @@ const HEADROOM: u64 = 1 << 30;
 
 /// Directory of the files for transfers.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct PayloadStore {
     directory: PathBuf,
     disk: Option<PathBuf>,
     /// Unnamed files, kept open as long as the store exists.
-    nameless: Vec<File>,
+    unnamed_files: Vec<File>,
     payloads: BTreeMap<Bytes, [u8; 32]>,
 }
 
-impl Store {
+impl PayloadStore {
     /// Opens a store for `needed` bytes: in memory if they fit, else below `disk`.
     pub(crate) fn open(directory: &Path, disk: &Path, needed: Bytes) -> Result<Self> {
         fs::create_dir_all(directory)?;
@@ -44,13 +44,13 @@ impl Store {
         if fits {
             sandbox::mount_memory(directory, needed + Bytes::new(HEADROOM))?;
         } else {
-            has_room(disk, needed, memory)?;
+            check_disk_space(disk, needed, memory)?;
         }
         let disk = (!fits).then(|| disk.to_owned());
         Ok(Self {
             directory: directory.to_owned(),
             disk,
-            nameless: Vec::new(),
+            unnamed_files: Vec::new(),
             payloads: BTreeMap::new(),
         })
     }
@@ -107,10 +107,10 @@ impl Store {
     }
 
     /// Creates the file that receives the transfer `name`.
-    pub(crate) fn landing(&mut self, name: &str) -> Result<Landing> {
-        self.create(&format!("landing-{name}"))?;
-        Ok(Landing {
-            path: self.directory.join(format!("landing-{name}")),
+    pub(crate) fn sink(&mut self, name: &str) -> Result<Sink> {
+        self.create(&format!("sink-{name}"))?;
+        Ok(Sink {
+            path: self.directory.join(format!("sink-{name}")),
         })
     }
 
@@ -134,13 +134,13 @@ impl Store {
         std::os::unix::fs::symlink(magic, &path)?;
         // The symbolic link refers to the descriptor of `file`: keep it open, and return a clone.
         let clone = file.try_clone()?;
-        self.nameless.push(file);
+        self.unnamed_files.push(file);
         Ok(clone)
     }
 }
 
 /// Refuses files that fit neither into memory nor on the disk, before the disk is full.
-fn has_room(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
+fn check_disk_space(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
     let place = || format!("cannot look at {}", disk.display());
     let all = rustix::fs::statvfs(disk).with_context(place)?;
     let free = all.f_bavail.saturating_mul(all.f_frsize);
@@ -165,11 +165,11 @@ pub(crate) fn payload_name(size: Bytes) -> String {
 /// File that receives a transfer. Its pages are allocated before the transfer, so that allocation
 /// does not slow it down.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct Sink {
     path: PathBuf,
 }
 
-impl Landing {
+impl Sink {
     /// Fills it with `size` zeros, so that no earlier transfer is taken for this one.
     pub(crate) fn clear(&self, size: Bytes) -> Result<()> {
         let mut file = self.writer()?;
@@ -257,20 +257,20 @@ mod tests {
     #[test]
     fn refuses_files_larger_than_the_disk() {
         let disk = tempfile::tempdir().unwrap();
-        has_room(disk.path(), Bytes::new(1), 0).unwrap();
-        let error = has_room(disk.path(), Bytes::new(1 << 60), 0).unwrap_err();
+        check_disk_space(disk.path(), Bytes::new(1), 0).unwrap();
+        let error = check_disk_space(disk.path(), Bytes::new(1 << 60), 0).unwrap_err();
         assert!(
             error.to_string().contains("neither memory has room"),
             "{error}"
         );
     }
 
-    fn store(directory: &Path, disk: Option<&Path>) -> Store {
+    fn store(directory: &Path, disk: Option<&Path>) -> PayloadStore {
         let (directory, disk) = (directory.to_owned(), disk.map(Path::to_owned));
-        Store {
+        PayloadStore {
             directory,
             disk,
-            nameless: Vec::new(),
+            unnamed_files: Vec::new(),
             payloads: BTreeMap::new(),
         }
     }
@@ -283,20 +283,20 @@ mod tests {
             let mut store = store(directory.path(), disk);
             store.add_payload(size, 1).unwrap();
             let hash = store.hash(size).unwrap();
-            let landing = store.landing("x").unwrap();
-            landing.clear(size).unwrap();
-            assert!(landing.verify(size, hash).is_err());
+            let sink = store.sink("x").unwrap();
+            sink.clear(size).unwrap();
+            assert!(sink.verify(size, hash).is_err());
 
             let mut content = fs::read(directory.path().join(payload_name(size))).unwrap();
-            landing.writer().unwrap().write_all(&content).unwrap();
-            landing.verify(size, hash).unwrap();
+            sink.writer().unwrap().write_all(&content).unwrap();
+            sink.verify(size, hash).unwrap();
 
             content[CHUNK] ^= 1;
-            landing.writer().unwrap().write_all(&content).unwrap();
-            let error = landing.verify(size, hash).unwrap_err().to_string();
+            sink.writer().unwrap().write_all(&content).unwrap();
+            let error = sink.verify(size, hash).unwrap_err().to_string();
             assert!(error.contains("SHA-256"), "{error}");
-            landing.clear(size).unwrap();
-            assert!(landing.verify(size, hash).is_err());
+            sink.clear(size).unwrap();
+            assert!(sink.verify(size, hash).is_err());
         }
         assert!(fs::read_dir(directory.path()).unwrap().all(|entry| {
             !entry

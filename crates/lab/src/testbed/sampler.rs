@@ -4,7 +4,7 @@
 
 use crate::measure::{
     Recording, Sample,
-    recording::{End, INTERVAL},
+    recording::{ConnectionKey, INTERVAL},
 };
 use anyhow::{Context, Result};
 use longhaul_linux::{clock, netns::Netns, sock_diag::SockDiag};
@@ -22,7 +22,7 @@ use std::{
 
 /// Most samples in memory for metrics and report, about 200 bytes each; all go to the file. Beyond
 /// it, every other sampling time is left out.
-const KEPT_MAX: usize = 500_000;
+const SAMPLES_MAX: usize = 500_000;
 
 /// Thread that samples until it is stopped.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Sampler {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let work = Work {
+        let work = SamplerThread {
             channels,
             receivers,
             delivered,
@@ -70,7 +70,7 @@ impl Sampler {
     }
 }
 
-struct Work {
+struct SamplerThread {
     channels: Vec<(Arc<str>, SockDiag)>,
     receivers: Vec<String>,
     delivered: Arc<AtomicU64>,
@@ -78,26 +78,26 @@ struct Work {
     stop: Arc<AtomicBool>,
 }
 
-impl Work {
+impl SamplerThread {
     fn run(mut self) -> Result<Recording> {
         let start = clock::now();
         let mut recording = Recording::default();
         let mut received = HashMap::new();
-        let (mut round, mut every) = (0u64, 1);
+        let (mut round, mut keep_every) = (0u64, 1);
         while !self.stop.load(Ordering::Relaxed) {
             let at_s = clock::now().since(start).as_secs_f64();
-            for sample in self.look(at_s)? {
-                self.count(&sample, &mut received);
+            for sample in self.sample_hosts(at_s)? {
+                self.update_delivered(&sample, &mut received);
                 serde_json::to_writer(&mut self.file, &sample)?;
                 self.file.write_all(b"\n")?;
-                if round.is_multiple_of(every) {
+                if round.is_multiple_of(keep_every) {
                     recording.0.push(sample);
                 }
             }
             round += 1;
-            if recording.0.len() >= KEPT_MAX {
-                recording.thin();
-                every *= 2;
+            if recording.0.len() >= SAMPLES_MAX {
+                recording.halve();
+                keep_every *= 2;
             }
             thread::park_timeout(INTERVAL);
         }
@@ -105,7 +105,7 @@ impl Work {
         Ok(recording)
     }
 
-    fn look(&mut self, at_s: f64) -> Result<Vec<Sample>> {
+    fn sample_hosts(&mut self, at_s: f64) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (host, channel) in &mut self.channels {
             let found = channel.connections()?.into_iter();
@@ -118,9 +118,9 @@ impl Work {
         Ok(samples)
     }
 
-    fn count(&self, sample: &Sample, received: &mut HashMap<End, u64>) {
+    fn update_delivered(&self, sample: &Sample, received: &mut HashMap<ConnectionKey, u64>) {
         if self.receivers.iter().any(|host| **host == *sample.host) {
-            received.insert(sample.end(), sample.connection.bytes_received);
+            received.insert(sample.key(), sample.connection.bytes_received);
             self.delivered
                 .store(received.values().sum(), Ordering::Relaxed);
         }

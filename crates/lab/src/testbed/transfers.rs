@@ -4,14 +4,14 @@
 
 use super::{
     Testbed,
-    payload::{self, Landing, Store, payload_name},
+    payload::{self, PayloadStore, Sink, payload_name},
     programs::{command, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
     sampler::Sampler,
 };
 use crate::{
     measure::{Outcome, Sample, figures::describe},
     network::{
-        Sending, Topology,
+        SenderOptions, Topology,
         ports::{self, WebServers, accepting, iperf_port, opening, web_servers},
         probe::{Expected, expected},
         schedule,
@@ -32,79 +32,83 @@ use std::{
 use tokio::{task::JoinSet, time};
 
 /// Receiving files of a scenario's transfers, by flow.
-pub(crate) type Landings = BTreeMap<String, Arc<Landing>>;
+pub(crate) type Sinks = BTreeMap<String, Arc<Sink>>;
 
 /// Runs every enabled flow of `scenario`. `delivered` counts payload bytes as they arrive.
 pub(crate) async fn execute(
     scenario: &Scenario,
     testbed: &mut Testbed,
-    store: &Store,
-    landings: &Landings,
+    store: &PayloadStore,
+    sinks: &Sinks,
     directory: &Path,
     delivered: Arc<AtomicU64>,
 ) -> Result<Run> {
-    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
     let web = web_servers(scenario, &testbed.topology, &flows);
     if flows.iter().any(|flow| flow.program == Program::Command) {
         store.clear_scratch(&testbed.topology.hosts)?;
     }
     let mut servers = serve(&flows, &web, testbed, store, directory).await?;
-    let place = Place {
+    let context = TransferContext {
         scenario,
         testbed,
         web: &web,
         store,
-        landings,
+        sinks,
         directory,
     };
-    let transfers = place.prepare(&flows)?;
+    let transfers = context.prepare(&flows)?;
     let receivers = flows.iter().map(|flow| flow.to.clone()).collect();
     let record = directory.join("tcp_info.jsonl");
     let (began, began_s) = (clock::now(), unix_s());
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
     let outcomes = tokio::select! {
-        outcomes = all(transfers) => outcomes,
-        gone = end_of_a_helper(testbed, &mut servers) => Err(gone),
+        outcomes = run_all(transfers) => outcomes,
+        gone = wait_for_failure(testbed, &mut servers) => Err(gone),
     };
     let mut recording = sampler.stop()?;
     if outcomes.is_err() {
         // The device of a killed link vanishes, and flows fail with it, shortly before its process
         // has ended.
-        time::sleep(LOOK).await;
+        time::sleep(POLL_INTERVAL).await;
     }
-    testbed.still_stands()?;
+    testbed.check_running()?;
     let mut outcomes = outcomes?;
     for server in servers {
         server.stop().await?;
     }
     for (flow, outcome) in flows.iter().zip(&mut outcomes) {
-        let order = command::Order::of_server(flow, &testbed.topology, store, directory)?;
-        order.map_or(Ok(()), |(server, _)| server.add_to(outcome))?;
+        let order = command::HostCommand::of_server(flow, &testbed.topology, store, directory)?;
+        order.map_or(Ok(()), |(server, _)| server.add_usage_to(outcome))?;
     }
-    verify(&flows, &outcomes, store, landings)?;
-    arrived(&flows, &testbed.topology, store)?;
-    recording.join(untold(&flows, &testbed.topology, directory, began_s)?);
-    let ahead: Vec<Time> = testbed.since.iter().map(|at| began.since(*at)).collect();
+    verify(&flows, &outcomes, store, sinks)?;
+    verify_created_files(&flows, &testbed.topology, store)?;
+    recording.insert(udt_samples(&flows, &testbed.topology, directory, began_s)?);
+    let offsets: Vec<Time> = testbed
+        .link_started_at
+        .iter()
+        .map(|at| began.since(*at))
+        .collect();
     Ok(describe(
         scenario,
         &testbed.topology,
         &flows,
         &outcomes,
         &recording,
-        schedule::events(scenario, &ahead),
+        schedule::events(scenario, &offsets),
     ))
 }
 
 /// Interval between checks of the programs beside the flows.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until a link, a relay or a server has ended. Otherwise flows would wait for their limit.
-async fn end_of_a_helper(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyhow::Error {
+async fn wait_for_failure(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyhow::Error {
     loop {
-        time::sleep(LOOK).await;
+        time::sleep(POLL_INTERVAL).await;
         let mut servers = servers.iter_mut();
-        let all = testbed.still_stands();
-        if let Err(gone) = all.and_then(|()| servers.try_for_each(Daemon::has_not_failed)) {
+        let all = testbed.check_running();
+        if let Err(gone) = all.and_then(|()| servers.try_for_each(Daemon::check_not_failed)) {
             return gone;
         }
     }
@@ -114,13 +118,13 @@ async fn serve(
     flows: &[&Flow],
     web: &WebServers,
     testbed: &Testbed,
-    store: &Store,
+    store: &PayloadStore,
     directory: &Path,
 ) -> Result<Vec<Daemon>> {
     let mut servers = Vec::new();
-    for (host, ways) in web {
+    for (host, option_sets) in web {
         let netns = testbed.host(host)?;
-        servers.push(nginx::start(netns, store.directory(), ways, directory).await?);
+        servers.push(nginx::start(netns, store.directory(), option_sets, directory).await?);
     }
     let ftp = flows.iter().filter(|flow| flow.program == Program::Ftp);
     for host in ftp.map(|flow| accepting(flow)).collect::<BTreeSet<_>>() {
@@ -137,7 +141,7 @@ async fn serve(
             }
             Program::Command => {
                 let topology = &testbed.topology;
-                let order = command::Order::of_server(flow, topology, store, directory)?;
+                let order = command::HostCommand::of_server(flow, topology, store, directory)?;
                 if let Some((order, port)) = order {
                     servers.push(order.serve(testbed.host(server)?, port).await?);
                 }
@@ -159,26 +163,26 @@ struct Transfer {
     proxy: Option<String>,
     /// File that an upload sends.
     payload: PathBuf,
-    landing: Option<Arc<Landing>>,
-    sending: Sending,
+    sink: Option<Arc<Sink>>,
+    sender_options: SenderOptions,
     limit: Time,
     /// Expected link behaviour for a probe.
     expected: Option<Expected>,
-    command: Option<command::Order>,
+    command: Option<command::HostCommand>,
     record: PathBuf,
 }
 
 /// Context of the transfers of one run.
-struct Place<'a> {
+struct TransferContext<'a> {
     scenario: &'a Scenario,
     testbed: &'a Testbed,
     web: &'a WebServers,
-    store: &'a Store,
-    landings: &'a Landings,
+    store: &'a PayloadStore,
+    sinks: &'a Sinks,
     directory: &'a Path,
 }
 
-impl Place<'_> {
+impl TransferContext<'_> {
     fn prepare(&self, flows: &[&Flow]) -> Result<Vec<Transfer>> {
         let all = flows.iter().enumerate();
         all.map(|(number, flow)| self.transfer(number, flow))
@@ -187,40 +191,43 @@ impl Place<'_> {
 
     fn transfer(&self, number: usize, flow: &Flow) -> Result<Transfer> {
         let (testbed, topology) = (self.testbed, &self.testbed.topology);
-        let server = seen(testbed, flow, accepting(flow))?;
-        let sending = Sending::of(self.scenario, topology, flow);
-        let landing = self.landings.get(&flow.name);
-        let landing = landing.filter(|_| flow.program.carries_a_file()).cloned();
-        if let (Some(landing), Some(size)) = (&landing, flow.size) {
-            landing.clear(size)?;
+        let server = address_of(testbed, flow, accepting(flow))?;
+        let sender_options = SenderOptions::of(self.scenario, topology, flow);
+        let sink = self.sinks.get(&flow.name);
+        let sink = sink.filter(|_| flow.program.carries_a_file()).cloned();
+        if let (Some(sink), Some(size)) = (&sink, flow.size) {
+            sink.clear(size)?;
         }
         Ok(Transfer {
             number,
             netns: testbed.host(opening(flow))?.clone(),
             server,
             target: match &flow.via {
-                Some(via) => reached(testbed, flow, via)?,
-                None => SocketAddrV4::new(server, ports::server(self.web, number, flow, &sending)),
+                Some(via) => socket_address(testbed, flow, via)?,
+                None => SocketAddrV4::new(
+                    server,
+                    ports::server(self.web, number, flow, &sender_options),
+                ),
             },
             proxy: proxy(testbed, flow)?,
             payload: self
                 .store
                 .directory()
                 .join(payload_name(flow.size.unwrap_or_default())),
-            landing,
+            sink,
             limit: self.scenario.limit,
             expected: expected(self.scenario, topology, flow),
             command: self.command(flow)?,
             record: self.directory.join(record_name(flow)),
-            sending,
+            sender_options,
             flow: flow.clone(),
         })
     }
 
-    fn command(&self, flow: &Flow) -> Result<Option<command::Order>> {
+    fn command(&self, flow: &Flow) -> Result<Option<command::HostCommand>> {
         let order = || {
             let topology = &self.testbed.topology;
-            command::Order::of(flow, topology, self.store, self.directory)
+            command::HostCommand::of(flow, topology, self.store, self.directory)
         };
         let is_one = flow.program == Program::Command;
         is_one.then(order).transpose()
@@ -228,13 +235,16 @@ impl Place<'_> {
 }
 
 /// Address at which the client of `flow` reaches `host`.
-fn seen(testbed: &Testbed, flow: &Flow, host: &str) -> Result<Ipv4Addr> {
+fn address_of(testbed: &Testbed, flow: &Flow, host: &str) -> Result<Ipv4Addr> {
     let address = testbed.topology.address(opening(flow), host);
     address.with_context(|| format!("flow {}: {host} has no address", flow.name))
 }
 
-fn reached(testbed: &Testbed, flow: &Flow, at: &HostPort) -> Result<SocketAddrV4> {
-    Ok(SocketAddrV4::new(seen(testbed, flow, &at.host)?, at.port))
+fn socket_address(testbed: &Testbed, flow: &Flow, at: &HostPort) -> Result<SocketAddrV4> {
+    Ok(SocketAddrV4::new(
+        address_of(testbed, flow, &at.host)?,
+        at.port,
+    ))
 }
 
 /// URL of the proxy.
@@ -242,7 +252,7 @@ fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
     let Some(proxy) = &flow.proxy else {
         return Ok(None);
     };
-    let address = reached(testbed, flow, &proxy.at)?;
+    let address = socket_address(testbed, flow, &proxy.at)?;
     Ok(Some(format!("{}://{address}", proxy.scheme)))
 }
 
@@ -262,10 +272,13 @@ impl Transfer {
         let name = self.flow.name.clone();
         let limit = Duration::from(self.limit);
         let Ok(outcome) = time::timeout(limit, self.transfer()).await else {
-            let said = self.command.as_ref().map(command::Order::last_words);
-            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            let output = self
+                .command
+                .as_ref()
+                .map(command::HostCommand::last_log_line);
+            let output = output.map_or_else(String::new, |output| format!(": {output}"));
             bail!(
-                "flow {name} took longer than the limit of {}{said}",
+                "flow {name} took longer than the limit of {}{output}",
                 self.limit
             );
         };
@@ -278,9 +291,9 @@ impl Transfer {
     async fn transfer(&self) -> Result<Outcome> {
         let (flow, netns, record) = (&self.flow, &self.netns, &self.record);
         match flow.program {
-            Program::Curl | Program::Ftp => self.carry().await,
+            Program::Curl | Program::Ftp => self.transfer_file().await,
             Program::Iperf3 => {
-                iperf3::measure(netns, self.target, flow, &self.sending, record).await
+                iperf3::measure(netns, self.target, flow, &self.sender_options, record).await
             }
             Program::Probe => {
                 probe::measure(flow, self.server, self.expected.as_ref(), record).await
@@ -296,16 +309,16 @@ impl Transfer {
     }
 
     /// Transfers a file with curl.
-    async fn carry(&self) -> Result<Outcome> {
-        let landing = self.landing.as_ref();
-        let landing = landing.context("there is no place to arrive")?;
+    async fn transfer_file(&self) -> Result<Outcome> {
+        let sink = self.sink.as_ref();
+        let sink = sink.context("there is no place to arrive")?;
         let upload = self.flow.direction == Direction::Upload;
         let url = match self.flow.program {
-            Program::Ftp if upload => format!("ftp://{}/{}", self.target, landing.name()),
+            Program::Ftp if upload => format!("ftp://{}/{}", self.target, sink.name()),
             Program::Ftp => format!("ftp://{}/{}", self.target, self.file()),
             _ => format!("http://{}/{}", self.target, self.file()),
         };
-        let order = curl::Order {
+        let order = curl::CurlRequest {
             url: &url,
             proxy: self.proxy.as_deref(),
             limit: self.limit,
@@ -313,7 +326,7 @@ impl Transfer {
         };
         match upload {
             true => curl::send(&self.netns, order, &self.payload, &self.record).await,
-            false => curl::fetch(&self.netns, order, landing, &self.record).await,
+            false => curl::fetch(&self.netns, order, sink, &self.record).await,
         }
     }
 
@@ -323,7 +336,7 @@ impl Transfer {
 }
 
 /// Runs all transfers concurrently; the first failure ends the others.
-async fn all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
+async fn run_all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
     let mut running: JoinSet<_> = transfers.into_iter().map(Transfer::run).collect();
     let mut outcomes = BTreeMap::new();
     while let Some(ended) = running.join_next().await {
@@ -334,7 +347,12 @@ async fn all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
 }
 
 /// Checks byte counts and hashes of received files, after all clocks have stopped.
-fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landings) -> Result<()> {
+fn verify(
+    flows: &[&Flow],
+    outcomes: &[Outcome],
+    store: &PayloadStore,
+    sinks: &Sinks,
+) -> Result<()> {
     for (flow, outcome) in flows.iter().zip(outcomes) {
         let (true, Some(size)) = (flow.program.carries_a_file(), flow.size) else {
             continue;
@@ -347,7 +365,7 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
             outcome.bytes
         );
         let hash = store.hash(size).with_context(place)?;
-        landings
+        sinks
             .get(&flow.name)
             .with_context(place)?
             .verify(size, hash)
@@ -357,10 +375,11 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
 }
 
 /// Checks the hashes of files that commands created.
-fn arrived(flows: &[&Flow], topology: &Topology, store: &Store) -> Result<()> {
+fn verify_created_files(flows: &[&Flow], topology: &Topology, store: &PayloadStore) -> Result<()> {
     for flow in flows {
         let place = || format!("flow {}", flow.name);
-        let (Some(file), Some(size)) = (command::arrived(flow, topology, store)?, flow.size) else {
+        let (Some(file), Some(size)) = (command::created_file(flow, topology, store)?, flow.size)
+        else {
             continue;
         };
         let hash = store.hash(size).with_context(place)?;
@@ -370,7 +389,7 @@ fn arrived(flows: &[&Flow], topology: &Topology, store: &Store) -> Result<()> {
 }
 
 /// Samples of flows over UDT, which the kernel does not have.
-fn untold(
+fn udt_samples(
     flows: &[&Flow],
     topology: &Topology,
     directory: &Path,
@@ -388,7 +407,7 @@ fn untold(
 }
 
 /// Sending and receiving address of a flow. The client's port is 0, because nothing uses it.
-fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::Ends> {
+fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::FlowEnds> {
     let end = |host: &String, other: &String| {
         let port = match host == accepting(flow) {
             true => iperf_port(number),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of all built-in scenarios and of all refusals.
 
-mod claim_slips;
-mod refusal;
-mod scenario;
-mod slips;
+mod builtin_scenarios;
+mod invalid_claims;
+mod invalid_values;
+mod refusals;

@@ -9,9 +9,9 @@ use crate::{
     network::Topology,
     scenario::{
         Flow,
-        words::{self, Place},
+        placeholders::{self, Placeholder},
     },
-    testbed::payload::{Store, payload_name},
+    testbed::payload::{PayloadStore, payload_name},
 };
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{contained::Ended, netns::Netns};
@@ -27,7 +27,7 @@ use std::{
 
 /// Command of one host of a flow.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
+pub(crate) struct HostCommand {
     /// Name of its files: the flow's name, for a server with a suffix.
     name: String,
     words: Vec<String>,
@@ -36,12 +36,12 @@ pub(crate) struct Order {
     directory: PathBuf,
 }
 
-impl Order {
+impl HostCommand {
     /// Returns the client's command of `flow`.
     pub(crate) fn of(
         flow: &Flow,
         topology: &Topology,
-        store: &Store,
+        store: &PayloadStore,
         directory: &Path,
     ) -> Result<Self> {
         let host = (&flow.from, flow.name.clone());
@@ -52,15 +52,15 @@ impl Order {
     pub(crate) fn of_server(
         flow: &Flow,
         topology: &Topology,
-        store: &Store,
+        store: &PayloadStore,
         directory: &Path,
     ) -> Result<Option<(Self, u16)>> {
         let Some(port) = flow.ready.filter(|_| !flow.server.is_empty()) else {
             return Ok(None);
         };
         let host = (&flow.to, server_name(flow));
-        let order = Self::at(host, &flow.server, flow, topology, store, directory)?;
-        Ok(Some((order, port)))
+        let command = Self::at(host, &flow.server, flow, topology, store, directory)?;
+        Ok(Some((command, port)))
     }
 
     fn at(
@@ -68,11 +68,11 @@ impl Order {
         words: &[String],
         flow: &Flow,
         topology: &Topology,
-        store: &Store,
+        store: &PayloadStore,
         directory: &Path,
     ) -> Result<Self> {
         let all = words.iter();
-        let all = all.map(|word| filled(word, host, flow, topology, store));
+        let all = all.map(|word| fill_word(word, host, flow, topology, store));
         Ok(Self {
             name,
             words: all.collect::<Result<_>>()?,
@@ -93,13 +93,13 @@ impl Order {
             .stdout(output("out")?)
             .stderr(output("log")?);
         finish(command, &self.words[0], netns).await?;
-        let ended = self.ended()?;
+        let ended = self.read_report()?;
         if ended.code != 0 {
             bail!(
                 "{} ended with {}: {}",
                 self.words[0],
                 ended.code,
-                said(&ended.last_line)
+                or_no_output(&ended.last_line)
             );
         }
         Ok(Outcome {
@@ -118,8 +118,8 @@ impl Order {
     }
 
     /// Adds the resource use of this server, which has ended, to the outcome of its client.
-    pub(crate) fn add_to(&self, outcome: &mut Outcome) -> Result<()> {
-        let own = self.ended()?;
+    pub(crate) fn add_usage_to(&self, outcome: &mut Outcome) -> Result<()> {
+        let own = self.read_report()?;
         let metrics = &mut outcome.extra;
         metrics.insert(registry::SERVER_CPU.to_owned(), own.cpu_s);
         let cpu = metrics.entry(registry::CPU.to_owned()).or_default();
@@ -132,7 +132,7 @@ impl Order {
     /// Starts the server; it listens at `port` on return.
     pub(crate) async fn serve(&self, netns: &Netns, port: u16) -> Result<Daemon> {
         let mut daemon = Daemon::start(&self.name, self.contained()?, netns, &self.directory)?;
-        daemon.listening(netns, port).await?;
+        daemon.wait_until_listening(netns, port).await?;
         Ok(daemon)
     }
 
@@ -153,24 +153,24 @@ impl Order {
     }
 
     /// Reads exit status and resource use of the ended command.
-    pub(crate) fn ended(&self) -> Result<Ended> {
+    pub(crate) fn read_report(&self) -> Result<Ended> {
         let path = self.file("json");
         let text = fs::read(&path).with_context(|| {
             format!(
                 "{} left no record of its end (after SIGTERM it has 10 s): {}",
                 self.name,
-                self.last_words()
+                self.last_log_line()
             )
         })?;
         serde_json::from_slice(&text).with_context(|| format!("{}", path.display()))
     }
 
     /// Last line of the log of a running command.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_log_line(&self) -> String {
         let text = fs::read(self.file("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
-        said(last.unwrap_or_default().trim()).to_owned()
+        or_no_output(last.unwrap_or_default().trim()).to_owned()
     }
 
     fn file(&self, ending: &str) -> PathBuf {
@@ -182,7 +182,7 @@ fn server_name(flow: &Flow) -> String {
     format!("{}-server", flow.name)
 }
 
-fn said(line: &str) -> &str {
+fn or_no_output(line: &str) -> &str {
     match line {
         "" => "it said nothing",
         line => line,
@@ -190,32 +190,36 @@ fn said(line: &str) -> &str {
 }
 
 /// File that the command must have created, if the flow names one.
-pub(crate) fn arrived(flow: &Flow, topology: &Topology, store: &Store) -> Result<Option<PathBuf>> {
+pub(crate) fn created_file(
+    flow: &Flow,
+    topology: &Topology,
+    store: &PayloadStore,
+) -> Result<Option<PathBuf>> {
     let Some(file) = &flow.arrives else {
         return Ok(None);
     };
-    let file = filled(file, &flow.to, flow, topology, store)?;
+    let file = fill_word(file, &flow.to, flow, topology, store)?;
     Ok(Some(store.scratch(&flow.to).join(file)))
 }
 
-fn filled(
+fn fill_word(
     word: &str,
     host: &str,
     flow: &Flow,
     topology: &Topology,
-    store: &Store,
+    store: &PayloadStore,
 ) -> Result<String> {
     let path = |path: PathBuf| path.display().to_string();
     let payload = payload_name(flow.size.unwrap_or_default());
-    let look_up = |place: Place<'_>| match place {
-        Place::Address(other) => address(topology, host, other),
-        Place::Scratch(other) => Ok(path(store.scratch(other))),
-        Place::Payload => Ok(path(store.directory().join(&payload))),
-        Place::Longhaul => env::current_exe()
+    let look_up = |placeholder: Placeholder<'_>| match placeholder {
+        Placeholder::Address(other) => address(topology, host, other),
+        Placeholder::Scratch(other) => Ok(path(store.scratch(other))),
+        Placeholder::Payload => Ok(path(store.directory().join(&payload))),
+        Placeholder::Longhaul => env::current_exe()
             .map(path)
             .map_err(|error| error.to_string()),
     };
-    words::fill(word, look_up).map_err(anyhow::Error::msg)
+    placeholders::fill(word, look_up).map_err(anyhow::Error::msg)
 }
 
 /// Address at which `host` reaches `other`, which may be the same host.
@@ -234,17 +238,17 @@ pub(crate) fn address(topology: &Topology, host: &str, other: &str) -> Result<St
 pub(crate) fn missing(flow: &Flow) -> Option<&str> {
     let both = [flow.command.first(), flow.server.first()];
     let mut programs = both.into_iter().flatten().map(String::as_str);
-    programs.find(|program| !program.contains('{') && !is_there(program))
+    programs.find(|program| !program.contains('{') && !is_installed(program))
 }
 
 /// Finds a program as execvp(3) does: a name with a slash is a path, any other is searched in PATH.
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let may_run = |file: &Path| file.is_file() && access(file, Access::EXEC_OK).is_ok();
     if program.contains('/') {
         return may_run(Path::new(program));
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|place| may_run(&place.join(program)))
+    env::split_paths(&path).any(|directory| may_run(&directory.join(program)))
 }
 
 #[cfg(test)]

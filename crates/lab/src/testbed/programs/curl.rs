@@ -7,7 +7,7 @@
 //! s through a pipe into a SHA-256. So the hash is computed after curl's clock has stopped.
 
 use super::{finish, keep_json};
-use crate::{measure::Outcome, testbed::payload::Landing};
+use crate::{measure::Outcome, testbed::payload::Sink};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
 use longhaul_report::registry;
@@ -21,7 +21,7 @@ use std::{
 
 /// Parameters of one curl transfer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Order<'a> {
+pub(crate) struct CurlRequest<'a> {
     pub(crate) url: &'a str,
     pub(crate) proxy: Option<&'a str>,
     pub(crate) limit: Time,
@@ -32,47 +32,47 @@ pub(crate) struct Order<'a> {
 /// Downloads into `landing` from inside `netns`.
 pub(crate) async fn fetch(
     netns: &Netns,
-    order: Order<'_>,
-    landing: &Landing,
+    request: CurlRequest<'_>,
+    sink: &Sink,
     record: &Path,
 ) -> Result<Outcome> {
-    let mut command = command(order);
-    command.stdout(landing.writer()?);
+    let mut command = command(request);
+    command.stdout(sink.writer()?);
     read(&run(command, netns, record).await?, "size_download")
 }
 
 /// Uploads `file` from inside `netns`.
 pub(crate) async fn send(
     netns: &Netns,
-    order: Order<'_>,
+    request: CurlRequest<'_>,
     file: &Path,
     record: &Path,
 ) -> Result<Outcome> {
-    let mut command = command(order);
+    let mut command = command(request);
     command.arg("--upload-file").arg(file).stdout(Stdio::null());
     read(&run(command, netns, record).await?, "size_upload")
 }
 
-fn command(order: Order<'_>) -> Command {
+fn command(request: CurlRequest<'_>) -> Command {
     let mut command = Command::new("curl");
     command
         // Must come first: ignores ~/.curlrc.
         .args(["--disable", "--silent", "--show-error", "--fail"])
         // Overrides proxies of the environment.
-        .args(match order.proxy {
+        .args(match request.proxy {
             Some(proxy) => ["--noproxy", "", "--proxy", proxy].to_vec(),
             None => ["--noproxy", "*"].to_vec(),
         })
-        .args(["--max-time", &order.limit.as_secs_f64().to_string()])
+        .args(["--max-time", &request.limit.as_secs_f64().to_string()])
         .args(["--write-out", "%{stderr}%{json}"])
         .args(
-            order
+            request
                 .active
                 .then_some(["--ftp-port", "-"])
                 .into_iter()
                 .flatten(),
         )
-        .arg(order.url)
+        .arg(request.url)
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     command
@@ -80,10 +80,10 @@ fn command(order: Order<'_>) -> Command {
 
 async fn run(command: Command, netns: &Netns, record: &Path) -> Result<Value> {
     let output = finish(command, "curl", netns).await?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         // The record follows curl's message.
-        bail!("{}", said.split("\n{").next().unwrap_or_default().trim());
+        bail!("{}", message.split("\n{").next().unwrap_or_default().trim());
     }
     keep_json(record, &output.stderr, "curl")
 }

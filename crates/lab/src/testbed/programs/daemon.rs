@@ -13,9 +13,9 @@ use std::{
 use tokio::{process::Child, time};
 
 /// Longest time for a daemon to become ready, and to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between checks of a daemon.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Running daemon, killed when dropped.
 #[derive(Debug)]
@@ -55,82 +55,86 @@ impl Daemon {
     }
 
     /// Waits until it listens on a TCP port of `netns`.
-    pub(crate) async fn listening(&mut self, netns: &Netns, port: u16) -> Result<()> {
+    pub(crate) async fn wait_until_listening(&mut self, netns: &Netns, port: u16) -> Result<()> {
         let mut sockets = SockDiag::open(netns)?;
-        self.until(&format!("listen on port {port}"), || {
+        self.wait_until(&format!("listen on port {port}"), || {
             Ok(sockets.listens_on(port)?)
         })
         .await
     }
 
     /// Waits until it has printed a line with the prefix `word`.
-    pub(crate) async fn printed(&mut self, word: &str) -> Result<()> {
+    pub(crate) async fn wait_until_printed(&mut self, word: &str) -> Result<()> {
         let log = self.log.clone();
         let printed = || {
             Ok(fs::read_to_string(&log)?
                 .lines()
                 .any(|line| line.starts_with(word)))
         };
-        self.until(&format!("print '{word}'"), printed).await
+        self.wait_until(&format!("print '{word}'"), printed).await
     }
 
-    async fn until(&mut self, what: &str, mut reached: impl FnMut() -> Result<bool>) -> Result<()> {
-        let give_up = time::Instant::now() + PATIENCE;
+    async fn wait_until(
+        &mut self,
+        what: &str,
+        mut reached: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let give_up = time::Instant::now() + TIMEOUT;
         while !reached()? {
             if let Some(status) = self.child.try_wait()? {
                 bail!(
                     "{} ended with {status} before it could {what}: {}",
                     self.name,
-                    self.last_words()
+                    self.last_log_line()
                 );
             }
             if time::Instant::now() > give_up {
                 bail!(
-                    "{} did not {what} within {PATIENCE:?}: {}",
+                    "{} did not {what} within {TIMEOUT:?}: {}",
                     self.name,
-                    self.last_words()
+                    self.last_log_line()
                 );
             }
-            time::sleep(LOOK).await;
+            time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
     /// Fails if it has ended, with its last line of output.
-    pub(crate) fn still_runs(&mut self) -> Result<()> {
+    pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => Err(self.end(status)),
+            Some(status) => Err(self.early_exit(status)),
         }
     }
 
     /// Fails if it has ended with an error. A server for one client may end without one.
-    pub(crate) fn has_not_failed(&mut self) -> Result<()> {
+    pub(crate) fn check_not_failed(&mut self) -> Result<()> {
         match self.child.try_wait()? {
-            Some(status) if !status.success() => Err(self.end(status)),
+            Some(status) if !status.success() => Err(self.early_exit(status)),
             _ => Ok(()),
         }
     }
 
-    fn end(&self, status: ExitStatus) -> anyhow::Error {
+    fn early_exit(&self, status: ExitStatus) -> anyhow::Error {
         anyhow!(
             "{} ended with {status} during the run: {}",
             self.name,
-            self.last_words()
+            self.last_log_line()
         )
     }
 
     /// Sends SIGTERM, waits, and kills it if it does not end.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        self.ends_when_asked().await.map(drop)
+        self.terminate().await.map(drop)
     }
 
     /// Stops a daemon whose last records are needed.
     ///
     /// # Errors
     /// It had to be killed, so its records are incomplete.
-    pub(crate) async fn conclude(mut self) -> Result<()> {
-        match self.ends_when_asked().await? {
+    pub(crate) async fn stop_cleanly(mut self) -> Result<()> {
+        match self.terminate().await? {
             true => Ok(()),
             false => bail!(
                 "{} did not end when the run was over, and was killed",
@@ -139,7 +143,7 @@ impl Daemon {
         }
     }
 
-    async fn ends_when_asked(&mut self) -> Result<bool> {
+    async fn terminate(&mut self) -> Result<bool> {
         let pid = self
             .child
             .id()
@@ -147,14 +151,14 @@ impl Daemon {
         if let Some(pid) = pid {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
         }
-        let ended = time::timeout(PATIENCE, self.child.wait()).await.is_ok();
+        let ended = time::timeout(TIMEOUT, self.child.wait()).await.is_ok();
         if !ended {
             self.child.kill().await?;
         }
         Ok(ended)
     }
 
-    fn last_words(&self) -> String {
+    fn last_log_line(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
         last.map_or_else(

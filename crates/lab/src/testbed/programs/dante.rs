@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dante's SOCKS server, connecting directly or through another one.
 
-use super::ways::Ways;
+use super::proxy_config::ProxyConfig;
 use std::{fmt::Write as _, net::Ipv4Addr, path::Path, process::Command};
 
 /// Runs Dante in the foreground with this configuration; `-N 2` starts two servers, one per core
@@ -15,7 +15,7 @@ pub(super) fn command(configuration: &Path, scratch: &Path) -> Command {
 
 /// Writes the configuration. `own` are the host's addresses, to which Dante binds its connections.
 /// It runs as root, because a user namespace has no other user.
-pub(super) fn configuration(ways: &Ways, own: &[Ipv4Addr]) -> String {
+pub(super) fn configuration(config: &ProxyConfig, own: &[Ipv4Addr]) -> String {
     let mut text = String::from(
         "logoutput: stderr\n\
          errorlog: stderr\n\
@@ -25,20 +25,20 @@ pub(super) fn configuration(ways: &Ways, own: &[Ipv4Addr]) -> String {
          user.unprivileged: root\n\
          external.rotation: route\n",
     );
-    for listen in &ways.socks5 {
+    for listen in &config.socks5 {
         let _ = writeln!(text, "internal: {} port = {}", listen.ip(), listen.port());
     }
     for address in own {
         let _ = writeln!(text, "external: {address}");
     }
-    for network in clients(ways) {
+    for network in clients(config) {
         let _ = writeln!(
             text,
             "client pass {{ from: {network} to: 0.0.0.0/0 log: error }}"
         );
     }
     text.push_str("socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 log: error }\n");
-    if let Some(peer) = ways.peer {
+    if let Some(peer) = config.peer {
         let (ip, port) = (peer.ip(), peer.port());
         let _ = writeln!(
             text,
@@ -52,10 +52,10 @@ pub(super) fn configuration(ways: &Ways, own: &[Ipv4Addr]) -> String {
     text
 }
 
-fn clients(ways: &Ways) -> Vec<String> {
-    match ways.allow_from.is_empty() {
+fn clients(config: &ProxyConfig) -> Vec<String> {
+    match config.allow_from.is_empty() {
         true => vec!["0.0.0.0/0".to_owned()],
-        false => ways.allow_from.clone(),
+        false => config.allow_from.clone(),
     }
 }
 
@@ -69,9 +69,9 @@ mod tests {
         let text = |peer: &str| {
             let options =
                 toml::from_str(&format!("socks5 = '0.0.0.0:1080'\npeer = {peer}")).unwrap();
-            let ways = Ways::of(RelayProgram::Dante, &options).unwrap();
+            let config = ProxyConfig::of(RelayProgram::Dante, &options).unwrap();
             configuration(
-                &ways,
+                &config,
                 &[Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 1)],
             )
         };

@@ -18,7 +18,7 @@ pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Resu
     let mut command = Command::new("vsftpd");
     command.arg(fs::canonicalize(&configuration)?);
     let mut daemon = Daemon::start(&format!("vsftpd-{host}"), command, netns, directory)?;
-    daemon.listening(netns, FTP).await?;
+    daemon.wait_until_listening(netns, FTP).await?;
     Ok(daemon)
 }
 

@@ -2,7 +2,7 @@
 //! HAProxy in TCP mode, configured as its manual advises for bulk relaying: splicing where
 //! possible, pipes of 1 MiB, buffers of 64 KiB.
 
-use super::ways::Ways;
+use super::proxy_config::ProxyConfig;
 use std::{fmt::Write as _, path::Path, process::Command};
 
 /// Runs HAProxy in the foreground with this configuration.
@@ -12,7 +12,7 @@ pub(super) fn command(configuration: &Path) -> Command {
     command
 }
 
-pub(super) fn configuration(ways: &Ways) -> String {
+pub(super) fn configuration(config: &ProxyConfig) -> String {
     let mut text = String::from(
         "global\n\
          \x20   nbthread 2\n\
@@ -27,8 +27,8 @@ pub(super) fn configuration(ways: &Ways) -> String {
          \x20   timeout client 1h\n\
          \x20   timeout server 1h\n",
     );
-    let clients = ways.allow_from.join(" ");
-    for (number, (listen, destination)) in ways.forward.iter().enumerate() {
+    let clients = config.allow_from.join(" ");
+    for (number, (listen, destination)) in config.forward.iter().enumerate() {
         let _ = write!(text, "listen relay{number}\n    bind {listen}\n");
         if !clients.is_empty() {
             let _ = writeln!(
@@ -51,7 +51,7 @@ mod tests {
         let options = "forward = ['10.9.0.2:80=10.9.1.2:81', '10.9.0.2:82=10.9.1.2:83']\n\
                        allow_from = ['10.9.0.0/30', '10.9.5.0/30']";
         let options = toml::from_str(options).unwrap();
-        let text = configuration(&Ways::of(RelayProgram::Haproxy, &options).unwrap());
+        let text = configuration(&ProxyConfig::of(RelayProgram::Haproxy, &options).unwrap());
         assert!(text.contains("option splice-auto"));
         let second = "listen relay1\n    bind 10.9.0.2:82\n    \
                       tcp-request connection reject if !{ src 10.9.0.0/30 10.9.5.0/30 }\n    \

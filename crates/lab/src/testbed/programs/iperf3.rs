@@ -4,7 +4,7 @@
 use super::{daemon::Daemon, finish, keep_json};
 use crate::{
     measure::Outcome,
-    network::Sending,
+    network::SenderOptions,
     scenario::{Direction, Flow},
 };
 use anyhow::{Context, Result, bail};
@@ -23,7 +23,7 @@ pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<
     command.args(["--server", "--one-off", "--port", &port.to_string()]);
     let name = format!("iperf3-{}-{port}", netns.name().unwrap_or("host"));
     let mut daemon = Daemon::start(&name, command, netns, directory)?;
-    daemon.listening(netns, port).await?;
+    daemon.wait_until_listening(netns, port).await?;
     Ok(daemon)
 }
 
@@ -32,11 +32,13 @@ pub(crate) async fn measure(
     netns: &Netns,
     target: SocketAddrV4,
     flow: &Flow,
-    sending: &Sending,
+    sender_options: &SenderOptions,
     record: &Path,
 ) -> Result<Outcome> {
     let mut command = Command::new("iperf3");
-    command.arg("--json").args(arguments(target, flow, sending));
+    command
+        .arg("--json")
+        .args(arguments(target, flow, sender_options));
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -45,7 +47,7 @@ pub(crate) async fn measure(
     read(&keep_json(record, &output.stdout, "iperf3")?)
 }
 
-fn arguments(target: SocketAddrV4, flow: &Flow, sending: &Sending) -> Vec<String> {
+fn arguments(target: SocketAddrV4, flow: &Flow, sender_options: &SenderOptions) -> Vec<String> {
     let mut all = vec![
         "--client".to_owned(),
         target.ip().to_string(),
@@ -69,14 +71,16 @@ fn arguments(target: SocketAddrV4, flow: &Flow, sending: &Sending) -> Vec<String
     if flow.direction == Direction::Download {
         all.push("--reverse".to_owned());
     }
-    all.extend(socket(flow, sending));
+    all.extend(socket(flow, sender_options));
     all
 }
 
 /// Socket options of both ends. The client passes them to the server.
-fn socket(flow: &Flow, sending: &Sending) -> Vec<String> {
-    let congestion_control = sending.congestion_control.clone();
-    let rate = sending.pacing_rate.map(|rate| rate.bits().to_string());
+fn socket(flow: &Flow, sender_options: &SenderOptions) -> Vec<String> {
+    let congestion_control = sender_options.congestion_control.clone();
+    let rate = sender_options
+        .pacing_rate
+        .map(|rate| rate.bits().to_string());
     let window = flow.window.map(|window| window.get().to_string());
     let all = [
         ("--congestion", congestion_control),
@@ -87,7 +91,7 @@ fn socket(flow: &Flow, sending: &Sending) -> Vec<String> {
         .into_iter()
         .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
     let mut given: Vec<String> = given.flatten().collect();
-    if sending.pacing_rate.is_some() {
+    if sender_options.pacing_rate.is_some() {
         // A sending server applies pacing only if it created a new socket, as it does for this flag
         // (iperf_tcp_listen of iperf_tcp.c). Bulk data never waits for Nagle's algorithm.
         given.push("--no-delay".to_owned());

@@ -5,7 +5,7 @@ use super::daemon::Daemon;
 use crate::{
     network::{
         Wire,
-        link::{arguments, counters, tap},
+        link::{arguments, capture_file, counters_file},
     },
     scenario::{Decp, Link, value::flags},
 };
@@ -33,16 +33,16 @@ pub(crate) async fn start_link(
         .arg("link")
         .args(arguments(link, wire)?)
         .arg("--counters")
-        .arg(counters(link, directory));
+        .arg(counters_file(link, directory));
     if !link.options.contains_key("seed") {
         command.args(["--seed", &seed.to_string()]);
     }
     let name = format!("link-{}", link.name);
     if link.tap {
-        command.arg("--tap").arg(tap(link, directory));
+        command.arg("--tap").arg(capture_file(link, directory));
     }
     let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
-    daemon.printed("ready").await?;
+    daemon.wait_until_printed("ready").await?;
     Ok(daemon)
 }
 
@@ -59,6 +59,6 @@ pub(crate) async fn start_decp(
         .args(flags(&decp.options).map_err(anyhow::Error::msg)?);
     let mut daemon = Daemon::start(&format!("decp-{host}"), command, netns, directory)?;
     // Any line: the first one follows the first sample.
-    daemon.printed("").await?;
+    daemon.wait_until_printed("").await?;
     Ok(daemon)
 }

@@ -11,10 +11,10 @@ pub(crate) mod iperf3;
 pub(crate) mod longhaul;
 pub(crate) mod nginx;
 pub(crate) mod probe;
+pub(crate) mod proxy_config;
 pub(crate) mod relay;
 mod squid;
 pub(crate) mod udt;
-pub(crate) mod ways;
 
 use crate::scenario::{Program, RelayProgram};
 use anyhow::{Context, Result, bail};

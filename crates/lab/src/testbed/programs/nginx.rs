@@ -2,7 +2,7 @@
 //! nginx web servers, serving files from memory.
 
 use super::daemon::Daemon;
-use crate::network::{Sending, ports::web_port};
+use crate::network::{SenderOptions, ports::web_port};
 use anyhow::{Context, Result};
 use longhaul_linux::{netns::Netns, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -19,15 +19,15 @@ use std::{
 pub(crate) async fn start(
     netns: &Netns,
     files: &Path,
-    ways: &[Sending],
+    option_sets: &[SenderOptions],
     directory: &Path,
 ) -> Result<Daemon> {
     let host = netns.name().unwrap_or("host");
     let configuration = directory.join(format!("nginx-{host}.conf"));
     let scratch = Path::new("/run").join(format!("nginx-{host}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
-    fs::write(&configuration, text(files, &scratch, ways.len()))?;
-    let sockets = netns.run(|| listeners(ways))?;
+    fs::write(&configuration, text(files, &scratch, option_sets.len()))?;
+    let sockets = netns.run(|| listeners(option_sets))?;
     let mut command = Command::new("nginx");
     command
         .arg("-c")
@@ -37,20 +37,21 @@ pub(crate) async fn start(
         .env("NGINX", handed_over(&sockets)?);
     let mut daemon = Daemon::start(&format!("nginx-{host}"), command, netns, directory)?;
     drop(sockets);
-    for number in 0..ways.len() {
-        daemon.listening(netns, web_port(number)).await?;
+    for number in 0..option_sets.len() {
+        daemon.wait_until_listening(netns, web_port(number)).await?;
     }
     Ok(daemon)
 }
 
 /// Creates listening sockets with the sender options, which their connections inherit. nginx has no
 /// settings for them.
-fn listeners(ways: &[Sending]) -> std::io::Result<Vec<TcpListener>> {
-    let special = ways.iter().enumerate();
-    let special = special.filter(|(_, sending)| **sending != Sending::default());
-    let listen = |(number, sending): (usize, &Sending)| {
+fn listeners(option_sets: &[SenderOptions]) -> std::io::Result<Vec<TcpListener>> {
+    let special = option_sets.iter().enumerate();
+    let special =
+        special.filter(|(_, sender_options)| **sender_options != SenderOptions::default());
+    let listen = |(number, sender_options): (usize, &SenderOptions)| {
         let address = (Ipv4Addr::UNSPECIFIED, web_port(number)).into();
-        socket::listen(address, 1, &sending.options())
+        socket::listen(address, 1, &sender_options.options())
     };
     let sockets: Result<Vec<_>, _> = special.map(listen).collect();
     Ok(sockets?.into_iter().flatten().collect())

@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::{fs::File, io::BufReader, net::Ipv4Addr, path::Path, process::Stdio};
 
 /// Time to wait for the last packets, plus twice the delay of the link.
-const PATIENCE: Time = Time::from_secs(2);
+const TIMEOUT: Time = Time::from_secs(2);
 
 /// Runs the probe of `flow` to `address`.
 pub(crate) async fn measure(
@@ -57,7 +57,7 @@ fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
         ),
         format!("--length={}", timing.length),
         format!("--segments={}", timing.segments),
-        format!("--wait={}", (PATIENCE + delay * 2).exact()),
+        format!("--wait={}", (TIMEOUT + delay * 2).exact()),
     ]
 }
 
@@ -72,7 +72,7 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
     let mut extra = numbers(summary)?;
     if let Some(expected) = expected {
         extra.extend(numbers(&judge(recording, &expected.shape))?);
-        extra.retain(|name, _| !expected.hides(name));
+        extra.retain(|name, _| !expected.excludes(name));
     }
     // Other figures are in the record for an investigation.
     extra.retain(|name, _| registry::METRICS.iter().any(|entry| entry.name == name));

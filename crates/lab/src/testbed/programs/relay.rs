@@ -2,7 +2,7 @@
 //! Relays on hosts of the testbed: `longhaul relay` with the rules of a transparent listener, or
 //! another program.
 
-use super::{daemon::Daemon, dante, haproxy, longhaul, squid, ways::Ways};
+use super::{daemon::Daemon, dante, haproxy, longhaul, proxy_config::ProxyConfig, squid};
 use crate::scenario::{Relay, RelayProgram, relay, value::flags};
 use anyhow::{Context, Result, bail};
 use longhaul_linux::{interface, netfilter::nft, netns::Netns};
@@ -25,15 +25,17 @@ const CERTIFICATES: &str = "/run/longhaul/certificates";
 pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     match relay.program {
         RelayProgram::Longhaul => check_longhaul(host, relay),
-        other => Ok(Ways::of(other, &relay.options)?.listeners().collect()),
+        other => Ok(ProxyConfig::of(other, &relay.options)?
+            .listeners()
+            .collect()),
     }
 }
 
 /// Checks that this machine and user have what the relay on `host` needs, except congestion
 /// controls.
-pub(crate) fn try_out(host: &str, relay: &Relay) -> Result<()> {
+pub(crate) fn check_permissions(host: &str, relay: &Relay) -> Result<()> {
     let scratch = tempfile::tempdir()?;
-    let bare = relay::left_out(relay);
+    let bare = relay::without_leg_controls(relay);
     let arguments = arguments(host, &bare, scratch.path(), scratch.path())?;
     longhaul_relay::try_out(&arguments)
 }
@@ -42,27 +44,27 @@ pub(crate) fn try_out(host: &str, relay: &Relay) -> Result<()> {
 /// `config: `, because its path and lines mean nothing to the author of a scenario.
 fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let bare = relay::left_out(relay);
+    let bare = relay::without_leg_controls(relay);
     let arguments = arguments(host, &bare, scratch.path(), scratch.path());
     let arguments = arguments.map_err(|error| format!("{error:#}"))?;
     let file = format!("{}:", configuration(host, scratch.path()).display());
-    let of_config = |said: String| match said.strip_prefix(&file) {
+    let of_config = |message: String| match message.strip_prefix(&file) {
         Some(rest) => format!(
             "config: {}",
             rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':')
                 .trim_start()
         ),
-        None => said,
+        None => message,
     };
     let listeners =
         longhaul_relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
-    match (transparent(relay)?, relay.intercept.is_empty()) {
+    match (transparent_address(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
         (None, false) => Err(
             "intercept needs transparent = 'ADDRESS:PORT'; a listener in config has an intercept of its own"
                 .to_owned(),
         ),
-        _ if takes_nothing(&relay.config) => Err(
+        _ if lacks_intercept(&relay.config) => Err(
             "config: a transparent listener takes nothing without intercept = ['NETWORK:PORT']".to_owned(),
         ),
         _ => Ok(listeners),
@@ -78,7 +80,7 @@ fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Re
     let mut all = flags(&relay.options).map_err(anyhow::Error::msg)?;
     if !relay.config.is_empty() {
         let path = configuration(host, files);
-        let text = toml::to_string(&protected(host, &relay.config, certificates)?)?;
+        let text = toml::to_string(&with_certificates(host, &relay.config, certificates)?)?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         all.extend(["--config".to_owned(), path.display().to_string()]);
     }
@@ -87,7 +89,7 @@ fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Re
 
 /// Replaces every `tls = true` of a listener or peer in `config` by the files of `host`'s
 /// certificate, which are created if they do not exist.
-fn protected(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
+fn with_certificates(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
     let mut config = config.clone();
     let peers = config.get_mut("peer").and_then(Value::as_table_mut);
     let peers: Vec<&mut Value> = peers
@@ -95,9 +97,9 @@ fn protected(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
         .flat_map(|all| all.iter_mut())
         .map(|(_, v)| v)
         .collect();
-    protect(host, peers, certificates)?;
+    insert_certificates(host, peers, certificates)?;
     let listeners = config.get_mut("listener").and_then(Value::as_array_mut);
-    protect(
+    insert_certificates(
         host,
         listeners.into_iter().flatten().collect(),
         certificates,
@@ -105,10 +107,10 @@ fn protected(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
     Ok(config)
 }
 
-fn protect(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> {
+fn insert_certificates(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> {
     for one in all.into_iter().filter_map(Value::as_table_mut) {
         match one.get("tls").and_then(Value::as_bool) {
-            Some(true) => one.insert("tls".to_owned(), identity(host, certificates)?),
+            Some(true) => one.insert("tls".to_owned(), certificate_files(host, certificates)?),
             Some(false) => one.remove("tls"),
             None => None,
         };
@@ -117,7 +119,7 @@ fn protect(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> 
 }
 
 /// Certificate files of `host`.
-fn identity(host: &str, certificates: &Path) -> Result<Value> {
+fn certificate_files(host: &str, certificates: &Path) -> Result<Value> {
     let file = |name: &str| certificates.join(name);
     if !file(&format!("{host}.pem")).exists() {
         longhaul_relay::make_certificates(certificates, &[host.to_owned()])?;
@@ -131,7 +133,7 @@ fn identity(host: &str, certificates: &Path) -> Result<Value> {
 }
 
 /// Whether the configuration file has a transparent listener without `intercept`.
-fn takes_nothing(config: &Table) -> bool {
+fn lacks_intercept(config: &Table) -> bool {
     let listeners = config.get("listener").and_then(Value::as_array);
     let mut listeners = listeners.into_iter().flatten();
     listeners.any(|listener| {
@@ -141,7 +143,7 @@ fn takes_nothing(config: &Table) -> bool {
 }
 
 /// Address of the transparent listener, if it has one.
-fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
+fn transparent_address(relay: &Relay) -> Result<Option<SocketAddr>, String> {
     let Some(value) = relay.options.get("transparent") else {
         return Ok(None);
     };
@@ -153,41 +155,41 @@ fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
 
 /// Host and directories of a relay.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RelayHost<'a> {
     /// Name of the relay, for its records.
     pub(crate) name: &'a str,
     pub(crate) netns: &'a Netns,
     /// Addresses of its host.
-    pub(crate) own: &'a [Ipv4Addr],
+    pub(crate) addresses: &'a [Ipv4Addr],
     /// Directory for its records.
     pub(crate) directory: &'a Path,
 }
 
-impl Place<'_> {
+impl RelayHost<'_> {
     fn host(&self) -> &str {
         self.netns.name().unwrap_or("host")
     }
 }
 
 /// Starts the relay; ready on return.
-pub(crate) async fn start(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+pub(crate) async fn start(relay: &Relay, relay_host: &RelayHost<'_>) -> Result<Daemon> {
     match relay.program {
-        RelayProgram::Longhaul => start_longhaul(relay, place).await,
-        other => start_other(other, relay, place).await,
+        RelayProgram::Longhaul => start_longhaul(relay, relay_host).await,
+        other => start_other(other, relay, relay_host).await,
     }
 }
 
-async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
-    let Place {
+async fn start_longhaul(relay: &Relay, relay_host: &RelayHost<'_>) -> Result<Daemon> {
+    let RelayHost {
         name,
         netns,
         directory,
         ..
-    } = *place;
-    if let Some(listener) = transparent(relay).map_err(anyhow::Error::msg)? {
+    } = *relay_host;
+    if let Some(listener) = transparent_address(relay).map_err(anyhow::Error::msg)? {
         divert(netns, &relay.intercept, listener.port())?;
     }
-    let flags = arguments(place.host(), relay, directory, Path::new(CERTIFICATES))?;
+    let flags = arguments(relay_host.host(), relay, directory, Path::new(CERTIFICATES))?;
     let mut command = longhaul::command()?;
     command.arg("relay").args(flags);
     if !relay.options.contains_key("counters") {
@@ -195,41 +197,45 @@ async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
         command.arg("--counters").arg(counters);
     }
     let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
-    daemon.printed("listening").await?;
+    daemon.wait_until_printed("listening").await?;
     Ok(daemon)
 }
 
 /// Starts another program. Its own files vanish with the sandbox; its configuration is among the
 /// records.
-async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
-    let Place {
+async fn start_other(
+    program: RelayProgram,
+    relay: &Relay,
+    relay_host: &RelayHost<'_>,
+) -> Result<Daemon> {
+    let RelayHost {
         name,
         netns,
         directory,
         ..
-    } = *place;
-    let ways = Ways::of(program, &relay.options).map_err(anyhow::Error::msg)?;
+    } = *relay_host;
+    let config = ProxyConfig::of(program, &relay.options).map_err(anyhow::Error::msg)?;
     let scratch = Path::new("/run").join(format!("relay-{name}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
     // Squid changes to an ordinary user.
     fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
     let file = directory.join(format!("relay-{name}.conf"));
     let (text, command) = match program {
-        RelayProgram::Haproxy => (haproxy::configuration(&ways), haproxy::command(&file)),
+        RelayProgram::Haproxy => (haproxy::configuration(&config), haproxy::command(&file)),
         RelayProgram::Dante => (
-            dante::configuration(&ways, place.own),
+            dante::configuration(&config, relay_host.addresses),
             dante::command(&file, &scratch),
         ),
         RelayProgram::Squid => (
-            squid::configuration(&ways, name, &scratch),
+            squid::configuration(&config, name, &scratch),
             squid::command(&file, name),
         ),
         RelayProgram::Longhaul => bail!("longhaul is started as itself"),
     };
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
-    for listener in ways.listeners() {
-        daemon.listening(netns, listener.port()).await?;
+    for listener in config.listeners() {
+        daemon.wait_until_listening(netns, listener.port()).await?;
     }
     Ok(daemon)
 }
@@ -291,7 +297,7 @@ mod tests {
             "peer.far.tls = true\npeer.other.tls = false\nlistener = [{ tls = true }]",
         )
         .unwrap();
-        let config = protected("near", &config, directory.path()).unwrap();
+        let config = with_certificates("near", &config, directory.path()).unwrap();
         let key = config["peer"]["far"]["tls"]["key"].as_str().unwrap();
         assert!(Path::new(key).ends_with("near-key.pem") && Path::new(key).exists());
         assert!(config["peer"]["other"].get("tls").is_none());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Squid as a proxy without a cache, connecting directly or through another one.
 
-use super::ways::Ways;
+use super::proxy_config::ProxyConfig;
 use std::{fmt::Write as _, path::Path, process::Command};
 
 /// Runs Squid in the foreground with this configuration. Its service name must be unique to the
@@ -19,7 +19,7 @@ pub(super) fn command(configuration: &Path, host: &str) -> Command {
 /// root: a user namespace has no other user.
 ///
 /// Squid detects loops by its own host name, here `relay`, so no two may have the same.
-pub(super) fn configuration(ways: &Ways, relay: &str, scratch: &Path) -> String {
+pub(super) fn configuration(config: &ProxyConfig, relay: &str, scratch: &Path) -> String {
     let scratch = scratch.display();
     let mut text = format!(
         "visible_hostname {relay}\n\
@@ -36,18 +36,18 @@ pub(super) fn configuration(ways: &Ways, relay: &str, scratch: &Path) -> String 
          pinger_enable off\n\
          acl CONNECT method CONNECT\n"
     );
-    for listen in &ways.http {
+    for listen in &config.http {
         let _ = writeln!(text, "http_port {listen}");
     }
-    let clients = match ways.allow_from.is_empty() {
+    let clients = match config.allow_from.is_empty() {
         true => "all".to_owned(),
-        false => ways.allow_from.join(" "),
+        false => config.allow_from.join(" "),
     };
     let _ = writeln!(
         text,
         "acl clients src {clients}\nhttp_access allow clients\nhttp_access deny all"
     );
-    if let Some(peer) = ways.peer {
+    if let Some(peer) = config.peer {
         let (ip, port) = (peer.ip(), peer.port());
         let _ = writeln!(
             text,
@@ -67,8 +67,8 @@ mod tests {
     fn peer_receives_all_requests() {
         let text = |peer: &str| {
             let options = toml::from_str(&format!("http = '0.0.0.0:3128'\npeer = {peer}")).unwrap();
-            let ways = Ways::of(RelayProgram::Squid, &options).unwrap();
-            configuration(&ways, "r1", Path::new("/run/relay-r1"))
+            let config = ProxyConfig::of(RelayProgram::Squid, &options).unwrap();
+            configuration(&config, "r1", Path::new("/run/relay-r1"))
         };
         let chained = text("'10.9.1.2'");
         let end = "cache_peer 10.9.1.2 parent 3128 0 no-query no-digest default\nnever_direct allow all\n";

@@ -34,7 +34,7 @@ pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<
     ]);
     let name = format!("udt-{}-{port}", netns.name().unwrap_or("host"));
     let mut daemon = Daemon::start(&name, command, netns, directory)?;
-    daemon.printed("longhaul udt: serving").await?;
+    daemon.wait_until_printed("longhaul udt: serving").await?;
     Ok(daemon)
 }
 
@@ -48,16 +48,16 @@ pub(crate) async fn measure(
     let mut command = longhaul::command()?;
     command.args(["udt", "bench", "--control", "native"]);
     command.args(arguments(target, flow));
-    piped(&mut command);
+    pipe_output(&mut command);
     let output = finish(command, "longhaul udt", netns).await?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
     keep_json(record, &output.stdout, "longhaul udt")?;
-    Ok(Record::read(record)?.outcome(flow))
+    Ok(BenchReport::read(record)?.outcome(flow))
 }
 
-fn piped(command: &mut Command) {
+fn pipe_output(command: &mut Command) {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -71,7 +71,7 @@ fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
     if let Some(size) = flow.size {
         all.extend(["--bytes".to_owned(), size.get().to_string()]);
     }
-    if let Some([_, end]) = counted(flow) {
+    if let Some([_, end]) = counted_span(flow) {
         all.extend(["--time".to_owned(), format!("{end}s")]);
     }
     if flow.direction == Direction::Download {
@@ -81,24 +81,25 @@ fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
 }
 
 /// Span in seconds that counts, for a flow with a duration.
-fn counted(flow: &Flow) -> Option<[f64; 2]> {
+fn counted_span(flow: &Flow) -> Option<[f64; 2]> {
     let begin = flow.omit.unwrap_or_default().as_secs_f64();
     Some([begin, begin + flow.duration?.as_secs_f64()])
 }
 
 /// Report of the bench.
 #[derive(Debug, Deserialize)]
-struct Record {
-    sender: End,
-    receiver: End,
+struct BenchReport {
+    sender: EndReport,
+    receiver: EndReport,
 }
 
 #[derive(Debug, Deserialize)]
-struct End {
+struct EndReport {
     began_s: f64,
     bytes: u64,
     seconds: f64,
-    packets_sent_again: u64,
+    #[serde(rename = "packets_sent_again")]
+    packets_retransmitted: u64,
     #[serde(default)]
     intervals: Vec<Interval>,
 }
@@ -106,11 +107,12 @@ struct End {
 #[derive(Debug, Deserialize)]
 struct Interval {
     bytes: u64,
-    packets_sent_again: u64,
+    #[serde(rename = "packets_sent_again")]
+    packets_retransmitted: u64,
     rtt_ms: f64,
 }
 
-impl Record {
+impl BenchReport {
     fn read(path: &Path) -> Result<Self> {
         let place = || format!("{}", path.display());
         let text = std::fs::read(path).with_context(place)?;
@@ -119,14 +121,14 @@ impl Record {
 
     /// Computes the outcome. Data that arrives from buffers after the counted time is left out.
     fn outcome(&self, flow: &Flow) -> Outcome {
-        let (bytes, seconds) = match counted(flow) {
+        let (bytes, seconds) = match counted_span(flow) {
             Some([begin, end]) => (self.received(begin, end), end - begin),
             None => (self.receiver.bytes, self.receiver.seconds),
         };
         Outcome {
             bytes,
             seconds,
-            retransmits: Some(self.sender.packets_sent_again),
+            retransmits: Some(self.sender.packets_retransmitted),
             connections_bps: Vec::new(),
             extra: Metrics::new(),
         }
@@ -148,21 +150,21 @@ fn ends_s(number: usize) -> f64 {
 }
 
 /// Sending and receiving host of a flow, with the addresses of their sockets.
-pub(crate) type Ends = [(Arc<str>, SocketAddr); 2];
+pub(crate) type FlowEnds = [(Arc<str>, SocketAddr); 2];
 
 /// Samples of both ends as TCP_INFO, in seconds since `began_s` of Unix time, until the flow's time
 /// is over.
 pub(crate) fn samples(
     record: &Path,
     flow: &Flow,
-    [from, to]: &Ends,
+    [from, to]: &FlowEnds,
     began_s: f64,
 ) -> Result<Vec<Sample>> {
-    let Record { sender, receiver } = Record::read(record)?;
-    let until = counted(flow).map_or(f64::INFINITY, |[_, end]| end);
+    let BenchReport { sender, receiver } = BenchReport::read(record)?;
+    let until = counted_span(flow).map_or(f64::INFINITY, |[_, end]| end);
     let mut samples = sender.samples((from, to.1), [began_s, until], |connection, one| {
         connection.rtt_us = (one.rtt_ms * 1e3) as u32;
-        connection.retransmits += one.packets_sent_again as u32;
+        connection.retransmits += one.packets_retransmitted as u32;
         connection.bytes_acked += one.bytes;
     });
     samples.extend(
@@ -173,7 +175,7 @@ pub(crate) fn samples(
     Ok(samples)
 }
 
-impl End {
+impl EndReport {
     /// Samples at the end of each interval. `count` adds an interval to the counters.
     fn samples(
         &self,
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn counts_neither_omitted_nor_late_bytes() {
-        let record: Record = serde_json::from_str(&record()).unwrap();
+        let record: BenchReport = serde_json::from_str(&record()).unwrap();
         let timed = record.outcome(&flow("duration = '1s'\nomit = '1s'"));
         assert_eq!((timed.bytes, timed.seconds), (30_000_000, 1.0));
         assert_eq!(timed.retransmits, Some(25));

@@ -4,10 +4,10 @@
 use super::paper;
 use crate::{
     scenario::{
-        CheckPlan, Scenario,
+        CheckSpec, Scenario,
         expression::{Bound, Expression},
     },
-    source::{Book, pairs},
+    source::{ExperimentPlan, pairs},
 };
 use longhaul_results::result::{Cell, Check, Metrics};
 use serde_json::Value;
@@ -27,30 +27,33 @@ pub(crate) fn derive(scenario: &Scenario, metrics: &mut Metrics) {
 }
 
 /// Evaluates every check that applies to this kind of run and whose cells were run.
-pub(crate) fn checks(book: &Book, cells: &[Cell]) -> Vec<Check> {
-    let meant = |plan: &&CheckPlan| plan.quick || !book.quick;
-    let plans = book.base.check.iter().filter(meant);
-    plans.filter_map(|plan| check(plan, book, cells)).collect()
+pub(crate) fn checks(experiment: &ExperimentPlan, cells: &[Cell]) -> Vec<Check> {
+    let applies = |plan: &&CheckSpec| plan.quick || !experiment.quick;
+    let plans = experiment.scenario.check.iter().filter(applies);
+    plans
+        .filter_map(|plan| check(plan, experiment, cells))
+        .collect()
 }
 
 /// Evaluates a check; `None` if one of its cells was excluded (`--only`).
-fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
+fn check(plan: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Option<Check> {
     let bound = Bound::parse(&plan.want)?;
     let expression = Expression::parse(&plan.value).ok()?;
-    let subjects = every(plan, book).map_or(vec![None], |all| all.into_iter().map(Some).collect());
-    let figures: Vec<Figure> = subjects
+    let subjects =
+        subjects_of(plan, experiment).map_or(vec![None], |all| all.into_iter().map(Some).collect());
+    let figures: Vec<CheckValue> = subjects
         .into_iter()
-        .map(|of| figure(&expression, of, book, cells))
+        .map(|of| evaluate(&expression, of, experiment, cells))
         .collect();
-    let (found, undecided) = decisive(&figures, bound);
+    let (found, undecided) = deciding_value(&figures, bound);
     let value = match found {
-        Figure::Unasked => return None,
-        Figure::Missing => Value::from("no figure: no run gave one"),
-        Figure::Infinite => Value::from("no number: it divides by 0"),
-        Figure::Found {
+        CheckValue::NotRun => return None,
+        CheckValue::NoData => Value::from("no figure: no run gave one"),
+        CheckValue::DividesByZero => Value::from("no number: it divides by 0"),
+        CheckValue::Found {
             value, of: None, ..
         } => Value::from(value),
-        Figure::Found {
+        CheckValue::Found {
             value,
             of: Some(cell),
             ..
@@ -61,7 +64,7 @@ fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
     };
     Some(Check {
         name: plan.name.clone(),
-        pass: !undecided && found.keeps(bound),
+        pass: !undecided && found.satisfies(bound),
         undecided: undecided.then(|| TOO_BUSY.to_owned()),
         value,
         want: plan.want.clone(),
@@ -75,34 +78,36 @@ const TOO_BUSY: &str = "the machine was too busy";
 ///
 /// A value from runs for which the machine was too busy neither satisfies nor violates the bound.
 /// One valid value that violates it decides.
-fn decisive(figures: &[Figure], bound: Bound) -> (Figure, bool) {
+fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
     let worst = |disturbed: bool| {
         let figures = figures.iter().copied();
         figures
             .filter(|figure| figure.is_disturbed() == disturbed)
-            .fold(Figure::Unasked, |worst, one| worst.or_worse(one, bound))
+            .fold(CheckValue::NotRun, |worst, one| worst.worse_of(one, bound))
     };
     match (worst(false), worst(true)) {
-        (certain, Figure::Unasked) => (certain, false),
-        (certain, _) if certain != Figure::Unasked && !certain.keeps(bound) => (certain, false),
+        (certain, CheckValue::NotRun) => (certain, false),
+        (certain, _) if certain != CheckValue::NotRun && !certain.satisfies(bound) => {
+            (certain, false)
+        }
         (_, open) => (open, true),
     }
 }
 
 /// Cells for which a check holds one by one; `None` for a check without `every`.
-pub(crate) fn every(plan: &CheckPlan, book: &Book) -> Option<Vec<usize>> {
+pub(crate) fn subjects_of(plan: &CheckSpec, experiment: &ExperimentPlan) -> Option<Vec<usize>> {
     let wanted = pairs(plan.every.as_ref()?);
-    let matching = |index: &usize| book.cells[*index].matches(&wanted);
-    Some((0..book.cells.len()).filter(matching).collect())
+    let matching = |index: &usize| experiment.cells[*index].matches(&wanted);
+    Some((0..experiment.cells.len()).filter(matching).collect())
 }
 
 /// Varied values of the cell that differs from the one at `subject` only in `different`.
-pub(crate) fn beside(
-    book: &Book,
+pub(crate) fn cell_selector(
+    experiment: &ExperimentPlan,
     subject: Option<usize>,
     different: &[(String, String)],
 ) -> Vec<(String, String)> {
-    let own = subject.map_or_else(Vec::new, |index| pairs(&book.cells[index].vary));
+    let own = subject.map_or_else(Vec::new, |index| pairs(&experiment.cells[index].vary));
     let kept = own
         .into_iter()
         .filter(|(key, _)| different.iter().all(|(other, _)| other != key));
@@ -113,30 +118,34 @@ pub(crate) fn beside(
 const PRINTED: &str = "paper.";
 
 /// Whether `name` is a measured metric, or a figure that the paper prints for the cell at `index`.
-pub(crate) fn is_printed(book: &Book, index: usize, name: &str) -> bool {
+pub(crate) fn is_printed(experiment: &ExperimentPlan, index: usize, name: &str) -> bool {
     name.strip_prefix(PRINTED).is_none_or(|metric| {
-        let printed = paper::printed(&book.base.paper, &book.cells[index]);
+        let printed = paper::figures_of(&experiment.scenario.paper, &experiment.cells[index]);
         printed.figures.contains_key(metric)
     })
 }
 
 /// Value of an expression over the medians of cells; `None` if a cell was not run or has no value.
-pub(crate) fn number(expression: &Expression, book: &Book, cells: &[Cell]) -> Option<f64> {
-    match figure(expression, None, book, cells) {
-        Figure::Found { value, .. } => Some(value),
-        Figure::Unasked | Figure::Missing | Figure::Infinite => None,
+pub(crate) fn number(
+    expression: &Expression,
+    experiment: &ExperimentPlan,
+    cells: &[Cell],
+) -> Option<f64> {
+    match evaluate(expression, None, experiment, cells) {
+        CheckValue::Found { value, .. } => Some(value),
+        CheckValue::NotRun | CheckValue::NoData | CheckValue::DividesByZero => None,
     }
 }
 
 /// Value of a check's expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Figure {
+enum CheckValue {
     /// A cell was excluded, or the paper has no figure for it.
-    Unasked,
+    NotRun,
     /// The runs gave no value.
-    Missing,
+    NoData,
     /// The expression divides by 0.
-    Infinite,
+    DividesByZero,
     /// Computed value, with the cell if there are several. `disturbed`: a cell without any valid
     /// run was used.
     Found {
@@ -146,8 +155,8 @@ enum Figure {
     },
 }
 
-impl Figure {
-    fn keeps(self, bound: Bound) -> bool {
+impl CheckValue {
+    fn satisfies(self, bound: Bound) -> bool {
         matches!(self, Self::Found { value, .. } if bound.holds(value))
     }
 
@@ -162,11 +171,11 @@ impl Figure {
     }
 
     /// Returns the value that violates the bound more.
-    fn or_worse(self, other: Self, bound: Bound) -> Self {
+    fn worse_of(self, other: Self, bound: Bound) -> Self {
         match (self, other) {
-            (Self::Unasked, one) | (one, Self::Unasked) => one,
-            (Self::Missing, _) | (_, Self::Missing) => Self::Missing,
-            (Self::Infinite, _) | (_, Self::Infinite) => Self::Infinite,
+            (Self::NotRun, one) | (one, Self::NotRun) => one,
+            (Self::NoData, _) | (_, Self::NoData) => Self::NoData,
+            (Self::DividesByZero, _) | (_, Self::DividesByZero) => Self::DividesByZero,
             (Self::Found { value: a, .. }, Self::Found { value: b, .. }) => {
                 match bound.margin(a) <= bound.margin(b) {
                     true => self,
@@ -177,28 +186,35 @@ impl Figure {
     }
 }
 
-fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell]) -> Figure {
+fn evaluate(
+    expression: &Expression,
+    of: Option<usize>,
+    experiment: &ExperimentPlan,
+    cells: &[Cell],
+) -> CheckValue {
     let disturbed = std::cell::Cell::new(false);
     let look_up = |name: &str, wanted: &[(String, String)]| {
-        let index = book
-            .one_cell(&beside(book, of, wanted))
-            .map_err(|_| Figure::Unasked)?;
+        let index = experiment
+            .one_cell(&cell_selector(experiment, of, wanted))
+            .map_err(|_| CheckValue::NotRun)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
             let printed = cells.get(index).and_then(|cell| cell.paper_figure(metric));
-            return printed.ok_or(Figure::Unasked);
+            return printed.ok_or(CheckValue::NotRun);
         }
         let cell = cells.get(index);
         disturbed.set(disturbed.get() || cell.is_some_and(Cell::is_disturbed));
         let summary = cell.and_then(|cell| cell.metrics.get(name));
-        summary.map(|summary| summary.median).ok_or(Figure::Missing)
+        summary
+            .map(|summary| summary.median)
+            .ok_or(CheckValue::NoData)
     };
     match expression.value(&look_up) {
-        Ok(value) if value.is_finite() => Figure::Found {
+        Ok(value) if value.is_finite() => CheckValue::Found {
             value,
             of,
             disturbed: disturbed.get(),
         },
-        Ok(_) => Figure::Infinite,
+        Ok(_) => CheckValue::DividesByZero,
         Err(figure) => figure,
     }
 }
@@ -207,7 +223,7 @@ fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell
 mod tests {
     use super::*;
     use crate::source::{Choices, Source};
-    use Figure::{Found, Infinite, Missing, Unasked};
+    use CheckValue::{DividesByZero, Found, NoData, NotRun};
 
     #[test]
     fn worst_value_has_the_smallest_margin() {
@@ -216,18 +232,18 @@ mod tests {
             of: None,
             disturbed: false,
         };
-        let worst = |want, all: [Figure; 3]| {
+        let worst = |want, all: [CheckValue; 3]| {
             let bound = Bound::parse(want).unwrap();
             all.into_iter()
-                .fold(Unasked, |worst, one| worst.or_worse(one, bound))
+                .fold(NotRun, |worst, one| worst.worse_of(one, bound))
         };
         let all = [found(0.99), found(0.95), found(1.01)];
         assert_eq!(worst(">= 0.97", all), found(0.95));
         assert_eq!(worst("<= 0.97", all), found(1.01));
         assert_eq!(worst("== 1", all), found(0.95));
-        assert_eq!(worst(">= 0", [found(1.0), Missing, found(2.0)]), Missing);
-        assert_eq!(worst(">= 0", [Unasked, found(1.0), Unasked]), found(1.0));
-        assert_eq!(worst(">= 0", [Unasked; 3]), Unasked);
+        assert_eq!(worst(">= 0", [found(1.0), NoData, found(2.0)]), NoData);
+        assert_eq!(worst(">= 0", [NotRun, found(1.0), NotRun]), found(1.0));
+        assert_eq!(worst(">= 0", [NotRun; 3]), NotRun);
     }
 
     #[test]
@@ -241,12 +257,12 @@ mod tests {
             text: text.to_owned(),
             path: None,
         };
-        let book = Book::open(&source, &Choices::default()).unwrap();
-        let found = figure(&expression, None, &book, &[]);
-        assert_eq!(found, Infinite);
+        let experiment = ExperimentPlan::open(&source, &Choices::default()).unwrap();
+        let found = evaluate(&expression, None, &experiment, &[]);
+        assert_eq!(found, DividesByZero);
         let bound = Bound::parse(">= 0").unwrap();
-        assert_eq!(decisive(&[found], bound), (Infinite, false));
-        assert!(!found.keeps(bound));
+        assert_eq!(deciding_value(&[found], bound), (DividesByZero, false));
+        assert!(!found.satisfies(bound));
     }
 
     #[test]
@@ -256,7 +272,7 @@ mod tests {
             of: None,
             disturbed,
         };
-        let decided = |all: &[Figure]| decisive(all, Bound::parse(">= 0.9").unwrap());
+        let decided = |all: &[CheckValue]| deciding_value(all, Bound::parse(">= 0.9").unwrap());
         let (good, bad) = (found(0.95, false), found(0.5, false));
         assert_eq!(decided(&[good]), (good, false));
         for value in [0.76, 0.99] {
@@ -265,8 +281,8 @@ mod tests {
             assert_eq!(decided(&[good, busy]), (busy, true));
             // One valid value that violates the bound decides.
             assert_eq!(decided(&[bad, busy]), (bad, false));
-            assert_eq!(decided(&[Missing, busy]), (Missing, false));
+            assert_eq!(decided(&[NoData, busy]), (NoData, false));
         }
-        assert_eq!(decided(&[Unasked]), (Unasked, false));
+        assert_eq!(decided(&[NotRun]), (NotRun, false));
     }
 }

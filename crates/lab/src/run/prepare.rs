@@ -3,15 +3,16 @@
 //! needs. Nothing has been changed yet.
 
 use super::{
-    lab, leave_out,
-    machine::unsupported,
-    prerequisites,
+    check_prerequisites,
+    host_info::unsupported,
+    lab,
     resume::{self, Journal},
+    skip_missing_commands,
 };
 use crate::{
     check::program_limits,
     simulated,
-    source::{Book, Choices, library},
+    source::{Choices, ExperimentPlan, library},
     testbed::controls,
 };
 use anyhow::{Context, Result, bail};
@@ -51,8 +52,8 @@ pub(crate) struct Request {
 
 /// Experiment that is ready to run, with the directory for its result.
 #[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) book: Book,
+pub(crate) struct PreparedExperiment {
+    pub(crate) experiment: ExperimentPlan,
     pub(crate) identity: Identity,
     pub(crate) out: PathBuf,
     host: Host,
@@ -60,19 +61,19 @@ pub(crate) struct Ready {
     json: bool,
 }
 
-impl Ready {
+impl PreparedExperiment {
     /// Reads and checks `scenario` with the options of the request.
     pub(crate) fn read(scenario: &str, request: &Request) -> Result<Self> {
-        let mut book = Book::open(&library::find(scenario)?, &request.choices)?;
+        let mut experiment = ExperimentPlan::open(&library::find(scenario)?, &request.choices)?;
         if request.simulate {
-            book.simulate();
+            experiment.simulate();
         }
-        possible(&book)?;
-        leave_out(&mut book)?;
-        let host = prerequisites(&book)?;
+        validate(&experiment)?;
+        skip_missing_commands(&mut experiment)?;
+        let host = check_prerequisites(&experiment)?;
         Ok(Self {
-            identity: identity(&book, &host.kernel, host.cpus)?,
-            book,
+            identity: identity(&experiment, &host.kernel, host.cpus)?,
+            experiment,
             out: request.out.clone(),
             host,
             fresh: request.fresh,
@@ -81,18 +82,18 @@ impl Ready {
     }
 
     /// Refuses to replace another experiment that was interrupted.
-    pub(crate) fn may_begin(&self) -> Result<()> {
+    pub(crate) fn check_resumable(&self) -> Result<()> {
         resume::check(&self.out, &self.identity, self.fresh)
     }
 
     /// Runs the experiment, in a sandbox if it needs a testbed, and returns the exit code. Errors
     /// are printed.
-    pub(crate) fn perform(self) -> Result<u8> {
+    pub(crate) fn execute(self) -> Result<u8> {
         let out = output_directory(&self.out)?;
-        let _as_long_as_it_lives = alone(&out)?;
-        replaceable(&out)?;
-        self.may_begin()?;
-        let testbed = self.book.needs_testbed();
+        let _lock = lock_directory(&out)?;
+        check_replaceable(&out)?;
+        self.check_resumable()?;
+        let testbed = self.experiment.needs_testbed();
         let work = || self.work(&out);
         if !testbed {
             return Ok(exit::exit_code(&work()));
@@ -117,7 +118,7 @@ impl Ready {
             );
         }
         let mut result =
-            runtime.block_on(lab::run(&self.book, out, self.host, command, journal))?;
+            runtime.block_on(lab::run(&self.experiment, out, self.host, command, journal))?;
         result.identity = Some(self.identity);
         let text = serde_json::to_string_pretty(&result)?;
         fs::write(out.join("result.json"), &text)
@@ -132,7 +133,7 @@ impl Ready {
                 page.display()
             ),
         }
-        verdict_of(&result)
+        check_outcome(&result)
     }
 }
 
@@ -142,20 +143,20 @@ fn columns() -> Option<usize> {
     Some(columns.into())
 }
 
-fn verdict_of(result: &LabResult) -> Result<()> {
+fn check_outcome(result: &LabResult) -> Result<()> {
     let runs = || result.cells.iter().flat_map(|cell| &cell.runs);
     let failed = runs().filter(|run| run.failed.is_some()).count();
     let checks = &result.checks;
-    let missed = checks.iter().filter(|check| check.failed()).count();
+    let failed_checks = checks.iter().filter(|check| check.failed()).count();
     let open = checks.iter().filter(|check| check.undecided.is_some());
-    match (failed, missed, open.count()) {
+    match (failed, failed_checks, open.count()) {
         (0, 0, 0) => Ok(()),
         (0, 0, open) => Err(Refusal::undecided(format!(
             "{open} of {} checks not decided: the machine was too busy; run it again when it has more time",
             checks.len()
         ))),
         _ => bail!(
-            "{failed} of {} runs failed, {missed} of {} checks not met",
+            "{failed} of {} runs failed, {failed_checks} of {} checks not met",
             runs().count(),
             checks.len()
         ),
@@ -164,14 +165,14 @@ fn verdict_of(result: &LabResult) -> Result<()> {
 
 /// Checks what the check of single keys cannot find: simulated cells, limits of programs, and names
 /// of congestion controls.
-pub(crate) fn possible(book: &Book) -> Result<()> {
-    simulated::check(book)?;
-    program_limits::check(book)?;
-    controls::check_names(book)
+pub(crate) fn validate(experiment: &ExperimentPlan) -> Result<()> {
+    simulated::check(experiment)?;
+    program_limits::check(experiment)?;
+    controls::check_names(experiment)
 }
 
 /// Directories that the sandbox covers with new file systems.
-const HIDDEN: [&str; 3] = ["/run", "/proc", "/dev/shm"];
+const SANDBOX_MOUNTS: [&str; 3] = ["/run", "/proc", "/dev/shm"];
 
 /// Creates the directory and returns its real path.
 fn output_directory(out: &Path) -> Result<PathBuf> {
@@ -183,18 +184,18 @@ fn output_directory(out: &Path) -> Result<PathBuf> {
     }
     let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
     let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
-    match HIDDEN.iter().any(|hidden| out.starts_with(hidden)) {
+    match SANDBOX_MOUNTS.iter().any(|mount| out.starts_with(mount)) {
         true => Err(Refusal::usage(format!(
             "--out {}: must not be below {}",
             out.display(),
-            HIDDEN.join(", ")
+            SANDBOX_MOUNTS.join(", ")
         ))),
         false => Ok(out),
     }
 }
 
 /// Locks the directory, and refuses one that another lab uses. The lock ends with the process.
-fn alone(out: &Path) -> Result<File> {
+fn lock_directory(out: &Path) -> Result<File> {
     let place = || format!("cannot open {}", out.display());
     let directory = File::open(out).with_context(place)?;
     flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -207,16 +208,16 @@ fn alone(out: &Path) -> Result<File> {
 }
 
 /// Refuses a directory with a result or page that no lab wrote, because both would be replaced.
-fn replaceable(out: &Path) -> Result<()> {
+fn check_replaceable(out: &Path) -> Result<()> {
     let ours = |text: &str| {
         serde_json::from_str::<serde_json::Value>(text)
             .is_ok_and(|result| result["longhaul"].is_string())
     };
-    own_file(out, "result.json", ours)?;
-    own_file(out, "report.html", |page| page.contains(report::OURS))
+    check_own_file(out, "result.json", ours)?;
+    check_own_file(out, "report.html", |page| page.contains(report::OURS))
 }
 
-fn own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
+fn check_own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
     let path = out.join(name);
     let Ok(metadata) = fs::symlink_metadata(&path) else {
         return Ok(());
@@ -232,11 +233,11 @@ fn own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
 }
 
 /// Identity of an experiment on a machine with this kernel and number of CPUs.
-fn identity(book: &Book, kernel: &str, cpus: usize) -> Result<Identity> {
+fn identity(experiment: &ExperimentPlan, kernel: &str, cpus: usize) -> Result<Identity> {
     Ok(Identity {
-        scenario: book.name.clone(),
-        digest: book.digest()?,
-        seed: book.base.seed,
+        scenario: experiment.name.clone(),
+        digest: experiment.digest()?,
+        seed: experiment.scenario.seed,
         longhaul: longhaul_command::version().to_owned(),
         machine: format!("Linux {kernel}, {cpus} CPUs"),
     })
@@ -257,27 +258,27 @@ mod tests {
     #[test]
     fn refuses_a_directory_in_use_by_another_lab() {
         let out = tempfile::tempdir().unwrap();
-        let first = alone(out.path()).unwrap();
-        let error = alone(out.path()).unwrap_err().to_string();
+        let first = lock_directory(out.path()).unwrap();
+        let error = lock_directory(out.path()).unwrap_err().to_string();
         assert!(error.contains("another lab is at work"), "{error}");
         drop(first);
-        alone(out.path()).unwrap();
+        lock_directory(out.path()).unwrap();
     }
 
     #[test]
     fn refuses_to_replace_foreign_files() {
         let out = tempfile::tempdir().unwrap();
         let put = |name, text: &str| fs::write(out.path().join(name), text).unwrap();
-        let refused = || replaceable(out.path()).unwrap_err().to_string();
-        replaceable(out.path()).unwrap();
+        let refused = || check_replaceable(out.path()).unwrap_err().to_string();
+        check_replaceable(out.path()).unwrap();
         put("result.json", "my own");
         assert!(refused().contains("result.json is in the way"));
         put("result.json", r#"{ "longhaul": "0.1.0" }"#);
-        replaceable(out.path()).unwrap();
+        check_replaceable(out.path()).unwrap();
         put("report.html", "my own");
         assert!(refused().contains("report.html is in the way"));
         put("report.html", &format!("{}0.1.0\">", report::OURS));
-        replaceable(out.path()).unwrap();
+        check_replaceable(out.path()).unwrap();
         // The target of a symbolic link is elsewhere.
         fs::rename(out.path().join("result.json"), out.path().join("other")).unwrap();
         std::os::unix::fs::symlink("other", out.path().join("result.json")).unwrap();

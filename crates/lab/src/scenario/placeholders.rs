@@ -4,7 +4,7 @@
 
 /// Placeholder in a word of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Placeholder<'a> {
     /// Address at which the command's host reaches a host.
     Address(&'a str),
     /// Scratch directory of a host.
@@ -15,7 +15,7 @@ pub(crate) enum Place<'a> {
     Longhaul,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Placeholder<'a> {
     fn named(name: &'a str) -> Result<Self, String> {
         match name.split_once('.') {
             Some(("address", host)) => Ok(Self::Address(host)),
@@ -33,7 +33,7 @@ impl<'a> Place<'a> {
 /// Replaces each placeholder of `word` by the result of `look_up`.
 pub(crate) fn fill(
     word: &str,
-    mut look_up: impl FnMut(Place<'_>) -> Result<String, String>,
+    mut look_up: impl FnMut(Placeholder<'_>) -> Result<String, String>,
 ) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = word;
@@ -47,7 +47,7 @@ pub(crate) fn fill(
         let (name, behind) = behind.split_once('}').ok_or_else(|| {
             format!("{word:?} has a '{{' without a '}}'; as itself it is written {{{{")
         })?;
-        filled.push_str(&look_up(Place::named(name)?)?);
+        filled.push_str(&look_up(Placeholder::named(name)?)?);
         rest = behind;
     }
     Ok(filled + rest)
@@ -58,12 +58,12 @@ mod tests {
     use super::*;
 
     fn filled(word: &str) -> Result<String, String> {
-        fill(word, |place| match place {
-            Place::Address(host) => Ok(format!("address of {host}")),
-            Place::Scratch("nowhere") => Err("no such host".to_owned()),
-            Place::Scratch(host) => Ok(format!("/{host}")),
-            Place::Payload => Ok("/p".to_owned()),
-            Place::Longhaul => Ok("longhaul".to_owned()),
+        fill(word, |placeholder| match placeholder {
+            Placeholder::Address(host) => Ok(format!("address of {host}")),
+            Placeholder::Scratch("nowhere") => Err("no such host".to_owned()),
+            Placeholder::Scratch(host) => Ok(format!("/{host}")),
+            Placeholder::Payload => Ok("/p".to_owned()),
+            Placeholder::Longhaul => Ok("longhaul".to_owned()),
         })
     }
 

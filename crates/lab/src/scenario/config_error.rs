@@ -14,39 +14,39 @@ use toml::{
 
 /// Problem of one value.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct ConfigError {
     /// Path to the value, last key first.
-    way: Vec<Step>,
+    path: Vec<PathSegment>,
     problem: String,
 }
 
 /// Segment of a path: a key of a table, or an index from 0 in an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PathSegment {
     Key(String),
-    Number(usize),
+    Index(usize),
 }
 
-impl From<&str> for Step {
+impl From<&str> for PathSegment {
     fn from(key: &str) -> Self {
         Self::Key(key.to_owned())
     }
 }
 
-impl From<&String> for Step {
+impl From<&String> for PathSegment {
     fn from(key: &String) -> Self {
         Self::Key(key.clone())
     }
 }
 
-impl From<usize> for Step {
+impl From<usize> for PathSegment {
     fn from(number: usize) -> Self {
-        Self::Number(number)
+        Self::Index(number)
     }
 }
 
 /// Lists the known names for a message about an unknown one.
-pub(crate) fn there_are(names: &[&str]) -> String {
+pub(crate) fn list_names(names: &[&str]) -> String {
     match names.is_empty() {
         true => "there are none".to_owned(),
         false => format!("there are: {}", names.join(", ")),
@@ -54,29 +54,29 @@ pub(crate) fn there_are(names: &[&str]) -> String {
 }
 
 /// Result of a check.
-pub(crate) type Checked = Result<(), Fault>;
+pub(crate) type CheckResult = Result<(), ConfigError>;
 
-impl From<String> for Fault {
+impl From<String> for ConfigError {
     fn from(problem: String) -> Self {
-        let way = Vec::new();
-        Self { way, problem }
+        let path = Vec::new();
+        Self { path, problem }
     }
 }
 
-impl From<&str> for Fault {
+impl From<&str> for ConfigError {
     fn from(problem: &str) -> Self {
         problem.to_owned().into()
     }
 }
 
 /// Prints the problem without its path.
-impl Display for Fault {
+impl Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)
     }
 }
 
-impl Fault {
+impl ConfigError {
     /// Adds the name of the owner before the problem.
     pub(crate) fn of(mut self, owner: impl Display) -> Self {
         self.problem = format!("{owner}: {}", self.problem);
@@ -84,7 +84,7 @@ impl Fault {
     }
 
     /// Adds the name of the cell, unless it is the only one.
-    pub(crate) fn of_cell(self, name: &str) -> Self {
+    pub(crate) fn in_cell(self, name: &str) -> Self {
         match name {
             "" => self,
             name => self.of(format!("in the cell {name:?}")),
@@ -93,7 +93,7 @@ impl Fault {
 
     /// Error of a command about its options. The path leads to the option whose text the message
     /// quotes, or else to the first option that it names.
-    pub(crate) fn of_option(options: &Table, problem: String) -> Self {
+    pub(crate) fn for_option(options: &Table, problem: String) -> Self {
         let quoted = |value: &Value| {
             let text = value.as_str();
             text.is_some_and(|text| problem.contains(&format!("{text:?}")))
@@ -107,81 +107,83 @@ impl Fault {
         let apart = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         let said = said.map(|(key, _)| key);
         let key = said.or_else(|| problem.split(apart).find_map(named));
-        let key = key.map(Step::from);
-        let way = key.into_iter().collect();
-        Self { way, problem }
+        let key = key.map(PathSegment::from);
+        let path = key.into_iter().collect();
+        Self { path, problem }
     }
 
     /// Byte offset of the value. For a missing value, that of the innermost table that exists.
-    pub(crate) fn place(&self, top: &Spanned<DeTable<'_>>) -> usize {
-        let mut place = top.span().start;
-        let mut steps = self.way.iter().rev();
-        let Some(Step::Key(first)) = steps.next() else {
-            return place;
+    pub(crate) fn offset(&self, top: &Spanned<DeTable<'_>>) -> usize {
+        let mut offset = top.span().start;
+        let mut segments = self.path.iter().rev();
+        let Some(PathSegment::Key(first)) = segments.next() else {
+            return offset;
         };
         let mut found = top.get_ref().get(first.as_str());
         while let Some(value) = found {
-            place = value.span().start;
-            found = steps.next().and_then(|step| step.of(value.get_ref()));
+            offset = value.span().start;
+            found = segments
+                .next()
+                .and_then(|segment| segment.of(value.get_ref()));
         }
-        place
+        offset
     }
 }
 
-impl Step {
+impl PathSegment {
     fn of<'v, 't>(&self, value: &'v DeValue<'t>) -> Option<&'v Spanned<DeValue<'t>>> {
         match self {
             Self::Key(key) => value.as_table()?.get(key.as_str()),
-            Self::Number(number) => value.as_array()?.get(*number),
+            Self::Index(number) => value.as_array()?.get(*number),
         }
     }
 }
 
 /// Adds a path segment to the error of a check.
 pub(crate) fn at<T>(
-    step: impl Into<Step>,
-    checked: Result<T, impl Into<Fault>>,
-) -> Result<T, Fault> {
-    checked.map_err(|fault| {
-        let mut fault = fault.into();
-        fault.way.push(step.into());
-        fault
+    segment: impl Into<PathSegment>,
+    checked: Result<T, impl Into<ConfigError>>,
+) -> Result<T, ConfigError> {
+    checked.map_err(|error| {
+        let mut error = error.into();
+        error.path.push(segment.into());
+        error
     })
 }
 
 /// Checks each element, and adds its index to the error.
 pub(crate) fn each<T>(
     all: impl IntoIterator<Item = T>,
-    mut check: impl FnMut(T) -> Checked,
-) -> Checked {
+    mut check: impl FnMut(T) -> CheckResult,
+) -> CheckResult {
     let mut all = all.into_iter().enumerate();
     all.try_for_each(|(number, one)| at(number, check(one)))
 }
 
 /// Returns an error unless `good`.
-pub(crate) fn ensure<P: Into<Fault>>(good: bool, problem: impl FnOnce() -> P) -> Checked {
+pub(crate) fn ensure<P: Into<ConfigError>>(good: bool, problem: impl FnOnce() -> P) -> CheckResult {
     if good { Ok(()) } else { Err(problem().into()) }
 }
 
-pub(crate) fn within(what: &str, value: u32, least: u32, most: u32) -> Checked {
+pub(crate) fn within(what: &str, value: u32, least: u32, most: u32) -> CheckResult {
     let good = (least..=most).contains(&value);
     ensure(good, || {
         format!("{what} is {value}, but must be {least} to {most}")
     })
 }
 
-pub(crate) fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>) -> Checked {
+pub(crate) fn distinct<'a>(plural: &str, names: impl Iterator<Item = &'a String>) -> CheckResult {
     let mut seen = HashSet::new();
     each(names, |name| {
         let new = ensure(seen.insert(name), || {
-            format!("two {place} are called {name:?}")
+            format!("two {plural} are called {name:?}")
         });
         at("name", new)
     })
 }
 
 /// Checks a name: it becomes the name of an interface, a namespace or a file.
-pub(crate) fn valid_name(what: &str, name: &str, longest: usize) -> Checked {
+pub(crate) fn valid_name(what: &str, name: &str, longest: usize) -> CheckResult {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let good =
         (1..=longest).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-');
@@ -197,12 +199,12 @@ mod tests {
     const TEXT: &str = "a = 1\n[b]\nc = [1, { d = 2 }]\n[[e]]\nf = 3\n[[e]]\ng = 4\n";
 
     /// Returns the rest of the line at the error's position.
-    fn found(way: &[Step]) -> &'static str {
-        let checked: Checked = Err("x".into());
-        let steps = way.iter().rev().cloned();
-        let fault = steps.fold(checked, |checked, step| at(step, checked));
+    fn found(path: &[PathSegment]) -> &'static str {
+        let checked: CheckResult = Err("x".into());
+        let segments = path.iter().rev().cloned();
+        let error = segments.fold(checked, |checked, segment| at(segment, checked));
         let top = DeTable::parse(TEXT).unwrap();
-        TEXT[fault.unwrap_err().place(&top)..]
+        TEXT[error.unwrap_err().offset(&top)..]
             .lines()
             .next()
             .unwrap()
@@ -210,8 +212,8 @@ mod tests {
 
     #[test]
     fn lists_the_known_names() {
-        assert_eq!(there_are(&["a", "b"]), "there are: a, b");
-        assert_eq!(there_are(&[]), "there are none");
+        assert_eq!(list_names(&["a", "b"]), "there are: a, b");
+        assert_eq!(list_names(&[]), "there are none");
     }
 
     #[test]
@@ -235,12 +237,15 @@ mod tests {
     #[test]
     fn finds_the_option_in_a_commands_message() {
         let options = toml::from_str("queue = 1\nqueue_rule = 2").unwrap();
-        let way = |problem: &str| Fault::of_option(&options, problem.to_owned()).way;
-        assert_eq!(way("no '--queue-rule <RULE>'"), ["queue_rule".into()]);
-        assert_eq!(way("link \"a\": queue 1: too short"), ["queue".into()]);
-        assert_eq!(way("too slow"), []);
+        let path = |problem: &str| ConfigError::for_option(&options, problem.to_owned()).path;
+        assert_eq!(path("no '--queue-rule <RULE>'"), ["queue_rule".into()]);
+        assert_eq!(path("link \"a\": queue 1: too short"), ["queue".into()]);
+        assert_eq!(path("too slow"), []);
         let options = toml::from_str("delay = '1ms'\nat = ['3s delay x']").unwrap();
         let quoted = "\"3s delay x\" is not TIME: KEY VALUE".to_owned();
-        assert_eq!(Fault::of_option(&options, quoted).way, ["at".into()]);
+        assert_eq!(
+            ConfigError::for_option(&options, quoted).path,
+            ["at".into()]
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! TCP settings of hosts for simulation and prediction. A setting that the scenario does not have
 //! is Linux's default, never this machine's: a simulation depends on its scenario and seed only.
 
-use crate::scenario::{Control, Direction, Flow, Scenario, Setting};
+use crate::scenario::{CcSpec, Direction, Flow, Scenario, Setting};
 use longhaul_units::Bytes;
 
 /// Defaults of `tcp_rmem[2]` and `tcp_wmem[2]` on a machine with enough memory (`tcp_init`,
@@ -59,14 +59,14 @@ pub(crate) fn sender_control(scenario: &Scenario, host: &str, flow: &Flow) -> St
 
 /// Congestion control of a relay for a direction. Clients connect to relays, so uploaded data
 /// leaves by the far side.
-fn relay_control(scenario: &Scenario, host: &str, direction: Direction) -> Option<Control> {
+fn relay_control(scenario: &Scenario, host: &str, direction: Direction) -> Option<CcSpec> {
     let side = match direction {
         Direction::Download => "cc_near",
         Direction::Upload => "cc_far",
     };
     let mut here = scenario
         .relays()
-        .filter(|(_, on, relay)| *on == host && relay.when);
+        .filter(|(_, on, relay)| *on == host && relay.enabled);
     let text = here.find_map(|(_, _, relay)| relay.options.get(side)?.as_str());
     text?.parse().ok()
 }

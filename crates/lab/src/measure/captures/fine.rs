@@ -9,7 +9,7 @@ const BINS_MAX: usize = 1 << 20;
 
 /// Counters of one bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Fine {
+pub(super) struct FineBin {
     pub(super) data_bytes: u64,
     pub(super) acked_bytes: u64,
     pub(super) acks: u32,
@@ -21,7 +21,7 @@ pub(super) struct FineBins {
     /// Start of the first bin, ns since 1970.
     pub(super) from_ns: u64,
     pub(super) width_ns: u64,
-    pub(super) bins: Vec<Fine>,
+    pub(super) bins: Vec<FineBin>,
 }
 
 impl FineBins {
@@ -31,7 +31,7 @@ impl FineBins {
         let from_ns = own().find(|row| row.bin.data_bytes > 0)?.from_ns;
         let to_ns = own().map(|row| row.from_ns).max()?;
         let last = usize::try_from((to_ns - from_ns) / width_ns).ok()?;
-        let mut bins = vec![Fine::default(); last.checked_add(1).filter(|n| *n <= BINS_MAX)?];
+        let mut bins = vec![FineBin::default(); last.checked_add(1).filter(|n| *n <= BINS_MAX)?];
         for row in own().filter(|row| row.from_ns >= from_ns) {
             let bin = &mut bins[((row.from_ns - from_ns) / width_ns) as usize];
             bin.data_bytes += row.bin.data_bytes;
@@ -46,7 +46,7 @@ impl FineBins {
     }
 
     /// Bins of a span of time, ns since 1970.
-    pub(super) fn between(&self, time_ns: Range<u64>) -> &[Fine] {
+    pub(super) fn between(&self, time_ns: Range<u64>) -> &[FineBin] {
         let index = |at_ns: u64| {
             let bins = at_ns.saturating_sub(self.from_ns) / self.width_ns;
             (bins as usize).min(self.bins.len())

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 /// Options of a relay. A key with an empty list counts as absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Ways {
+pub(crate) struct ProxyConfig {
     /// Listening address and destination of its connections.
     pub(crate) forward: Vec<(SocketAddrV4, SocketAddrV4)>,
     pub(crate) socks5: Vec<SocketAddrV4>,
@@ -26,7 +26,7 @@ pub(crate) struct Ways {
 const SOCKS_PORT: u16 = 1080;
 const HTTP_PORT: u16 = 3128;
 
-impl Ways {
+impl ProxyConfig {
     /// Parses a relay's options.
     ///
     /// # Errors One line with the invalid key.
@@ -38,16 +38,16 @@ impl Ways {
         } else {
             HTTP_PORT
         };
-        let ways = Self {
+        let config = Self {
             forward: parsed("forward", &list("forward")?, forward)?,
             socks5: listen("socks5")?,
             http: listen("http")?,
             peer: only(parsed("peer", &list("peer")?, |text| peer(text, port))?)?,
             allow_from: list("allow_from")?,
         };
-        let listens = ways.listeners().next().is_some();
+        let listens = config.listeners().next().is_some();
         match listens {
-            true => Ok(ways),
+            true => Ok(config),
             false => Err(format!("{} has no way in", program.name())),
         }
     }
@@ -115,8 +115,8 @@ fn only<T>(mut all: Vec<T>) -> Result<Option<T>, String> {
 mod tests {
     use super::*;
 
-    fn of(program: RelayProgram, text: &str) -> Result<Ways, String> {
-        Ways::of(program, &toml::from_str(text).unwrap())
+    fn of(program: RelayProgram, text: &str) -> Result<ProxyConfig, String> {
+        ProxyConfig::of(program, &toml::from_str(text).unwrap())
     }
 
     #[test]

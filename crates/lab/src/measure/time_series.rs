@@ -4,13 +4,13 @@
 
 use super::{
     Flows, Recording, Sample,
-    connections::{End, of_all},
+    connections::{FlowEndpoint, connections_of},
     legs::FLOWS_MAX,
     recording::at_time,
 };
 use crate::{
     network::Topology,
-    scenario::{Scenario, measure::Quantity},
+    scenario::{Scenario, measure::TimeSeriesMetric},
 };
 use indexmap::IndexMap;
 use longhaul_report::scale::round_step;
@@ -49,24 +49,26 @@ impl Bins {
 
 /// Returns the metric of the flows numbered `chosen` in each bin; `None` without samples.
 pub(crate) fn values(
-    quantity: Quantity,
+    quantity: TimeSeriesMetric,
     flows: &Flows<'_>,
     chosen: &[usize],
     recording: &Recording,
     bins: Bins,
 ) -> Vec<Option<f64>> {
     let end = |number: &usize| match quantity.of_senders() {
-        true => flows.sending(*number),
-        false => flows.receiving(*number),
+        true => flows.sender(*number),
+        false => flows.receiver(*number),
     };
-    let ends: Vec<End<'_>> = chosen.iter().map(end).collect();
-    let connections: Vec<Connection> = of_all(&ends, recording)
+    let ends: Vec<FlowEndpoint<'_>> = chosen.iter().map(end).collect();
+    let connections: Vec<Connection> = connections_of(&ends, recording)
         .into_iter()
         .filter_map(|samples| Connection::of(&samples))
         .collect();
     let all: Vec<&Connection> = match quantity {
-        Quantity::GoodputBps | Quantity::RetransmitsPerS => connections.iter().collect(),
-        _ => carriers(&connections),
+        TimeSeriesMetric::GoodputBps | TimeSeriesMetric::RetransmitsPerS => {
+            connections.iter().collect()
+        }
+        _ => data_connections(&connections),
     };
     bins.edges()
         .map(|span| value(quantity, &all, span))
@@ -74,10 +76,10 @@ pub(crate) fn values(
 }
 
 /// Connections that carry data. iperf3 has one more, its control connection.
-fn carriers(all: &[Connection]) -> Vec<&Connection> {
-    let most = all.iter().map(|one| one.carried).fold(0.0, f64::max);
+fn data_connections(all: &[Connection]) -> Vec<&Connection> {
+    let most = all.iter().map(|one| one.carried_bytes).fold(0.0, f64::max);
     all.iter()
-        .filter(|one| one.carried * 1000.0 >= most && most > 0.0)
+        .filter(|one| one.carried_bytes * 1000.0 >= most && most > 0.0)
         .collect()
 }
 
@@ -85,7 +87,7 @@ fn carriers(all: &[Connection]) -> Vec<&Connection> {
 #[derive(Debug)]
 struct Connection {
     /// Bytes carried in total, in the direction of the data.
-    carried: f64,
+    carried_bytes: f64,
     at_s: Vec<f64>,
     cwnd_bytes: Vec<f64>,
     srtt_us: Vec<f64>,
@@ -105,7 +107,7 @@ impl Connection {
         let all = |of: fn(&Sample) -> f64| samples.iter().map(of).collect();
         let ended = &last.connection;
         Some(Self {
-            carried: ended.bytes_acked.max(ended.bytes_received) as f64,
+            carried_bytes: ended.bytes_acked.max(ended.bytes_received) as f64,
             at_s: all(|sample| sample.at_s),
             cwnd_bytes: all(|sample| sample.connection.cwnd_bytes as f64),
             srtt_us: all(|sample| sample.connection.rtt_us.into()),
@@ -134,20 +136,20 @@ impl Connection {
     }
 }
 
-fn value(quantity: Quantity, all: &[&Connection], span: (f64, f64)) -> Option<f64> {
+fn value(quantity: TimeSeriesMetric, all: &[&Connection], span: (f64, f64)) -> Option<f64> {
     let each = |of: fn(&Connection) -> &Vec<f64>| {
         all.iter().filter_map(move |one| one.mean(of(one), span))
     };
     match quantity {
-        Quantity::GoodputBps => sum(all
+        TimeSeriesMetric::GoodputBps => sum(all
             .iter()
             .map(|one| 8.0 * Connection::rate(&one.received, span))),
-        Quantity::RetransmitsPerS => sum(all
+        TimeSeriesMetric::RetransmitsPerS => sum(all
             .iter()
             .map(|one| Connection::rate(&one.retransmits, span))),
-        Quantity::CwndBytes => sum(each(|one| &one.cwnd_bytes)),
-        Quantity::SrttUs => mean(each(|one| &one.srtt_us)),
-        Quantity::JainRatio => {
+        TimeSeriesMetric::CwndBytes => sum(each(|one| &one.cwnd_bytes)),
+        TimeSeriesMetric::SrttUs => mean(each(|one| &one.srtt_us)),
+        TimeSeriesMetric::JainRatio => {
             let there = all.iter().filter(|one| one.spans(span));
             jain(
                 &there
@@ -164,50 +166,54 @@ fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// Time series of one run that the scenario's figures draw, each once, in the finest bins that any
 /// figure needs.
-pub(crate) fn courses(
+pub(crate) fn drawn_series(
     scenario: &Scenario,
     topology: &Topology,
     recording: &Recording,
 ) -> Vec<Course> {
     let flows = Flows::of(scenario, topology);
     let end_s = recording.end_s();
-    let mut wanted: IndexMap<(String, Option<String>), (Quantity, f64)> = IndexMap::new();
+    let mut wanted: IndexMap<(String, Option<String>), (TimeSeriesMetric, f64)> = IndexMap::new();
     if scenario.figure.is_empty() {
-        let goodput = Quantity::GoodputBps;
-        wanted.extend(unasked(&flows).into_iter().map(|flow| {
+        let goodput = TimeSeriesMetric::GoodputBps;
+        wanted.extend(default_flows(&flows).into_iter().map(|flow| {
             let name = (goodput.name().to_owned(), Some(flow));
-            (name, (goodput, nice(end_s / 300.0)))
+            (name, (goodput, round_width(end_s / 300.0)))
         }));
     }
     for plan in &scenario.figure {
         let width = plan
             .bin
-            .map_or_else(|| nice(end_s / 300.0), Time::as_secs_f64);
-        for (quantity, CourseName { of, flow }) in plan.courses() {
+            .map_or_else(|| round_width(end_s / 300.0), Time::as_secs_f64);
+        for (quantity, CourseName { of, flow }) in plan.time_series() {
             let entry = wanted.entry((of, flow)).or_insert((quantity, width));
             entry.1 = entry.1.min(width);
         }
     }
-    let course = |((of, flow), (quantity, width)): (_, (Quantity, f64))| {
+    let time_series = |((of, flow), (quantity, width)): (_, (TimeSeriesMetric, f64))| {
         let flow: Option<String> = flow;
-        let chosen = flows.chosen(flow.as_deref());
-        let bins = Bins::between(0.0, end_s, width.max(nice(end_s / Course::BINS_MAX as f64)));
+        let chosen = flows.select_transfers(flow.as_deref());
+        let bins = Bins::between(
+            0.0,
+            end_s,
+            width.max(round_width(end_s / Course::BINS_MAX as f64)),
+        );
         (!chosen.is_empty()).then(|| Course {
             name: CourseName { of, flow },
             bin_ms: bins.width_s * 1e3,
             values: values(quantity, &flows, &chosen, recording, bins),
         })
     };
-    wanted.into_iter().filter_map(course).collect()
+    wanted.into_iter().filter_map(time_series).collect()
 }
 
 /// Flows whose goodput is drawn if the scenario has no figures, as far as samples identify them.
-fn unasked(flows: &Flows<'_>) -> Vec<String> {
-    let transfers = flows.chosen(None);
+fn default_flows(flows: &Flows<'_>) -> Vec<String> {
+    let transfers = flows.select_transfers(None);
     let alone = |number: &&usize| {
-        let own = flows.receiving(**number);
+        let own = flows.receiver(**number);
         let mut others = transfers.iter().filter(|other| other != number);
-        !others.any(|other| own.is_mistaken_for(&flows.receiving(*other)))
+        !others.any(|other| own.is_ambiguous_with(&flows.receiver(*other)))
     };
     let several = transfers.len() > 1;
     let drawn = transfers.iter().filter(|_| several).filter(alone);
@@ -216,7 +222,7 @@ fn unasked(flows: &Flows<'_>) -> Vec<String> {
 }
 
 /// Rounds up to 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
-fn nice(width_s: f64) -> f64 {
+fn round_width(width_s: f64) -> f64 {
     round_step(width_s.max(0.1))
 }
 
@@ -271,7 +277,7 @@ pub(crate) mod tests {
         Recording::new(samples.collect())
     }
 
-    fn of(quantity: Quantity, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
+    fn of(quantity: TimeSeriesMetric, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
         let scenario: Scenario = toml::from_str(SCENARIO).unwrap();
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
         values(
@@ -287,7 +293,7 @@ pub(crate) mod tests {
     fn computes_goodput_per_flow_and_bin() {
         let rates = |chosen: &[usize]| -> Vec<f64> {
             let bins = Bins::between(2.0, 5.0, 1.0);
-            let all = of(Quantity::GoodputBps, chosen, bins).into_iter();
+            let all = of(TimeSeriesMetric::GoodputBps, chosen, bins).into_iter();
             all.map(|rate| (rate.unwrap() / 1e5).round() / 10.0)
                 .collect()
         };
@@ -299,20 +305,22 @@ pub(crate) mod tests {
     #[test]
     fn ignores_the_control_connection_of_iperf3() {
         let bins = Bins::between(2.0, 4.0, 2.0);
-        let jain = of(Quantity::JainRatio, &[0], bins)[0].unwrap();
+        let jain = of(TimeSeriesMetric::JainRatio, &[0], bins)[0].unwrap();
         assert!((jain - 0.8).abs() < 1e-6, "{jain}");
-        assert_eq!(of(Quantity::JainRatio, &[1], bins), [None]);
+        assert_eq!(of(TimeSeriesMetric::JainRatio, &[1], bins), [None]);
     }
 
     #[test]
     fn sender_metrics_need_samples_of_the_sending_host() {
         let bins = Bins::between(0.0, 10.0, 1.0);
         assert_eq!(
-            of(Quantity::CwndBytes, &[0], bins)[3],
+            of(TimeSeriesMetric::CwndBytes, &[0], bins)[3],
             None,
             "no samples of host a"
         );
-        assert!(Quantity::SrttUs.of_senders() && !Quantity::GoodputBps.of_senders());
+        assert!(
+            TimeSeriesMetric::SrttUs.of_senders() && !TimeSeriesMetric::GoodputBps.of_senders()
+        );
     }
 
     #[test]
@@ -326,7 +334,7 @@ pub(crate) mod tests {
     #[test]
     fn rounds_bin_widths() {
         assert_eq!(
-            [0.0, 0.1, 0.11, 0.3, 0.7, 3.0].map(nice),
+            [0.0, 0.1, 0.11, 0.3, 0.7, 3.0].map(round_width),
             [0.1, 0.1, 0.2, 0.5, 1.0, 5.0]
         );
     }

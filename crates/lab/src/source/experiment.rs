@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plan of an experiment: a scenario with its cells, each with the parameters filled in.
 
-use super::inherit::Family;
+use super::inherit::ScenarioSources;
 use crate::scenario::{
     Scenario,
     value::{self, plain},
@@ -12,16 +12,16 @@ use toml::{Table, Value};
 
 /// Plan of an experiment.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct ExperimentPlan {
     pub(crate) name: String,
     /// Scenario with the default parameters. Values that all cells share are read from it.
-    pub(crate) base: Scenario,
+    pub(crate) scenario: Scenario,
     pub(crate) cells: Vec<Cell>,
     pub(crate) quick: bool,
-    pub(crate) family: Family,
+    pub(crate) sources: ScenarioSources,
 }
 
-impl Book {
+impl ExperimentPlan {
     /// Returns the index of the only cell whose varied values match.
     pub(crate) fn one_cell(&self, wanted: &[(String, String)]) -> Result<usize, String> {
         let matching: Vec<usize> = (0..self.cells.len())
@@ -42,18 +42,18 @@ impl Book {
 
     /// SHA-256 of everything that decides what is run: cells, order and repetitions.
     pub(crate) fn digest(&self) -> Result<String> {
-        let base = &self.base;
+        let scenario = &self.scenario;
         let mut digest = Sha256::new();
         digest.update(serde_json::to_vec(&(
-            base.repetitions,
-            base.warmup,
+            scenario.repetitions,
+            scenario.warmup,
             self.quick,
         ))?);
         for cell in &self.cells {
             digest.update(serde_json::to_vec(&(
                 &cell.vary,
                 &cell.scenario,
-                &cell.short,
+                &cell.quick_scenario,
             ))?);
         }
         Ok(digest
@@ -67,7 +67,7 @@ impl Book {
     pub(crate) fn simulate(&mut self) {
         for cell in &mut self.cells {
             cell.scenario.simulate = true;
-            cell.short.simulate = true;
+            cell.quick_scenario.simulate = true;
         }
     }
 
@@ -91,7 +91,7 @@ pub(crate) struct Cell {
     /// Scenario with this cell's parameters.
     pub(crate) scenario: Scenario,
     /// Shortened scenario for warm-up runs.
-    pub(crate) short: Scenario,
+    pub(crate) quick_scenario: Scenario,
 }
 
 impl Cell {
@@ -109,12 +109,12 @@ impl Cell {
 
     /// Whether each pair matches one of its varied values.
     pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
-        self.all(wanted, value::names)
+        self.all(wanted, value::matches)
     }
 
     /// Whether each pair matches one of its varied values, with alternatives: `loss=0|0.001`.
     pub(crate) fn is_among(&self, wanted: &[(String, String)]) -> bool {
-        self.all(wanted, value::names_one_of)
+        self.all(wanted, value::matches_any)
     }
 
     fn all(&self, wanted: &[(String, String)], names: fn(&str, &Value) -> bool) -> bool {

@@ -3,10 +3,10 @@
 //! is found before the first run, not after the last.
 
 use crate::{
-    measure::taps,
+    measure::captures,
     network::{Topology, probe},
     scenario::{Flow, Program, Scenario, expression::Expression},
-    source::Book,
+    source::ExperimentPlan,
 };
 use longhaul_report::registry::{self, Producer, told_by};
 use std::collections::BTreeSet;
@@ -14,18 +14,18 @@ use strsim::levenshtein;
 
 /// Metrics that the runs of one scenario can give.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct AvailableMetrics {
     /// Name and metrics of each cell, in the order of the cells.
     cells: Vec<(String, BTreeSet<String>)>,
     /// Metrics of all cells together.
     all: BTreeSet<String>,
 }
 
-impl Known {
-    pub(crate) fn of(book: &Book) -> Self {
-        let cells = book.cells.iter();
+impl AvailableMetrics {
+    pub(crate) fn of(experiment: &ExperimentPlan) -> Self {
+        let cells = experiment.cells.iter();
         let cells: Vec<_> = cells
-            .map(|cell| (cell.name(), produced(&cell.scenario)))
+            .map(|cell| (cell.name(), metrics_of(&cell.scenario)))
             .collect();
         Self {
             all: cells.iter().flat_map(|(_, own)| own).cloned().collect(),
@@ -70,9 +70,9 @@ impl Known {
 
     /// Suggests the nearest name, or lists all names.
     fn advice(&self, name: &str) -> String {
-        let far = |known: &&String| levenshtein(known, name);
-        let nearest = self.all.iter().min_by_key(far);
-        match nearest.filter(|known| far(known) <= 3) {
+        let distance = |candidate: &&String| levenshtein(candidate, name);
+        let nearest = self.all.iter().min_by_key(distance);
+        match nearest.filter(|candidate| distance(candidate) <= 3) {
             Some(nearest) => format!("; did you mean {nearest:?}?"),
             None => {
                 let all: Vec<&str> = self.all.iter().map(String::as_str).collect();
@@ -84,38 +84,38 @@ impl Known {
 
 /// Metrics that a run of `scenario` can give. Metrics that depend on chance, such as losses or a
 /// steady phase, are included.
-fn produced(scenario: &Scenario) -> BTreeSet<String> {
-    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
-    let mut names = of_transfers(scenario, &flows);
+fn metrics_of(scenario: &Scenario) -> BTreeSet<String> {
+    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
+    let mut names = transfer_metrics(scenario, &flows);
     let transfers = flows.iter().filter(|flow| flow.program.transfers()).count();
     let topology = Topology::of(scenario);
-    let tapped = taps::flows_seen(scenario);
+    let tapped = captures::flows_seen(scenario);
     for flow in &flows {
         let alone = match flow.program.transfers() {
             true => transfers == 1,
             false => flows.len() == 1,
         };
-        let mut figures = of_flow(scenario, &topology, flow);
+        let mut figures = flow_metrics(scenario, &topology, flow);
         if tapped.contains(&flow.name) {
             figures.extend(told_by(Producer::Tap));
         }
         let figures = figures.into_iter();
         names.extend(figures.map(|figure| registry::name_of(&flow.name, figure, alone)));
     }
-    derived(scenario, &mut names);
+    add_derived(scenario, &mut names);
     names
 }
 
 /// Metrics of a run of `scenario` without its own measures and derived metrics.
-pub(crate) fn unaided(scenario: &Scenario) -> BTreeSet<String> {
+pub(crate) fn metrics_of_programs(scenario: &Scenario) -> BTreeSet<String> {
     let mut bare = scenario.clone();
     bare.measure.clear();
     bare.derived.clear();
-    produced(&bare)
+    metrics_of(&bare)
 }
 
 /// Metrics of all transfers together, and the goodput of each.
-fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
+fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     let transfers: Vec<&&Flow> = flows
         .iter()
         .filter(|flow| flow.program.transfers())
@@ -141,7 +141,7 @@ fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
 }
 
 /// Metrics that only the flow's program reports.
-fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
+fn flow_metrics(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     match flow.program {
         Program::Curl | Program::Ftp => told_by(Producer::File).collect(),
         Program::Probe => told_by(Producer::Probe)
@@ -156,11 +156,12 @@ fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'stati
 }
 
 /// Adds the scenario's derived metrics whose parts are all available by then.
-fn derived(scenario: &Scenario, names: &mut BTreeSet<String>) {
+fn add_derived(scenario: &Scenario, names: &mut BTreeSet<String>) {
     for (name, text) in &scenario.derived {
         let parts = Expression::parse(text);
-        let there = |all: &Expression| all.metrics().into_iter().all(|part| names.contains(part));
-        if parts.is_ok_and(|all| there(&all)) {
+        let all_present =
+            |all: &Expression| all.metrics().into_iter().all(|part| names.contains(part));
+        if parts.is_ok_and(|all| all_present(&all)) {
             names.insert(name.clone());
         }
     }
@@ -179,10 +180,10 @@ mod tests {
         format!("[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = 'a'\nto = 'b'\n{keys}\n")
     }
 
-    fn known(links: &str, flows: &[String]) -> Known {
+    fn known(links: &str, flows: &[String]) -> AvailableMetrics {
         let text = [LINK, links, &flows.concat()].concat();
-        let own = produced(&toml::from_str(&text).unwrap());
-        Known {
+        let own = metrics_of(&toml::from_str(&text).unwrap());
+        AvailableMetrics {
             all: own.clone(),
             cells: vec![("c".to_owned(), own)],
         }
@@ -269,11 +270,11 @@ mod tests {
             ("delay = '5ms'\njitter = '1ms,reorder'\n", "count = 9"),
             ("", "count = 16\nsegments = 8"),
         ];
-        let told = cases.map(|(link, keys)| known(link, &[flow("p", "probe", keys)]).all);
+        let probe_metrics = cases.map(|(link, keys)| known(link, &[flow("p", "probe", keys)]).all);
         let registered = told_by(Producer::Probe).chain(told_by(Producer::Judge));
         let registered: BTreeSet<String> = registered.map(str::to_owned).collect();
         assert_eq!(
-            told.into_iter().flatten().collect::<BTreeSet<_>>(),
+            probe_metrics.into_iter().flatten().collect::<BTreeSet<_>>(),
             registered
         );
     }

@@ -5,10 +5,10 @@ use super::checks;
 use crate::{
     scenario::{
         expression::Expression,
-        finding,
-        view::{FigurePlan, LimitPlan, Listed, TablePlan, Values, listed},
+        title_template,
+        view::{FigureSpec, Listed, ReferenceLine, TableSpec, Values, listed},
     },
-    source::{Book, Cell},
+    source::{Cell, ExperimentPlan},
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
@@ -23,15 +23,19 @@ use serde_json::Value;
 pub(crate) const CELL: &str = "cell";
 
 /// Tables of a result.
-pub(crate) fn tables(book: &Book, cells: &[result::Cell]) -> Vec<Table> {
-    let plans = book.base.table.iter();
-    plans.filter_map(|plan| plan.resolve(book, cells)).collect()
+pub(crate) fn tables(experiment: &ExperimentPlan, cells: &[result::Cell]) -> Vec<Table> {
+    let plans = experiment.scenario.table.iter();
+    plans
+        .filter_map(|plan| plan.resolve(experiment, cells))
+        .collect()
 }
 
 /// Figures of a result.
-pub(crate) fn figures(book: &Book, cells: &[result::Cell]) -> Vec<Figure> {
-    let plans = book.base.figure.iter();
-    plans.filter_map(|plan| plan.resolve(book, cells)).collect()
+pub(crate) fn figures(experiment: &ExperimentPlan, cells: &[result::Cell]) -> Vec<Figure> {
+    let plans = experiment.scenario.figure.iter();
+    plans
+        .filter_map(|plan| plan.resolve(experiment, cells))
+        .collect()
 }
 
 /// Arrangement of cells in a table or figure.
@@ -46,21 +50,25 @@ impl Layout<'_> {
     /// Returns the panels with their cells; empty if no cell is selected.
     ///
     /// # Errors Two cells have the same position.
-    pub(crate) fn resolve(&self, book: &Book) -> Result<Vec<Panel>, String> {
+    pub(crate) fn resolve(&self, experiment: &ExperimentPlan) -> Result<Vec<Panel>, String> {
         let (rows, columns, panels) = (
             listed(self.rows.1),
             listed(self.columns.1),
             listed(self.panels),
         );
         let named = [rows, columns, panels].concat();
-        let meant = |index: &usize| self.means(&book.cells[*index], &named);
-        let all: Vec<usize> = (0..book.cells.len()).filter(meant).collect();
-        let (down, across) = (axis(book, &all, rows), axis(book, &all, columns));
-        let each = axis(book, &all, panels).entries.into_iter();
+        let selected = |index: &usize| self.selects(&experiment.cells[*index], &named);
+        let all: Vec<usize> = (0..experiment.cells.len()).filter(selected).collect();
+        let (down, across) = (
+            axis(experiment, &all, rows),
+            axis(experiment, &all, columns),
+        );
+        let each = axis(experiment, &all, panels).entries.into_iter();
         each.map(|panel| {
             let inside = all.iter().copied();
-            let inside = inside.filter(|index| values(&book.cells[*index], panels) == panel.values);
-            let cells = places(book, inside, [&down, &across])?;
+            let inside =
+                inside.filter(|index| values(&experiment.cells[*index], panels) == panel.values);
+            let cells = grid(experiment, inside, [&down, &across])?;
             let of = panels.iter().cloned().zip(panel.values).collect();
             Ok(Panel {
                 of,
@@ -78,7 +86,7 @@ impl Layout<'_> {
         .collect()
     }
 
-    fn means(&self, cell: &Cell, named: &[String]) -> bool {
+    fn selects(&self, cell: &Cell, named: &[String]) -> bool {
         let there = named
             .iter()
             .all(|name| name == CELL || cell.vary.contains_key(name));
@@ -98,8 +106,8 @@ pub(crate) fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
     by.iter().map(value).collect()
 }
 
-fn axis(book: &Book, cells: &[usize], by: &[String]) -> Axis {
-    let all = || cells.iter().map(|index| &book.cells[*index]);
+fn axis(experiment: &ExperimentPlan, cells: &[usize], by: &[String]) -> Axis {
+    let all = || cells.iter().map(|index| &experiment.cells[*index]);
     let mut entries: Vec<Entry> = Vec::new();
     for values in all().map(|cell| values(cell, by)) {
         if entries.iter().all(|entry| entry.values != values) {
@@ -120,38 +128,38 @@ fn axis(book: &Book, cells: &[usize], by: &[String]) -> Axis {
 }
 
 /// Index of the cell at each row and column.
-fn places(
-    book: &Book,
+fn grid(
+    experiment: &ExperimentPlan,
     cells: impl Iterator<Item = usize>,
     [rows, columns]: [&Axis; 2],
 ) -> Result<Vec<Vec<Option<usize>>>, String> {
-    let mut places = vec![vec![None; columns.entries.len()]; rows.entries.len()];
+    let mut grid = vec![vec![None; columns.entries.len()]; rows.entries.len()];
     for index in cells {
         let at = |axis: &Axis| {
-            let own = values(&book.cells[index], &axis.by);
+            let own = values(&experiment.cells[index], &axis.by);
             axis.entries.iter().position(|entry| entry.values == own)
         };
         let (Some(row), Some(column)) = (at(rows), at(columns)) else {
             continue;
         };
-        if let Some(other) = places[row][column].replace(index) {
-            let [one, other] = [other, index].map(|index: usize| book.cells[index].name());
+        if let Some(other) = grid[row][column].replace(index) {
+            let [one, other] = [other, index].map(|index: usize| experiment.cells[index].name());
             return Err(format!(
                 "{one:?} and {other:?} fall into one place; name what tells them apart, or leave one out by only"
             ));
         }
     }
-    Ok(places)
+    Ok(grid)
 }
 
 /// Title with its numbers, or the name of the metric if a number is missing.
-fn title(title: &str, of: &str, book: &Book, cells: &[result::Cell]) -> String {
-    let number = |expression: &Expression| checks::number(expression, book, cells);
+fn title(title: &str, of: &str, experiment: &ExperimentPlan, cells: &[result::Cell]) -> String {
+    let number = |expression: &Expression| checks::number(expression, experiment, cells);
     let about = || format!("{} of the cells that were run", Metric::of(of).label);
-    finding::fill_in(title, number).unwrap_or_else(about)
+    title_template::fill_in(title, number).unwrap_or_else(about)
 }
 
-impl TablePlan {
+impl TableSpec {
     pub(crate) fn layout(&self) -> Layout<'_> {
         Layout {
             rows: ("rows", &self.rows),
@@ -161,11 +169,15 @@ impl TablePlan {
         }
     }
 
-    pub(crate) fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Table> {
-        let panels = self.layout().resolve(book).ok()?;
+    pub(crate) fn resolve(
+        &self,
+        experiment: &ExperimentPlan,
+        cells: &[result::Cell],
+    ) -> Option<Table> {
+        let panels = self.layout().resolve(experiment).ok()?;
         (!panels.is_empty()).then(|| Table {
             name: self.name.clone(),
-            title: title(&self.title, &self.metric.all()[0], book, cells),
+            title: title(&self.title, &self.metric.all()[0], experiment, cells),
             note: self.note.clone(),
             metrics: self.metric.all().to_vec(),
             paper: self.paper,
@@ -174,7 +186,7 @@ impl TablePlan {
     }
 }
 
-impl FigurePlan {
+impl FigureSpec {
     pub(crate) fn layout(&self) -> Layout<'_> {
         let (rows, columns) = match self.is_grid() {
             true => (("rows", &self.rows), ("columns", &self.columns)),
@@ -188,28 +200,40 @@ impl FigurePlan {
         }
     }
 
-    pub(crate) fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Figure> {
-        let panels = self.layout().resolve(book).ok()?;
+    pub(crate) fn resolve(
+        &self,
+        experiment: &ExperimentPlan,
+        cells: &[result::Cell],
+    ) -> Option<Figure> {
+        let panels = self.layout().resolve(experiment).ok()?;
         let log = self.log.as_deref().unwrap_or_default();
         let seconds = |time: Option<Time>| time.map(Time::as_secs_f64);
         let span = (self.from.is_some() || self.to.is_some()).then(|| {
             [
                 seconds(self.from).unwrap_or(0.0),
-                seconds(self.to).unwrap_or(self.end_s(book)),
+                seconds(self.to).unwrap_or(self.end_s(experiment)),
             ]
         });
         (!panels.is_empty()).then(|| Figure {
             name: self.name.clone(),
             kind: self.kind,
-            title: title(&self.title, self.about(), book, cells),
+            title: title(&self.title, self.about(), experiment, cells),
             note: self.note.clone(),
             metrics: listed(&self.metric).to_vec(),
-            courses: self.courses().into_iter().map(|(_, name)| name).collect(),
+            courses: self
+                .time_series()
+                .into_iter()
+                .map(|(_, name)| name)
+                .collect(),
             span_s: span,
             log_x: log.contains('x'),
             log_y: log.contains('y'),
             paper: self.paper,
-            limits: self.limits.iter().filter_map(LimitPlan::limit).collect(),
+            limits: self
+                .limits
+                .iter()
+                .filter_map(ReferenceLine::limit)
+                .collect(),
             panels,
         })
     }
@@ -222,8 +246,8 @@ impl FigurePlan {
     }
 
     /// Longest time of a run in seconds.
-    fn end_s(&self, book: &Book) -> f64 {
-        book.base.limit.as_secs_f64()
+    fn end_s(&self, experiment: &ExperimentPlan) -> f64 {
+        experiment.scenario.limit.as_secs_f64()
     }
 }
 
@@ -258,7 +282,7 @@ to = "c"
 size = "1MB"
 "#;
 
-    fn book(views: &str, only: &[(&str, &str)]) -> Book {
+    fn experiment(views: &str, only: &[(&str, &str)]) -> ExperimentPlan {
         let own = |text: &&str| (*text).to_owned();
         let source = Source {
             name: "t".to_owned(),
@@ -273,10 +297,10 @@ size = "1MB"
                 .collect(),
             ..Choices::default()
         };
-        Book::open(&source, &choices).unwrap()
+        ExperimentPlan::open(&source, &choices).unwrap()
     }
 
-    fn cells(book: &Book) -> Vec<result::Cell> {
+    fn cells(experiment: &ExperimentPlan) -> Vec<result::Cell> {
         let cell = |n: usize| {
             let run = result::Run {
                 metrics: result::Metrics::from([("goodput_bps".to_owned(), (n + 1) as f64 * 1e8)]),
@@ -289,7 +313,7 @@ size = "1MB"
             cell.summarise();
             cell
         };
-        (0..book.cells.len()).map(cell).collect()
+        (0..experiment.cells.len()).map(cell).collect()
     }
 
     const GRID: &str = "[[table]]\nname = \"grid\"\nmetric = \"goodput_bps\"\nrows = \"loss\"\n\
@@ -297,8 +321,8 @@ size = "1MB"
 
     #[test]
     fn cells_are_placed_by_their_values() {
-        let book = book(&format!("{GRID}columns = \"relays\"\n"), &[]);
-        let tables = tables(&book, &cells(&book));
+        let experiment = experiment(&format!("{GRID}columns = \"relays\"\n"), &[]);
+        let tables = tables(&experiment, &cells(&experiment));
         assert_eq!(tables[0].title, "2×");
         let [panel] = &tables[0].panels[..] else {
             panic!("one panel")
@@ -310,37 +334,37 @@ size = "1MB"
 
     #[test]
     fn panels_split_the_remaining_parameter() {
-        let book = book(&format!("{GRID}panels = \"relays\"\n"), &[]);
-        let tables = tables(&book, &cells(&book));
-        let places: Vec<_> = tables[0]
+        let experiment = experiment(&format!("{GRID}panels = \"relays\"\n"), &[]);
+        let tables = tables(&experiment, &cells(&experiment));
+        let grid: Vec<_> = tables[0]
             .panels
             .iter()
             .map(|panel| panel.cells.clone())
             .collect();
-        assert_eq!(places, [[[Some(0)], [Some(2)]], [[Some(1)], [Some(3)]]]);
+        assert_eq!(grid, [[[Some(0)], [Some(2)]], [[Some(1)], [Some(3)]]]);
         assert_eq!(tables[0].panels[1].of["relays"], Value::from(true));
     }
 
     #[test]
     fn rows_can_be_cells_and_only_selects_cells() {
-        let every = book(
+        let every = experiment(
             "[[table]]\nname = \"all\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = \"cell\"\n",
             &[],
         );
         let tables = tables(&every, &cells(&every));
         let last = tables[0].panels[0].rows.entries.last().unwrap();
         assert_eq!(last.values, [Value::from("alone")]);
-        let some = book(
+        let some = experiment(
             &format!("{GRID}only = {{ relays = true, loss = [0, 0.5] }}\n"),
             &[],
         );
-        let tables = crate::verdict::view::tables(&some, &cells(&some));
+        let tables = crate::evaluation::view::tables(&some, &cells(&some));
         assert_eq!(tables[0].panels[0].cells, [[Some(1)]]);
     }
 
     #[test]
     fn selected_cells_give_a_partial_table() {
-        let part = book(
+        let part = experiment(
             &format!("{GRID}columns = \"relays\"\n"),
             &[("relays", "true")],
         );
@@ -350,8 +374,8 @@ size = "1MB"
             tables[0].title, "Goodput of the cells that were run",
             "the cell that it compares with was not run"
         );
-        let none = book(&format!("{GRID}columns = \"relays\"\n"), &[("from", "b")]);
-        assert!(crate::verdict::view::tables(&none, &cells(&none)).is_empty());
+        let none = experiment(&format!("{GRID}columns = \"relays\"\n"), &[("from", "b")]);
+        assert!(crate::evaluation::view::tables(&none, &cells(&none)).is_empty());
     }
 
     #[test]
@@ -359,8 +383,8 @@ size = "1MB"
         let figure = "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"t\"\nof = [\"goodput_bps\", \"cwnd_bytes\"]\n\
             flow = \"get\"\nby = [\"loss\", \"relays\"]\nfrom = \"2s\"\nto = \"4s\"\nlog = \"y\"\n\
             limits = [{ value = \"1gbit\", label = \"line\" }]\n";
-        let book = book(figure, &[]);
-        let figures = figures(&book, &cells(&book));
+        let experiment = experiment(figure, &[]);
+        let figures = figures(&experiment, &cells(&experiment));
         let courses: Vec<_> = figures[0]
             .courses
             .iter()

@@ -10,7 +10,7 @@ use longhaul_report::metric::{Metric, percent, times};
 const FORMATS: [&str; 8] = ["x", "%", "bps", "pps", "s", "us", "bytes", "count"];
 
 /// Part of a title.
-enum Piece<'a> {
+enum TitlePart<'a> {
     Words(&'a str),
     Number {
         expression: Expression,
@@ -23,9 +23,9 @@ pub(crate) fn check(
     title: &str,
     check: impl Fn(&Expression) -> Result<(), String>,
 ) -> Result<(), String> {
-    let expressions = pieces(title)?.into_iter().filter_map(|piece| match piece {
-        Piece::Words(_) => None,
-        Piece::Number { expression, .. } => Some(expression),
+    let expressions = parts(title)?.into_iter().filter_map(|part| match part {
+        TitlePart::Words(_) => None,
+        TitlePart::Number { expression, .. } => Some(expression),
     });
     expressions
         .into_iter()
@@ -35,14 +35,14 @@ pub(crate) fn check(
 /// Returns the title with its numbers; `None` if one is missing, for example if only some cells
 /// were run.
 pub(crate) fn fill_in(title: &str, value: impl Fn(&Expression) -> Option<f64>) -> Option<String> {
-    let printed = |piece: Piece<'_>| match piece {
-        Piece::Words(words) => Some(words.to_owned()),
-        Piece::Number { expression, format } => {
+    let printed = |part: TitlePart<'_>| match part {
+        TitlePart::Words(words) => Some(words.to_owned()),
+        TitlePart::Number { expression, format } => {
             Some(print(value(&expression)?, &expression, format))
         }
     };
-    let pieces = pieces(title).unwrap_or_default();
-    pieces.into_iter().map(printed).collect()
+    let parts = parts(title).unwrap_or_default();
+    parts.into_iter().map(printed).collect()
 }
 
 fn print(number: f64, expression: &Expression, format: Option<&str>) -> String {
@@ -56,21 +56,21 @@ fn print(number: f64, expression: &Expression, format: Option<&str>) -> String {
     }
 }
 
-fn pieces(title: &str) -> Result<Vec<Piece<'_>>, String> {
-    let mut pieces = Vec::new();
+fn parts(title: &str) -> Result<Vec<TitlePart<'_>>, String> {
+    let mut parts = Vec::new();
     let mut rest = title;
     while let Some(start) = rest.find('{') {
-        let end = closing(&rest[start..]).ok_or("'{' without '}'")? + start;
-        pieces.push(Piece::Words(&rest[..start]));
-        pieces.push(number(&rest[start + 1..end])?);
+        let end = closing_brace(&rest[start..]).ok_or("'{' without '}'")? + start;
+        parts.push(TitlePart::Words(&rest[..start]));
+        parts.push(number(&rest[start + 1..end])?);
         rest = &rest[end + 1..];
     }
-    pieces.push(Piece::Words(rest));
-    Ok(pieces)
+    parts.push(TitlePart::Words(rest));
+    Ok(parts)
 }
 
 /// Offset of the brace that closes the first one of `text`.
-fn closing(text: &str) -> Option<usize> {
+fn closing_brace(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     let ends = |c: char| {
         match c {
@@ -83,7 +83,7 @@ fn closing(text: &str) -> Option<usize> {
     text.find(ends)
 }
 
-fn number(text: &str) -> Result<Piece<'_>, String> {
+fn number(text: &str) -> Result<TitlePart<'_>, String> {
     let split = text
         .rsplit_once(':')
         .filter(|(_, format)| !format.contains('}'));
@@ -98,7 +98,7 @@ fn number(text: &str) -> Result<Piece<'_>, String> {
         ));
     }
     let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
-    Ok(Piece::Number { expression, format })
+    Ok(TitlePart::Number { expression, format })
 }
 
 #[cfg(test)]

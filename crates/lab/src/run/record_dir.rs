@@ -25,13 +25,13 @@ type Written = BTreeMap<String, BTreeSet<String>>;
 
 /// Record directory of one experiment.
 #[derive(Debug)]
-pub(crate) struct Raw {
+pub(crate) struct RecordDir {
     root: PathBuf,
     list: File,
     written: Written,
 }
 
-impl Raw {
+impl RecordDir {
     /// Prepares `out/raw` for runs into `folders`. Records of earlier experiments are removed,
     /// except those in `kept`, which belong to this one.
     ///
@@ -198,8 +198,8 @@ mod tests {
     }
 
     /// Records of an experiment with one run in each directory.
-    fn lab(out: &Path, names: &[&str]) -> Raw {
-        let mut raw = Raw::open(out, &folders(names), &folders(&[])).unwrap();
+    fn lab(out: &Path, names: &[&str]) -> RecordDir {
+        let mut raw = RecordDir::open(out, &folders(names), &folders(&[])).unwrap();
         for name in names {
             let directory = raw.begin(name).unwrap();
             fs::write(directory.join("tcp_info.jsonl"), "").unwrap();
@@ -229,7 +229,7 @@ mod tests {
     fn removes_records_of_an_interrupted_run() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
-        let mut raw = Raw::open(out, &folders(&["01-a-1"]), &folders(&[])).unwrap();
+        let mut raw = RecordDir::open(out, &folders(&["01-a-1"]), &folders(&[])).unwrap();
         raw.begin("01-a-1").unwrap();
         put(out, "raw/01-a-1/link-wan.jsonl");
         put(out, "raw/01-a-1/copy.out");
@@ -247,7 +247,7 @@ mod tests {
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
         put(out, "raw/02-b-1/notes.txt");
-        let refused = Raw::open(out, &folders(&["02-b-1"]), &folders(&[])).unwrap_err();
+        let refused = RecordDir::open(out, &folders(&["02-b-1"]), &folders(&[])).unwrap_err();
         assert!(refused.to_string().contains("raw/02-b-1/notes.txt"));
         assert!(out.join("raw/01-a-1/tcp_info.jsonl").exists());
     }
@@ -283,11 +283,11 @@ mod tests {
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
         let all = folders(&["01-a-1", "03-c-1"]);
-        let mut raw = Raw::open(out, &all, &folders(&["01-a-1"])).unwrap();
+        let mut raw = RecordDir::open(out, &all, &folders(&["01-a-1"])).unwrap();
         raw.begin("03-c-1").unwrap();
         drop(raw);
         assert!(!out.join("raw/02-b-1").exists());
-        let raw = Raw::open(out, &all, &folders(&["01-a-1"])).unwrap();
+        let raw = RecordDir::open(out, &all, &folders(&["01-a-1"])).unwrap();
         assert_eq!(raw.files(), ["raw/01-a-1/tcp_info.jsonl"]);
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     scenario::{
-        claim::{PaperFigures, PaperTable},
+        claim::{ReferenceTable, ReferenceValues},
         value::plain,
     },
     source::{Cell, pairs},
@@ -14,14 +14,14 @@ use toml::Value;
 
 /// Printed figures of one cell.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Printed {
+pub(crate) struct CellFigures {
     pub(crate) figures: Metrics,
     pub(crate) suspect: Vec<String>,
 }
 
 /// Returns the paper's figures for `cell`.
-pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
-    let mut printed = Printed::default();
+pub(crate) fn figures_of(all: &[ReferenceValues], cell: &Cell) -> CellFigures {
+    let mut printed = CellFigures::default();
     for entry in all.iter().flat_map(entries) {
         if cell.matches(&entry.cell) {
             let metric = entry.metric.to_owned();
@@ -35,7 +35,9 @@ pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
 }
 
 /// Returns the parameter of an axis, if it is exactly one.
-pub(crate) fn only(axis: &IndexMap<String, Vec<Value>>) -> Option<(&String, &Vec<Value>)> {
+pub(crate) fn single_parameter(
+    axis: &IndexMap<String, Vec<Value>>,
+) -> Option<(&String, &Vec<Value>)> {
     axis.first().filter(|_| axis.len() == 1)
 }
 
@@ -51,14 +53,14 @@ pub(crate) struct Entry<'a> {
     pub(crate) place: Option<(usize, usize)>,
 }
 
-pub(crate) fn entries(paper: &PaperFigures) -> Vec<Entry<'_>> {
+pub(crate) fn entries(paper: &ReferenceValues) -> Vec<Entry<'_>> {
     match &paper.table {
         Some(table) => from_table(&pairs(&paper.cell), table),
-        None => of_one_cell(paper).collect(),
+        None => from_list(paper).collect(),
     }
 }
 
-fn of_one_cell(paper: &PaperFigures) -> impl Iterator<Item = Entry<'_>> {
+fn from_list(paper: &ReferenceValues) -> impl Iterator<Item = Entry<'_>> {
     let cell = pairs(&paper.cell);
     paper.figures.iter().map(move |(metric, figure)| Entry {
         cell: cell.clone(),
@@ -69,8 +71,11 @@ fn of_one_cell(paper: &PaperFigures) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-fn from_table<'a>(common: &[(String, String)], table: &'a PaperTable) -> Vec<Entry<'a>> {
-    let (Some(rows), Some(columns)) = (only(&table.rows), only(&table.columns)) else {
+fn from_table<'a>(common: &[(String, String)], table: &'a ReferenceTable) -> Vec<Entry<'a>> {
+    let (Some(rows), Some(columns)) = (
+        single_parameter(&table.rows),
+        single_parameter(&table.columns),
+    ) else {
         return Vec::new();
     };
     let mut entries = Vec::new();

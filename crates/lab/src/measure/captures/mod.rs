@@ -5,9 +5,9 @@
 //! A flow is analysed in the capture of the link nearest to its sender, at the end where its data
 //! enters and its ACKs leave. There it is closest to what the sender saw.
 
-mod course;
 mod figures;
 mod fine;
+mod time_series;
 
 use crate::{
     network::{Topology, link, ports},
@@ -28,7 +28,7 @@ use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
 const BINS_MAX: usize = 1 << 20;
 
 /// A flow and the link whose capture is analysed for it.
-struct Look<'a> {
+struct CapturedFlow<'a> {
     flow: &'a Flow,
     link: &'a Link,
     /// End of the link, as `longhaul link` names it.
@@ -40,10 +40,10 @@ struct Look<'a> {
 }
 
 /// Metrics and time series of a flow.
-struct Seen {
+struct FlowAnalysis {
     flow: String,
     metrics: Metrics,
-    course: Option<TapSeries>,
+    time_series: Option<TapSeries>,
 }
 
 /// Analyses the captures of a run that has ended, and adds the metrics and time series to it.
@@ -52,16 +52,18 @@ struct Seen {
 /// # Errors
 /// A capture file cannot be read or removed.
 pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Result<()> {
-    let (transfers, looks) = looks(scenario);
+    let (transfers, captured_flows) = captured_flows(scenario);
     for one in scenario.links.iter().filter(|link| link.tap) {
-        let own = looks.iter().filter(|look| look.link.name == one.name);
-        for seen in at(one, &own.collect::<Vec<_>>(), directory)? {
-            let name = |figure: &String| registry::name_of(&seen.flow, figure, transfers == 1);
-            let metrics = seen.metrics.iter();
+        let own = captured_flows
+            .iter()
+            .filter(|captured_flow| captured_flow.link.name == one.name);
+        for analysis in analyse_link(one, &own.collect::<Vec<_>>(), directory)? {
+            let name = |figure: &String| registry::name_of(&analysis.flow, figure, transfers == 1);
+            let metrics = analysis.metrics.iter();
             run.metrics
                 .extend(metrics.map(|(figure, value)| (name(figure), *value)));
             let series = run.series.get_or_insert_default();
-            series.taps.extend(seen.course);
+            series.taps.extend(analysis.time_series);
         }
     }
     Ok(())
@@ -69,27 +71,34 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
 
 /// Names of the flows that a capture records.
 pub(crate) fn flows_seen(scenario: &Scenario) -> BTreeSet<String> {
-    let (_, looks) = looks(scenario);
-    looks.iter().map(|look| look.flow.name.clone()).collect()
+    let (_, captured_flows) = captured_flows(scenario);
+    captured_flows
+        .iter()
+        .map(|captured_flow| captured_flow.flow.name.clone())
+        .collect()
 }
 
 /// Number of transfers, and those that a capture records.
-fn looks(scenario: &Scenario) -> (usize, Vec<Look<'_>>) {
+fn captured_flows(scenario: &Scenario) -> (usize, Vec<CapturedFlow<'_>>) {
     let topology = Topology::of(scenario);
-    let on = scenario.flows.iter().filter(|flow| flow.when).enumerate();
-    let transfers: Vec<_> = on.filter(|(_, flow)| flow.program.transfers()).collect();
-    let seen = transfers
+    let on = scenario
+        .flows
         .iter()
-        .filter_map(|(number, flow)| look(scenario, &topology, *number, flow));
-    (transfers.len(), seen.collect())
+        .filter(|flow| flow.enabled)
+        .enumerate();
+    let transfers: Vec<_> = on.filter(|(_, flow)| flow.program.transfers()).collect();
+    let analysis = transfers
+        .iter()
+        .filter_map(|(number, flow)| captured_flow(scenario, &topology, *number, flow));
+    (transfers.len(), analysis.collect())
 }
 
-fn look<'a>(
+fn captured_flow<'a>(
     scenario: &'a Scenario,
     topology: &Topology,
     number: usize,
     flow: &'a Flow,
-) -> Option<Look<'a>> {
+) -> Option<CapturedFlow<'a>> {
     if !flow.program.is_tcp() {
         return None;
     }
@@ -105,7 +114,7 @@ fn look<'a>(
     };
     let (link, end) = path.windows(2).find_map(tapped)?;
     let addresses = [&flow.from, &flow.to].map(|host| topology.addresses(host));
-    Some(Look {
+    Some(CapturedFlow {
         flow,
         link,
         end,
@@ -115,70 +124,87 @@ fn look<'a>(
 }
 
 /// Analyses the capture of `link` for these flows.
-fn at(link: &Link, looks: &[&Look<'_>], directory: &Path) -> Result<Vec<Seen>> {
-    let record = link::tap(link, directory);
+fn analyse_link(
+    link: &Link,
+    captured_flows: &[&CapturedFlow<'_>],
+    directory: &Path,
+) -> Result<Vec<FlowAnalysis>> {
+    let record = link::capture_file(link, directory);
     let place = || format!("the tap of link {}", link.name);
-    let seen = match looks.is_empty() {
+    let analysis = match captured_flows.is_empty() {
         true => Vec::new(),
-        false => analysed(&record, looks).with_context(place)?,
+        false => analyse_capture(&record, captured_flows).with_context(place)?,
     };
     if !link.tap_keep {
         fs::remove_file(&record).with_context(place)?;
     }
-    Ok(seen)
+    Ok(analysis)
 }
 
-fn analysed(record: &Path, looks: &[&Look<'_>]) -> Result<Vec<Seen>> {
+fn analyse_capture(
+    record: &Path,
+    captured_flows: &[&CapturedFlow<'_>],
+) -> Result<Vec<FlowAnalysis>> {
     let finished = longhaul_analysis::capture_with_bins(record, BINS_MAX)?;
-    let connections = connections(&finished, looks);
-    let both = looks.iter().zip(connections);
+    let connections = connections(&finished, captured_flows);
+    let both = captured_flows.iter().zip(connections);
     Ok(both
-        .filter_map(|(look, connection)| Some(seen(&finished, look, connection?)))
+        .filter_map(|(captured_flow, connection)| {
+            Some(analyse_flow(&finished, captured_flow, connection?))
+        })
         .collect())
 }
 
 /// Connection of each flow: the largest to its server that is not yet assigned. Beside a relay with
 /// its own addresses there is no such connection; then the largest one that is left.
 fn connections<'a>(
-    finished: &'a longhaul_analysis::Finished,
-    looks: &[&Look<'_>],
+    finished: &'a longhaul_analysis::AnalysisReport,
+    captured_flows: &[&CapturedFlow<'_>],
 ) -> Vec<Option<&'a record::Flow>> {
     let mut taken = BTreeSet::new();
-    let mut claim = |look: &Look<'_>, strict: bool| {
-        let end = vantage(finished, look.end)?;
+    let mut claim = |captured_flow: &CapturedFlow<'_>, strict: bool| {
+        let end = vantage(finished, captured_flow.end)?;
         let fits = |flow: &&record::Flow| {
             let Endpoint { address, port } = flow.server;
-            let own = look.hosts.contains(&address) && look.port.is_none_or(|own| own == port);
+            let own = captured_flow.hosts.contains(&address)
+                && captured_flow.port.is_none_or(|own| own == port);
             flow.capture_point == end && (own || !strict)
         };
         let mut largest_first = finished.analysis.flows.iter().filter(fits);
         largest_first.find(|flow| taken.insert(flow.number))
     };
-    let sure: Vec<_> = looks.iter().map(|look| claim(look, true)).collect();
-    let all = looks.iter().zip(sure);
-    all.map(|(look, sure)| sure.or_else(|| claim(look, false)))
+    let exact: Vec<_> = captured_flows
+        .iter()
+        .map(|captured_flow| claim(captured_flow, true))
+        .collect();
+    let all = captured_flows.iter().zip(exact);
+    all.map(|(captured_flow, exact)| exact.or_else(|| claim(captured_flow, false)))
         .collect()
 }
 
-fn vantage(finished: &longhaul_analysis::Finished, end: &str) -> Option<CapturePoint> {
-    let mut points = finished.analysis.vantages.iter();
+fn vantage(finished: &longhaul_analysis::AnalysisReport, end: &str) -> Option<CapturePoint> {
+    let mut points = finished.analysis.capture_points.iter();
     let at = points.position(|point| point.name == end)?;
     Some(CapturePoint(at as u32))
 }
 
-fn seen(finished: &longhaul_analysis::Finished, look: &Look<'_>, flow: &record::Flow) -> Seen {
+fn analyse_flow(
+    finished: &longhaul_analysis::AnalysisReport,
+    captured_flow: &CapturedFlow<'_>,
+    flow: &record::Flow,
+) -> FlowAnalysis {
     let upload = flow.upload.data.unique_bytes >= flow.download.data.unique_bytes;
     let direction = if upload { &flow.upload } else { &flow.download };
     let width_ns = finished.analysis.bins_ns.first().copied().unwrap_or(1);
     let rows = finished.bins.as_deref();
     let fine = rows.and_then(|rows| FineBins::of(rows, (flow.number, upload), width_ns));
-    Seen {
-        flow: look.flow.name.clone(),
+    FlowAnalysis {
+        flow: captured_flow.flow.name.clone(),
         metrics: figures::of(direction, fine.as_ref()),
-        course: fine.map(|fine| TapSeries {
-            flow: look.flow.name.clone(),
-            link: look.link.name.clone(),
-            ..course::of(direction, &fine)
+        time_series: fine.map(|fine| TapSeries {
+            flow: captured_flow.flow.name.clone(),
+            link: captured_flow.link.name.clone(),
+            ..time_series::of(direction, &fine)
         }),
     }
 }

@@ -2,26 +2,27 @@
 //! Tests of every file under `scenarios/`.
 
 use crate::{
-    source::{self, Book, Choices, inherit, library},
-    verdict::{drawing, paper, view},
+    evaluation::{paper, topology_diagram, view},
+    source::{self, Choices, ExperimentPlan, inherit, library},
 };
 use longhaul_results::result::{self, Metrics, Run};
 use std::sync::LazyLock;
 
 /// Each built-in scenario, read once for all tests.
-static BOOKS: LazyLock<Vec<Book>> = LazyLock::new(|| library::names().map(open).collect());
+static EXPERIMENTS: LazyLock<Vec<ExperimentPlan>> =
+    LazyLock::new(|| library::names().map(open).collect());
 
-fn open(name: &str) -> Book {
-    let book = Book::open(&library::find(name).unwrap(), &Choices::default());
-    book.unwrap_or_else(|error| panic!("{name}: {error:#}"))
+fn open(name: &str) -> ExperimentPlan {
+    let experiment = ExperimentPlan::open(&library::find(name).unwrap(), &Choices::default());
+    experiment.unwrap_or_else(|error| panic!("{name}: {error:#}"))
 }
 
 #[test]
 fn built_in_scenarios_are_valid_with_their_bases() {
     for name in library::names() {
         let source = library::find(name).unwrap();
-        let family = inherit::Family::gather(&source).unwrap();
-        let resolved = family.resolved().unwrap();
+        let sources = inherit::ScenarioSources::load(&source).unwrap();
+        let resolved = sources.resolved().unwrap();
         // The merged text must be the same scenario without its bases.
         let alone = source::Source {
             name: name.to_owned(),
@@ -32,47 +33,64 @@ fn built_in_scenarios_are_valid_with_their_bases() {
         let stands_alone = source.text.lines().all(|line| !line.starts_with("base ="));
         // A scenario without a base is its own merged text.
         if !stands_alone {
-            let alone =
-                Book::open(&alone, &Choices::default()).unwrap_or_else(|error| panic!("{error:#}"));
-            let family = BOOKS.iter().find(|book| book.name == name).unwrap();
-            let names = |book: &Book| -> Vec<String> {
-                book.cells.iter().map(crate::source::Cell::name).collect()
+            let alone = ExperimentPlan::open(&alone, &Choices::default())
+                .unwrap_or_else(|error| panic!("{error:#}"));
+            let sources = EXPERIMENTS
+                .iter()
+                .find(|experiment| experiment.name == name)
+                .unwrap();
+            let names = |experiment: &ExperimentPlan| -> Vec<String> {
+                experiment
+                    .cells
+                    .iter()
+                    .map(crate::source::Cell::name)
+                    .collect()
             };
-            assert_eq!(names(family), names(&alone), "{name}");
+            assert_eq!(names(sources), names(&alone), "{name}");
         }
     }
 }
 
 #[test]
 fn scenarios_with_a_source_have_its_figures() {
-    for book in BOOKS.iter() {
-        let printed = book
-            .cells
+    for experiment in EXPERIMENTS.iter() {
+        let printed = experiment.cells.iter().any(|cell| {
+            !paper::figures_of(&experiment.scenario.paper, cell)
+                .figures
+                .is_empty()
+        });
+        let mut words = experiment
+            .scenario
+            .notes
             .iter()
-            .any(|cell| !paper::printed(&book.base.paper, cell).figures.is_empty());
-        let mut words = book.base.notes.iter().chain(&book.base.source);
+            .chain(&experiment.scenario.source);
         let none = words.any(|words| {
             words.contains("no printed numbers") || words.contains("prints no number")
         });
         assert!(
-            book.base.source.is_none() || printed || none,
+            experiment.scenario.source.is_none() || printed || none,
             "{}: it names a source, but neither has its figures ([[paper]]) nor says that it has \"no printed numbers\"",
-            book.name
+            experiment.name
         );
     }
 }
 
 #[test]
 fn every_cell_has_a_topology_diagram() {
-    for book in BOOKS.iter() {
-        for cell in &book.cells {
-            let drawn = drawing::testbed(&[&cell.scenario]);
-            assert!(drawn.hosts.len() >= 2, "{}: {}", book.name, cell.name());
+    for experiment in EXPERIMENTS.iter() {
+        for cell in &experiment.cells {
+            let drawn = topology_diagram::testbed(&[&cell.scenario]);
+            assert!(
+                drawn.hosts.len() >= 2,
+                "{}: {}",
+                experiment.name,
+                cell.name()
+            );
             assert_eq!(
                 drawn.links.len(),
                 drawn.hosts.len() - 1,
                 "{}: {}",
-                book.name,
+                experiment.name,
                 cell.name()
             );
         }
@@ -112,12 +130,22 @@ fn is_of_a_control(c: char) -> bool {
 /// A table or figure without any cell would be missing from the page without a message.
 #[test]
 fn every_table_and_figure_has_cells() {
-    for book in BOOKS.iter() {
-        let cells: Vec<result::Cell> = book.cells.iter().map(|_| one_run()).collect();
-        let tables = view::tables(book, &cells);
-        let figures = view::figures(book, &cells);
-        assert_eq!(tables.len(), book.base.table.len(), "{}", book.name);
-        assert_eq!(figures.len(), book.base.figure.len(), "{}", book.name);
+    for experiment in EXPERIMENTS.iter() {
+        let cells: Vec<result::Cell> = experiment.cells.iter().map(|_| one_run()).collect();
+        let tables = view::tables(experiment, &cells);
+        let figures = view::figures(experiment, &cells);
+        assert_eq!(
+            tables.len(),
+            experiment.scenario.table.len(),
+            "{}",
+            experiment.name
+        );
+        assert_eq!(
+            figures.len(),
+            experiment.scenario.figure.len(),
+            "{}",
+            experiment.name
+        );
         let panels = tables
             .iter()
             .flat_map(|table| &table.panels)
@@ -125,9 +153,10 @@ fn every_table_and_figure_has_cells() {
         for panel in panels {
             let shown = panel.cells.iter().flatten().flatten();
             assert!(
-                shown.clone().count() > 0 && shown.clone().all(|index| *index < book.cells.len()),
+                shown.clone().count() > 0
+                    && shown.clone().all(|index| *index < experiment.cells.len()),
                 "{}",
-                book.name
+                experiment.name
             );
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Live table of an experiment: one line for each cell with its completed runs and their metrics.
 
-use crate::source::Book;
+use crate::source::ExperimentPlan;
 use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{
     result::{Metrics, Run},
@@ -10,7 +10,7 @@ use longhaul_results::{
 };
 
 /// Metrics of a cell if the scenario does not name the metric of its answer.
-const MAIN: [&str; 3] = [
+const DEFAULT_METRICS: [&str; 3] = [
     registry::GOODPUT,
     registry::DOWNLOAD,
     registry::DELAY_MEDIAN,
@@ -23,10 +23,10 @@ const FIGURES_MAX: usize = 3;
 
 /// Live table with one line for each cell.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct LiveTable {
     rows: Vec<Row>,
     /// Repetitions of each cell.
-    wanted: u32,
+    repetitions: u32,
     answer: Option<String>,
 }
 
@@ -38,8 +38,8 @@ struct Row {
     runs: Vec<Metrics>,
 }
 
-impl Board {
-    pub(crate) fn of(book: &Book) -> Self {
+impl LiveTable {
+    pub(crate) fn of(experiment: &ExperimentPlan) -> Self {
         let row = |name| Row {
             name,
             done: 0,
@@ -47,10 +47,14 @@ impl Board {
             runs: Vec::new(),
         };
         Self {
-            rows: book.cells.iter().map(|cell| row(cell.name())).collect(),
-            wanted: book.base.repetitions,
-            answer: book
-                .base
+            rows: experiment
+                .cells
+                .iter()
+                .map(|cell| row(cell.name()))
+                .collect(),
+            repetitions: experiment.scenario.repetitions,
+            answer: experiment
+                .scenario
                 .answer
                 .as_ref()
                 .map(|answer| answer.metric.clone()),
@@ -77,7 +81,7 @@ impl Board {
         let heading = ["cell".to_owned(), "runs".to_owned()].into_iter();
         let heading = heading.chain(names.iter().map(|name| Metric::of(name).label));
         let rows = self.rows[shown.clone()].iter();
-        let rows = rows.map(|row| row.texts(&names, self.wanted));
+        let rows = rows.map(|row| row.texts(&names, self.repetitions));
         let all: Vec<Vec<String>> = std::iter::once(heading.collect()).chain(rows).collect();
         let room = columns.saturating_sub(MARK.chars().count());
         let marked = cell - shown.start + 1;
@@ -98,7 +102,7 @@ impl Board {
                 .any(|run| run.contains_key(*name))
         };
         let mut names: Vec<&str> = self.answer.iter().map(String::as_str).collect();
-        for name in MAIN.into_iter().filter(has) {
+        for name in DEFAULT_METRICS.into_iter().filter(has) {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -109,7 +113,7 @@ impl Board {
 }
 
 impl Row {
-    fn texts(&self, names: &[&str], wanted: u32) -> Vec<String> {
+    fn texts(&self, names: &[&str], repetitions: u32) -> Vec<String> {
         let failed = match self.failed {
             0 => String::new(),
             failed => format!(", {failed} failed"),
@@ -119,7 +123,11 @@ impl Row {
             let median = Summary::of(values).map(|summary| Metric::of(name).print(summary.median));
             median.unwrap_or_default()
         };
-        let head = [self.name.clone(), format!("{}/{wanted}{failed}", self.done)].into_iter();
+        let head = [
+            self.name.clone(),
+            format!("{}/{repetitions}{failed}", self.done),
+        ]
+        .into_iter();
         head.chain(names.iter().map(figure)).collect()
     }
 }
@@ -134,16 +142,16 @@ fn window(count: usize, at: usize, room: usize) -> std::ops::Range<usize> {
 mod tests {
     use super::*;
 
-    fn board(cells: usize) -> Board {
+    fn board(cells: usize) -> LiveTable {
         let row = |n: usize| Row {
             name: format!("loss={n}"),
             done: 0,
             failed: 0,
             runs: Vec::new(),
         };
-        Board {
+        LiveTable {
             rows: (0..cells).map(row).collect(),
-            wanted: 3,
+            repetitions: 3,
             answer: None,
         }
     }

@@ -3,7 +3,7 @@
 //! 5th and 95th percentile of its milliseconds. Minimum and maximum are no use: nearly every tenth
 //! of a second has a millisecond with nothing and one with a burst.
 
-use super::fine::{Fine, FineBins};
+use super::fine::{FineBin, FineBins};
 use longhaul_flow::record::{Direction, Phase, PhaseKind};
 use longhaul_report::scale::round_step;
 use longhaul_results::result::{Spread, TapPhase, TapSeries};
@@ -14,11 +14,11 @@ const BINS_MAX: usize = 512;
 
 /// Returns the time series of a direction, without the names of flow and link.
 pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
-    let together = together(fine.bins.len());
-    let spread = |of: &dyn Fn(&Fine) -> f64| spread(fine, together, of);
+    let bins_per_point = bins_per_point(fine.bins.len());
+    let spread = |of: &dyn Fn(&FineBin) -> f64| spread(fine, bins_per_point, of);
     let bps = 8.0 / fine.width_s();
     TapSeries {
-        bin_ms: together as f64 * fine.width_ns as f64 / 1e6,
+        bin_ms: bins_per_point as f64 * fine.width_ns as f64 / 1e6,
         fine_ms: fine.width_ns as f64 / 1e6,
         data_bps: spread(&|bin| bin.data_bytes as f64 * bps),
         acked_bps: spread(&|bin| bin.acked_bytes as f64 * bps),
@@ -33,16 +33,16 @@ pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
 }
 
 /// Number of fine bins that become one bin, such that whole seconds are whole bins.
-fn together(bins: usize) -> usize {
+fn bins_per_point(bins: usize) -> usize {
     match bins.div_ceil(BINS_MAX).max(1) {
         least @ ..=1000 => round_step(least as f64) as usize,
         least => least.div_ceil(1000) * 1000,
     }
 }
 
-fn spread(fine: &FineBins, together: usize, of: &dyn Fn(&Fine) -> f64) -> Spread {
+fn spread(fine: &FineBins, bins_per_point: usize, of: &dyn Fn(&FineBin) -> f64) -> Spread {
     let mut spread = Spread::default();
-    for bins in fine.bins.chunks(together) {
+    for bins in fine.bins.chunks(bins_per_point) {
         let values = sample::sorted(bins.iter().map(of));
         let at = |share| sample::quantile_by_rank(&values, share).map(rounded);
         spread.low.extend(at(0.05));
@@ -83,10 +83,10 @@ mod tests {
     use super::*;
 
     fn fine(bins: usize) -> FineBins {
-        let bin = |n: usize| Fine {
+        let bin = |n: usize| FineBin {
             data_bytes: (n % 10) as u64 * 1000,
             acks: (n % 3) as u32,
-            ..Fine::default()
+            ..FineBin::default()
         };
         FineBins {
             from_ns: 5_000_000,
@@ -97,16 +97,16 @@ mod tests {
 
     #[test]
     fn bins_have_the_mean_and_the_5th_and_95th_percentile() {
-        let course = of(&Direction::default(), &fine(50_000));
-        assert_eq!((course.bin_ms, course.fine_ms), (100.0, 1.0));
-        assert_eq!(course.data_bps.mean, vec![36e6; 500]);
+        let series = of(&Direction::default(), &fine(50_000));
+        assert_eq!((series.bin_ms, series.fine_ms), (100.0, 1.0));
+        assert_eq!(series.data_bps.mean, vec![36e6; 500]);
         // Of ten equal steps from 0 to 72 Mbit/s, the lowest and the highest are 10 % each.
-        assert_eq!(course.data_bps.low, vec![0.0; 500]);
-        assert_eq!(course.data_bps.high, vec![72e6; 500]);
+        assert_eq!(series.data_bps.low, vec![0.0; 500]);
+        assert_eq!(series.data_bps.high, vec![72e6; 500]);
         let mut burst = fine(50_000);
         burst.bins[7].data_bytes = 1_000_000;
-        let course = of(&Direction::default(), &burst);
-        assert_eq!(course.data_bps.high[0], 72e6, "one in a hundred");
+        let series = of(&Direction::default(), &burst);
+        assert_eq!(series.data_bps.high[0], 72e6, "one in a hundred");
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
             (1 << 20, 3000),
         ];
         for (bins, expected) in cases {
-            assert_eq!(together(bins), expected, "{bins}");
+            assert_eq!(bins_per_point(bins), expected, "{bins}");
             assert!(bins.div_ceil(expected) <= BINS_MAX);
         }
     }

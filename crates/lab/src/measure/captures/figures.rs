@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metrics of a captured flow, as `docs/lab.md` explains them.
 
-use super::fine::{Fine, FineBins};
+use super::fine::{FineBin, FineBins};
 use longhaul_flow::record::{Direction, Limit, Phase, PhaseKind};
 use longhaul_results::result::Metrics;
 use longhaul_stats::sample::quantile_by_rank;
@@ -11,34 +11,37 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Computes all metrics of a direction. Those that need bins of 1 ms are absent without them.
 pub(super) fn of(direction: &Direction, fine: Option<&FineBins>) -> Metrics {
-    let rates = fine.into_iter().flat_map(peaks).chain(steady(direction));
+    let rates = fine
+        .into_iter()
+        .flat_map(peak_rates)
+        .chain(steady_rates(direction));
     let acks = acks(direction).into_iter();
     let acks = acks.chain(fine.into_iter().flat_map(|fine| ack_rates(direction, fine)));
     let all = rates
-        .chain(lengths(direction))
+        .chain(phase_lengths(direction))
         .chain(acks)
-        .chain(troubles(direction));
+        .chain(loss_metrics(direction));
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 type Figures = Vec<(&'static str, f64)>;
 
 /// Largest rate over a whole second, of sent and of acknowledged data.
-fn peaks(fine: &FineBins) -> Figures {
+fn peak_rates(fine: &FineBins) -> Figures {
     let second = ((SECOND_NS / fine.width_ns) as usize).max(1);
-    let best = |bytes: fn(&Fine) -> u64| {
+    let best = |bytes: fn(&FineBin) -> u64| {
         let seconds = fine.bins.chunks_exact(second);
         let sums = seconds.map(|bins| bins.iter().map(bytes).sum::<u64>());
         sums.max().map(|bytes| bytes as f64 * 8.0)
     };
-    let peaks = [
+    let peak_rates = [
         ("data_peak_bps", best(|bin| bin.data_bytes)),
         ("acked_peak_bps", best(|bin| bin.acked_bytes)),
     ];
-    present(peaks)
+    present(peak_rates)
 }
 
-fn steady(direction: &Direction) -> Figures {
+fn steady_rates(direction: &Direction) -> Figures {
     let steady = |of: fn(&Phase) -> f64| mean(direction, PhaseKind::Steady, of);
     present([
         ("data_steady_bps", steady(|phase| phase.data_bps)),
@@ -47,7 +50,7 @@ fn steady(direction: &Direction) -> Figures {
 }
 
 /// Total length of each kind of phase. Empty for a flow without phases.
-fn lengths(direction: &Direction) -> Figures {
+fn phase_lengths(direction: &Direction) -> Figures {
     let kinds = [
         ("ramp_up_s", PhaseKind::RampUp),
         ("peak_s", PhaseKind::Peak),
@@ -81,7 +84,7 @@ fn acks(direction: &Direction) -> Figures {
 
 /// Percentiles of the ACK rate in bins of 1 ms, after the ramp-up.
 fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
-    let mut acks: Vec<u32> = settled(direction, fine)
+    let mut acks: Vec<u32> = after_ramp_up(direction, fine)
         .iter()
         .map(|bin| bin.acks)
         .collect();
@@ -95,7 +98,7 @@ fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
 }
 
 /// Bins from the end of the ramp-up, or from the beginning, to the last data.
-fn settled<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [Fine] {
+fn after_ramp_up<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [FineBin] {
     let grown = direction
         .phases
         .first()
@@ -104,7 +107,7 @@ fn settled<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [Fine] {
     fine.between(from..direction.data.last_data_ns.unwrap_or(from))
 }
 
-fn troubles(direction: &Direction) -> Figures {
+fn loss_metrics(direction: &Direction) -> Figures {
     let limits = &direction.limits;
     let span = |one: &longhaul_flow::record::LimitPeriod| (one.to_ns - one.from_ns) as f64;
     let all = sum(limits.iter().map(span));
@@ -209,7 +212,7 @@ mod tests {
             ],
             ..Direction::default()
         };
-        let bin = |ms: u64| Fine {
+        let bin = |ms: u64| FineBin {
             data_bytes: if (2000..3000).contains(&ms) { 375 } else { 125 },
             acked_bytes: 100,
             acks: if ms < 2000 { 99 } else { 4 },

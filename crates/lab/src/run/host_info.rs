@@ -4,7 +4,7 @@
 
 use crate::{
     scenario::{LinkKind, Program, Relay, RelayProgram},
-    source::{Book, Cell},
+    source::{Cell, ExperimentPlan},
     testbed::{controls, programs},
 };
 use anyhow::Result;
@@ -38,7 +38,7 @@ const SYSCTLS: [&str; 14] = [
 const TUN: &str = "/dev/net/tun";
 
 /// Describes this machine as seen outside the sandbox, with the given program versions.
-fn describe(programs: BTreeMap<String, String>) -> anyhow::Result<Host> {
+fn describe_host(programs: BTreeMap<String, String>) -> anyhow::Result<Host> {
     let here = Netns::current()?;
     let setting = |name: &&str| Some(((*name).to_owned(), sysctl::read(&here, name).ok()?));
     Ok(Host {
@@ -63,66 +63,66 @@ fn cpu_model() -> Option<String> {
 
 /// Removes the cells whose commands are not installed, and notes them. The other cells can still be
 /// compared.
-pub(crate) fn leave_out(book: &mut Book) -> Result<()> {
+pub(crate) fn skip_missing_commands(experiment: &mut ExperimentPlan) -> Result<()> {
     let mut absent: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for cell in &book.cells {
-        let mut flows = cell.scenario.flows.iter().filter(|flow| flow.when);
+    for cell in &experiment.cells {
+        let mut flows = cell.scenario.flows.iter().filter(|flow| flow.enabled);
         if let Some(program) = flows.find_map(programs::command::missing) {
             let cells = absent.entry(program.to_owned()).or_default();
             cells.push(cell.name());
         }
     }
     let has = |cell: &Cell| absent.values().flatten().any(|name| *name == cell.name());
-    if !absent.is_empty() && book.cells.iter().all(has) {
+    if !absent.is_empty() && experiment.cells.iter().all(has) {
         let programs: Vec<_> = absent.into_keys().collect();
         return Err(Refusal::unsupported(format!(
             "not on this machine: {}; install it, or give its path in the scenario",
             programs.join(", ")
         )));
     }
-    book.cells.retain(|cell| !has(cell));
+    experiment.cells.retain(|cell| !has(cell));
     for (program, cells) in absent {
         let line = format!(
             "Left out, since {program} is not on this machine: {}",
             cells.join("; ")
         );
         errln!("{line}");
-        book.base.notes.push(line);
+        experiment.scenario.notes.push(line);
     }
     Ok(())
 }
 
 /// Checks the requirements of the scenario on this machine, and returns its facts.
-pub(crate) fn prerequisites(book: &Book) -> Result<Host> {
-    let scenarios = || book.on_testbed();
+pub(crate) fn check_prerequisites(experiment: &ExperimentPlan) -> Result<Host> {
+    let scenarios = || experiment.on_testbed();
     let programs: std::collections::BTreeSet<Program> = scenarios()
         .flat_map(|s| &s.flows)
-        .filter(|flow| flow.when)
+        .filter(|flow| flow.enabled)
         .map(|flow| flow.program)
         .collect();
     let relays: std::collections::BTreeSet<RelayProgram> = scenarios()
         .flat_map(|s| s.relays.values())
-        .filter(|relay| relay.when)
+        .filter(|relay| relay.enabled)
         .map(|relay| relay.program)
         .collect();
     let versions = programs::versions(programs, relays)?;
     let relays = || scenarios().flat_map(|s| s.relays.values());
-    if relays().any(|relay| relay.when && !relay.intercept.is_empty()) {
+    if relays().any(|relay| relay.enabled && !relay.intercept.is_empty()) {
         nft::is_installed().map_err(Refusal::unsupported)?;
     }
-    controls::check(book)?;
-    windows(book)?;
-    rights(book)?;
-    if book.needs_testbed() {
-        stands(book)?;
+    controls::check(experiment)?;
+    check_windows(experiment)?;
+    check_permissions(experiment)?;
+    if experiment.needs_testbed() {
+        try_sandbox(experiment)?;
     }
-    describe(versions)
+    describe_host(versions)
 }
 
 /// Checks permissions: for emulated links, and for the socket options of relays. No program is
 /// started.
-pub(crate) fn rights(book: &Book) -> Result<()> {
-    let mut links = book.on_testbed().flat_map(|scenario| &scenario.links);
+pub(crate) fn check_permissions(experiment: &ExperimentPlan) -> Result<()> {
+    let mut links = experiment.on_testbed().flat_map(|scenario| &scenario.links);
     if links.any(|link| link.kind == LinkKind::Emulated) {
         let device = fs::OpenOptions::new().read(true).write(true).open(TUN);
         device.map_err(|error| {
@@ -132,15 +132,17 @@ pub(crate) fn rights(book: &Book) -> Result<()> {
             ))
         })?;
     }
-    let relays = book.on_testbed().flat_map(|scenario| &scenario.relays);
-    let own = relays.filter(|(_, relay)| relay.when && relay.program == RelayProgram::Longhaul);
+    let relays = experiment
+        .on_testbed()
+        .flat_map(|scenario| &scenario.relays);
+    let own = relays.filter(|(_, relay)| relay.enabled && relay.program == RelayProgram::Longhaul);
     let mut tried: Vec<(&String, &Relay)> = Vec::new();
     for (host, relay) in own {
-        let same = |(at, other): &(&String, &Relay)| {
+        let tried_before = |(at, other): &(&String, &Relay)| {
             *at == host && other.options == relay.options && other.config == relay.config
         };
-        if !tried.iter().any(same) {
-            programs::relay::try_out(host, relay)?;
+        if !tried.iter().any(tried_before) {
+            programs::relay::check_permissions(host, relay)?;
             tried.push((host, relay));
         }
     }
@@ -149,11 +151,11 @@ pub(crate) fn rights(book: &Book) -> Result<()> {
 
 /// Creates the sandbox, and writes every kernel setting of the hosts in its network namespace. Both
 /// end with it.
-fn stands(book: &Book) -> Result<()> {
+fn try_sandbox(experiment: &ExperimentPlan) -> Result<()> {
     let work = |furnished: Result<(), sandbox::SandboxError>| {
         let outcome = furnished
             .map_err(|error| unsupported(&error))
-            .and_then(|()| settings(book));
+            .and_then(|()| try_sysctls(experiment));
         exit::exit_code(&outcome)
     };
     match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
@@ -163,8 +165,8 @@ fn stands(book: &Book) -> Result<()> {
     }
 }
 
-fn settings(book: &Book) -> Result<()> {
-    for scenario in book.on_testbed() {
+fn try_sysctls(experiment: &ExperimentPlan) -> Result<()> {
+    for scenario in experiment.on_testbed() {
         let hosts = scenario.hosts.values().flat_map(|host| &host.sysctl);
         for (name, value) in scenario.sysctl.iter().chain(hosts) {
             sysctl::write_here(name, &value.to_string()).map_err(|error| {
@@ -179,10 +181,10 @@ fn settings(book: &Book) -> Result<()> {
 }
 
 /// Checks `window` against the limits of socket buffers, which apply to the whole machine.
-fn windows(book: &Book) -> Result<()> {
-    let flows = book.on_testbed().flat_map(|scenario| &scenario.flows);
+fn check_windows(experiment: &ExperimentPlan) -> Result<()> {
+    let flows = experiment.on_testbed().flat_map(|scenario| &scenario.flows);
     let windows = flows
-        .filter(|flow| flow.when)
+        .filter(|flow| flow.enabled)
         .filter_map(|flow| flow.window);
     let Some(largest) = windows.max() else {
         return Ok(());

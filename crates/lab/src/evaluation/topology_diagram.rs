@@ -11,57 +11,60 @@ use std::collections::BTreeSet;
 
 /// Diagram of the scenarios of all cells; empty without a connected flow.
 pub(crate) fn testbed(scenarios: &[&Scenario]) -> Testbed {
-    let mut ways = scenarios
+    let mut flow_paths = scenarios
         .iter()
-        .flat_map(|scenario| ways(scenario))
+        .flat_map(|scenario| flow_paths(scenario))
         .collect::<Vec<_>>();
-    let firsts = scenarios.iter().filter_map(|scenario| ways_first(scenario));
-    let Some(first) = firsts.reduce(|longest, way| {
-        if way.len() > longest.len() {
-            way
+    let firsts = scenarios.iter().filter_map(|scenario| first_path(scenario));
+    let Some(first) = firsts.reduce(|longest, path| {
+        if path.len() > longest.len() {
+            path
         } else {
             longest
         }
     }) else {
         return Testbed::default();
     };
-    let mut seen = steps(&first);
-    ways.retain(|way| {
-        let new = steps(way);
+    let mut seen = hops(&first);
+    flow_paths.retain(|path| {
+        let new = hops(path);
         let is_new = !new.is_subset(&seen);
         seen.extend(new);
         is_new
     });
     Testbed {
-        beside: ways.iter().map(|way| chain(way, scenarios)).collect(),
-        ..chain(&first, scenarios)
+        beside: flow_paths
+            .iter()
+            .map(|path| diagram(path, scenarios))
+            .collect(),
+        ..diagram(&first, scenarios)
     }
 }
 
 /// Hosts on the path of each enabled flow.
-fn ways(scenario: &Scenario) -> Vec<Vec<String>> {
+fn flow_paths(scenario: &Scenario) -> Vec<Vec<String>> {
     let topology = Topology::of(scenario);
-    let flows = scenario.flows.iter().filter(|flow| flow.when);
+    let flows = scenario.flows.iter().filter(|flow| flow.enabled);
     flows
         .filter_map(|flow| topology.path(&flow.from, &flow.to))
         .collect()
 }
 
-fn ways_first(scenario: &Scenario) -> Option<Vec<String>> {
-    ways(scenario).into_iter().next()
+fn first_path(scenario: &Scenario) -> Option<Vec<String>> {
+    flow_paths(scenario).into_iter().next()
 }
 
 /// Pairs of neighbours, regardless of direction.
-fn steps(way: &[String]) -> BTreeSet<[String; 2]> {
+fn hops(path: &[String]) -> BTreeSet<[String; 2]> {
     let pair = |two: &[String]| {
         let mut pair = [two[0].clone(), two[1].clone()];
         pair.sort();
         pair
     };
-    way.windows(2).map(pair).collect()
+    path.windows(2).map(pair).collect()
 }
 
-fn chain(way: &[String], scenarios: &[&Scenario]) -> Testbed {
+fn diagram(path: &[String], scenarios: &[&Scenario]) -> Testbed {
     let note = |name: &String| {
         let mut notes = scenarios
             .iter()
@@ -75,27 +78,27 @@ fn chain(way: &[String], scenarios: &[&Scenario]) -> Testbed {
     let link = |pair: &[String]| {
         scenarios
             .iter()
-            .filter_map(|scenario| drawn(scenario, pair))
-            .reduce(|one, other| wider(one, &other))
+            .filter_map(|scenario| link_in_cell(scenario, pair))
+            .reduce(|one, other| combine(one, &other))
     };
     Testbed {
-        hosts: way.iter().map(host).collect(),
-        links: way.windows(2).filter_map(link).collect(),
+        hosts: path.iter().map(host).collect(),
+        links: path.windows(2).filter_map(link).collect(),
         beside: Vec::new(),
     }
 }
 
 /// Link from a host to its neighbour in one cell.
-fn drawn(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
+fn link_in_cell(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     let topology = Topology::of(scenario);
     let index = topology.between(&pair[0], &pair[1])?;
     let link = &scenario.links[index];
-    Some(described(link, &topology.wires[index], &pair[0]))
+    Some(describe_link(link, &topology.wires[index], &pair[0]))
 }
 
 /// Describes a link in the direction of the data. The propagation delay is that of both directions,
 /// as a ping measures it.
-fn described(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
+fn describe_link(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
     let plain = TestbedLink {
         name: link.name.clone(),
         ..TestbedLink::default()
@@ -117,7 +120,7 @@ fn described(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
 }
 
 /// Combines a link of two cells: the minimum of each value, and the maximum where they differ.
-fn wider(one: TestbedLink, other: &TestbedLink) -> TestbedLink {
+fn combine(one: TestbedLink, other: &TestbedLink) -> TestbedLink {
     let (rate_bps, rate_bps_max) = match (one.rate_bps, other.rate_bps) {
         (Some(a), Some(b)) => {
             let (least, most) = range(a, one.rate_bps_max, b);

@@ -2,25 +2,27 @@
 //! Refusals of invalid scenarios: each has file, line and column of the invalid value.
 
 use super::{
-    claim_slips::{OF_CLAIMS, OF_VIEWS},
-    slips::{OF_FLOWS, OF_PARAMETERS, OF_PROGRAMS, OF_THE_TESTBED, Slip, TEXT},
+    invalid_claims::{CLAIM_CASES, VIEW_CASES},
+    invalid_values::{
+        FLOW_CASES, InvalidCase, PARAMETER_CASES, PROGRAM_CASES, TESTBED_CASES, TEXT,
+    },
 };
 use crate::{
     run, simulated,
-    source::{Book, Choices, Source},
+    source::{Choices, ExperimentPlan, Source},
 };
 
 /// Marks the invalid value in a test case.
 const MARK: char = '¦';
 
-fn open(text: String) -> anyhow::Result<Book> {
+fn open(text: String) -> anyhow::Result<ExperimentPlan> {
     let source = Source {
         name: "t".to_owned(),
         origin: "t.toml".to_owned(),
         text,
         path: None,
     };
-    Book::open(&source, &Choices::default())
+    ExperimentPlan::open(&source, &Choices::default())
 }
 
 /// Returns the text without its mark, and the mark's position as in messages.
@@ -35,25 +37,31 @@ fn marked(text: &str) -> (String, String) {
 #[test]
 fn every_refusal_has_a_position() {
     open(TEXT.to_owned()).unwrap();
-    let slips = [OF_PARAMETERS, OF_THE_TESTBED, OF_FLOWS, OF_CLAIMS, OF_VIEWS];
-    let slips = slips.into_iter().flatten();
-    let misplaced = slips.filter_map(|slip| misplaced(TEXT, slip, |_| Ok(())));
-    assert_eq!(misplaced.collect::<String>(), "");
+    let invalid_values = [
+        PARAMETER_CASES,
+        TESTBED_CASES,
+        FLOW_CASES,
+        CLAIM_CASES,
+        VIEW_CASES,
+    ];
+    let invalid_values = invalid_values.into_iter().flatten();
+    let wrong_refusal = invalid_values.filter_map(|case| wrong_refusal(TEXT, case, |_| Ok(())));
+    assert_eq!(wrong_refusal.collect::<String>(), "");
 }
 
 /// Returns a description if the refusal of a case has the wrong position or message. The case is
 /// refused when the scenario is opened, or else by `check`.
-fn misplaced(
+fn wrong_refusal(
     right_text: &str,
-    (right, wrong, said): &Slip,
-    check: fn(&Book) -> anyhow::Result<()>,
+    (right, wrong, message): &InvalidCase,
+    check: fn(&ExperimentPlan) -> anyhow::Result<()>,
 ) -> Option<String> {
     assert!(right_text.contains(right), "{right}");
     let (text, place) = marked(&right_text.replacen(right, wrong, 1));
-    let refused = open(text).and_then(|book| check(&book));
+    let refused = open(text).and_then(|experiment| check(&experiment));
     let error = refused.map_or_else(|error| error.to_string(), |()| "nothing".to_owned());
-    let good = error.starts_with(&place) && error.contains(said);
-    (!good).then(|| format!("{wrong}\n  wanted: {place}{said}\n  found: {error}\n"))
+    let good = error.starts_with(&place) && error.contains(message);
+    (!good).then(|| format!("{wrong}\n  wanted: {place}{message}\n  found: {error}\n"))
 }
 
 #[test]
@@ -63,24 +71,24 @@ fn refusals_of_program_limits_have_a_position() {
     let text = text.split("[derived]").next().unwrap();
     let text = text.replace("'curl'", "'curl'\nsize = '1GB'");
     let alone = text.replace("\nsize = '1GB'\nfrom = '${from}'", "\nfrom = '${from}'");
-    let misplaced = OF_PROGRAMS.iter().filter_map(|slip| {
-        let text = if slip.0 == "'curl'" { &alone } else { &text };
-        misplaced(text, slip, run::possible)
+    let wrong_refusal = PROGRAM_CASES.iter().filter_map(|case| {
+        let text = if case.0 == "'curl'" { &alone } else { &text };
+        wrong_refusal(text, case, run::validate)
     });
-    assert_eq!(misplaced.collect::<String>(), "");
+    assert_eq!(wrong_refusal.collect::<String>(), "");
     // Limits of programs do not apply under simulated time.
     let simulated = alone.replace("'curl'", "'iperf3'\nduration = '1500ms'");
-    let mut book = open(simulated).unwrap();
-    for cell in &mut book.cells {
+    let mut experiment = open(simulated).unwrap();
+    for cell in &mut experiment.cells {
         cell.scenario.simulate = true;
-        cell.short.simulate = true;
+        cell.quick_scenario.simulate = true;
     }
-    crate::check::program_limits::check(&book).unwrap();
+    crate::check::program_limits::check(&experiment).unwrap();
     // But the limit of a run does.
-    for cell in &mut book.cells {
+    for cell in &mut experiment.cells {
         cell.scenario.limit = longhaul_units::Time::from_secs(1);
     }
-    let error = crate::check::program_limits::check(&book)
+    let error = crate::check::program_limits::check(&experiment)
         .unwrap_err()
         .to_string();
     assert!(error.contains("limit, the longest"), "{error}");
@@ -102,10 +110,10 @@ fn wrong_cell_value_is_reported_where_it_is_used() {
 #[test]
 fn refusals_of_simulation_have_a_position() {
     let (text, place) = marked(&TEXT.replace("'curl'", "¦'curl'"));
-    let mut book = open(text).unwrap();
-    simulated::check(&book).unwrap();
-    book.simulate();
-    let error = simulated::check(&book).unwrap_err().to_string();
+    let mut experiment = open(text).unwrap();
+    simulated::check(&experiment).unwrap();
+    experiment.simulate();
+    let error = simulated::check(&experiment).unwrap_err().to_string();
     assert!(error.starts_with(&place), "{error}");
     assert!(
         error.contains("can't be simulated: flow \"get\" is program \"curl\""),

@@ -78,9 +78,9 @@ by = 'relays'
 "#;
 
 /// Test case: valid text, its invalid replacement, and the expected message.
-pub(crate) type Slip = (&'static str, &'static str, &'static str);
+pub(crate) type InvalidCase = (&'static str, &'static str, &'static str);
 
-pub(crate) const OF_PARAMETERS: &[Slip] = &[
+pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
     (
         "relays = [false, true]",
         "relays = ¦[]",
@@ -128,7 +128,7 @@ pub(crate) const OF_PARAMETERS: &[Slip] = &[
     ),
 ];
 
-pub(crate) const OF_THE_TESTBED: &[Slip] = &[
+pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ("delay =", "¦dealy =", "unknown field `dealy`"),
     (
         "delay = '1ms'",
@@ -312,7 +312,7 @@ pub(crate) const OF_THE_TESTBED: &[Slip] = &[
 ];
 
 /// Cases that only a run of the program would refuse.
-pub(crate) const OF_PROGRAMS: &[Slip] = &[
+pub(crate) const PROGRAM_CASES: &[InvalidCase] = &[
     (
         "'curl'",
         "'iperf3'\nduration = ¦'1500ms'",
@@ -381,7 +381,7 @@ pub(crate) const OF_PROGRAMS: &[Slip] = &[
     ),
 ];
 
-pub(crate) const OF_FLOWS: &[Slip] = &[
+pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     (
         "name = 'get'",
         "name = ¦'g e t'",

@@ -8,7 +8,7 @@ use longhaul_units::{BitRate, Time};
 
 /// Options of the sender's socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Sending {
+pub(crate) struct SenderOptions {
     pub(crate) congestion_control: Option<String>,
     /// SO_MAX_PACING_RATE.
     pub(crate) pacing_rate: Option<BitRate>,
@@ -17,20 +17,20 @@ pub(crate) struct Sending {
 /// Pacing rate that limits nothing: a socket with a rate is paced (`SO_MAX_PACING_RATE`,
 /// net/core/sock.c). It is the largest rate that fits in 32 bits of bytes a second, as iperf3
 /// counts.
-const PACED: BitRate = BitRate::from_bits((u32::MAX as u64 - 1) * 8);
+const UNLIMITED: BitRate = BitRate::from_bits((u32::MAX as u64 - 1) * 8);
 
 /// Headers of a full segment in bytes: IPv4, and TCP with time stamps.
 const HEADERS: u32 = 52;
 
-impl Sending {
+impl SenderOptions {
     /// Sender options of a flow whose congestion control has the kernel's name.
     pub(crate) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
         let cc = flow.cc.as_ref();
         let paced = cc.is_some_and(|control| control.paced) || flow.pace == Some(Pace::Own(true));
         let rate = match (flow.pace, flow.gap) {
             (Some(Pace::Rate(rate)), _) => Some(rate),
-            (_, Some(gap)) => Some(rate_of(gap, segment(scenario, topology, flow))),
-            _ => paced.then_some(PACED),
+            (_, Some(gap)) => Some(rate_for_gap(gap, segment(scenario, topology, flow))),
+            _ => paced.then_some(UNLIMITED),
         };
         Self {
             congestion_control: cc.and_then(|control| control.name()).map(str::to_owned),
@@ -56,7 +56,7 @@ pub(crate) fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
 
 /// Pacing rate that gives this gap between segments. The kernel paces by payload
 /// (`tcp_update_skb_after_send`).
-fn rate_of(gap: Time, segment: u32) -> BitRate {
+fn rate_for_gap(gap: Time, segment: u32) -> BitRate {
     BitRate::from_bits((f64::from(segment) * 8.0 / gap.as_secs_f64()) as u64)
 }
 
@@ -64,35 +64,35 @@ fn rate_of(gap: Time, segment: u32) -> BitRate {
 mod tests {
     use super::*;
 
-    fn sending(keys: &str) -> Sending {
+    fn options_of(keys: &str) -> SenderOptions {
         let scenario: Scenario = toml::from_str(&format!(
             "title = 't'\nquestion = 'q'\n\
              [[links]]\nname = 'l'\nkind = 'veth'\nbetween = ['a', 'b']\n\
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n{keys}"
         ))
         .unwrap();
-        Sending::of(&scenario, &Topology::of(&scenario), &scenario.flows[0])
+        SenderOptions::of(&scenario, &Topology::of(&scenario), &scenario.flows[0])
     }
 
     #[test]
     fn pace_is_a_rate_or_unlimited_pacing() {
-        let rate = |keys| sending(keys).pacing_rate.map(BitRate::bits);
+        let rate = |keys| options_of(keys).pacing_rate.map(BitRate::bits);
         assert_eq!(rate("pace = '800mbit'"), Some(800_000_000));
-        assert_eq!(rate("pace = true"), Some(PACED.bits()));
-        assert_eq!(rate("cc = 'reno+pace'"), Some(PACED.bits()));
+        assert_eq!(rate("pace = true"), Some(UNLIMITED.bits()));
+        assert_eq!(rate("cc = 'reno+pace'"), Some(UNLIMITED.bits()));
         assert_eq!(rate("cc = '+pace'\npace = '1gbit'"), Some(1_000_000_000));
         assert_eq!(rate("pace = false"), None);
         assert_eq!(
-            sending("cc = 'reno'").congestion_control.as_deref(),
+            options_of("cc = 'reno'").congestion_control.as_deref(),
             Some("reno")
         );
-        assert_eq!(sending(""), Sending::default());
+        assert_eq!(options_of(""), SenderOptions::default());
     }
 
     #[test]
     fn gap_is_the_time_between_full_segments() {
         // 1448 bytes each 12 µs.
-        let rate = sending("gap = '12us'").pacing_rate;
+        let rate = options_of("gap = '12us'").pacing_rate;
         assert_eq!(rate, Some(BitRate::from_bits(965_333_333)));
     }
 }

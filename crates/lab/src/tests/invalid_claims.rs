@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Invalid claims, tables and figures.
 
-use super::slips::Slip;
+use super::invalid_values::InvalidCase;
 
-pub(crate) const OF_CLAIMS: &[Slip] = &[
+pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "'37.6e9 / goodput_bps'",
         "¦'late_s'\nlate_s = 'dvd_s * 2'",
@@ -138,7 +138,7 @@ pub(crate) const OF_CLAIMS: &[Slip] = &[
     ),
 ];
 
-pub(crate) const OF_VIEWS: &[Slip] = &[
+pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     ("'late_bps'", "¦'late_s'", "must end in _bps"),
     (
         "of = 'goodput_bps'",
