@@ -3,7 +3,6 @@
 //! the sum is over the budget, new connections wait, and those end that [`crate::eviction`] chooses.
 
 use crate::eviction::{Bounds, ConnectionMemory};
-use longhaul_command::note;
 use longhaul_protocol::networks::network;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -14,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{sync::watch, time::timeout};
+use tracing::{info, warn};
 
 /// The memory that sockets may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,9 +143,9 @@ impl Memory {
             .send_if_modified(|now| std::mem::replace(now, room) != room);
         if changed && self.lines().is_due(room, Instant::now()) {
             match room {
-                true => note!("longhaul relay: memory below its budget: accepting again"),
-                false => note!(
-                    "longhaul relay: {held} bytes in buffers, budget {budget} (limits.memory): new \
+                true => info!("memory below its budget: accepting again"),
+                false => warn!(
+                    "{held} bytes in buffers, budget {budget} (limits.memory): new \
                      connections wait"
                 ),
             }
@@ -167,11 +167,10 @@ impl Memory {
         lines.unlogged += evicted.len();
         let is_due = lines.eviction.is_none_or(|at| now - at >= LINES_PERIOD);
         if let (Some(first), true) = (evicted.first(), is_due) {
-            note!(
-                "longhaul relay: memory is short (limits.memory): cut {} connections of clients that \
+            warn!(
+                "memory is short (limits.memory): cut {} connections of clients that \
                  hold most or take nothing, {} first",
-                lines.unlogged,
-                first.holder
+                lines.unlogged, first.holder
             );
             lines.eviction = Some(now);
             lines.unlogged = 0;

@@ -11,39 +11,39 @@ use std::{
     sync::OnceLock,
 };
 
-/// Prints a line of the answer on standard output: [`console::say`](crate::console::say) with the arguments of
+/// Prints a line of the answer on standard output: [`console::print`](crate::console::print) with the arguments of
 /// `format!`.
 #[macro_export]
-macro_rules! say {
-    ($($line:tt)*) => { $crate::console::say(format_args!($($line)*)) };
+macro_rules! outln {
+    ($($line:tt)*) => { $crate::console::print(format_args!($($line)*)) };
 }
 
-/// Prints a line on standard error: [`console::note`](crate::console::note) with the arguments of `format!`.
+/// Prints a line on standard error: [`console::report`](crate::console::report) with the arguments of `format!`.
 #[macro_export]
-macro_rules! note {
-    ($($line:tt)*) => { $crate::console::note(format_args!($($line)*)) };
+macro_rules! errln {
+    ($($line:tt)*) => { $crate::console::report(format_args!($($line)*)) };
 }
 
 /// The error of the first line of the answer that was lost.
 static FIRST_ERROR: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints a line of the answer on standard output. If it is lost, [`checked`] returns the error.
-pub fn say(line: Arguments<'_>) {
+/// Prints a line of the answer on standard output. If it is lost, [`check_output`] returns the error.
+pub fn print(line: Arguments<'_>) {
     let line = line.to_string();
     // Some texts end with a newline already.
     let line = line.strip_suffix('\n').unwrap_or(&line);
     if let Err(error) = writeln!(io::stdout(), "{line}") {
-        lose(error);
+        record_error(error);
     }
 }
 
-/// Keeps the error of a lost line of the answer for [`checked`]. The first error counts.
-pub fn lose(error: io::Error) {
+/// Keeps the error of a lost line of the answer for [`check_output`]. The first error counts.
+pub fn record_error(error: io::Error) {
     let _first_error_counts = FIRST_ERROR.set(error);
 }
 
 /// Prints lines on standard error, escaped. They are no part of the answer.
-pub fn note(lines: Arguments<'_>) {
+pub fn report(lines: Arguments<'_>) {
     // A failure of standard error cannot be reported anywhere else.
     let _ignored = writeln!(io::stderr(), "{}", escaped_lines(&lines.to_string()));
 }
@@ -51,7 +51,7 @@ pub fn note(lines: Arguments<'_>) {
 /// Escapes the characters that a terminal interprets or does not show, line ends included. They are control characters
 /// (C0, C1, DEL), line and paragraph separators, and characters without width, some of which change the direction of
 /// text. All others stay.
-pub fn escaped(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     for char in text.chars() {
         match is_unprintable(char) {
@@ -62,9 +62,9 @@ pub fn escaped(text: &str) -> String {
     output
 }
 
-/// Escapes as [`escaped`] does, but keeps line ends and tabs.
+/// Escapes as [`escape`] does, but keeps line ends and tabs.
 pub fn escaped_lines(text: &str) -> String {
-    let escaped_line = |line: &str| line.split('\t').map(escaped).collect::<Vec<_>>().join("\t");
+    let escaped_line = |line: &str| line.split('\t').map(escape).collect::<Vec<_>>().join("\t");
     text.split('\n')
         .map(escaped_line)
         .collect::<Vec<_>>()
@@ -81,7 +81,7 @@ fn is_unprintable(char: char) -> bool {
 
 /// Returns the outcome of a command, or the error if a line of its answer was lost. A reader that closes the pipe, as
 /// `| head` does, is no error.
-pub fn checked(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+pub fn check_output(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     outcome?;
     let flush_error = io::stdout().flush().err();
     match flush_error.as_ref().or(FIRST_ERROR.get()) {
@@ -99,16 +99,16 @@ mod tests {
     #[test]
     fn escapes_control_characters_and_those_without_width() {
         assert_eq!(
-            escaped("\x1b]0;x\x07\r\nlonghaul: done\u{9b}2J"),
+            escape("\x1b]0;x\x07\r\nlonghaul: done\u{9b}2J"),
             "\\u{1b}]0;x\\u{7}\\r\\nlonghaul: done\\u{9b}2J"
         );
-        assert_eq!(escaped("a\u{202e}b\u{200b}c"), "a\\u{202e}b\\u{200b}c");
+        assert_eq!(escape("a\u{202e}b\u{200b}c"), "a\\u{202e}b\\u{200b}c");
     }
 
     #[test]
     fn keeps_printable_characters() {
         let names = "größe 大 o\u{308} 'a' \"b\" c\\x0a";
-        assert_eq!(escaped(names), names);
+        assert_eq!(escape(names), names);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 ///
 /// # Errors
 /// If the process has too few file descriptors left.
-pub fn of_this_thread() -> io::Result<Runtime> {
+pub fn current_thread() -> io::Result<Runtime> {
     build(&mut Builder::new_current_thread())
 }
 

@@ -50,18 +50,18 @@ pub const LOW_PORTS: &str =
 
 /// Prints an error as one line on standard error, and returns the exit code.
 pub fn code(outcome: &anyhow::Result<()>) -> ExitCode {
-    ExitCode::from(number(outcome))
+    ExitCode::from(exit_code(outcome))
 }
 
 /// The exit code of [`Refusal::Undecided`].
 pub const UNDECIDED: u8 = 4;
 
 /// Prints an error as [`code`] does, and returns the exit code as a number.
-pub fn number(outcome: &anyhow::Result<()>) -> u8 {
+pub fn exit_code(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
         return 0;
     };
-    crate::note!("longhaul: {error:#}");
+    crate::errln!("longhaul: {error:#}");
     match error.downcast_ref::<Refusal>() {
         Some(Refusal::Usage(_)) => 2,
         Some(Refusal::Unsupported(_)) => 3,

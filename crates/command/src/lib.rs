@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, event loops,
-//! threads and the version.
+//! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, the log, event
+//! loops, threads and the version.
 //!
 //! A command returns `anyhow::Result`. Wrong input, and a machine or a user that lacks something, is an
 //! [`exit::Refusal`]. `main` turns the outcome into an exit code:
 //!
 //! ```
-//! use longhaul_command::{console, exit::{self, Refusal}, say};
+//! use longhaul_command::{console, exit::{self, Refusal}, outln};
 //!
 //! fn run(rate: &str) -> anyhow::Result<()> {
-//!     let rate: u64 = rate.parse().map_err(|_| Refusal::usage(format!("{rate} is no rate: try 100")))?;
-//!     say!("rate {rate}");
+//!     let rate: u64 = rate.parse().map_err(|_| Refusal::usage(format!("{rate} is not a rate: try 100")))?;
+//!     outln!("rate {rate}");
 //!     Ok(())
 //! }
 //!
-//! assert_eq!(exit::number(&console::checked(run("100"))), 0);
-//! assert_eq!(exit::number(&console::checked(run("fast"))), 2);
+//! assert_eq!(exit::exit_code(&console::check_output(run("100"))), 0);
+//! assert_eq!(exit::exit_code(&console::check_output(run("fast"))), 2);
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
@@ -23,6 +23,8 @@
 pub mod console;
 pub mod event_loop;
 pub mod exit;
+pub mod line_writer;
+pub mod logging;
 pub mod threads;
 
 use std::sync::OnceLock;

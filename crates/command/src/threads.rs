@@ -15,7 +15,7 @@ const SPAWN_ERROR: &str = "cannot start a thread (ulimit -u and pids.max of the 
 ///
 /// # Errors
 /// If the limits of the user or the cgroup permit no more threads.
-pub fn begin<T: Send + 'static>(
+pub fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
     thread::Builder::new().spawn(work).context(SPAWN_ERROR)
@@ -25,7 +25,7 @@ pub fn begin<T: Send + 'static>(
 ///
 /// # Errors
 /// If the limits of the user or the cgroup permit no more threads.
-pub fn begin_within<'s, T: Send + 's>(
+pub fn spawn_scoped<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     work: impl FnOnce() -> T + Send + 's,
 ) -> Result<ScopedJoinHandle<'s, T>> {
@@ -37,16 +37,16 @@ pub fn begin_within<'s, T: Send + 's>(
 ///
 /// # Errors
 /// If not even one thread can be started.
-pub fn begin_on_each_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() -> F) -> Result<()> {
+pub fn spawn_per_cpu<F: FnOnce() + Send + 'static>(work: impl Fn() -> F) -> Result<()> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    begin(work())?;
+    spawn(work())?;
     for _ in 1..cpus {
-        let _fewer_are_enough = begin(work());
+        let _fewer_are_enough = spawn(work());
     }
     Ok(())
 }
 
-/// A state of a job that ends. [`Monitor::next`], [`Monitor::wait_until`] and [`Monitor::pause`] do not wait beyond the
+/// A state of a job that ends. [`Monitor::next`], [`Monitor::wait_until`] and [`Monitor::sleep`] do not wait beyond the
 /// end.
 pub trait Ends {
     /// Whether the job has ended.
@@ -62,7 +62,7 @@ pub struct Monitor<S> {
 
 impl<S> Monitor<S> {
     /// Updates the state with `act`, and wakes all threads that wait for a change.
-    pub fn change<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
+    pub fn update<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
         let result = act(&mut self.state.lock());
         self.changed.notify_all();
         result
@@ -70,7 +70,7 @@ impl<S> Monitor<S> {
 
     /// Updates the state with `act`, and wakes waiting threads only if the new state `matters` to them. To wake many
     /// threads for nothing, again and again, costs more than the work.
-    pub fn change_if<T>(
+    pub fn update_if<T>(
         &self,
         act: impl FnOnce(&mut S) -> T,
         matters: impl FnOnce(&S) -> bool,
@@ -84,12 +84,12 @@ impl<S> Monitor<S> {
     }
 
     /// Updates the state with `act` and wakes no thread, for changes that none waits for.
-    pub fn note<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
+    pub fn update_silent<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
         act(&mut self.state.lock())
     }
 
     /// Reads the state with `act`.
-    pub fn look<T>(&self, act: impl FnOnce(&S) -> T) -> T {
+    pub fn read<T>(&self, act: impl FnOnce(&S) -> T) -> T {
         act(&self.state.lock())
     }
 
@@ -105,7 +105,7 @@ impl<S> Monitor<S> {
     }
 
     /// Waits until `condition` holds, at most for `time`.
-    pub fn wait_some_time(&self, time: Duration, condition: impl Fn(&S) -> bool) {
+    pub fn wait_timeout(&self, time: Duration, condition: impl Fn(&S) -> bool) {
         let waits = |state: &mut S| !condition(state);
         self.changed
             .wait_while_for(&mut self.state.lock(), waits, time);
@@ -115,7 +115,7 @@ impl<S> Monitor<S> {
 impl<S: Ends> Monitor<S> {
     /// Whether the job has ended.
     pub fn is_over(&self) -> bool {
-        self.look(S::is_over)
+        self.read(S::is_over)
     }
 
     /// Waits until `take` returns a value, and returns it. `None` if the job ends first.
@@ -132,7 +132,7 @@ impl<S: Ends> Monitor<S> {
     }
 
     /// Waits for `time`, or until the job ends.
-    pub fn pause(&self, time: Duration) {
-        self.wait_some_time(time, S::is_over);
+    pub fn sleep(&self, time: Duration) {
+        self.wait_timeout(time, S::is_over);
     }
 }

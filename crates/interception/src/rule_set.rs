@@ -6,7 +6,7 @@ use crate::{
     rules::{self, HOLD},
     target::Intercept,
 };
-use longhaul_command::{exit::Refusal, note};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     claim::{Claim, claimants},
     diversion::Diversion,
@@ -21,6 +21,7 @@ use longhaul_linux::{
     sock_diag::SockDiag,
 };
 use std::{cell::Cell, io, net::SocketAddr};
+use tracing::{error, warn};
 
 /// How often what is missing is put back before that is a failure: somebody may remove it again meanwhile.
 const ATTEMPTS: usize = 10;
@@ -41,10 +42,10 @@ impl Log {
             self.put_back.sort();
             self.put_back.dedup();
             let names = self.put_back.join(", ");
-            note!("longhaul relay: gone and put back: {names}");
+            warn!("gone and put back: {names}");
         }
         for error in self.errors {
-            note!("longhaul relay: not intercepting: {error}");
+            error!("not intercepting: {error}");
         }
     }
 }
@@ -212,7 +213,7 @@ fn remove(family: Family, port: u16) {
         .remove()
         .map_err(|error| error.to_string());
     for problem in [rules, routing].into_iter().filter_map(Result::err) {
-        note!("longhaul relay: {problem}");
+        warn!("{problem}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     rule_set::{Log, RuleSet, remove_leftovers},
     rules::LEASE,
 };
-use longhaul_command::{exit::Refusal, note};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::netfilter::changes::{Event, Watch};
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
@@ -20,6 +20,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+use tracing::{error, info, warn};
 
 /// Time between two renewals of a lease.
 const PERIOD: Duration = Duration::from_millis(150);
@@ -147,8 +148,8 @@ impl RuleSets {
     fn add_zones(&self) {
         for rule_set in self.0.iter().filter(|rule_set| rule_set.lacks_zones()) {
             if let Err(error) = rule_set.add_zones() {
-                note!(
-                    "longhaul relay: connections are tracked here, and --keep-source has no zone of its own: {error:#}"
+                warn!(
+                    "connections are tracked here, and --keep-source has no zone of its own: {error:#}"
                 );
             }
         }
@@ -173,7 +174,7 @@ impl RuleSets {
                 Ok(Event::Readable) => break,
                 Ok(event) => may_be_gone |= event == Event::Changed,
                 Err(error) => {
-                    note!("longhaul relay: not intercepting: {error}");
+                    error!("not intercepting: {error}");
                     heartbeats.intercepts.store(false, Relaxed);
                     break;
                 }
@@ -199,8 +200,8 @@ impl Drop for RuleSets {
 
 fn log_stall(was_alive: bool, is_alive: bool) {
     match (was_alive, is_alive) {
-        (true, false) => note!("longhaul relay: a thread stalls: new connections pass by"),
-        (false, true) => note!("longhaul relay: intercepting again"),
+        (true, false) => warn!("a thread stalls: new connections pass by"),
+        (false, true) => info!("intercepting again"),
         _ => {}
     }
 }

@@ -5,7 +5,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 use clap::{Parser, Subcommand};
-use longhaul_command::{console, exit};
+use longhaul_command::{console, exit, logging};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -13,15 +13,17 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    log: logging::Args,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Emulate a long path between two interfaces or network namespaces
     Link(Box<longhaul_emulator::Args>),
-    /// Relay TCP connections in legs, each with the TCP that suits it
+    /// Split long TCP connections into legs, each with the TCP that suits it
     Relay(Box<longhaul_relay::Args>),
-    /// Copy files over many connections at once, good to go on with after whatever befalls it
+    /// Copy files over many connections at once; resumable after any failure
     Copy(Box<longhaul_transfer::copy::Args>),
     /// Offer directories to longhaul copy on other machines
     Site(Box<longhaul_site::Args>),
@@ -29,7 +31,7 @@ enum Command {
     Cc(longhaul_tuning::cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(longhaul_probe::Args),
-    /// Hold the fast ones of parallel connections back, so that the slow ones catch up
+    /// Balance parallel connections: cap the fast ones, so that the slow ones catch up
     Decp(longhaul_tuning::decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(longhaul_tuning::doctor::Args),
@@ -37,7 +39,7 @@ enum Command {
     Plan(longhaul_planner::Args),
     /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
     Run(Box<longhaul_tuning::run::Args>),
-    /// Capture TCP headers and say what limited each flow, its ACK stream included
+    /// Capture TCP headers and report what limited each flow, its ACK stream included
     Tap(Box<longhaul_analysis::Args>),
     /// Send, receive and measure over UDT4
     Udt(Box<longhaul_transport::udt_command::Args>),
@@ -47,7 +49,9 @@ enum Command {
 
 fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
-    let outcome = match Cli::parse().command {
+    let cli = Cli::parse();
+    logging::start(&cli.log);
+    let outcome = match cli.command {
         Command::Link(args) => longhaul_emulator::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),
         Command::Copy(args) => longhaul_transfer::copy::run(&args),
@@ -65,5 +69,6 @@ fn main() -> ExitCode {
         Command::Udt(args) => longhaul_transport::udt_command::run(*args),
         Command::Lab(args) => longhaul_lab::run(args),
     };
-    exit::code(&console::checked(outcome))
+    logging::flush();
+    exit::code(&console::check_output(outcome))
 }

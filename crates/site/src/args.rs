@@ -9,7 +9,7 @@ use super::{
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_transfer::{
-    copy::{Keyring, Place},
+    copy::{Keyring, Location},
     protocol::{address::PORT, options::Ports},
 };
 use longhaul_units::Time;
@@ -166,8 +166,8 @@ impl Args {
             let export = exports.get(name).ok_or_else(|| {
                 Refusal::usage(format!("mirror {name}: there is no export of that name"))
             })?;
-            let site = Place::parse(to.as_os_str())?
-                .site()
+            let site = Location::parse(to.as_os_str())?
+                .site_address()
                 .cloned()
                 .ok_or_else(|| {
                     Refusal::usage(format!("mirror {name}: want NAME=longhaul://SITE/EXPORT"))

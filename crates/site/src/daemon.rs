@@ -12,7 +12,6 @@ use super::{
     visit::{Site, visit},
 };
 use anyhow::{Context as _, Result};
-use longhaul_command::errln;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use tokio::{
@@ -20,6 +19,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
 };
+use tracing::warn;
 
 pub(super) fn run(config: Config) -> Result<()> {
     // Without more, fewer clients are served at once.
@@ -98,13 +98,13 @@ async fn serve(config: Arc<Config>) -> Result<()> {
             ));
         }
     }
-    records.say(&ready);
+    records.write(&ready);
     tell(&[NotifyState::Ready]);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    records.say(&Record::Stopping);
+    records.write(&Record::Stopping);
     tell(&[NotifyState::Stopping]);
     stop.now();
     while open.join_next().await.is_some() {}
@@ -114,6 +114,6 @@ async fn serve(config: Arc<Config>) -> Result<()> {
 /// The service manager, if one listens.
 fn tell(news: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(news) {
-        errln!("longhaul site: NOTIFY_SOCKET: {error}");
+        warn!("NOTIFY_SOCKET: {error}");
     }
 }

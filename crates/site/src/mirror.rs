@@ -79,7 +79,7 @@ fn say(mirrored: &Mirrored, copied: Result<Copied>, known: bool, records: Record
         Ok(copied) if copied.failed == 0 => {
             let entries = copied.made + copied.removed;
             if entries > 0 || !known {
-                records.say(&Record::Arrived {
+                records.write(&Record::Arrived {
                     export,
                     to,
                     entries,
@@ -92,7 +92,7 @@ fn say(mirrored: &Mirrored, copied: Result<Copied>, known: bool, records: Record
         Ok(copied) => format!("{} could not be copied", copied.failed),
         Err(error) => format!("{error:#}"),
     };
-    records.say(&Record::Behind { export, to, why });
+    records.write(&Record::Behind { export, to, why });
     false
 }
 

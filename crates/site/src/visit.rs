@@ -16,9 +16,8 @@ use super::{
     record::Record,
 };
 use anyhow::{Context as _, Result, ensure};
-use longhaul_command::errln;
 use longhaul_transfer::{
-    SILENCE,
+    SILENCE_TIMEOUT,
     protocol::{
         auth::{AUTH_TIMEOUT, AuthRequest, AuthResponse, ExportScope, PROTOCOL, REQUEST_LEN_MAX},
         message,
@@ -41,6 +40,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
+use tracing::warn;
 
 /// Connections that are not let in yet: each costs some 50 KB. Both ends of a copy between eight hosts come from one
 /// address at once.
@@ -160,7 +160,7 @@ pub(super) async fn visit(
         }
     };
     let copy = site.next_copy.fetch_add(1, Relaxed);
-    site.records.say(&Record::Began {
+    site.records.write(&Record::Began {
         copy,
         client,
         token: admission.token,
@@ -168,12 +168,12 @@ pub(super) async fn visit(
     });
     let account = Mutex::new(Account::new());
     if let Err(error) = bridge(tls, &admission.confinement, &account, stopped).await {
-        errln!("longhaul site: copy {copy}: {error:#}");
+        warn!("copy {copy}: {error:#}");
     }
     if admission.confinement.writable {
         site.news.came(&admission.confinement.export);
     }
-    site.records.say(&account.lock().ended(copy));
+    site.records.write(&account.lock().ended(copy));
 }
 
 /// From TCP to an answer. None: the client is refused, and it is said.
@@ -182,7 +182,7 @@ async fn receive(
     socket: TcpStream,
     client: SocketAddr,
 ) -> Result<Option<(Tls, Admission)>> {
-    end_when_silent(&socket, SILENCE)?;
+    end_when_silent(&socket, SILENCE_TIMEOUT)?;
     socket.set_nodelay(true)?;
     // A socket for both families has IPv4 addresses in the clothes of IPv6.
     let at = socket.local_addr()?.ip().to_canonical();

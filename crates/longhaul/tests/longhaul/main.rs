@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary as a whole: its installation, its output, its units of rates, the rights that it takes.
+//! The binary as a whole: its installation, its log, its output, its units of rates, the rights that it takes.
 
 mod install;
+mod log;
 mod output;
 mod rates;
 mod rights;

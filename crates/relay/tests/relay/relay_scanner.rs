@@ -95,7 +95,7 @@ fn a_scanner_keeps_nobody_out_and_passes_by_itself() {
     let (_, said) = relay.stop();
     for family in BOTH {
         let line = format!(
-            "{} has 128 connections on their way, or all that it may have: its others pass by",
+            "client has 128 handshakes under way, or all connections that it may have: its others bypass the relay client={}",
             family.client
         );
         assert_eq!(said.matches(&line).count(), 1, "{said}");
@@ -134,7 +134,7 @@ fn a_client_with_all_its_connections_passes_by_with_more() {
     assert_eq!((from(family.far), from(family.client)), (6, 14));
     let (_, said) = relay.stop();
     assert!(
-        said.contains("or all that it may have: its others pass by"),
+        said.contains("or all connections that it may have: its others bypass the relay"),
         "{said}"
     );
 }

@@ -90,7 +90,7 @@ impl Drop for Entry {
         if self.reads && self.changes.0.entries.load(Relaxed) == 0 {
             return;
         }
-        self.records.say(&Record::Request {
+        self.records.write(&Record::Request {
             client: self.client,
             token: std::mem::take(&mut self.token),
             export: std::mem::take(&mut self.export),

@@ -91,7 +91,7 @@ pub(crate) async fn keep(
             Err(error) => format!("{error:#}"),
         };
         let listener = scheme.to_string();
-        records.say(&Record::HttpEnded { listener, why });
+        records.write(&Record::HttpEnded { listener, why });
         pause = match begin.elapsed() >= PAUSE_MAX {
             true => PAUSE_MIN,
             false => (pause * 2).min(PAUSE_MAX),
@@ -166,5 +166,5 @@ fn relay(line: &str, news: &News, records: Records) {
     {
         news.came(export);
     }
-    records.say(&record);
+    records.write(&record);
 }

@@ -23,12 +23,12 @@ use super::{
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Request, StatusCode, header::HeaderValue};
-use longhaul_command::errln;
 use longhaul_store::{
     path::RelPath,
     root::{Root, lacks_rename_flags},
 };
 use std::sync::Arc;
+use tracing::warn;
 
 /// Bytes of what the library says of a copy that failed in part, at most. Each failure costs some 200.
 const FAILURES_LEN_MAX: usize = 256 << 10;
@@ -399,7 +399,7 @@ impl Replacement {
     fn discard(&self, path: &RelPath, changes: &Changes) {
         match tree::remove(&self.root, path, changes) {
             Ok(()) | Err(FsError::NotFound) => {}
-            Err(error) => errln!("longhaul site: {path} is left, and can't be removed: {error:?}"),
+            Err(error) => warn!("{path} is left, and can't be removed: {error:?}"),
         }
     }
 }

@@ -31,7 +31,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_transfer::{SILENCE, protocol::auth::AUTH_TIMEOUT};
+use longhaul_transfer::{SILENCE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
 use longhaul_transport::blocking::end_when_silent;
 use std::{
     convert::Infallible,
@@ -114,7 +114,7 @@ impl Http {
         let Some(connection) = self.places.enter(client.ip()) else {
             return crowded();
         };
-        if end_when_silent(&socket, SILENCE).is_err() {
+        if end_when_silent(&socket, SILENCE_TIMEOUT).is_err() {
             return;
         }
         let begin = Instant::now();

@@ -92,7 +92,7 @@ impl Refusals {
         let verdict = self.refuse(client.ip(), cause, Instant::now());
         if let Some(count) = verdict.line {
             let why = why.to_owned();
-            records.say(&Record::Refused { client, why, count });
+            records.write(&Record::Refused { client, why, count });
         }
         verdict.delay
     }

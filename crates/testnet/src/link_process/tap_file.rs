@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul link --tap` wrote.
 
-use longhaul_packet::capture::{Damage, Reader, Record, Statistics, Step, Truth};
+use longhaul_packet::capture::{DamagedRange, EmulatorRecord, Reader, Record, Statistics, Step};
 
 /// A file as far as it can be read.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub struct TapFile {
     /// In the order of the file.
     pub statistics: Vec<Statistics>,
     /// Damage that the reader found.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<DamagedRange>,
     /// All of it.
     pub bytes: Vec<u8>,
 }
@@ -30,7 +30,7 @@ pub struct Segment {
     /// The headers.
     pub headers: Vec<u8>,
     /// Before the queue only.
-    pub truth: Option<Truth>,
+    pub truth: Option<EmulatorRecord>,
 }
 
 impl TapFile {
@@ -60,7 +60,7 @@ impl TapFile {
         match record {
             Record::Frame(frame) => self.segments.push(Segment {
                 interface: frame.interface,
-                at_ns: frame.at_ns,
+                at_ns: frame.timestamp_ns,
                 wire_len: frame.wire_len,
                 headers: frame.bytes.to_vec(),
                 truth: frame.truth,

@@ -180,7 +180,7 @@ fn is_listener(arg: &OsStr) -> bool {
 }
 
 fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
-    let (kind, address) = line.strip_prefix("listening ")?.trim().split_once(' ')?;
+    let (kind, address) = line.split_once("listening ")?.1.trim().split_once(' ')?;
     Some((kind.to_owned(), address.parse().unwrap()))
 }
 

@@ -8,7 +8,7 @@ use super::{
     figures::{Figures, cpu},
 };
 use anyhow::{Context as _, Result, ensure};
-use longhaul_command::say;
+use longhaul_command::outln;
 use longhaul_udt::{Report, socket::Stream};
 use longhaul_units::{BitRate, Time};
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,7 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
         receiver,
     };
     match config.json {
-        true => say!("{}", serde_json::to_string(&record)?),
+        true => outln!("{}", serde_json::to_string(&record)?),
         false => record.say(),
     }
     Ok(())
@@ -148,11 +148,11 @@ impl Record {
         let each = self.interval_seconds.unwrap_or_default();
         for (number, interval) in self.receiver.intervals.iter().enumerate() {
             let rate = BitRate::measured((interval.bytes as f64 * 8.0 / each) as u64);
-            say!("{:.1} s: {rate}", (number + 1) as f64 * each);
+            outln!("{:.1} s: {rate}", (number + 1) as f64 * each);
         }
-        say!("{}", BitRate::measured(self.bits_per_second));
-        say!("sender: {}", self.sender);
-        say!("receiver: {}", self.receiver);
+        outln!("{}", BitRate::measured(self.bits_per_second));
+        outln!("sender: {}", self.sender);
+        outln!("receiver: {}", self.receiver);
     }
 }
 

@@ -19,7 +19,7 @@ use config::Config;
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let config = args.config();
-    let runtime = longhaul_command::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::current_thread()?;
     runtime.block_on(async {
         match config {
             Config::Send(config) => transfer::send(&config).await,

@@ -8,7 +8,6 @@ use super::{
     figures::{Figures, cpu},
 };
 use anyhow::{Context as _, Result, ensure};
-use longhaul_command::note;
 use longhaul_udt::socket::Stream;
 use std::{
     cell::RefCell,
@@ -22,6 +21,7 @@ use tokio::{
     task::{JoinSet, LocalSet},
     time::timeout,
 };
+use tracing::{info, warn};
 
 /// Benches at a time.
 const BENCHES_MAX: usize = 16;
@@ -36,7 +36,7 @@ type Waiting = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
 pub(super) async fn run(config: &Serve) -> Result<()> {
     let socket = config.port.bind(config.at)?;
     socket.listen();
-    note!("longhaul udt: serving at {}", socket.local_addr());
+    info!("serving at {}", socket.local_addr());
     let waiting = Waiting::default();
     let serve = async {
         loop {
@@ -44,7 +44,7 @@ pub(super) async fn run(config: &Serve) -> Result<()> {
             let waiting = waiting.clone();
             tokio::task::spawn_local(async move {
                 if let Err(error) = greet(stream, &waiting).await {
-                    note!("longhaul udt: {error:#}");
+                    warn!("{error:#}");
                 }
             });
         }

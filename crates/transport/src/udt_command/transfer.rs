@@ -10,7 +10,7 @@ use super::{
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_command::{note, say};
+use longhaul_command::{errln, outln};
 use longhaul_udt::socket::Stream;
 use std::{
     fs::{File, FileType},
@@ -53,8 +53,8 @@ pub(super) async fn send(config: &Send) -> Result<()> {
     closed.map_err(|error| not_reached(config.to, &error))?;
     let figures = begun.figures(bytes, &hasher, Some(&stream));
     match config.json {
-        true => say!("{}", serde_json::to_string(&figures)?),
-        false => note!("longhaul udt: {figures}"),
+        true => outln!("{}", serde_json::to_string(&figures)?),
+        false => errln!("longhaul udt: {figures}"),
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(super) async fn receive(config: &Receive) -> Result<()> {
     let to = Arriving::begin(&config.file)?;
     let socket = config.port.bind(config.at)?;
     socket.listen();
-    note!("longhaul udt: listening at {}", socket.local_addr());
+    errln!("longhaul udt: listening at {}", socket.local_addr());
     let mut stream = tokio::select! {
         accepted = socket.accept() => accepted?,
         () = Interruption::comes(&mut interruption) => bail!("interrupted: nothing came"),
@@ -84,10 +84,10 @@ pub(super) async fn receive(config: &Receive) -> Result<()> {
     let (bytes, hasher) = filled?;
     let figures = begun.figures(bytes, &hasher, None);
     match (config.json, is_file) {
-        (true, true) => say!("{}", serde_json::to_string(&figures)?),
+        (true, true) => outln!("{}", serde_json::to_string(&figures)?),
         // What was received is there.
-        (true, false) => note!("{}", serde_json::to_string(&figures)?),
-        (false, _) => note!("longhaul udt: {figures}"),
+        (true, false) => errln!("{}", serde_json::to_string(&figures)?),
+        (false, _) => errln!("longhaul udt: {figures}"),
     }
     Ok(())
 }

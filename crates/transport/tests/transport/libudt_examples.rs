@@ -111,7 +111,7 @@ fn port(at: &Netns, port: &str) -> Socket {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = longhaul_command::event_loop::of_this_thread().unwrap();
+    let runtime = longhaul_command::event_loop::current_thread().unwrap();
     runtime.block_on(async { timeout(PATIENCE, test).await.unwrap() });
 }
 

@@ -4,7 +4,7 @@
 
 use super::meta::errno;
 use dav_server::fs::{FsError, FsResult};
-use longhaul_store::metadata::{SkippedField, Metadata, MetadataField};
+use longhaul_store::metadata::{Metadata, MetadataField, SkippedField};
 use rustix::{
     buffer::spare_capacity,
     fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr},

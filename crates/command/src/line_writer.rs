@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lines that a daemon writes, on a thread of their own. A reader that stopped (a terminal, a full pipe) delays no
+//! client.
+
+use crate::{console, threads::Monitor};
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::fd::AsFd,
+    sync::OnceLock,
+    time::Duration,
+};
+
+/// Bound on the bytes that wait: some thousand lines. Further lines are counted and dropped.
+const BUFFER_MAX: usize = 1 << 20;
+/// Time for which [`LineWriter::flush`] waits for the reader.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Writer of lines to standard output or standard error. Its thread starts with the first line.
+#[derive(Debug)]
+pub struct LineWriter {
+    open: fn() -> io::Result<File>,
+    /// The line that reports this many dropped lines.
+    dropped: fn(u64) -> String,
+    on_error: fn(io::Error),
+    buffer: OnceLock<Monitor<Buffer>>,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    text: String,
+    dropped: u64,
+    /// Whether the thread is in a system call.
+    is_writing: bool,
+}
+
+impl LineWriter {
+    /// Returns a writer to standard output. `dropped` makes the line that reports dropped lines.
+    pub const fn stdout(dropped: fn(u64) -> String) -> Self {
+        let open = || duplicate(io::stdout().as_fd());
+        Self::new(open, dropped, console::record_error)
+    }
+
+    /// Returns a writer to standard error. `dropped` makes the line that reports dropped lines.
+    pub const fn stderr(dropped: fn(u64) -> String) -> Self {
+        // An error of standard error has no other place.
+        Self::new(|| duplicate(io::stderr().as_fd()), dropped, drop)
+    }
+
+    const fn new(
+        open: fn() -> io::Result<File>,
+        dropped: fn(u64) -> String,
+        on_error: fn(io::Error),
+    ) -> Self {
+        let buffer = OnceLock::new();
+        Self {
+            open,
+            dropped,
+            on_error,
+            buffer,
+        }
+    }
+
+    /// Queues a line, which ends with a newline. If too many wait, it is counted instead.
+    pub fn put(&'static self, line: &str) {
+        self.buffer().update(|buffer| buffer.push(line));
+    }
+
+    /// Waits until all lines are written, but at most a second.
+    pub fn flush(&self) {
+        if let Some(buffer) = self.buffer.get() {
+            buffer.wait_timeout(FLUSH_TIMEOUT, Buffer::is_empty);
+        }
+    }
+
+    fn buffer(&'static self) -> &'static Monitor<Buffer> {
+        self.buffer.get_or_init(|| {
+            std::thread::spawn(|| self.write());
+            Monitor::default()
+        })
+    }
+
+    fn write(&'static self) {
+        let mut file = (self.open)();
+        loop {
+            let text = self.buffer().wait_for(|buffer| buffer.take(self.dropped));
+            // Later lines may have a reader again.
+            if let Ok(file) = &mut file
+                && let Err(error) = file.write_all(text.as_bytes())
+            {
+                (self.on_error)(error);
+            }
+            self.buffer().update(|buffer| buffer.is_writing = false);
+        }
+    }
+}
+
+/// Duplicates the descriptor: the lock of the standard library is for the thread that ends the process.
+fn duplicate(file: std::os::fd::BorrowedFd<'_>) -> io::Result<File> {
+    file.try_clone_to_owned().map(File::from)
+}
+
+impl Buffer {
+    fn push(&mut self, line: &str) {
+        match self.text.len() + line.len() <= BUFFER_MAX {
+            true => self.text += line,
+            false => self.dropped += 1,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && !self.is_writing
+    }
+
+    /// Takes the text to write, if there is any.
+    fn take(&mut self, dropped: fn(u64) -> String) -> Option<String> {
+        let mut text = std::mem::take(&mut self.text);
+        match std::mem::take(&mut self.dropped) {
+            0 => {}
+            count => text += &dropped(count),
+        }
+        self.is_writing = !text.is_empty();
+        self.is_writing.then_some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_waiting_lines_and_reports_dropped_ones() {
+        let mut buffer = Buffer::default();
+        let line = "x".repeat(BUFFER_MAX / 4 - 1) + "\n";
+        (0..6).for_each(|_| buffer.push(&line));
+        assert_eq!(buffer.text.len(), BUFFER_MAX);
+        let text = buffer.take(|count| format!("{count} lost\n")).unwrap();
+        assert!(text.ends_with("\n2 lost\n"));
+        assert!(!buffer.is_empty(), "the thread writes");
+        buffer.is_writing = false;
+        assert_eq!(buffer.take(|_| unreachable!()), None);
+        assert!(buffer.is_empty());
+    }
+}
