@@ -3,8 +3,8 @@
 //! read can be written and reads back. The input is a file.
 
 use longhaul_packet::capture::{
-    BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
-    Truth, writer,
+    BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, Reader,
+    Record, Statistics, Step, writer,
 };
 
 pub(crate) fn check(input: &[u8]) {
@@ -22,24 +22,24 @@ pub(crate) fn check(input: &[u8]) {
 /// A frame that keeps its bytes.
 #[derive(Debug, PartialEq)]
 struct Kept {
-    at_ns: u64,
+    timestamp_ns: u64,
     interface: u32,
     link_type: LinkType,
     wire_len: u32,
     bytes: Vec<u8>,
     segment_size: u16,
-    truth: Option<Truth>,
+    truth: Option<EmulatorRecord>,
 }
 
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     frames: Vec<Kept>,
     statistics: Vec<Statistics>,
-    damages: Vec<Damage>,
+    damages: Vec<DamagedRange>,
     interfaces: Vec<Interface>,
 }
 
-fn read(file: &[u8], piece: usize) -> Result<Said, NotACapture> {
+fn read(file: &[u8], piece: usize) -> Result<Said, FormatError> {
     let (mut reader, mut said) = (Reader::new(), Said::default());
     let (mut begin, mut end) = (0, file.len().min(piece));
     // Steps that take nothing are followed by one that does, or by more bytes.
@@ -86,7 +86,7 @@ impl Said {
 fn kept(frame: &Frame<'_>) -> Kept {
     assert!(frame.bytes.len() <= frame.wire_len as usize);
     Kept {
-        at_ns: frame.at_ns,
+        timestamp_ns: frame.timestamp_ns,
         interface: frame.interface,
         link_type: frame.link_type,
         wire_len: frame.wire_len,
@@ -111,7 +111,7 @@ fn written(said: &Said) -> Vec<u8> {
     }
     for frame in &said.frames {
         let frame = Frame {
-            at_ns: frame.at_ns,
+            timestamp_ns: frame.timestamp_ns,
             interface: frame.interface,
             link_type: frame.link_type,
             wire_len: frame.wire_len,

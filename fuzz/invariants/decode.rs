@@ -15,7 +15,7 @@ pub(crate) fn check(input: &[u8]) {
         return;
     };
     let frame = Frame {
-        at_ns: 1,
+        timestamp_ns: 1,
         interface: 0,
         link_type: LinkType::from_number(u16::from(*link_type)),
         wire_len: bytes.len() as u32 + u32::from(*beyond) * 256,

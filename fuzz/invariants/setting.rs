@@ -5,7 +5,7 @@
 //! The input is `key value` on lines of their own.
 
 use longhaul_netem::{
-    Event, Line, Schedule, Segment, Setting, Shape, jitter::Jitter, loss::Loss,
+    Event, Line, LinkConfig, Schedule, Segment, Setting, jitter::Jitter, loss::Loss,
     queue::discipline::Discipline,
 };
 use longhaul_units::Time;
@@ -15,7 +15,7 @@ pub(crate) fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    let mut shape = Shape::default();
+    let mut shape = LinkConfig::default();
     for (key, value) in text.lines().filter_map(|line| line.split_once(' ')) {
         match Setting::parse(key, value) {
             Ok(setting) => {
@@ -46,7 +46,7 @@ fn same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
 
 /// Every segment and every copy comes out or is dropped, each segment is told of once, and the line
 /// comes to rest.
-fn accounts_for_everything(shape: Shape) {
+fn accounts_for_everything(shape: LinkConfig) {
     const SEGMENTS: u64 = 40;
     let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO).observed();
     let (mut made, mut ended, mut judged) = (SEGMENTS, 0, 0);

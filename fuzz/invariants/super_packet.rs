@@ -4,7 +4,7 @@
 //!
 //! The input is a vnet header, a byte whose bits say which segments of eight are lost, and a packet.
 
-use longhaul_netem::{Delivery, Regroup, Run, Segment};
+use longhaul_netem::{Batch, Coalescer, Delivery, Segment};
 use longhaul_packet::{checksum, ip, super_packet::SuperPacket, vnet};
 use longhaul_units::Time;
 use std::ops::Range;
@@ -36,9 +36,9 @@ fn lengths_add_up(whole: &SuperPacket, packet: &[u8]) {
 
 /// What regrouping makes of the survivors, 40 µs apart: at most three fit into a quantum of 100 µs.
 fn joined(whole: &SuperPacket, survivors: &[u16]) -> Vec<Range<u16>> {
-    let mut regroup = Regroup::new(Delivery::default());
+    let mut regroup = Coalescer::new(Delivery::default());
     let mut runs = Vec::new();
-    let mut emit = |run: Run| runs.push(run.segments);
+    let mut emit = |run: Batch| runs.push(run.segments);
     for &index in survivors {
         let segment = Segment {
             packet: 0,

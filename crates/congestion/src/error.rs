@@ -71,7 +71,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_command::exit::number;
+    use longhaul_command::exit::exit_code;
 
     #[test]
     fn the_exit_code_says_whose_matter_an_error_is() {
@@ -92,7 +92,7 @@ mod tests {
             (Error::Loaded("htcp is loaded".to_owned()), 1),
             (failed, 1),
         ] {
-            assert_eq!(number(&Err(error.refusal())), code);
+            assert_eq!(exit_code(&Err(error.refusal())), code);
         }
     }
 }

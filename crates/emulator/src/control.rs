@@ -12,7 +12,7 @@ use super::{
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
-use longhaul_command::say;
+use longhaul_command::outln;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -174,8 +174,8 @@ pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
     if let Answer::States(states) = ask(link, &Request::Show {})? {
         for state in states {
             match as_json {
-                true => say!("{}", state.record()?),
-                false => say!("{state}"),
+                true => outln!("{}", state.record()?),
+                false => outln!("{state}"),
             }
         }
     }

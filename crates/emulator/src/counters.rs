@@ -2,7 +2,7 @@
 //! What a direction counts, and the records that it tells.
 
 use hdrhistogram::Histogram;
-use longhaul_netem::{Delivery, Drop, Line, Run};
+use longhaul_netem::{Batch, Delivery, Drop, Line};
 use longhaul_packet::super_packet::SuperPacket;
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
@@ -191,12 +191,12 @@ impl Counters {
         match cause {
             Drop::Loss => self.drops.loss += 1,
             Drop::Overflow => self.drops.overflow += 1,
-            Drop::QueueRule => self.drops.queue_rule += 1,
-            Drop::AckRule => self.drops.ack_rule += 1,
+            Drop::Aqm => self.drops.queue_rule += 1,
+            Drop::AckFiltering => self.drops.ack_rule += 1,
         }
     }
 
-    pub(super) fn delivered(&mut self, layout: &SuperPacket, run: &Run, taken: bool, now: Time) {
+    pub(super) fn delivered(&mut self, layout: &SuperPacket, run: &Batch, taken: bool, now: Time) {
         if !taken {
             self.refused += 1;
             return;

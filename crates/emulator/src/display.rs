@@ -7,8 +7,8 @@ use super::{
 };
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_units::{BitRate, Bytes};
 use serde::Serialize;
 use std::{
@@ -35,7 +35,7 @@ impl Display {
         let records = config.counters.as_deref().map(open).transpose()?;
         let terminal = stderr().is_terminal().then(Terminal::new);
         for link in &config.links {
-            note!("{}", describe(link));
+            errln!("{}", describe(link));
         }
         Ok(Self { records, terminal })
     }
@@ -52,7 +52,7 @@ impl Display {
         if let Some(terminal) = &mut self.terminal {
             terminal.clear();
         }
-        note!("{check}");
+        errln!("{check}");
         self.record(check)
     }
 

@@ -22,7 +22,7 @@ mod tap;
 
 pub use args::Args;
 use args::{Command, Way};
-use longhaul_netem::{Schedule, Shape};
+use longhaul_netem::{LinkConfig, Schedule};
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -45,12 +45,12 @@ pub fn options() -> Vec<String> {
 
 /// What these flags would make, from left to right and from right to left. Nothing is made: for
 /// those who write such flags for others, as `lab` does.
-pub fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
+pub fn shapes(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
     Ok(ways(flags)?.map(|(shape, _)| shape))
 }
 
 /// Likewise, with what changes later.
-pub fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
+pub fn ways(flags: &[String]) -> anyhow::Result<[(LinkConfig, Schedule); 2]> {
     let link = Args::parse(flags)?.start.config()?.links.remove(0);
     link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
     Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))

@@ -11,7 +11,7 @@ use super::{
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
-use longhaul_netem::{Delivery, Line, Regroup, Setting, Shape};
+use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting};
 use std::{
     cell::RefCell,
     fs::File,
@@ -161,7 +161,7 @@ impl Running {
     }
 
     /// What the thread has set, its schedule's changes included; `None` if it has no time to say so.
-    fn shape_now(&self, direction: Direction) -> Option<Shape> {
+    fn shape_now(&self, direction: Direction) -> Option<LinkConfig> {
         let thread = &self.threads[self.wire(direction).thread];
         let (answer, shape) = mpsc::channel();
         thread.orders.send(Order::Show(direction, answer)).ok()?;
@@ -214,7 +214,7 @@ fn lane(
             Some(_) => line.observed(),
             None => line,
         },
-        regroup: Regroup::new(link.delivery),
+        regroup: Coalescer::new(link.delivery),
         store: Store::new(way.memory_bytes()?),
         counters: Counters::new(&link.name, direction, start),
         tap,

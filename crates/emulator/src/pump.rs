@@ -8,7 +8,9 @@ use super::{
     tap::Point,
 };
 use longhaul_linux::{clock, tun::Tun, wait::Bell};
-use longhaul_netem::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
+use longhaul_netem::{
+    AckClass, Batch, Coalescer, Delivered, Event, Line, LinkConfig, Segment, Setting,
+};
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use longhaul_units::Time;
 use std::{
@@ -23,7 +25,7 @@ pub(super) enum Order {
     /// Change one setting of one direction now, hold so many bytes from now on, and say when that is done.
     Set(Direction, Setting, usize, mpsc::Sender<()>),
     /// Say what is set in one direction.
-    Show(Direction, mpsc::Sender<Shape>),
+    Show(Direction, mpsc::Sender<LinkConfig>),
     /// End.
     Stop,
 }
@@ -55,7 +57,7 @@ pub(super) struct Lane {
     /// Decides.
     pub(super) line: Line,
     /// Joins what is due.
-    pub(super) regroup: Regroup,
+    pub(super) regroup: Coalescer,
     /// Holds packets meanwhile.
     pub(super) store: Store,
     /// Counts.
@@ -154,7 +156,7 @@ impl Pump {
     }
 
     /// A change that was due by now is made first.
-    fn show(&mut self, direction: Direction, answer: &mpsc::Sender<Shape>) {
+    fn show(&mut self, direction: Direction, answer: &mpsc::Sender<LinkConfig>) {
         let lane = self
             .lanes
             .iter_mut()
@@ -240,7 +242,7 @@ impl Lane {
         let acking = self
             .line
             .wants_acking()
-            .then(|| Acking::of(packet))
+            .then(|| AckClass::of(packet))
             .flatten();
         self.counters.arrived(&layout);
         let number = self.store.keep(len, layout);
@@ -277,7 +279,7 @@ impl Lane {
             damaged,
             ..
         } = self;
-        let mut write = |run: Run, store: &mut Store, counters: &mut Counters| {
+        let mut write = |run: Batch, store: &mut Store, counters: &mut Counters| {
             write_run(egress, store, counters, &run, damaged);
         };
         line.poll(now, &mut |event| match event {
@@ -315,7 +317,7 @@ impl Lane {
 /// Books a segment that will not, or not only once, be delivered, and for the tap each that came.
 fn book(event: Event, store: &mut Store, counters: &mut Counters, tap: &mut Option<Point>) {
     match event {
-        Event::Judged(judged) => {
+        Event::Verdict(judged) => {
             if let Some(tap) = tap {
                 tap.arrived(&judged, store);
             }
@@ -336,7 +338,7 @@ fn write_run(
     egress: &Tun,
     store: &mut Store,
     counters: &mut Counters,
-    run: &Run,
+    run: &Batch,
     damaged: &mut Vec<u8>,
 ) {
     let (packet, bytes) = store.get(run.packet);

@@ -11,8 +11,8 @@ use super::{
 };
 use anyhow::{Context, Result};
 use futures_util::future::select_all;
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_units::Time;
 use std::thread;
 use tokio::{
@@ -36,7 +36,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
     let sockets = each(links, |link| control::listen(&link.name))?;
     let taps = each(links, |link| link.tap.as_ref().map(Plan::open).transpose())?;
     let mut display = Display::open(config)?;
-    let runtime = longhaul_command::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::current_thread()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
     for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {
@@ -48,7 +48,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
         let controls = controls.map(|(socket, link)| Box::pin(control::serve(socket, link)));
         // From here on a signal ends the link as it should, so it may be said to be ready.
         let signals = signals()?;
-        note!("ready");
+        errln!("ready");
         tokio::select! {
             () = until_told(signals, config.duration) => Ok(()),
             broken = watch(&mut inbox, &running, &mut display) => broken,

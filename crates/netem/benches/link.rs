@@ -7,7 +7,7 @@
 
 #![allow(missing_docs, reason = "a program")]
 
-use longhaul_netem::{Acking, Event, Line, Schedule, Segment, Setting, Shape, ack::PureAck};
+use longhaul_netem::{AckClass, Event, Line, LinkConfig, Schedule, Segment, Setting, ack::PureAck};
 use longhaul_units::Time;
 use std::{hint::black_box, time::Instant};
 
@@ -86,7 +86,7 @@ fn run(mut line: Line) -> f64 {
 }
 
 fn line(settings: &[(&str, &str)]) -> Line {
-    let mut shape = Shape::default();
+    let mut shape = LinkConfig::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).expect("a setting"));
     }
@@ -104,14 +104,14 @@ fn segment(packet: u64) -> Segment {
 }
 
 /// The class of a packet of two flows: one sends data, the other only acknowledges.
-fn acking(packet: u64) -> Acking {
+fn acking(packet: u64) -> AckClass {
     match packet % 4 {
-        0 => Acking::Pure(PureAck {
+        0 => AckClass::Pure(PureAck {
             flow: 1,
             ack: (packet * 724) as u32,
             window: 500,
         }),
-        _ => Acking::Other { flow: 2 },
+        _ => AckClass::Other { flow: 2 },
     }
 }
 

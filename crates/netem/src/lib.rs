@@ -5,18 +5,18 @@
 //! The line says whether and when the segment comes out ([`Line::poll`]). It never sees a byte of
 //! payload. The same code runs behind real interfaces and under simulated time.
 //!
-//! A [`Shape`] holds the settings of a line, in the words of `longhaul link`. A [`Schedule`] changes
-//! them with time. [`TrainLine`] is a line for whole trains of segments, and [`Regroup`] joins
+//! A [`LinkConfig`] holds the settings of a line, in the words of `longhaul link`. A [`Schedule`] changes
+//! them with time. [`TrainLine`] is a line for whole trains of segments, and [`Coalescer`] joins
 //! segments that come out into runs.
 //!
 //! ```
-//! use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
+//! use longhaul_netem::{Event, Line, LinkConfig, Schedule, Segment, Setting};
 //! use longhaul_units::Time;
 //!
-//! let mut shape = Shape::default();
-//! shape.apply(Setting::parse("delay", "10ms")?);
+//! let mut config = LinkConfig::default();
+//! config.apply(Setting::parse("delay", "10ms")?);
 //!
-//! let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
+//! let mut line = Line::new(config, Schedule::default(), 1, Time::ZERO);
 //! let segment = Segment { packet: 0, index: 0, last: true, len: 1500 };
 //! line.offer(Time::ZERO, segment, None, &mut |_| {});
 //!
@@ -29,24 +29,24 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod ack;
+pub mod coalescer;
 pub mod grammar;
 pub mod jitter;
 pub mod line;
 pub mod loss;
 pub mod queue;
 pub mod random;
-pub mod regroup;
 pub mod schedule;
 pub mod setting;
 pub mod train;
 pub mod transmitter;
 
-pub use ack::acking::Acking;
-pub use line::{Line, observer::Judged};
-pub use regroup::{Delivery, Regroup, Run};
+pub use ack::class::AckClass;
+pub use coalescer::{Batch, Coalescer, Delivery};
+pub use line::{Line, observer::SegmentVerdict};
 pub use schedule::Schedule;
-pub use setting::{Setting, Shape};
-pub use train::{Departure, Fate, Train, TrainLine};
+pub use setting::{LinkConfig, Setting};
+pub use train::{Departure, Train, TrainLine, TrainVerdict};
 pub use transmitter::Rate;
 
 /// A packet on the wire, identified by the super-packet that it arrived in.
@@ -78,7 +78,7 @@ pub enum Event {
     Copy(Segment),
     /// The verdict on the segment ahead of the wire. Comes before its `Drop`, and only from an
     /// [observed](Line::observed) line.
-    Judged(Judged),
+    Verdict(SegmentVerdict),
 }
 
 /// A segment that has come out of a line.
@@ -100,7 +100,7 @@ pub enum Drop {
     /// Tail drop: the queue was full.
     Overflow,
     /// Active queue management (CoDel, RED).
-    QueueRule,
+    Aqm,
     /// ACK thinning or pacing: a later ACK supersedes this one.
-    AckRule,
+    AckFiltering,
 }

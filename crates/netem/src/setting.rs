@@ -7,7 +7,7 @@ use super::{
     grammar::{Percentage, RuleError, parse_text, parse_whole},
     jitter::Jitter,
     loss::Loss,
-    queue::discipline::Discipline,
+    queue::discipline::QueueDiscipline,
     transmitter::Rate,
 };
 use longhaul_units::{BitRate, Ratio, Time, bdp};
@@ -28,11 +28,11 @@ pub enum Setting {
     /// check sequence and inter-frame gap.
     Overhead(u32),
     /// End of a trace: a rate that follows a trace becomes unlimited.
-    NoTrace,
+    EndTrace,
     /// Queue limit; `None` is the default.
     Queue(Option<QueueLimit>),
     /// Queue rule.
-    Rule(Discipline),
+    Aqm(QueueDiscipline),
     /// Loss ahead of the queue.
     Loss(Loss),
     /// Share of segments that are duplicated.
@@ -136,11 +136,11 @@ impl Setting {
             "order" => parse_text(value).map(Self::Order),
             "rate" => parse_unless("unlimited", value, parse_text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
-            "trace" if value == "none" => Ok(Self::NoTrace),
+            "trace" if value == "none" => Ok(Self::EndTrace),
             "trace" => Err("not none".to_owned()),
             "overhead" => parse_whole(value, 0, 1_000).map(Self::Overhead),
             "queue" => parse_unless("default", value, parse_text).map(Self::Queue),
-            "rule" => parse_rule(value).map(Self::Rule),
+            "rule" => parse_rule(value).map(Self::Aqm),
             "loss" => parse_rule(value).map(Self::Loss),
             "duplicate" => parse_text(value).map(|share: Percentage| Self::Duplicate(share.0)),
             "corrupt" => parse_text(value).map(|share: Percentage| Self::Corrupt(share.0)),
@@ -177,10 +177,10 @@ fn parse_unless<T>(
 pub enum Order {
     /// The wire becomes longer or shorter: no segment overtakes an earlier one.
     #[default]
-    Keep,
+    Fifo,
     /// The path is switched: segments in flight keep their arrival times, and segments sent after a
     /// change to a shorter path overtake them.
-    Switch,
+    Reroute,
 }
 
 impl FromStr for Order {
@@ -188,8 +188,8 @@ impl FromStr for Order {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "keep" => Ok(Self::Keep),
-            "switch" => Ok(Self::Switch),
+            "keep" => Ok(Self::Fifo),
+            "switch" => Ok(Self::Reroute),
             _ => Err("not keep or switch"),
         }
     }
@@ -225,8 +225,8 @@ impl FromStr for Reorder {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Keep => "keep",
-            Self::Switch => "switch",
+            Self::Fifo => "keep",
+            Self::Reroute => "switch",
         })
     }
 }
@@ -242,7 +242,7 @@ impl fmt::Display for Reorder {
 
 /// Settings of ACK thinning and ACK pacing, the rules for pure ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AckShape {
+pub struct AckConfig {
     /// ACK thinning: one ACK in 2^`thin` is kept; 0 keeps all.
     pub thin: u8,
     /// Longest time for which thinning holds an ACK. Should be well below the path's RTT, so that the
@@ -256,7 +256,7 @@ pub struct AckShape {
 
 /// Settings of one direction of a link, together.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct LinkConfig {
     /// Propagation delay, one way.
     pub delay: Time,
     /// Random part of the delay.
@@ -271,7 +271,7 @@ pub struct Shape {
     /// is enough for a window-limited flow on any path. Memory: rate × RTT.
     pub queue: Option<QueueLimit>,
     /// Queue rule.
-    pub rule: Discipline,
+    pub aqm: QueueDiscipline,
     /// Loss ahead of the queue.
     pub loss: Loss,
     /// Share of segments that are duplicated.
@@ -281,27 +281,27 @@ pub struct Shape {
     /// Share of segments that are delayed further, and the extra delay.
     pub reorder: Reorder,
     /// Rules for pure ACKs.
-    pub ack: AckShape,
+    pub ack: AckConfig,
     /// Largest segment in bytes, for CoDel, RED and ACK thinning.
     pub mtu: u32,
 }
 
-impl Default for Shape {
+impl Default for LinkConfig {
     /// An ideal wire: no delay, no loss, unlimited rate.
     fn default() -> Self {
         Self {
             delay: Time::ZERO,
             jitter: Jitter::default(),
-            order: Order::Keep,
+            order: Order::Fifo,
             rate: Rate::Unlimited,
             overhead: 0,
             queue: None,
-            rule: Discipline::Tail,
+            aqm: QueueDiscipline::Tail,
             loss: Loss::None,
             duplicate: Ratio::ZERO,
             corrupt: Ratio::ZERO,
             reorder: Reorder::default(),
-            ack: AckShape {
+            ack: AckConfig {
                 thin: 0,
                 hold: Time::from_millis(10),
                 pace: None,
@@ -317,7 +317,7 @@ const DEFAULT_PACKETS: u32 = 1_000;
 /// Bytes of a full segment.
 const FULL_SEGMENT: u64 = 1_500;
 
-impl Shape {
+impl LinkConfig {
     /// Changes one setting.
     pub fn apply(&mut self, setting: Setting) {
         match setting {
@@ -326,10 +326,10 @@ impl Shape {
             Setting::Order(order) => self.order = order,
             Setting::Rate(rate) => self.rate = rate,
             Setting::Overhead(bytes) => self.overhead = bytes,
-            Setting::NoTrace if matches!(self.rate, Rate::Trace(_)) => self.rate = Rate::Unlimited,
-            Setting::NoTrace => {}
+            Setting::EndTrace if matches!(self.rate, Rate::Trace(_)) => self.rate = Rate::Unlimited,
+            Setting::EndTrace => {}
             Setting::Queue(limit) => self.queue = limit,
-            Setting::Rule(rule) => self.rule = rule,
+            Setting::Aqm(rule) => self.aqm = rule,
             Setting::Loss(loss) => self.loss = loss,
             Setting::Duplicate(ratio) => self.duplicate = ratio,
             Setting::Corrupt(ratio) => self.corrupt = ratio,
@@ -355,7 +355,7 @@ impl Shape {
                 "a queue in bdp needs a rate and a delay; give bytes (64KB) or packets (1000p)",
             ));
         }
-        if !is_limited && (self.queue.is_some() || self.rule != Discipline::Tail) {
+        if !is_limited && (self.queue.is_some() || self.aqm != QueueDiscipline::Tail) {
             return Err(SettingError::Conflict(
                 "a queue needs a rate: at an unlimited rate nothing waits",
             ));
@@ -406,7 +406,7 @@ impl Shape {
                 "queue",
                 text_or(self.queue.map(|limit| limit.to_string()), "default"),
             ),
-            ("rule", self.rule.to_string()),
+            ("rule", self.aqm.to_string()),
             ("loss", self.loss.to_string()),
             ("duplicate", share(self.duplicate)),
             ("corrupt", share(self.corrupt)),
@@ -422,8 +422,8 @@ impl Shape {
     }
 
     /// Queue rule with all its parameters; RED's thresholds may follow from the queue limit.
-    pub(crate) fn rule_with_defaults(&self) -> Discipline {
-        self.rule.with_defaults(self.limit(), self.mtu)
+    pub(crate) fn rule_with_defaults(&self) -> QueueDiscipline {
+        self.aqm.with_defaults(self.limit(), self.mtu)
     }
 
     /// Rate at which a queue drains, for RED's estimate of an idle queue.
@@ -489,8 +489,8 @@ mod tests {
         }
     }
 
-    fn shape(settings: &[(&str, &str)]) -> Shape {
-        let mut shape = Shape::default();
+    fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+        let mut shape = LinkConfig::default();
         for (key, value) in settings {
             shape.apply(Setting::parse(key, value).unwrap());
         }
@@ -524,7 +524,7 @@ mod tests {
             reset.apply(Setting::parse(key, "default").unwrap());
         }
         let defaults = KEYS.map(|(key, _, default)| (key, default));
-        let formatted = Shape::default().settings();
+        let formatted = LinkConfig::default().settings();
         assert_eq!(reset.settings(), formatted);
         assert_eq!(shape(&defaults).settings(), formatted);
         for (key, value) in formatted {
@@ -538,7 +538,7 @@ mod tests {
             |queue, rule| match shape(&[("rate", "1gbit"), ("queue", queue), ("rule", rule)])
                 .rule_with_defaults()
             {
-                Discipline::Red { thresholds, .. } => {
+                QueueDiscipline::Red { thresholds, .. } => {
                     thresholds.map(|(min, max)| (min.get(), max.get()))
                 }
                 _ => None,
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn computes_a_bdp_from_rate_and_twice_the_delay() {
-        let mut shape = Shape::default();
+        let mut shape = LinkConfig::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "0.5bdp")] {
             shape.apply(Setting::parse(key, value).unwrap());
         }
@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn rejects_a_queue_without_a_rate() {
-        let mut shape = Shape::default();
+        let mut shape = LinkConfig::default();
         shape.apply(Setting::parse("queue", "64KB").unwrap());
         assert!(shape.check().is_err());
     }

@@ -10,7 +10,7 @@ use super::{
     Drop,
     loss::LossProcess,
     random,
-    setting::{Limit, Shape},
+    setting::{Limit, LinkConfig},
     transmitter::{BYTE_BIT_NANOS, Rate},
 };
 use longhaul_units::Time;
@@ -32,7 +32,7 @@ impl Train {
 
 /// The fate of neighbouring segments of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum TrainVerdict {
     /// The segments come out.
     Out(Departure),
     /// The segments are lost.
@@ -117,7 +117,7 @@ pub struct UnsupportedSetting(pub &'static str);
 /// A direction of a link, for trains of segments.
 #[derive(Debug)]
 pub struct TrainLine {
-    shape: Shape,
+    shape: LinkConfig,
     limit: Limit,
     loss: LossProcess,
     /// Rate in bits a second; `None` if unlimited.
@@ -149,7 +149,7 @@ impl TrainLine {
     /// # Errors
     ///
     /// A setting that only a `Line` can follow.
-    pub fn new(shape: Shape, seed: u64) -> Result<Self, UnsupportedSetting> {
+    pub fn new(shape: LinkConfig, seed: u64) -> Result<Self, UnsupportedSetting> {
         if let Some(setting) = unsupported_setting(&shape) {
             return Err(UnsupportedSetting(setting));
         }
@@ -168,7 +168,7 @@ impl TrainLine {
 
     /// Accepts a train that arrives at `now`, which must not be before the previous call's. Emits the
     /// fates of its segments at once and in order, although their times lie in the future.
-    pub fn offer(&mut self, now: Time, train: Train, mut emit: impl FnMut(Fate)) {
+    pub fn offer(&mut self, now: Time, train: Train, mut emit: impl FnMut(TrainVerdict)) {
         debug_assert!(train.count <= Train::COUNT_MAX);
         self.advance(now);
         let mut next = 0;
@@ -204,7 +204,7 @@ impl TrainLine {
 
     /// Settings of the line.
     #[must_use]
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &LinkConfig {
         &self.shape
     }
 
@@ -237,13 +237,15 @@ impl TrainLine {
 
     /// Queues as many segments of `train` as the limit allows, and drops the others. `first` is the position of the
     /// first.
-    fn admit(&mut self, now: Time, first: u32, train: Train, emit: &mut impl FnMut(Fate)) {
+    fn admit(&mut self, now: Time, first: u32, train: Train, emit: &mut impl FnMut(TrainVerdict)) {
         let admitted = match self.bits {
             None => train.count,
             Some(_) => self.segments_that_fit(now, train),
         };
         if admitted > 0 {
-            emit(Fate::Out(self.send(now, first, admitted, train.len)));
+            emit(TrainVerdict::Out(
+                self.send(now, first, admitted, train.len),
+            ));
         }
         if admitted < train.count {
             emit(lost_at(
@@ -305,8 +307,8 @@ impl TrainLine {
     }
 }
 
-fn lost_at(first: u32, count: u32, cause: Drop) -> Fate {
-    Fate::Lost {
+fn lost_at(first: u32, count: u32, cause: Drop) -> TrainVerdict {
+    TrainVerdict::Lost {
         first,
         count,
         cause,
@@ -314,12 +316,12 @@ fn lost_at(first: u32, count: u32, cause: Drop) -> Fate {
 }
 
 /// The first setting that a [`TrainLine`] can't follow.
-fn unsupported_setting(shape: &Shape) -> Option<&'static str> {
-    use super::queue::discipline::Discipline;
+fn unsupported_setting(shape: &LinkConfig) -> Option<&'static str> {
+    use super::queue::discipline::QueueDiscipline;
     [
         (matches!(shape.rate, Rate::Trace(_)), "a trace"),
         (!shape.jitter.is_none(), "jitter"),
-        (shape.rule != Discipline::Tail, "a queue rule"),
+        (shape.aqm != QueueDiscipline::Tail, "a queue rule"),
         (shape.duplicate.get() > 0.0, "duplication"),
         (shape.corrupt.get() > 0.0, "corruption"),
         (shape.reorder.probability.get() > 0.0, "reordering"),

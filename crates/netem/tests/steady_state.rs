@@ -2,7 +2,7 @@
 //! Allocation in steady state: a line allocates nothing for a packet (invariant 1 of ARCHITECTURE.md).
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
-use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Event, Line, LinkConfig, Schedule, Segment, Setting};
 use longhaul_units::Time;
 
 #[global_allocator]
@@ -28,7 +28,7 @@ fn drive(line: &mut Line, first: u64, count: u64) -> u64 {
 
 #[test]
 fn allocates_nothing_in_steady_state() {
-    let mut shape = Shape::default();
+    let mut shape = LinkConfig::default();
     for (key, value) in [
         ("rate", "10gbit"),
         ("delay", "2ms"),

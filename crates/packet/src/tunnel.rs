@@ -2,7 +2,7 @@
 //! Inner IP packets of tunnels: IP in IP, GRE with its payloads, VXLAN and GENEVE. UDP tunnels are known by their
 //! registered ports, as in Wireshark.
 
-use crate::capture::NoIp;
+use crate::capture::IpNotFound;
 use crate::capture::ether_type::{ip_after_ether_type, ip_in_ethernet};
 use crate::capture::ip_start::{ip_at, read_bytes, read_u16};
 use crate::capture::ppp::ip_in_ppp;
@@ -35,7 +35,7 @@ const UDP_HEADER: usize = 8;
 /// # Errors
 ///
 /// Fails if the tunnel carries another protocol than IP, or the capture ends before the inner packet.
-pub fn inner_ip(packet: &[u8], protocol: u8, at: usize) -> Result<Option<usize>, NoIp> {
+pub fn inner_ip(packet: &[u8], protocol: u8, at: usize) -> Result<Option<usize>, IpNotFound> {
     match protocol {
         protocol::IPV4 | protocol::IPV6 => ip_at(packet, at).map(Some),
         protocol::GRE => ip_in_gre(packet, at).map(Some),
@@ -45,7 +45,7 @@ pub fn inner_ip(packet: &[u8], protocol: u8, at: usize) -> Result<Option<usize>,
 }
 
 /// Finds the inner IP packet of a UDP tunnel by its destination port. The datagram's payload begins at `at`.
-fn ip_in_udp(packet: &[u8], port: u16, at: usize) -> Result<Option<usize>, NoIp> {
+fn ip_in_udp(packet: &[u8], port: u16, at: usize) -> Result<Option<usize>, IpNotFound> {
     match port {
         port::GRE => ip_in_gre(packet, at).map(Some),
         port::VXLAN => ip_in_ethernet(packet, at + VXLAN_HEADER).map(Some),
@@ -58,12 +58,12 @@ fn ip_in_udp(packet: &[u8], port: u16, at: usize) -> Result<Option<usize>, NoIp>
 const VXLAN_HEADER: usize = 8;
 
 /// Reads the next protocol from the fourth byte of the header (draft-ietf-nvo3-vxlan-gpe).
-fn ip_in_vxlan_gpe(packet: &[u8], at: usize) -> Result<usize, NoIp> {
+fn ip_in_vxlan_gpe(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
     let [.., next] = read_bytes::<4>(packet, at)?;
     match next {
         1 | 2 => ip_at(packet, at + VXLAN_HEADER),
         3 => ip_in_ethernet(packet, at + VXLAN_HEADER),
-        _ => Err(NoIp::Protocol),
+        _ => Err(IpNotFound::Protocol),
     }
 }
 
@@ -76,13 +76,17 @@ mod protocol_type {
     pub(super) const ERSPAN_3: u16 = 0x22eb;
 }
 
-fn ip_in_geneve(packet: &[u8], at: usize) -> Result<usize, NoIp> {
+fn ip_in_geneve(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
     let [first, _, high, low] = read_bytes(packet, at)?;
     let options = usize::from(first & 0x3f) * 4;
     ip_after_protocol_type(packet, u16::from_be_bytes([high, low]), at + 8 + options)
 }
 
-fn ip_after_protocol_type(packet: &[u8], protocol_type: u16, at: usize) -> Result<usize, NoIp> {
+fn ip_after_protocol_type(
+    packet: &[u8],
+    protocol_type: u16,
+    at: usize,
+) -> Result<usize, IpNotFound> {
     match protocol_type::ETHERNET.contains(&protocol_type) {
         true => ip_in_ethernet(packet, at),
         false => ip_after_ether_type(packet, protocol_type, at),
@@ -103,15 +107,15 @@ mod gre_flag {
 
 /// Skips a GRE header (RFC 2784, RFC 2890), or that of PPTP, which is version 1 (RFC 2637). Each optional field has
 /// four bytes.
-fn ip_in_gre(packet: &[u8], at: usize) -> Result<usize, NoIp> {
+fn ip_in_gre(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
     let (flags, protocol_type) = (read_u16(packet, at)?, read_u16(packet, at + 2)?);
     let optional = match flags & gre_flag::VERSION {
         0 => gre_flag::CHECKSUM | gre_flag::KEY | gre_flag::SEQUENCE,
         1 => gre_flag::KEY | gre_flag::SEQUENCE | gre_flag::ACKNOWLEDGMENT,
-        _ => return Err(NoIp::Protocol),
+        _ => return Err(IpNotFound::Protocol),
     };
     if flags & gre_flag::ROUTING != 0 {
-        return Err(NoIp::Protocol);
+        return Err(IpNotFound::Protocol);
     }
     let inner = at + 4 + 4 * (flags & optional).count_ones() as usize;
     match protocol_type {
@@ -131,7 +135,7 @@ fn erspan_2_len(flags: u16) -> usize {
 }
 
 /// Length of the ERSPAN type III header. Its last bit announces a subheader of eight bytes.
-fn erspan_3_len(packet: &[u8], at: usize) -> Result<usize, NoIp> {
+fn erspan_3_len(packet: &[u8], at: usize) -> Result<usize, IpNotFound> {
     let header: [u8; 12] = read_bytes(packet, at)?;
     Ok(12 + 8 * usize::from(header[11] & 1))
 }
@@ -143,13 +147,13 @@ mod tests {
     const IP: [u8; 1] = [0x45];
 
     /// Finds the inner packet after `header`, and checks that it begins right there.
-    fn inner_ip_after(protocol: u8, header: &[u8]) -> Result<Option<usize>, NoIp> {
+    fn inner_ip_after(protocol: u8, header: &[u8]) -> Result<Option<usize>, IpNotFound> {
         let found = inner_ip(&[header, &IP].concat(), protocol, 0);
         assert!(!matches!(found, Ok(Some(at)) if at != header.len()));
         found
     }
 
-    fn inner_ip_of_gre(header: &[u8]) -> Result<Option<usize>, NoIp> {
+    fn inner_ip_of_gre(header: &[u8]) -> Result<Option<usize>, IpNotFound> {
         inner_ip_after(protocol::GRE, header)
     }
 
@@ -162,8 +166,8 @@ mod tests {
         assert_eq!(inner_ip_after(4, &[]), Ok(Some(0)));
         assert_eq!(inner_ip_after(41, &[]), Ok(Some(0)));
         assert_eq!(inner_ip_after(6, &[]), Ok(None));
-        assert_eq!(inner_ip(&[0x55], 4, 0), Err(NoIp::Protocol));
-        assert_eq!(inner_ip(&[], 41, 0), Err(NoIp::Short));
+        assert_eq!(inner_ip(&[0x55], 4, 0), Err(IpNotFound::Protocol));
+        assert_eq!(inner_ip(&[], 41, 0), Err(IpNotFound::Short));
     }
 
     #[test]
@@ -183,10 +187,10 @@ mod tests {
         assert_eq!(inner_ip_of_gre(&[0, 0, 0x86, 0xdd]), Ok(Some(4)));
         assert_eq!(
             inner_ip_of_gre(&[0x40, 0, 8, 0, 0, 0, 0, 0]),
-            Err(NoIp::Protocol)
+            Err(IpNotFound::Protocol)
         );
-        assert_eq!(inner_ip_of_gre(&[0, 2, 8, 0]), Err(NoIp::Protocol));
-        assert_eq!(inner_ip_of_gre(&[0, 0, 8, 6]), Err(NoIp::Protocol));
+        assert_eq!(inner_ip_of_gre(&[0, 2, 8, 0]), Err(IpNotFound::Protocol));
+        assert_eq!(inner_ip_of_gre(&[0, 0, 8, 6]), Err(IpNotFound::Protocol));
     }
 
     #[test]
@@ -207,10 +211,10 @@ mod tests {
         let framed = [&pptp[..], &[0xff, 3, 0, 0x21]].concat();
         assert_eq!(inner_ip_of_gre(&framed), Ok(Some(20)));
         let encrypted = [&pptp[..], &[0, 0xfd]].concat();
-        assert_eq!(inner_ip_of_gre(&encrypted), Err(NoIp::CompressedPpp));
+        assert_eq!(inner_ip_of_gre(&encrypted), Err(IpNotFound::CompressedPpp));
     }
 
-    fn inner_ip_of_datagram(port: u16, header: &[u8]) -> Result<Option<usize>, NoIp> {
+    fn inner_ip_of_datagram(port: u16, header: &[u8]) -> Result<Option<usize>, IpNotFound> {
         let ports = [[0x30, 0x39], port.to_be_bytes()].concat();
         inner_ip_after(UDP, &[&ports, &[0; 4][..], header].concat())
     }
@@ -242,7 +246,7 @@ mod tests {
         let erspan = erspan.concat();
         for len in 0..=erspan.len() {
             let found = inner_ip(&erspan[..len], protocol::GRE, 0);
-            assert_eq!(found, Err(NoIp::Short), "{len}");
+            assert_eq!(found, Err(IpNotFound::Short), "{len}");
         }
     }
 }

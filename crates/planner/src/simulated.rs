@@ -3,12 +3,12 @@
 
 use anyhow::{Result, anyhow};
 use longhaul_congestion::math::simulated::algorithm;
-use longhaul_netem::{Rate, Setting, Shape};
+use longhaul_netem::{LinkConfig, Rate, Setting};
 use longhaul_tcpsim::{
     formulas::{Control, Path},
     receiver::AckPolicy,
-    sender::Settings,
-    simulation::{FlowSettings, Path as SimulatedPath, Simulation},
+    sender::SenderConfig,
+    simulation::{FlowConfig, Path as SimulatedPath, Simulation},
 };
 use longhaul_units::Time;
 
@@ -78,16 +78,16 @@ fn acked(simulation: &mut Simulation) -> u64 {
         .sum()
 }
 
-fn flow(control: Control, path: &Path) -> Result<FlowSettings> {
+fn flow(control: Control, path: &Path) -> Result<FlowConfig> {
     let control = algorithm(control.name(), false).map_err(|reason| anyhow!(reason))?;
-    Ok(FlowSettings {
+    Ok(FlowConfig {
         start: Time::ZERO,
         extra_rtt: Time::ZERO,
-        sender: Settings {
+        sender: SenderConfig {
             mss: path.mss,
             receive_window: path.window,
             send_buffer: path.window,
-            ..Settings::default()
+            ..SenderConfig::default()
         },
         acks: AckPolicy::default(),
         control,
@@ -96,7 +96,7 @@ fn flow(control: Control, path: &Path) -> Result<FlowSettings> {
 
 fn shape(path: &Path, seed: u64) -> SimulatedPath {
     let there = Time::from_nanos(path.rtt.as_nanos() / 2);
-    let mut forth = Shape::default();
+    let mut forth = LinkConfig::default();
     forth.apply(Setting::Delay(there));
     forth.rate = Rate::Constant(path.rate);
     set(&mut forth, "queue", &path.queue.exact());
@@ -107,18 +107,18 @@ fn shape(path: &Path, seed: u64) -> SimulatedPath {
             &longhaul_netem::grammar::share_text(path.loss),
         );
     }
-    let mut back = Shape::default();
+    let mut back = LinkConfig::default();
     back.apply(Setting::Delay(path.rtt - there));
     SimulatedPath {
-        forth,
-        back,
+        forward: forth,
+        reverse: back,
         seed,
         ..SimulatedPath::default()
     }
 }
 
 /// A setting whose value is known to be sound.
-fn set(shape: &mut Shape, key: &str, value: &str) {
+fn set(shape: &mut LinkConfig, key: &str, value: &str) {
     let setting = Setting::parse(key, value);
     shape.apply(setting.expect("a checked path has sound settings"));
 }

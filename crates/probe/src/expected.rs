@@ -9,7 +9,7 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_netem::{Rate, Setting, Shape, loss::Loss};
+use longhaul_netem::{LinkConfig, Rate, Setting, loss::Loss};
 use longhaul_stats::fit;
 use longhaul_units::Ratio;
 
@@ -29,7 +29,7 @@ const JUDGED: &str = "delay, jitter, rate, loss, duplicate, corrupt and reorder"
 /// A path as it is said to be.
 #[derive(Debug)]
 pub(super) struct Expected {
-    pub(super) shape: Shape,
+    pub(super) shape: LinkConfig,
     keys: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Expected {
     /// Reads `KEY=VALUE`s; `None` if there are none. Refuses what a probe of this timing can't judge.
     pub(super) fn read(settings: &[String], timing: Timing) -> Result<Option<Self>> {
         let mut expected = Self {
-            shape: Shape::default(),
+            shape: LinkConfig::default(),
             keys: Vec::new(),
         };
         for text in settings {

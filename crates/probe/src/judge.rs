@@ -6,7 +6,7 @@
 //! pass.
 
 use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
-use longhaul_netem::{Rate, Shape, loss::Loss};
+use longhaul_netem::{LinkConfig, Rate, loss::Loss};
 use longhaul_stats::fit;
 use longhaul_units::{BitRate, Time};
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub struct Verdict {
 }
 
 /// Judges a recording against the wire that it crossed.
-pub fn judge(recording: &Recording, shape: &Shape) -> Verdict {
+pub fn judge(recording: &Recording, shape: &LinkConfig) -> Verdict {
     let mut verdict = Verdict::default();
     let wire = Wire::new(shape, recording.timing);
     let packets = &recording.packets;
@@ -60,7 +60,7 @@ pub fn judge(recording: &Recording, shape: &Shape) -> Verdict {
 }
 
 /// The names of what [`judge`] can tell of a probe of this timing over this wire.
-pub fn figures(shape: &Shape, timing: Timing) -> Vec<&'static str> {
+pub fn figures(shape: &LinkConfig, timing: Timing) -> Vec<&'static str> {
     let wire = Wire::new(shape, timing);
     let mut all = match wire.queues {
         true if wire.rate.is_some() => vec!["drain_bps", "drain_error_ratio"],
@@ -84,12 +84,12 @@ pub fn figures(shape: &Shape, timing: Timing) -> Vec<&'static str> {
 }
 
 /// Whether packets of this timing wait for each other.
-pub(super) fn queues(shape: &Shape, timing: Timing) -> bool {
+pub(super) fn queues(shape: &LinkConfig, timing: Timing) -> bool {
     Wire::new(shape, timing).queues
 }
 
 /// From end to end without queue and jitter, in nanoseconds.
-pub(super) fn transit_ns(shape: &Shape, timing: Timing) -> i64 {
+pub(super) fn transit_ns(shape: &LinkConfig, timing: Timing) -> i64 {
     Wire::new(shape, timing).transit
 }
 
@@ -101,7 +101,7 @@ pub(super) fn is_gilberts(loss: &Loss) -> bool {
 
 /// The wire as these packets see it.
 struct Wire<'a> {
-    shape: &'a Shape,
+    shape: &'a LinkConfig,
     rate: Option<BitRate>,
     /// Bits that a packet takes at the transmitter.
     bits: u64,
@@ -112,7 +112,7 @@ struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    fn new(shape: &'a Shape, timing: Timing) -> Self {
+    fn new(shape: &'a LinkConfig, timing: Timing) -> Self {
         let rate = match &shape.rate {
             Rate::Constant(rate) => Some(*rate),
             Rate::Unlimited | Rate::Trace(_) => None,
@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use longhaul_netem::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
 
-    fn shape(settings: &[(&str, &str)]) -> Shape {
-        let mut shape = Shape::default();
+    fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+        let mut shape = LinkConfig::default();
         for (key, value) in settings {
             shape.apply(Setting::parse(key, value).unwrap());
         }

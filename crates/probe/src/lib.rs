@@ -28,7 +28,7 @@ pub use args::Args;
 use expected::Expected;
 pub use judge::{figures, judge};
 use longhaul_command::exit::Refusal;
-use longhaul_command::say;
+use longhaul_command::outln;
 use longhaul_linux::netns::{self, Netns};
 use measure::Plan;
 pub use recording::{Recording, Timing};
@@ -97,15 +97,15 @@ fn tell(
         all["faults"] = faults.into();
     }
     if args.json {
-        say!("{all}");
+        outln!("{all}");
         return Ok(());
     }
-    say!("{}", recording.summary);
+    outln!("{}", recording.summary);
     if let Some(verdict) = verdict {
-        say!("{verdict}");
+        outln!("{verdict}");
     }
     if judged.is_some_and(|(_, faults)| faults.is_empty()) {
-        say!("as expected");
+        outln!("as expected");
     }
     Ok(())
 }

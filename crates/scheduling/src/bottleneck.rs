@@ -6,7 +6,7 @@
 //! target's streams may be slow to read from their sockets, which the times of their stages show. Otherwise the network
 //! is the bottleneck, and the sockets tell which part of it.
 
-use super::{Measured, Network, Stage};
+use super::{Metrics, Network, Stage};
 use longhaul_tcpsim::limiter::Limiter;
 use std::fmt;
 
@@ -138,7 +138,7 @@ impl Verdict {
     /// The verdict on an interval, from the measurements of both ends. `None` if the interval is too short or shows no
     /// bottleneck.
     #[must_use]
-    pub fn of(source: &Measured, target: &Measured) -> Option<Self> {
+    pub fn of(source: &Metrics, target: &Metrics) -> Option<Self> {
         if source.elapsed_us.min(target.elapsed_us) < INTERVAL_MIN_US {
             return None;
         }
@@ -180,7 +180,7 @@ impl Verdict {
 }
 
 /// The verdict if all CPUs of a machine are in use or waited for.
-fn judge_cpus(source: &Measured, target: &Measured) -> Option<Verdict> {
+fn judge_cpus(source: &Metrics, target: &Metrics) -> Option<Verdict> {
     let (at_source, at_target) = (source.cpu_demand(), target.cpu_demand());
     if source.machine == target.machine {
         return judge_machine(Bottleneck::Cpu, at_source + at_target, source.cpus);
@@ -211,7 +211,7 @@ struct SourceTime {
 }
 
 impl SourceTime {
-    fn of(source: &Measured) -> Self {
+    fn of(source: &Metrics) -> Self {
         let stages = &source.stages;
         let (reading, hashing) = (stages[Stage::Reading], stages[Stage::Hashing]);
         let (sending, idle) = (stages[Stage::Sending], stages[Stage::Idle]);
@@ -278,12 +278,15 @@ impl SourceTime {
 }
 
 /// The verdict if streams had nothing to send: too few files were found, or files that were sent are not completed yet.
-fn judge_other_threads(idle: &str, source: &Measured, target: &Measured) -> Option<Verdict> {
-    let share = |end: &Measured, stage| {
+fn judge_other_threads(idle: &str, source: &Metrics, target: &Metrics) -> Option<Verdict> {
+    let share = |end: &Metrics, stage| {
         let spent = end.stages[stage];
         (spent.ran_us + spent.waited_us) as f64 / end.elapsed_us.max(1) as f64
     };
-    let (scan, lookup) = (share(source, Stage::Looking), share(target, Stage::Looking));
+    let (scan, lookup) = (
+        share(source, Stage::Scanning),
+        share(target, Stage::Scanning),
+    );
     let sync = share(target, Stage::Syncing);
     let largest = scan.max(lookup).max(sync);
     if largest < THREAD_SHARE_MIN {
@@ -312,7 +315,7 @@ struct TargetTime {
 }
 
 impl TargetTime {
-    fn of(target: &Measured) -> Self {
+    fn of(target: &Metrics) -> Self {
         let (receiving, writing) = (
             target.stages[Stage::Receiving],
             target.stages[Stage::Writing],
@@ -325,7 +328,7 @@ impl TargetTime {
     }
 
     /// The verdict, unless the streams wait for data.
-    fn verdict(&self, target: &Measured) -> Option<Verdict> {
+    fn verdict(&self, target: &Metrics) -> Option<Verdict> {
         let total = self.socket_wait + self.on_cpu + self.write_wait;
         let largest = self.socket_wait.max(self.on_cpu).max(self.write_wait);
         let data_wait = percent(self.socket_wait, total);
@@ -355,7 +358,7 @@ impl TargetTime {
 }
 
 /// The verdict if the source waits for sockets and the target for data.
-fn judge_network(source: &Measured) -> Verdict {
+fn judge_network(source: &Metrics) -> Verdict {
     let network = &source.network;
     let limiter = main_limiter(network);
     let share = format!(
@@ -394,7 +397,7 @@ fn main_limiter(network: &Network) -> Limiter {
 }
 
 /// The verdict if congestion windows limit: because of losses, or because the path is full.
-fn judge_path(source: &Measured, share: &str) -> Verdict {
+fn judge_path(source: &Metrics, share: &str) -> Verdict {
     let network = &source.network;
     let (rtt, min) = (f64::from(network.rtt_us), f64::from(network.rtt_min_us));
     let loss = network.retransmitted_share();
@@ -447,12 +450,12 @@ mod tests {
 
     /// A second of measurements of a copy that the path limits, with four streams between two machines with four CPUs
     /// each.
-    fn path_limited() -> (Measured, Measured) {
-        let end = |machine| Measured {
+    fn path_limited() -> (Metrics, Metrics) {
+        let end = |machine| Metrics {
             elapsed_us: SECOND,
             cpus: 4,
             machine,
-            ..Measured::default()
+            ..Metrics::default()
         };
         let (mut source, mut target) = (end(1), end(2));
         set(&mut source, Stage::Reading, 100_000, 50_000);
@@ -470,13 +473,13 @@ mod tests {
         (source, target)
     }
 
-    fn set(end: &mut Measured, stage: Stage, ran_us: u64, waited_us: u64) {
-        end.stages[stage] = Spent { ran_us, waited_us };
+    fn set(end: &mut Metrics, stage: Stage, ran_us: u64, waited_us: u64) {
+        end.stages[stage] = StageTime { ran_us, waited_us };
     }
 
-    use super::super::Spent;
+    use super::super::StageTime;
 
-    fn bottleneck(ends: &(Measured, Measured)) -> Bottleneck {
+    fn bottleneck(ends: &(Metrics, Metrics)) -> Bottleneck {
         Verdict::of(&ends.0, &ends.1).unwrap().bottleneck
     }
 
@@ -550,13 +553,13 @@ mod tests {
     fn idle_streams_wait_for_other_threads() {
         let mut ends = path_limited();
         set(&mut ends.0, Stage::Idle, 0, 4 * SECOND);
-        set(&mut ends.0, Stage::Looking, 100_000, 300_000);
-        set(&mut ends.1, Stage::Looking, 100_000, 200_000);
+        set(&mut ends.0, Stage::Scanning, 100_000, 300_000);
+        set(&mut ends.1, Stage::Scanning, 100_000, 200_000);
         assert_eq!(bottleneck(&ends), Bottleneck::SourceFiles);
-        set(&mut ends.0, Stage::Looking, 0, 249_000);
-        set(&mut ends.1, Stage::Looking, 0, 249_000);
+        set(&mut ends.0, Stage::Scanning, 0, 249_000);
+        set(&mut ends.1, Stage::Scanning, 0, 249_000);
         assert_eq!(Verdict::of(&ends.0, &ends.1), None);
-        set(&mut ends.1, Stage::Looking, 100_000, 800_000);
+        set(&mut ends.1, Stage::Scanning, 100_000, 800_000);
         assert_eq!(bottleneck(&ends), Bottleneck::TargetFiles);
         set(&mut ends.1, Stage::Syncing, 100_000, 800_001);
         assert_eq!(bottleneck(&ends), Bottleneck::TargetDisk);
@@ -606,9 +609,9 @@ mod tests {
         let (mut source, target) = path_limited();
         source.elapsed_us = INTERVAL_MIN_US - 1;
         assert_eq!(Verdict::of(&source, &target), None);
-        source = Measured {
+        source = Metrics {
             elapsed_us: SECOND,
-            ..Measured::default()
+            ..Metrics::default()
         };
         assert_eq!(Verdict::of(&source, &target), None);
     }

@@ -31,7 +31,7 @@ pub fn extent_len(file_len: u64) -> u64 {
 
 /// Divides a file into extents and returns the range of blocks of each. Lengths are in bytes. An extent has at least
 /// one block.
-pub fn cut(
+pub fn split(
     file_len: u64,
     block_len: u64,
     extent_len: u64,
@@ -45,13 +45,13 @@ pub fn cut(
 
 /// Totals of the files collected for one extent.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Gathered {
+pub struct ExtentFiles {
     files: usize,
     names: usize,
     bytes: u64,
 }
 
-impl Gathered {
+impl ExtentFiles {
     /// Adds a file of `bytes`, with a name of `name_len` bytes.
     pub fn add(&mut self, bytes: u64, name_len: usize) {
         self.files += 1;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn files_fill_an_extent_by_bytes_number_or_names() {
         let is_full = |files: usize, bytes, name_len| {
-            let mut gathered = Gathered::default();
+            let mut gathered = ExtentFiles::default();
             (0..files).for_each(|_| gathered.add(bytes, name_len));
             gathered.is_enough(1000)
         };
@@ -106,7 +106,7 @@ mod tests {
         fn extents_cover_a_file_once(len in 0u64..1 << 46, extent in 1u64..1 << 36) {
             let extent = extent.max(len / 1000);
             let mut next = 0;
-            for blocks in cut(len, BLOCK, extent) {
+            for blocks in split(len, BLOCK, extent) {
                 prop_assert!(blocks.start == next && blocks.end > next);
                 prop_assert!((blocks.end - blocks.start) * BLOCK <= extent.max(BLOCK));
                 next = blocks.end;

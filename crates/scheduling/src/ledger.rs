@@ -45,20 +45,20 @@ pub struct ExcessConfirmation {
 /// stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream has ended")]
-pub struct HasEnded(pub Parcel);
+pub struct StreamEnded(pub Parcel);
 
 impl Ledger {
     /// Records that a stream begins to carry a parcel of `bytes`. Returns the parcel as an error if the stream has
     /// ended.
-    pub fn sent(
+    pub fn record_sent(
         &mut self,
         stream: u64,
         parcel: Parcel,
         bytes: u64,
         now: Time,
-    ) -> Result<(), HasEnded> {
+    ) -> Result<(), StreamEnded> {
         if self.has_ended(stream) {
-            return Err(HasEnded(parcel));
+            return Err(StreamEnded(parcel));
         }
         let stream = self.stream(stream, now);
         if stream.in_flight.is_empty() {
@@ -79,7 +79,7 @@ impl Ledger {
     /// Records that the receiver has received the first `count` parcels of a stream. Counts may come out of order, and
     /// also after the stream's end, because the receiver counts and reports in several threads. A count of more parcels
     /// than were sent is an error.
-    pub fn received(
+    pub fn confirm(
         &mut self,
         stream: u64,
         count: u64,
@@ -108,13 +108,13 @@ impl Ledger {
 
     /// Records that a stream has ended after the receiver received its first `count` parcels. Returns the parcels that
     /// did not arrive. Nothing more is sent on the stream. A count of more parcels than were sent is an error.
-    pub fn ended(
+    pub fn close(
         &mut self,
         stream: u64,
         count: u64,
         now: Time,
     ) -> Result<VecDeque<Parcel>, ExcessConfirmation> {
-        self.received(stream, count, now)?;
+        self.confirm(stream, count, now)?;
         self.ended.insert(stream);
         let in_flight = self.streams.remove(&stream).map(|stream| stream.in_flight);
         let lost = in_flight.into_iter().flatten().map(|sent| sent.parcel);
@@ -161,12 +161,14 @@ mod tests {
     fn returns_parcels_that_a_broken_stream_lost() {
         let mut ledger = Ledger::default();
         for number in 0..4 {
-            ledger.sent(number % 2, block(number), 9, NOW).unwrap();
+            ledger
+                .record_sent(number % 2, block(number), 9, NOW)
+                .unwrap();
         }
-        ledger.received(0, 1, NOW).unwrap();
-        assert_eq!(ledger.ended(0, 1, NOW).unwrap(), [block(2)]);
+        ledger.confirm(0, 1, NOW).unwrap();
+        assert_eq!(ledger.close(0, 1, NOW).unwrap(), [block(2)]);
         assert!(!is_empty(&ledger));
-        assert_eq!(ledger.ended(1, 2, NOW).unwrap(), []);
+        assert_eq!(ledger.close(1, 2, NOW).unwrap(), []);
         assert!(is_empty(&ledger));
     }
 
@@ -174,32 +176,35 @@ mod tests {
     #[test]
     fn refuses_parcels_for_a_stream_that_has_ended() {
         let mut ledger = Ledger::default();
-        ledger.sent(0, block(0), 9, NOW).unwrap();
-        assert_eq!(ledger.ended(0, 0, NOW).unwrap(), [block(0)]);
-        assert_eq!(ledger.sent(0, block(1), 9, NOW), Err(HasEnded(block(1))));
+        ledger.record_sent(0, block(0), 9, NOW).unwrap();
+        assert_eq!(ledger.close(0, 0, NOW).unwrap(), [block(0)]);
+        assert_eq!(
+            ledger.record_sent(0, block(1), 9, NOW),
+            Err(StreamEnded(block(1)))
+        );
         assert!(is_empty(&ledger));
-        assert_eq!(ledger.ended(0, 0, NOW).unwrap(), []);
-        ledger.received(0, 1, NOW).unwrap();
+        assert_eq!(ledger.close(0, 0, NOW).unwrap(), []);
+        ledger.confirm(0, 1, NOW).unwrap();
         assert!(is_empty(&ledger));
         assert_eq!(
-            ledger.ended(7, 0, NOW).unwrap(),
+            ledger.close(7, 0, NOW).unwrap(),
             [],
             "a stream without parcels"
         );
         assert!(ledger.has_ended(7) && !ledger.has_ended(1));
-        assert!(ledger.sent(7, block(1), 9, NOW).is_err());
+        assert!(ledger.record_sent(7, block(1), 9, NOW).is_err());
     }
 
     #[test]
     fn ignores_late_counts_and_refuses_excessive_ones() {
         let mut ledger = Ledger::default();
-        ledger.sent(0, block(0), 9, NOW).unwrap();
-        ledger.sent(0, block(1), 9, NOW).unwrap();
-        ledger.received(0, 2, NOW).unwrap();
-        ledger.received(0, 1, NOW).unwrap();
+        ledger.record_sent(0, block(0), 9, NOW).unwrap();
+        ledger.record_sent(0, block(1), 9, NOW).unwrap();
+        ledger.confirm(0, 2, NOW).unwrap();
+        ledger.confirm(0, 1, NOW).unwrap();
         assert!(is_empty(&ledger));
-        let error = ledger.received(0, 3, NOW).unwrap_err().to_string();
+        let error = ledger.confirm(0, 3, NOW).unwrap_err().to_string();
         assert_eq!(error, "stream 0: 3 parcels confirmed of 2 that were sent");
-        assert!(ledger.received(9, 1, NOW).is_err());
+        assert!(ledger.confirm(9, 1, NOW).is_err());
     }
 }

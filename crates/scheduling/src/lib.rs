@@ -16,14 +16,14 @@ mod bottleneck;
 pub mod extents;
 mod ledger;
 pub mod limit;
-mod measured;
+mod metrics;
 pub mod placement;
 mod stragglers;
 pub mod streams;
 mod work;
 
 pub use bottleneck::{Bottleneck, End, Verdict};
-pub use ledger::{HasEnded, Ledger};
-pub use measured::{Measured, Network, Spent, Stage, Stages};
-pub use stragglers::{Pace, Stragglers};
+pub use ledger::{Ledger, StreamEnded};
+pub use metrics::{Metrics, Network, Stage, StageTime, StageTimes};
+pub use stragglers::{Stragglers, StreamRate};
 pub use work::{Missing, Parcel, Work};

@@ -31,7 +31,7 @@ pub struct Placement {
 
 /// The part of a file that a host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub enum HostShare {
     /// No block: other hosts have the file.
     Nothing,
     /// The whole file.
@@ -63,18 +63,18 @@ impl Placement {
         file_len: u64,
         block_len: u64,
         divisible: impl FnOnce() -> bool,
-    ) -> Kept {
+    ) -> HostShare {
         let stripe = self.stripe.unwrap_or_else(|| stripe_len(file_len));
         if file_len > stripe && divisible() {
             let stripes = self.stripes(name, file_len, block_len, stripe);
             return match stripes.is_empty() {
-                true => Kept::Nothing,
-                false => Kept::Blocks(stripes),
+                true => HostShare::Nothing,
+                false => HostShare::Blocks(stripes),
             };
         }
         match self.has(name) {
-            true => Kept::Whole,
-            false => Kept::Nothing,
+            true => HostShare::Whole,
+            false => HostShare::Nothing,
         }
     }
 
@@ -106,11 +106,11 @@ mod tests {
         })
     }
 
-    fn blocks_of(share: &Kept) -> Vec<u64> {
+    fn blocks_of(share: &HostShare) -> Vec<u64> {
         match share {
-            Kept::Blocks(ranges) => ranges.iter().cloned().flatten().collect(),
-            Kept::Nothing => Vec::new(),
-            other @ Kept::Whole => panic!("{other:?}"),
+            HostShare::Blocks(ranges) => ranges.iter().cloned().flatten().collect(),
+            HostShare::Nothing => Vec::new(),
+            other @ HostShare::Whole => panic!("{other:?}"),
         }
     }
 
@@ -141,7 +141,10 @@ mod tests {
     fn an_indivisible_file_is_on_one_host() {
         let whole = |placement: &Placement| placement.of_file(7, 1 << 40, BLOCK, || false);
         let shares: Vec<_> = all(3, None).map(|one| whole(&one)).collect();
-        assert_eq!(shares, [Kept::Nothing, Kept::Whole, Kept::Nothing]);
+        assert_eq!(
+            shares,
+            [HostShare::Nothing, HostShare::Whole, HostShare::Nothing]
+        );
     }
 
     proptest! {
@@ -153,8 +156,8 @@ mod tests {
             let shares: Vec<_> = all(hosts, stripe).map(|one| one.of_file(name, len, BLOCK, || true)).collect();
             let divided = len > stripe.unwrap_or_else(|| stripe_len(len));
             if !divided {
-                prop_assert_eq!(shares.iter().filter(|share| **share == Kept::Whole).count(), 1);
-                prop_assert_eq!(shares.iter().filter(|share| **share == Kept::Nothing).count(), usize::from(hosts) - 1);
+                prop_assert_eq!(shares.iter().filter(|share| **share == HostShare::Whole).count(), 1);
+                prop_assert_eq!(shares.iter().filter(|share| **share == HostShare::Nothing).count(), usize::from(hosts) - 1);
                 return Ok(());
             }
             let each: Vec<_> = shares.iter().map(blocks_of).collect();

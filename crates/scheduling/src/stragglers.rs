@@ -15,7 +15,7 @@ const SAVED_MIN_S: f64 = 0.5;
 
 /// The current rate of a stream: a window each round trip.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pace {
+pub struct StreamRate {
     /// Window, in bytes.
     pub window_bytes: u64,
     /// Smoothed round-trip time.
@@ -39,12 +39,12 @@ impl Stragglers {
     pub fn repeat(
         &mut self,
         ledger: &Ledger,
-        paces: &BTreeMap<u64, Pace>,
+        paces: &BTreeMap<u64, StreamRate>,
         now: Time,
     ) -> Vec<Parcel> {
         let streams: Vec<BusyStream<'_>> = ledger.in_flight().collect();
         self.remove_arrived(&streams);
-        let idle: Vec<Pace> = paces
+        let idle: Vec<StreamRate> = paces
             .iter()
             .filter(|(stream, _)| ledger.is_idle(**stream))
             .map(|(_, pace)| *pace)
@@ -79,9 +79,9 @@ impl Stragglers {
 }
 
 /// The median of the paces of idle streams. `None` if there are no idle streams.
-fn median(mut idle: Vec<Pace>) -> Option<Pace> {
+fn median(mut idle: Vec<StreamRate>) -> Option<StreamRate> {
     let middle = idle.len() / 2;
-    let seconds = |pace: &Pace| pace.seconds_for(PARCEL_LEN);
+    let seconds = |pace: &StreamRate| pace.seconds_for(PARCEL_LEN);
     idle.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
     idle.get(middle).copied()
 }
@@ -89,8 +89,8 @@ fn median(mut idle: Vec<Pace>) -> Option<Pace> {
 /// Parcels in flight on a stream that would arrive sooner at the `usual` pace, with the seconds that each still takes.
 fn late_parcels<'a>(
     (_, since, parcels): &BusyStream<'a>,
-    pace: Option<&Pace>,
-    usual: Pace,
+    pace: Option<&StreamRate>,
+    usual: StreamRate,
     now: Time,
 ) -> Vec<(f64, &'a Parcel)> {
     let Some(pace) = pace else {
@@ -107,7 +107,7 @@ fn late_parcels<'a>(
     late.flatten().collect()
 }
 
-impl Pace {
+impl StreamRate {
     /// Seconds until `bytes` have arrived and the sender knows it.
     fn seconds_for(&self, bytes: u64) -> f64 {
         let rtt = self.rtt.as_secs_f64();
@@ -133,8 +133,8 @@ mod tests {
     }
 
     /// A pace with this window over 350 ms.
-    fn pace(window_bytes: u64) -> Pace {
-        Pace {
+    fn pace(window_bytes: u64) -> StreamRate {
+        StreamRate {
             window_bytes,
             rtt: Time::from_millis(350),
             most_bytes_per_s: u64::MAX,
@@ -148,7 +148,7 @@ mod tests {
         for (stream, count) in (0..).zip(blocks) {
             for _ in 0..*count {
                 ledger
-                    .sent(stream, block(next), 4 * MIB, Time::ZERO)
+                    .record_sent(stream, block(next), 4 * MIB, Time::ZERO)
                     .unwrap();
                 next += 1;
             }
@@ -156,7 +156,7 @@ mod tests {
         ledger
     }
 
-    fn paces(windows: &[u64]) -> BTreeMap<u64, Pace> {
+    fn paces(windows: &[u64]) -> BTreeMap<u64, StreamRate> {
         (0..)
             .zip(windows.iter().map(|window| pace(*window)))
             .collect()
@@ -231,7 +231,7 @@ mod tests {
         let paces = paces(&[100_000, 2 * MIB]);
         let mut stragglers = Stragglers::default();
         assert_eq!(stragglers.repeat(&ledger, &paces, Time::ZERO), [block(0)]);
-        ledger.received(0, 1, Time::ZERO).unwrap();
+        ledger.confirm(0, 1, Time::ZERO).unwrap();
         assert_eq!(stragglers.repeat(&ledger, &paces, Time::ZERO), []);
         assert!(!stragglers.has_repeated(&block(0)));
     }

@@ -50,7 +50,7 @@ const QUEUE_DELAY_MIN: Time = Time::from_millis(4);
 
 /// A sample of all streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Look {
+pub struct StreamSample {
     /// Bytes acknowledged on all streams since the start of the copy.
     pub acked_bytes: u64,
     /// The longest round-trip time of any stream, without queueing delay.
@@ -65,7 +65,7 @@ pub struct Look {
 
 /// The number of streams, adjusted by trials.
 #[derive(Debug, Clone)]
-pub struct Streams {
+pub struct StreamCount {
     count: usize,
     count_max: usize,
     trial: Option<Trial>,
@@ -102,7 +102,7 @@ struct Trial {
     measured_from: Option<(Time, u64)>,
     /// Samples in the measurement.
     samples: u32,
-    /// Sums of [`Look::waiting`] and [`Look::queued`] over these samples.
+    /// Sums of [`StreamSample::waiting`] and [`StreamSample::queued`] over these samples.
     waiting: f64,
     queued: f64,
 }
@@ -112,7 +112,7 @@ struct Trial {
 struct TrialResult {
     /// Bytes a second.
     rate: f64,
-    /// Means of [`Look::waiting`] and [`Look::queued`].
+    /// Means of [`StreamSample::waiting`] and [`StreamSample::queued`].
     waiting: f64,
     queued: f64,
 }
@@ -133,7 +133,7 @@ pub fn guess(rtt: Time, window_bytes: u64, max: usize) -> usize {
     streams.clamp(STREAMS_MIN.min(max), max)
 }
 
-impl Streams {
+impl StreamCount {
     /// Begins with `count` streams. Their number never exceeds `max`.
     #[must_use]
     pub fn new(count: usize, max: usize) -> Self {
@@ -157,7 +157,7 @@ impl Streams {
 
     /// Evaluates a sample, and returns the number of streams that there should be from now on. Call this several times
     /// a second.
-    pub fn look(&mut self, now: Time, look: &Look) -> usize {
+    pub fn update(&mut self, now: Time, look: &StreamSample) -> usize {
         let trial = self
             .trial
             .get_or_insert_with(|| Trial::new(now, look.rtt, self.has_new_streams));
@@ -171,7 +171,7 @@ impl Streams {
     }
 
     /// Adjusts the number at the end of a trial.
-    fn adjust(&mut self, now: Time, look: &Look, result: &TrialResult) {
+    fn adjust(&mut self, now: Time, look: &StreamSample, result: &TrialResult) {
         let rate = result.rate;
         self.check_increase(now, look, rate);
         self.best_rate = self.best_rate.max(rate);
@@ -185,7 +185,7 @@ impl Streams {
     }
 
     /// Begins to undo the latest increase if it brought no gain.
-    fn check_increase(&mut self, now: Time, look: &Look, rate: f64) {
+    fn check_increase(&mut self, now: Time, look: &StreamSample, rate: f64) {
         if let Some(increase) = self.increase.take()
             && rate <= increase.rate_to_exceed
         {
@@ -222,7 +222,7 @@ impl Streams {
 
 /// Whether more streams may raise the rate: the copy waits for the path, the path is not full, and enough is left to be
 /// sent that a trial is worth it.
-fn more_may_help(look: &Look, result: &TrialResult) -> bool {
+fn more_may_help(look: &StreamSample, result: &TrialResult) -> bool {
     let trial_bytes = result.rate * 2.0 * measurement_time(look.rtt).as_secs_f64();
     let is_worth_it = look.left_bytes.is_none_or(|left| left as f64 > trial_bytes);
     is_worth_it && result.waiting >= WAITING_MIN && result.queued < QUEUED_MIN
@@ -253,7 +253,7 @@ impl Trial {
     }
 
     /// Adds a sample, and returns the result when the trial has ended.
-    fn add(&mut self, now: Time, look: &Look) -> Option<TrialResult> {
+    fn add(&mut self, now: Time, look: &StreamSample) -> Option<TrialResult> {
         let elapsed = now.since(self.start);
         if elapsed < self.warmup {
             return None;
@@ -304,7 +304,7 @@ mod tests {
         /// Bytes a second that the source's disks deliver.
         source: f64,
         size: Option<u64>,
-        streams: Streams,
+        streams: StreamCount,
         now: Time,
         acked: f64,
         /// The largest number of streams so far.
@@ -312,7 +312,7 @@ mod tests {
     }
 
     impl Copy {
-        fn over(path: Path, streams: Streams) -> Self {
+        fn over(path: Path, streams: StreamCount) -> Self {
             Self {
                 path,
                 source: f64::INFINITY,
@@ -345,7 +345,7 @@ mod tests {
             let queued = rtt.as_secs_f64() * (offered / rate - 1.0).clamp(0.0, queue);
             self.acked += offered.min(rate).min(self.source) * step.as_secs_f64();
             self.now += step;
-            let look = Look {
+            let look = StreamSample {
                 acked_bytes: self.acked as u64,
                 rtt,
                 waiting: if self.source > offered.min(rate) {
@@ -356,7 +356,7 @@ mod tests {
                 queued: f64::from(sees_queue(rtt + Time::from_secs_f64(queued), rtt)),
                 left_bytes: self.size.map(|size| size.saturating_sub(self.acked as u64)),
             };
-            self.most = self.most.max(self.streams.look(self.now, &look));
+            self.most = self.most.max(self.streams.update(self.now, &look));
         }
     }
 
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn adds_streams_until_the_path_is_full() {
-        let (count, most) = Copy::over(GIGABIT, Streams::new(4, 256)).run(120);
+        let (count, most) = Copy::over(GIGABIT, StreamCount::new(4, 256)).run(120);
         // 44 windows fill the path; the last trial, of 128, brought no gain.
         assert!((44..=64).contains(&count), "{count}");
         assert_eq!(most, 128);
@@ -387,7 +387,7 @@ mod tests {
             rtt: Time::from_millis(20),
             ..GIGABIT
         };
-        let mut copy = Copy::over(path, Streams::new(4, 64));
+        let mut copy = Copy::over(path, StreamCount::new(4, 64));
         let counts: Vec<usize> = (0..120).map(|_| copy.run(1).0).collect();
         assert_eq!(copy.most, 8);
         let at_four = counts.iter().filter(|count| **count == 4).count();
@@ -403,7 +403,7 @@ mod tests {
                 queue: 1.0,
                 ..GIGABIT
             };
-            Copy::over(path, Streams::new(15, 64)).run(120).1
+            Copy::over(path, StreamCount::new(15, 64)).run(120).1
         };
         assert_eq!(most(5e6), 15);
         assert_eq!(most(1e6), 60, "15 leave it half empty");
@@ -417,7 +417,7 @@ mod tests {
             window: 5e6,
             ..GIGABIT
         };
-        let mut copy = Copy::over(path, Streams::new(15, 64));
+        let mut copy = Copy::over(path, StreamCount::new(15, 64));
         assert_eq!(copy.run(40), (15, 30));
         let mut worst = f64::INFINITY;
         for _ in 0..60 {
@@ -437,7 +437,7 @@ mod tests {
             window: 5e6,
             ..GIGABIT
         };
-        let mut copy = Copy::over(path, Streams::new(15, 64));
+        let mut copy = Copy::over(path, StreamCount::new(15, 64));
         copy.run(40);
         copy.path.rate /= 2.0;
         let mut increases = 0;
@@ -461,7 +461,7 @@ mod tests {
             rtt: Time::from_millis(100),
             ..GIGABIT
         };
-        let mut copy = Copy::over(path, Streams::new(4, 64));
+        let mut copy = Copy::over(path, StreamCount::new(4, 64));
         copy.source = 100.0 * MBIT;
         assert_eq!(copy.run(60), (4, 4));
     }
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn adds_no_streams_for_an_almost_finished_copy() {
         let most = |size| {
-            let mut copy = Copy::over(GIGABIT, Streams::new(4, 64));
+            let mut copy = Copy::over(GIGABIT, StreamCount::new(4, 64));
             copy.size = Some(size);
             copy.run(12).1
         };
@@ -485,7 +485,7 @@ mod tests {
             rtt: Time::from_millis(100),
             ..GIGABIT
         };
-        let mut copy = Copy::over(path, Streams::new(4, 64));
+        let mut copy = Copy::over(path, StreamCount::new(4, 64));
         copy.run(60);
         copy.path.rate *= 4.0;
         let (count, _) = copy.run(120);

@@ -54,7 +54,7 @@ enum Item {
 
 impl Work {
     /// Adds the missing part of a file, behind all files before it.
-    pub fn need(&mut self, file: u64, missing: Missing) {
+    pub fn add(&mut self, file: u64, missing: Missing) {
         match missing {
             Missing::Whole(len) => self.items.push_back(Item::Small { file, len }),
             Missing::Blocks(ranges) if ranges.is_empty() => {}
@@ -66,12 +66,12 @@ impl Work {
     }
 
     /// Adds a parcel that was sent and did not arrive, in front of all other work.
-    pub fn again(&mut self, parcel: Parcel) {
+    pub fn requeue(&mut self, parcel: Parcel) {
         self.items.push_front(Item::Resend(parcel));
     }
 
     /// Takes the next parcel for a stream. `None` if no work is left.
-    pub fn take(&mut self) -> Option<Parcel> {
+    pub fn next_parcel(&mut self) -> Option<Parcel> {
         match self.items.front_mut()? {
             Item::Small { .. } => Some(Parcel::Files(take_small_files(&mut self.items))),
             Item::Large { file, ranges } => {
@@ -134,11 +134,11 @@ mod tests {
     fn batches_small_files_and_sends_large_ones_by_block() {
         let mut work = Work::default();
         for file in 0..3 {
-            work.need(file, Missing::Whole(PARCEL_LEN / 2));
+            work.add(file, Missing::Whole(PARCEL_LEN / 2));
         }
-        work.need(3, Missing::Blocks(vec![0..1, 5..6]));
-        work.need(4, Missing::Whole(0));
-        let all: Vec<_> = std::iter::from_fn(|| work.take()).collect();
+        work.add(3, Missing::Blocks(vec![0..1, 5..6]));
+        work.add(4, Missing::Whole(0));
+        let all: Vec<_> = std::iter::from_fn(|| work.next_parcel()).collect();
         let block = |block| Parcel::Block { file: 3, block };
         assert_eq!(
             all,
@@ -150,23 +150,23 @@ mod tests {
     #[test]
     fn sends_files_above_the_parcel_length_alone_and_bounds_empty_ones() {
         let mut work = Work::default();
-        work.need(0, Missing::Whole(PARCEL_LEN + 1));
+        work.add(0, Missing::Whole(PARCEL_LEN + 1));
         for file in 1..=FILES_MAX as u64 + 1 {
-            work.need(file, Missing::Whole(0));
+            work.add(file, Missing::Whole(0));
         }
-        assert_eq!(work.take(), Some(files(0..1)));
-        assert_eq!(work.take(), Some(files(1..FILES_MAX as u64 + 1)));
+        assert_eq!(work.next_parcel(), Some(files(0..1)));
+        assert_eq!(work.next_parcel(), Some(files(1..FILES_MAX as u64 + 1)));
         let last = FILES_MAX as u64 + 1;
-        assert_eq!(work.take(), Some(files(last..last + 1)));
+        assert_eq!(work.next_parcel(), Some(files(last..last + 1)));
     }
 
     #[test]
     fn sends_returned_parcels_first() {
         let mut work = Work::default();
-        work.need(1, Missing::Whole(1));
-        work.again(Parcel::Block { file: 7, block: 9 });
-        work.again(Parcel::Files(vec![8]));
-        let all: Vec<_> = std::iter::from_fn(|| work.take()).collect();
+        work.add(1, Missing::Whole(1));
+        work.requeue(Parcel::Block { file: 7, block: 9 });
+        work.requeue(Parcel::Files(vec![8]));
+        let all: Vec<_> = std::iter::from_fn(|| work.next_parcel()).collect();
         let again = Parcel::Block { file: 7, block: 9 };
         assert_eq!(all, [Parcel::Files(vec![8]), again, files(1..2)]);
     }
@@ -180,9 +180,9 @@ mod tests {
             let ranges: Vec<_> = cuts.chunks_exact(2).map(|two| two[0]..two[1]).collect();
             let expected: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
             let mut work = Work::default();
-            work.need(5, Missing::Blocks(ranges));
+            work.add(5, Missing::Blocks(ranges));
             let mut seen = BTreeSet::new();
-            while let Some(Parcel::Block { file, block }) = work.take() {
+            while let Some(Parcel::Block { file, block }) = work.next_parcel() {
                 prop_assert_eq!(file, 5);
                 prop_assert!(seen.insert(block));
             }

@@ -2,7 +2,7 @@
 //! Properties of the schedule when streams break at any moment or are slow, with a receiver that counts the parcels of
 //! each stream. Every block arrives. No block arrives twice, except those that were repeated for a slow stream.
 
-use longhaul_scheduling::{HasEnded, Ledger, Missing, Pace, Parcel, Stragglers, Work};
+use longhaul_scheduling::{Ledger, Missing, Parcel, Stragglers, StreamEnded, StreamRate, Work};
 use longhaul_units::Time;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -92,7 +92,7 @@ impl Simulation {
     fn new(files: &[Missing]) -> Self {
         let mut work = Work::default();
         for (file, missing) in (0..).zip(files) {
-            work.need(file, missing.clone());
+            work.add(file, missing.clone());
         }
         let mut simulation = Self {
             work,
@@ -130,7 +130,7 @@ impl Simulation {
                 let Stream {
                     number, arrived, ..
                 } = self.streams[at];
-                self.ledger.received(number, arrived, NOW).unwrap();
+                self.ledger.confirm(number, arrived, NOW).unwrap();
             }
             Event::Break => self.break_stream(at),
             Event::Report => self.report(at),
@@ -151,7 +151,7 @@ impl Simulation {
 
     /// Sends a parcel, as `send` of a copy's source does.
     fn send(&mut self, at: usize) {
-        let Some(parcel) = self.work.take() else {
+        let Some(parcel) = self.work.next_parcel() else {
             return;
         };
         let mut singles: VecDeque<Parcel> = match parcel {
@@ -165,14 +165,16 @@ impl Simulation {
             let stream = &mut self.streams[at];
             match self
                 .ledger
-                .sent(stream.number, parcel.clone(), 1 << 20, NOW)
+                .record_sent(stream.number, parcel.clone(), 1 << 20, NOW)
             {
                 Ok(()) if stream.is_open => stream.in_flight.push_back(parcel),
                 // The parcel is lost, which neither end knows yet.
                 Ok(()) => {}
-                Err(HasEnded(parcel)) => {
-                    self.work.again(parcel);
-                    singles.drain(..).for_each(|behind| self.work.again(behind));
+                Err(StreamEnded(parcel)) => {
+                    self.work.requeue(parcel);
+                    singles
+                        .drain(..)
+                        .for_each(|behind| self.work.requeue(behind));
                     return self.replace(at);
                 }
             }
@@ -184,7 +186,7 @@ impl Simulation {
         if !self.work.is_empty() {
             return;
         }
-        let pace = |slow: bool| Pace {
+        let pace = |slow: bool| StreamRate {
             window_bytes: if slow { 1000 } else { 1 << 20 },
             rtt: Time::from_millis(100),
             most_bytes_per_s: u64::MAX,
@@ -193,7 +195,7 @@ impl Simulation {
         let paces = all.map(|(at, stream)| (stream.number, pace(at == slow)));
         for parcel in self.stragglers.repeat(&self.ledger, &paces.collect(), NOW) {
             *self.repeated.entry(parcel.clone()).or_default() += 1;
-            self.work.again(parcel);
+            self.work.requeue(parcel);
         }
     }
 
@@ -221,11 +223,11 @@ impl Simulation {
             stream.is_reported = true;
             let lost = self
                 .ledger
-                .ended(stream.number, stream.arrived, NOW)
+                .close(stream.number, stream.arrived, NOW)
                 .unwrap();
             lost.into_iter()
                 .rev()
-                .for_each(|parcel| self.work.again(parcel));
+                .for_each(|parcel| self.work.requeue(parcel));
         }
     }
 

@@ -6,12 +6,12 @@
 
 #![allow(missing_docs, reason = "a program")]
 
-use longhaul_netem::{Setting, Shape};
+use longhaul_netem::{LinkConfig, Setting};
 use longhaul_tcpsim::{
     congestion_control::{CongestionControl, cubic::Cubic, reno::Reno},
     receiver::AckPolicy,
-    sender::Settings,
-    simulation::{FlowSettings, Path, Simulation},
+    sender::SenderConfig,
+    simulation::{FlowConfig, Path, Simulation},
 };
 use longhaul_units::Time;
 use std::time::Instant;
@@ -99,28 +99,28 @@ fn run(case: &Case, span: Time) {
 
 fn simulation(case: &Case) -> Simulation {
     let path = Path {
-        forth: shape(&[
+        forward: shape(&[
             ("rate", case.rate),
             ("delay", case.delay),
             ("queue", "1bdp"),
             ("loss", case.loss),
         ]),
-        back: shape(&[("delay", case.delay)]),
+        reverse: shape(&[("delay", case.delay)]),
         seed: 1,
         ..Path::default()
     };
-    let flow = |_| FlowSettings {
+    let flow = |_| FlowConfig {
         start: Time::ZERO,
         extra_rtt: Time::ZERO,
-        sender: Settings::default(),
+        sender: SenderConfig::default(),
         acks: case.acks,
         control: (case.control)(),
     };
     Simulation::new(path, (0..case.flows).map(flow).collect())
 }
 
-fn shape(settings: &[(&str, &str)]) -> Shape {
-    let mut shape = Shape::default();
+fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+    let mut shape = LinkConfig::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).expect("a setting"));
     }

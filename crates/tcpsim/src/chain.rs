@@ -14,7 +14,7 @@
 use super::{
     receiver::Ack,
     sender::Sender,
-    simulation::{FlowSettings, Path, Simulation, Watch},
+    simulation::{FlowConfig, Observer, Path, Simulation},
 };
 use longhaul_units::Time;
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -24,12 +24,12 @@ pub struct Leg {
     /// Path of this leg.
     pub path: Path,
     /// A TCP connection for each flow, in the same order on every leg.
-    /// [`Settings::packets`](super::sender::Settings::packets) counts on the first leg only: later legs send
+    /// [`SenderConfig::packets`](super::sender::SenderConfig::packets) counts on the first leg only: later legs send
     /// what relays write to them.
-    pub flows: Vec<FlowSettings>,
+    pub flows: Vec<FlowConfig>,
     /// Buffer of the relay behind this leg for each connection, in packets. Packets in flight to the relay
     /// count. Packets that the next leg sent count until it knows that they arrived. Unused on the last leg.
-    pub store: u64,
+    pub relay_buffer: u64,
 }
 
 /// Legs in series with relays between them.
@@ -94,7 +94,7 @@ struct Progress {
     acks: Vec<(Time, usize, u64)>,
 }
 
-impl Watch for Progress {
+impl Observer for Progress {
     fn acknowledged(&mut self, flow: usize, ack: &Ack) {
         if ack.una > self.received[flow] {
             self.received[flow] = ack.una;
@@ -135,8 +135,8 @@ impl Chain {
         assert!(legs.iter().all(|leg| leg.flows.len() == flows));
         let count = legs.len();
         let relays = legs[..count - 1].iter().map(Relay::after).collect();
-        let total = |flow: &FlowSettings| flow.sender.packets.unwrap_or(u64::MAX);
-        let buffers: Vec<u64> = legs.iter().map(|leg| leg.store).collect();
+        let total = |flow: &FlowConfig| flow.sender.packets.unwrap_or(u64::MAX);
+        let buffers: Vec<u64> = legs.iter().map(|leg| leg.relay_buffer).collect();
         let connections = legs[0]
             .flows
             .iter()
@@ -186,7 +186,7 @@ impl Chain {
 
     /// Returns the packets of a connection that the receiver of leg `leg` has in order. The sink is the
     /// receiver of the last leg.
-    pub fn arrived(&mut self, leg: usize, flow: usize) -> u64 {
+    pub fn delivered(&mut self, leg: usize, flow: usize) -> u64 {
         match leg + 1 == self.legs.len() {
             true => self.connections[flow].delivered,
             false => self.connections[flow].available[leg + 1],
@@ -227,7 +227,7 @@ impl Chain {
     /// Queues an event for each advance that the two ends of a leg saw. An arrival may be reported before its
     /// time.
     fn collect_events(&mut self, leg: usize) {
-        let progress = self.legs[leg].watch();
+        let progress = self.legs[leg].observer_mut();
         let arrivals = progress.arrivals.drain(..);
         let arrived = |(at, flow, packets)| Event {
             at,
@@ -301,17 +301,17 @@ impl Leg {
             }
         }
         let progress = Progress::new(self.flows.len());
-        Simulation::watched(self.path, self.flows, progress)
+        Simulation::with_observer(self.path, self.flows, progress)
     }
 }
 
 impl Relay {
     fn after(leg: &Leg) -> Self {
-        let back = leg.path.back.delay;
-        let delay = |flow: &FlowSettings| back + flow.extra_rtt;
+        let back = leg.path.reverse.delay;
+        let delay = |flow: &FlowConfig| back + flow.extra_rtt;
         Self {
             window_update_delay: leg.flows.iter().map(delay).collect(),
-            buffer: leg.store,
+            buffer: leg.relay_buffer,
         }
     }
 }

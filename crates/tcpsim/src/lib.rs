@@ -10,18 +10,18 @@
 //! use longhaul_tcpsim::{
 //!     congestion_control::reno::Reno,
 //!     receiver::AckPolicy,
-//!     sender::Settings,
-//!     simulation::{FlowSettings, Path, Simulation},
+//!     sender::SenderConfig,
+//!     simulation::{FlowConfig, Path, Simulation},
 //! };
 //! use longhaul_units::Time;
 //!
 //! let mut path = Path::default();
-//! path.forth.apply(Setting::parse("rate", "100mbit")?);
-//! path.back.apply(Setting::parse("delay", "10ms")?);
-//! let flow = FlowSettings {
+//! path.forward.apply(Setting::parse("rate", "100mbit")?);
+//! path.reverse.apply(Setting::parse("delay", "10ms")?);
+//! let flow = FlowConfig {
 //!     start: Time::ZERO,
 //!     extra_rtt: Time::ZERO,
-//!     sender: Settings::default(),
+//!     sender: SenderConfig::default(),
 //!     acks: AckPolicy::default(),
 //!     control: Box::new(Reno),
 //! };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limiting factor of the sending side of a leg, found from two snapshots ([`Look`]) of its TCP_INFO.
+//! Limiting factor of the sending side of a leg, found from two snapshots ([`Snapshot`]) of its TCP_INFO.
 //!
 //! The kernel keeps a stopwatch for each connection (Linux net/ipv4/tcp_output.c, `tcp_chrono_start`). Time
 //! with data in flight or waiting is *busy*. Within it the stopwatch tells two causes apart, one at a time:
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// Snapshot of a sending socket. Times and counts are since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct Snapshot {
     /// Time with data in flight or waiting (`tcpi_busy_time`), in microseconds.
     pub busy_us: u64,
     /// Part of it that waited for the receive window (`tcpi_rwnd_limited`), in microseconds.
@@ -87,8 +87,8 @@ impl Limiter {
 ///
 /// The stopwatch ticks in jiffies (1 to 10 ms): snapshots should be a tenth of a second apart or more.
 #[must_use]
-pub fn limiter(before: &Look, now: &Look, elapsed_us: u64) -> Limiter {
-    let spent = |of: fn(&Look) -> u64| of(now).saturating_sub(of(before));
+pub fn limiter(before: &Snapshot, now: &Snapshot, elapsed_us: u64) -> Limiter {
+    let spent = |of: fn(&Snapshot) -> u64| of(now).saturating_sub(of(before));
     let busy = spent(|look| look.busy_us);
     let receiver = spent(|look| look.rwnd_limited_us);
     let buffer = spent(|look| look.sndbuf_limited_us);
@@ -107,7 +107,7 @@ pub fn limiter(before: &Look, now: &Look, elapsed_us: u64) -> Limiter {
 /// (net/ipv4/tcp_output.c, `tcp_tso_should_defer`; net.ipv4.tcp_tso_win_divisor = 3).
 const TSO_WINDOW_DIVISOR: u32 = 3;
 
-impl Look {
+impl Snapshot {
     /// Returns the factor for busy time that the stopwatch does not attribute.
     fn classify_rest(&self) -> Limiter {
         if self.in_flight_segments >= self.cwnd_segments {
@@ -143,14 +143,14 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     /// Limiter of a second with these stopwatch times.
-    fn limiter_of_second(busy: u64, receiver: u64, buffer: u64, now: Look) -> Limiter {
-        let before = Look {
+    fn limiter_of_second(busy: u64, receiver: u64, buffer: u64, now: Snapshot) -> Limiter {
+        let before = Snapshot {
             busy_us: 7 * SECOND,
             rwnd_limited_us: SECOND,
             sndbuf_limited_us: SECOND,
-            ..Look::default()
+            ..Snapshot::default()
         };
-        let now = Look {
+        let now = Snapshot {
             busy_us: before.busy_us + busy,
             rwnd_limited_us: before.rwnd_limited_us + receiver,
             sndbuf_limited_us: before.sndbuf_limited_us + buffer,
@@ -159,14 +159,14 @@ mod tests {
         limiter(&before, &now, SECOND)
     }
 
-    fn sending(in_flight: u32, waiting: u32) -> Look {
-        Look {
+    fn sending(in_flight: u32, waiting: u32) -> Snapshot {
+        Snapshot {
             notsent_bytes: waiting,
             in_flight_segments: in_flight,
             cwnd_segments: 90,
             mss_bytes: 1000,
             send_window_bytes: 1_000_000,
-            ..Look::default()
+            ..Snapshot::default()
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(rest(sending(89, 0)), Limiter::Application);
         assert_eq!(rest(sending(60, 1000)), Limiter::CongestionWindow);
         assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
-        let narrow = |bytes| Look {
+        let narrow = |bytes| Snapshot {
             send_window_bytes: bytes,
             ..sending(30, 1000)
         };
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn waiting_writer_is_send_buffer_limited() {
-        let waiting = |look| Look {
+        let waiting = |look| Snapshot {
             writer_waits: true,
             ..look
         };
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
     }
 
-    fn any_snapshot() -> impl Strategy<Value = Look> {
+    fn any_snapshot() -> impl Strategy<Value = Snapshot> {
         let times = (0..SECOND, 0..SECOND, 0..SECOND);
         let sizes = (
             0..u32::MAX,
@@ -239,7 +239,7 @@ mod tests {
             0..u32::MAX,
         );
         (times, sizes).prop_map(
-            |((rest, rwnd, sndbuf), (notsent, flight, cwnd, mss, window))| Look {
+            |((rest, rwnd, sndbuf), (notsent, flight, cwnd, mss, window))| Snapshot {
                 busy_us: rest + rwnd + sndbuf,
                 rwnd_limited_us: rwnd,
                 sndbuf_limited_us: sndbuf,
@@ -253,8 +253,8 @@ mod tests {
         )
     }
 
-    fn advance(look: Look, by: u64) -> Look {
-        Look {
+    fn advance(look: Snapshot, by: u64) -> Snapshot {
+        Snapshot {
             busy_us: look.busy_us + 3 * by,
             rwnd_limited_us: look.rwnd_limited_us + by,
             sndbuf_limited_us: look.sndbuf_limited_us + by,
@@ -265,8 +265,8 @@ mod tests {
     proptest! {
         #[test]
         fn ignores_time_before_the_first_snapshot(now in any_snapshot(), past in 0..SECOND, elapsed in 1..4 * SECOND) {
-            let from_zero = limiter(&Look::default(), &now, elapsed);
-            let from_past = limiter(&advance(Look::default(), past), &advance(now, past), elapsed);
+            let from_zero = limiter(&Snapshot::default(), &now, elapsed);
+            let from_past = limiter(&advance(Snapshot::default(), past), &advance(now, past), elapsed);
             prop_assert_eq!(from_zero, from_past);
         }
 
@@ -274,13 +274,13 @@ mod tests {
         fn never_reports_a_stopwatch_that_did_not_run(mut now in any_snapshot(), elapsed in 1..4 * SECOND) {
             now.busy_us -= now.sndbuf_limited_us;
             now.sndbuf_limited_us = 0;
-            prop_assert_ne!(limiter(&Look::default(), &now, elapsed), Limiter::SendBuffer);
+            prop_assert_ne!(limiter(&Snapshot::default(), &now, elapsed), Limiter::SendBuffer);
         }
 
         #[test]
         fn reports_the_factor_of_more_than_half_the_time(now in any_snapshot()) {
             let elapsed = now.busy_us.max(1);
-            let verdict = limiter(&Look::default(), &now, elapsed);
+            let verdict = limiter(&Snapshot::default(), &now, elapsed);
             if 2 * now.rwnd_limited_us > elapsed {
                 prop_assert_eq!(verdict, Limiter::ReceiveWindow);
             }

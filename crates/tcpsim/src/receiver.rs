@@ -15,7 +15,7 @@ pub struct AckPolicy {
     /// interrupt coalescing.
     pub aggregate: Time,
     /// ACKs sent at once at the start (`TCP_MAX_QUICKACKS`).
-    pub quick: u32,
+    pub quick_acks: u32,
     /// Longest wait of an ACK for more packets (`TCP_DELACK_MIN`).
     pub delay: Time,
 }
@@ -25,7 +25,7 @@ impl Default for AckPolicy {
         Self {
             packets: 2,
             aggregate: Time::from_micros(100),
-            quick: 16,
+            quick_acks: 16,
             delay: Time::from_millis(40),
         }
     }
@@ -83,7 +83,7 @@ impl Receiver {
             recent: [u64::MAX; SACK_BLOCKS],
             unacked: 0,
             delayed_ack_at: Time::MAX,
-            quick_acks: policy.quick,
+            quick_acks: policy.quick_acks,
         }
     }
 

@@ -6,8 +6,8 @@ use longhaul_netem::Setting;
 use longhaul_tcpsim::{
     congestion_control::reno::Reno,
     receiver::AckPolicy,
-    sender::Settings,
-    simulation::{FlowSettings, Path, Simulation},
+    sender::SenderConfig,
+    simulation::{FlowConfig, Path, Simulation},
 };
 use longhaul_units::Time;
 
@@ -18,12 +18,12 @@ static ALLOCATOR: AllocDisabler = AllocDisabler;
 fn warm_flow_allocates_nothing() {
     let mut path = Path::default();
     for (key, value) in [("rate", "10gbit"), ("delay", "5ms"), ("queue", "1bdp")] {
-        path.forth.apply(Setting::parse(key, value).unwrap());
+        path.forward.apply(Setting::parse(key, value).unwrap());
     }
-    let flow = FlowSettings {
+    let flow = FlowConfig {
         start: Time::ZERO,
         extra_rtt: Time::from_millis(5),
-        sender: Settings::default(),
+        sender: SenderConfig::default(),
         acks: AckPolicy::default(),
         control: Box::new(Reno),
     };

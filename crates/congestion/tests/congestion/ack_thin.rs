@@ -3,8 +3,8 @@
 
 use longhaul_congestion::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, look_at};
 use longhaul_netem::{
-    Acking,
-    ack::{self, Thinned, Thinner},
+    AckClass,
+    ack::{self, AckThinner, Thinned},
 };
 use longhaul_units::Time;
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ fn by_the_links(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
         covered_max,
         ..ack::Limits::new(shift, HOLD, 1500)
     };
-    let segment = |thinner: &mut Thinner, now: Time, one: Sent, number: u32| {
+    let segment = |thinner: &mut AckThinner, now: Time, one: Sent, number: u32| {
         let ack = ack::PureAck {
             flow: 1,
             ack: number,
@@ -116,8 +116,8 @@ fn by_the_links(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
     };
     decide(
         sent,
-        &mut Thinner::new(limits),
-        Thinner::next_deadline,
+        &mut AckThinner::new(limits),
+        AckThinner::next_deadline,
         |thinner, now| thinner.release(now).is_some(),
         segment,
     )
@@ -237,7 +237,7 @@ proptest! {
         let at = at % bytes.len();
         bytes[at] = byte;
         if let Kind::Pure(ack) = look_at(&bytes) {
-            let Some(Acking::Pure(by_link)) = Acking::of(&bytes) else {
+            let Some(AckClass::Pure(by_link)) = AckClass::of(&bytes) else {
                 return Err(TestCaseError::fail("a link would not"));
             };
             prop_assert_eq!((ack.ack, ack.window), (by_link.ack, by_link.window));

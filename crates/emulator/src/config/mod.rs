@@ -7,7 +7,7 @@ use super::tap;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::netns::{self, Netns};
-use longhaul_netem::{Delivery, Rate, Schedule, Setting, Shape, transmitter::trace::Trace};
+use longhaul_netem::{Delivery, LinkConfig, Rate, Schedule, Setting, transmitter::trace::Trace};
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{
     collections::BTreeSet,
@@ -64,7 +64,7 @@ pub(super) struct Link {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Way {
     /// What is set at the start.
-    pub(super) shape: Shape,
+    pub(super) shape: LinkConfig,
     /// What changes later.
     pub(super) schedule: Schedule,
     /// Bytes that it may hold, if that was said.
@@ -135,7 +135,7 @@ impl Way {
 }
 
 /// Bytes in flight and in the queue, at the most.
-fn need(shape: &Shape) -> u64 {
+fn need(shape: &LinkConfig) -> u64 {
     let rate = shape
         .rate
         .mean()

@@ -2,9 +2,9 @@
 //! What tap points note: headers once for a super-packet, and a few bytes for each segment.
 
 use super::super::counters::Direction;
-use longhaul_netem::{Delivered, Drop, Judged};
+use longhaul_netem::{Delivered, Drop, SegmentVerdict};
 use longhaul_packet::{
-    capture::{Fate, Truth},
+    capture::{EmulatorRecord, Verdict},
     super_packet::SuperPacket,
 };
 use longhaul_units::Time;
@@ -45,7 +45,7 @@ pub(super) struct Note {
     /// When it came or went.
     pub(super) at: Time,
     /// Before the queue only.
-    pub(super) truth: Option<Truth>,
+    pub(super) truth: Option<EmulatorRecord>,
     head: u32,
     index: u16,
 }
@@ -62,12 +62,12 @@ struct Head {
 
 impl Note {
     /// A segment came to the queue.
-    pub(super) fn arrival(judged: &Judged, head: u32) -> Self {
+    pub(super) fn arrival(judged: &SegmentVerdict, head: u32) -> Self {
         Self {
             at: judged.at,
-            truth: Some(Truth {
+            truth: Some(EmulatorRecord {
                 queue_bytes: u32::try_from(judged.queue_bytes).unwrap_or(u32::MAX),
-                fate: judged.lost.map_or(Fate::Passed, fate),
+                fate: judged.lost.map_or(Verdict::Passed, fate),
             }),
             head,
             index: judged.segment.index,
@@ -90,11 +90,11 @@ impl Note {
     }
 }
 
-fn fate(lost: Drop) -> Fate {
+fn fate(lost: Drop) -> Verdict {
     match lost {
-        Drop::Loss => Fate::Lost,
-        Drop::Overflow | Drop::QueueRule => Fate::Dropped,
-        Drop::AckRule => Fate::Thinned,
+        Drop::Loss => Verdict::Lost,
+        Drop::Overflow | Drop::Aqm => Verdict::Dropped,
+        Drop::AckFiltering => Verdict::AckFiltered,
     }
 }
 

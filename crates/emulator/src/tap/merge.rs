@@ -5,14 +5,14 @@ use super::{
     super::counters::Direction,
     block::{Block, Full, Note},
 };
-use longhaul_netem::line::flight::Flight;
+use longhaul_netem::line::propagation::PropagationQueue;
 use longhaul_units::Time;
 
 /// Blocks whose notes wait for earlier ones that may still come.
 #[derive(Debug)]
 pub(super) struct Merge {
     /// Before the queue and at the end, of each direction.
-    streams: [[Flight<Place>; 2]; 2],
+    streams: [[PropagationQueue<Place>; 2]; 2],
     slots: Vec<Option<Held>>,
     vacant: Vec<u32>,
     /// Blocks of each direction, and how many of them may wait.
@@ -110,7 +110,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_netem::{Delivered, Judged, Segment};
+    use longhaul_netem::{Delivered, Segment, SegmentVerdict};
 
     const SEGMENT: Segment = Segment {
         packet: 0,
@@ -135,7 +135,7 @@ mod tests {
                     head,
                 ),
                 false => Note::arrival(
-                    &Judged {
+                    &SegmentVerdict {
                         at,
                         queue_bytes: 0,
                         segment,

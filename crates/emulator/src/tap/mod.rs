@@ -15,8 +15,8 @@ mod scribe;
 
 use super::counters::{Direction, SelfCheck};
 use anyhow::{Context, Result};
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_linux::clock;
 use longhaul_units::Bytes;
 pub(super) use point::Point;
@@ -121,7 +121,7 @@ impl Tap {
         let scribe = self.scribe.join();
         let mut scribe = scribe.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
         let [written, missed] = scribe.conclude(checks, clock::now());
-        note!(
+        errln!(
             "tap {}: {written} records, {missed} missing",
             self.path.display()
         );

@@ -8,7 +8,7 @@ use super::{
     },
     block::{Block, FILL_MAX, Full, Note},
 };
-use longhaul_netem::{Delivered, Judged};
+use longhaul_netem::{Delivered, SegmentVerdict};
 use longhaul_packet::vnet;
 use longhaul_units::Time;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -56,7 +56,7 @@ impl Point {
     }
 
     /// A segment came, and its fate is settled; the store still has it.
-    pub(crate) fn arrived(&mut self, judged: &Judged, store: &Store) {
+    pub(crate) fn arrived(&mut self, judged: &SegmentVerdict, store: &Store) {
         self.make_room();
         let Some(block) = &mut self.block else {
             self.missed.arrivals += 1;

@@ -6,11 +6,11 @@ use super::{
     block::{Block, FILL_MAX, Full},
     merge::{Merge, Place},
 };
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_linux::clock;
 use longhaul_packet::capture::{
     Frame, LinkType,
-    writer::{self, Heading, Interface, Origin, Statistics},
+    writer::{self, Interface, PacketDirection, SectionInfo, Statistics},
 };
 use longhaul_units::Time;
 use std::{
@@ -134,7 +134,7 @@ impl Scribe {
         let wire_len = block.headers(note, &mut self.headers);
         let at = interface(direction, note.comes_out());
         let frame = Frame {
-            at_ns: (self.since_1970 + note.at).as_nanos(),
+            timestamp_ns: (self.since_1970 + note.at).as_nanos(),
             interface: at as u32,
             link_type: LinkType::Raw,
             wire_len,
@@ -143,8 +143,8 @@ impl Scribe {
             truth: note.truth,
         };
         let heading = match note.comes_out() {
-            true => Heading::Inbound,
-            false => Heading::Outbound,
+            true => PacketDirection::Inbound,
+            false => PacketDirection::Outbound,
         };
         writer::packet(&mut self.out, &frame, heading);
         self.unsaved[at] += 1;
@@ -155,7 +155,7 @@ impl Scribe {
         if !self.out.is_empty() && self.broken.is_none() {
             self.broken = self.file.write_all(&self.out).err();
             if let Some(error) = &self.broken {
-                note!("the tap ends here: {error}");
+                errln!("the tap ends here: {error}");
             }
         }
         self.out.clear();
@@ -212,7 +212,7 @@ const fn interface(direction: Direction, comes_out: bool) -> usize {
 fn put_begin(out: &mut Vec<u8>, snap: u32) {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    let origin = Origin {
+    let origin = SectionInfo {
         hardware: &system.machine().to_string_lossy(),
         system: &format!("{} {release}", system.sysname().to_string_lossy()),
         application: &format!("longhaul {} link", longhaul_command::version()),

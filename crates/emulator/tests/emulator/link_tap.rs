@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul link --tap`: what is in the file is what happened, to the segment and the nanosecond.
 
-use longhaul_packet::capture::Fate;
+use longhaul_packet::capture::Verdict;
 use longhaul_testnet::link_process::{
     Testbed, may_use_namespaces,
     tap_file::{Segment, TapFile},
@@ -66,12 +66,12 @@ fn self_checks(records: &[Value]) -> [Value; 2] {
     })
 }
 
-fn fate(segment: &Segment) -> Fate {
+fn fate(segment: &Segment) -> Verdict {
     segment.truth.unwrap().fate
 }
 
 /// Numbers, from 1, of the arrivals with that fate.
-fn numbers(arrivals: &[Segment], wanted: Fate) -> Vec<usize> {
+fn numbers(arrivals: &[Segment], wanted: Verdict) -> Vec<usize> {
     let numbered = (1..).zip(arrivals);
     let found = numbered.filter(|(_, record)| fate(record) == wanted);
     found.map(|(number, _)| number).collect()
@@ -103,12 +103,12 @@ impl Wire {
             let queue: u64 = waiting.map(|earlier| earlier.len).sum();
             assert_eq!(arrival.truth.unwrap().queue_bytes, queue as u32);
             match fate(arrival) {
-                Fate::Lost => continue,
-                Fate::Dropped => assert!(queue + len > self.queue_limit, "there was room"),
-                Fate::Passed => assert!(queue + len <= self.queue_limit, "there was none"),
-                Fate::Thinned => panic!("no rule for ACKs is set"),
+                Verdict::Lost => continue,
+                Verdict::Dropped => assert!(queue + len > self.queue_limit, "there was room"),
+                Verdict::Passed => assert!(queue + len <= self.queue_limit, "there was none"),
+                Verdict::AckFiltered => panic!("no rule for ACKs is set"),
             }
-            if fate(arrival) == Fate::Passed {
+            if fate(arrival) == Verdict::Passed {
                 let begun = at.max(free_at);
                 free_at = begun + len * self.nanos_a_byte;
                 sent.push(Sent { begun, len });
@@ -153,14 +153,14 @@ fn a_transfer_is_recorded_to_the_nanosecond() {
             let check = &checks[direction as usize];
             assert_eq!(check["segments"], arrivals.len());
             assert_eq!(check["delivered_segments"], departures.len());
-            let dropped = numbers(&arrivals, Fate::Dropped).len();
+            let dropped = numbers(&arrivals, Verdict::Dropped).len();
             assert_eq!(check["drops"]["overflow"], dropped);
             assert_eq!(dropped > 0, direction == BACKWARD, "slow start overflows");
             assert_eq!(check["tap_missed"]["arrivals"], 0);
         }
-        let lost = numbers(&file.arrivals(BACKWARD), Fate::Lost);
+        let lost = numbers(&file.arrivals(BACKWARD), Verdict::Lost);
         assert_eq!(lost, [50, 60, 61, 62, 700]);
-        assert!(numbers(&file.arrivals(FORWARD), Fate::Lost).is_empty());
+        assert!(numbers(&file.arrivals(FORWARD), Verdict::Lost).is_empty());
         statistics_tell_all(&file, &checks);
     }
 }
@@ -235,8 +235,8 @@ fn numbered_losses_are_where_they_were() {
     assert_eq!(datagrams(&tapped.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
     let (file, _) = tapped.end();
     let arrivals = file.arrivals(FORWARD);
-    assert_eq!(numbers(&arrivals, Fate::Lost), [2, 5, 6, 7]);
-    let delays = numbers(&arrivals, Fate::Passed)
+    assert_eq!(numbers(&arrivals, Verdict::Lost), [2, 5, 6, 7]);
+    let delays = numbers(&arrivals, Verdict::Passed)
         .into_iter()
         .zip(file.departures(FORWARD));
     for (number, departure) in delays {
@@ -282,7 +282,7 @@ fn thinned_acks_are_told_from_lost_ones() {
     let tapped = Tapped::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
     transfer(&tapped.bed, 8 << 20);
     let (file, checks) = tapped.end();
-    let thinned = numbers(&file.arrivals(FORWARD), Fate::Thinned).len();
+    let thinned = numbers(&file.arrivals(FORWARD), Verdict::AckFiltered).len();
     assert!(thinned > 0);
     assert_eq!(checks[0]["drops"]["ack_rule"], thinned);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ACK rules, for acknowledgements on their way back: [`Thinner`] forwards one in 2ⁿ, and [`Pacer`]
+//! ACK rules, for acknowledgements on their way back: [`AckThinner`] forwards one in 2ⁿ, and [`Pacer`]
 //! spaces them. Both discard an ACK only if a later one of the same flow supersedes it.
 //!
 //! The caller identifies each ACK by a token. The rules return tokens and never see the segment.
@@ -7,14 +7,14 @@
 //! Before the caller forwards one of them, it flushes the ACKs of the flow from each rule, so that
 //! the flow keeps its order.
 
-pub mod acking;
+pub mod class;
 mod flow_table;
 mod pacer;
 pub(crate) mod rules;
 mod thinner;
 
-pub use pacer::{Pacer, Pacing};
-pub use thinner::{Limits, Thinned, Thinner};
+pub use pacer::{Pacer, PacingDecision};
+pub use thinner::{AckThinner, Limits, Thinned};
 
 /// A TCP segment without payload, with ACK as its only flag and no SACK blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

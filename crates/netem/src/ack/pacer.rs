@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Decision on an offered ACK. The caller holds a queued ACK until its token is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pacing {
+pub enum PacingDecision {
     /// Forward the new ACK now.
     Send,
     /// Hold the new ACK until [`Pacer::release`] or [`Pacer::flush`] returns its token.
@@ -69,7 +69,7 @@ impl Pacer {
     }
 
     /// Decides on a pure ACK, which the caller identifies by `token`.
-    pub fn offer(&mut self, now: Time, ack: &PureAck, token: u64) -> Pacing {
+    pub fn offer(&mut self, now: Time, ack: &PureAck, token: u64) -> PacingDecision {
         let must_forward = self.record_latest(now, ack);
         self.enqueue(
             now,
@@ -110,14 +110,14 @@ impl Pacer {
         self.queue.remove(at).map(|queued| queued.token)
     }
 
-    fn enqueue(&mut self, now: Time, new: QueuedAck) -> Pacing {
+    fn enqueue(&mut self, now: Time, new: QueuedAck) -> PacingDecision {
         if self.queue.is_empty() && self.next_slot() <= now {
             self.take_slot(now);
-            return Pacing::Send;
+            return PacingDecision::Send;
         }
         if self.queue.len() < self.buffer {
             self.queue.push_back(new);
-            return Pacing::Queued;
+            return PacingDecision::Queued;
         }
         self.replace(new).unwrap_or_else(|| self.evict_oldest(new))
     }
@@ -137,20 +137,20 @@ impl Pacer {
 
     /// Replaces the latest queued ACK of the flow by `new`, if both permit that. Walks the queue from
     /// its end, so that a single flow finds its latest ACK at once.
-    fn replace(&mut self, new: QueuedAck) -> Option<Pacing> {
+    fn replace(&mut self, new: QueuedAck) -> Option<PacingDecision> {
         let same_flow = |queued: &&mut QueuedAck| queued.ack.flow == new.ack.flow;
         let latest = self.queue.iter_mut().rev().find(same_flow)?;
         (!new.must_forward && !latest.must_forward && new.ack.supersedes(&latest.ack))
-            .then(|| Pacing::Replaced(std::mem::replace(latest, new).token))
+            .then(|| PacingDecision::Replaced(std::mem::replace(latest, new).token))
     }
 
     /// Queues `new` in a full queue, and evicts the oldest ACK.
-    fn evict_oldest(&mut self, new: QueuedAck) -> Pacing {
+    fn evict_oldest(&mut self, new: QueuedAck) -> PacingDecision {
         let Some(oldest) = self.queue.pop_front() else {
-            return Pacing::Send;
+            return PacingDecision::Send;
         };
         self.queue.push_back(new);
-        Pacing::Evicted(oldest.token)
+        PacingDecision::Evicted(oldest.token)
     }
 
     /// Time at which the next slot opens.
@@ -187,9 +187,9 @@ mod tests {
     #[test]
     fn spaces_a_burst() {
         let mut pacer = Pacer::new(1000, 10);
-        assert_eq!(pacer.offer(MS(5), &ack(1, 1), 1), Pacing::Send);
-        assert_eq!(pacer.offer(MS(5), &ack(1, 2), 2), Pacing::Queued);
-        assert_eq!(pacer.offer(MS(5), &ack(1, 3), 3), Pacing::Queued);
+        assert_eq!(pacer.offer(MS(5), &ack(1, 1), 1), PacingDecision::Send);
+        assert_eq!(pacer.offer(MS(5), &ack(1, 2), 2), PacingDecision::Queued);
+        assert_eq!(pacer.offer(MS(5), &ack(1, 3), 3), PacingDecision::Queued);
         assert_eq!(pacer.next_deadline(), Some(MS(6)));
         assert_eq!(pacer.release(Time::from_nanos(5_999_999)), None);
         assert_eq!(pacer.release(MS(6)), Some(2));
@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn saves_up_no_slots_while_idle() {
         let mut pacer = Pacer::new(1000, 10);
-        assert_eq!(pacer.offer(MS(0), &ack(1, 1), 1), Pacing::Send);
-        assert_eq!(pacer.offer(MS(500), &ack(1, 2), 2), Pacing::Send);
-        assert_eq!(pacer.offer(MS(500), &ack(1, 3), 3), Pacing::Queued);
+        assert_eq!(pacer.offer(MS(0), &ack(1, 1), 1), PacingDecision::Send);
+        assert_eq!(pacer.offer(MS(500), &ack(1, 2), 2), PacingDecision::Send);
+        assert_eq!(pacer.offer(MS(500), &ack(1, 3), 3), PacingDecision::Queued);
         assert_eq!(pacer.next_deadline(), Some(MS(501)));
     }
 
@@ -213,7 +213,10 @@ mod tests {
         pacer.offer(MS(0), &ack(1, 1), 1);
         pacer.offer(MS(0), &ack(1, 2), 2);
         pacer.offer(MS(0), &ack(1, 3), 3);
-        assert_eq!(pacer.offer(MS(0), &ack(1, 4), 4), Pacing::Replaced(3));
+        assert_eq!(
+            pacer.offer(MS(0), &ack(1, 4), 4),
+            PacingDecision::Replaced(3)
+        );
         assert_eq!(pacer.release(MS(1000)), Some(2));
         assert_eq!(pacer.release(MS(2000)), Some(4));
     }
@@ -224,9 +227,18 @@ mod tests {
         pacer.offer(MS(0), &ack(1, 1), 1);
         pacer.offer(MS(0), &ack(1, 2), 2);
         pacer.offer(MS(0), &ack(1, 2), 3);
-        assert_eq!(pacer.offer(MS(0), &ack(1, 3), 4), Pacing::Evicted(2));
-        assert_eq!(pacer.offer(MS(0), &ack(2, 9), 5), Pacing::Evicted(3));
-        assert_eq!(pacer.offer(MS(0), &ack(3, 10), 6), Pacing::Evicted(4));
+        assert_eq!(
+            pacer.offer(MS(0), &ack(1, 3), 4),
+            PacingDecision::Evicted(2)
+        );
+        assert_eq!(
+            pacer.offer(MS(0), &ack(2, 9), 5),
+            PacingDecision::Evicted(3)
+        );
+        assert_eq!(
+            pacer.offer(MS(0), &ack(3, 10), 6),
+            PacingDecision::Evicted(4)
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ACK rules of one direction of a link: thinning, then pacing.
 
-use super::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner, acking::Acking};
-use crate::{Segment, setting::AckShape};
+use super::{AckThinner, Limits, Pacer, PacingDecision, PureAck, Thinned, class::AckClass};
+use crate::{Segment, setting::AckConfig};
 use longhaul_units::Time;
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(crate) enum AckAction {
 /// Thinning and pacing of one direction's ACKs.
 #[derive(Debug)]
 pub(crate) struct AckRules {
-    thinner: Option<Thinner>,
+    thinner: Option<AckThinner>,
     pacer: Option<Pacer>,
     /// ACKs that thinning holds, by token: at most one a flow.
     held: HashMap<u64, PureAck>,
@@ -26,9 +26,9 @@ pub(crate) struct AckRules {
 
 impl AckRules {
     /// Rules of these settings. `mtu` is the largest segment in bytes.
-    pub(crate) fn new(shape: &AckShape, mtu: u32) -> Self {
+    pub(crate) fn new(shape: &AckConfig, mtu: u32) -> Self {
         let thinner = (shape.thin > 0)
-            .then(|| Thinner::new(Limits::new(u32::from(shape.thin), shape.hold, mtu)));
+            .then(|| AckThinner::new(Limits::new(u32::from(shape.thin), shape.hold, mtu)));
         let pacer = shape
             .pace
             .map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
@@ -49,15 +49,15 @@ impl AckRules {
         &mut self,
         now: Time,
         segment: Segment,
-        acking: Acking,
+        acking: AckClass,
         emit: &mut impl FnMut(AckAction),
     ) {
         match acking {
-            Acking::Other { flow } => {
+            AckClass::Other { flow } => {
                 self.flush(now, flow, emit);
                 emit(AckAction::Forward(segment));
             }
-            Acking::Pure(ack) => self.offer_pure(now, segment, ack, emit),
+            AckClass::Pure(ack) => self.offer_pure(now, segment, ack, emit),
         }
     }
 
@@ -126,16 +126,16 @@ impl AckRules {
             return emit(AckAction::Forward(segment));
         };
         match pacer.offer(now, &ack, token_of(segment)) {
-            Pacing::Send => emit(AckAction::Forward(segment)),
-            Pacing::Queued => {}
-            Pacing::Replaced(old) => emit(AckAction::Discard(segment_of(old))),
-            Pacing::Evicted(oldest) => emit(AckAction::Forward(segment_of(oldest))),
+            PacingDecision::Send => emit(AckAction::Forward(segment)),
+            PacingDecision::Queued => {}
+            PacingDecision::Replaced(old) => emit(AckAction::Discard(segment_of(old))),
+            PacingDecision::Evicted(oldest) => emit(AckAction::Forward(segment_of(oldest))),
         }
     }
 
     /// Time for the next call of [`release`](Self::release); `None` while no ACK is held or queued.
     pub(crate) fn next_deadline(&mut self) -> Option<Time> {
-        let held = self.thinner.as_mut().and_then(Thinner::next_deadline);
+        let held = self.thinner.as_mut().and_then(AckThinner::next_deadline);
         let paced = self.pacer.as_ref().and_then(Pacer::next_deadline);
         [held, paced].into_iter().flatten().min()
     }

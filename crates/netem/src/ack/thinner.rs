@@ -66,7 +66,7 @@ pub enum Thinned {
 ///
 /// Call [`next_deadline`](Self::next_deadline) again after each other call.
 #[derive(Debug, Clone)]
-pub struct Thinner {
+pub struct AckThinner {
     limits: Limits,
     flows: FlowTable<Flow>,
     /// An entry for each time at which a flow began to hold an ACK, in order of time. An entry is stale once
@@ -111,7 +111,7 @@ struct Deadline {
     slot_index: SlotIndex,
 }
 
-impl Thinner {
+impl AckThinner {
     /// A thinner without flows. Allocates all its memory here.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
@@ -277,8 +277,8 @@ mod tests {
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    fn thinner(shift: u32) -> Thinner {
-        Thinner::new(Limits::new(shift, MS(10), 1000))
+    fn thinner(shift: u32) -> AckThinner {
+        AckThinner::new(Limits::new(shift, MS(10), 1000))
     }
 
     fn ack(flow: u64, ack: u32) -> PureAck {
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn evicts_no_flow_with_a_held_ack() {
-        let mut thinner = Thinner::new(Limits {
+        let mut thinner = AckThinner::new(Limits {
             flows_max: 8,
             ..Limits::new(4, MS(10), 1000)
         });

@@ -8,13 +8,13 @@
 //! The line decides nothing ahead of time: a segment waits in a real queue until the transmitter
 //! takes it. So a change of rate, delay or queue rule finds the state that a real device would have.
 
-pub mod flight;
 pub(crate) mod observer;
+pub mod propagation;
 
 use super::{
     Delivered, Drop, Event, Segment,
     ack::{
-        acking::Acking,
+        class::AckClass,
         rules::{AckAction, AckRules},
     },
     jitter::JitterProcess,
@@ -22,18 +22,18 @@ use super::{
     queue::discipline::{Aqm, Verdict},
     random,
     schedule::Schedule,
-    setting::{Limit, Order, Setting, Shape},
+    setting::{Limit, LinkConfig, Order, Setting},
     transmitter::Transmitter,
 };
-use flight::Flight;
 use longhaul_units::{Ratio, Time};
-use observer::{Arrival, Judged, Observer};
+use observer::{Arrival, Observer, SegmentVerdict};
+use propagation::PropagationQueue;
 use std::collections::VecDeque;
 
 /// A direction of a link.
 #[derive(Debug)]
 pub struct Line {
-    shape: Shape,
+    shape: LinkConfig,
     limit: Limit,
     schedule: Schedule,
     ack_rules: AckRules,
@@ -53,7 +53,7 @@ pub struct Line {
     idle_since: Option<Time>,
     in_service: Option<Transmission>,
     /// Segments between the transmitter and the exit.
-    flight: Flight<Frame>,
+    flight: PropagationQueue<Frame>,
     /// Latest exit so far. No later segment comes out before it, unless jitter may reorder or the path is
     /// switched.
     latest_exit: Time,
@@ -98,7 +98,7 @@ enum Timer {
 impl Line {
     /// A line whose schedule begins at `start`. Every random decision follows from `seed`.
     #[must_use]
-    pub fn new(shape: Shape, schedule: Schedule, seed: u64, start: Time) -> Self {
+    pub fn new(shape: LinkConfig, schedule: Schedule, seed: u64, start: Time) -> Self {
         let chance = |ratio: Ratio, name| {
             LossProcess::new(&Loss::Independent(ratio), random::stream(seed, name))
         };
@@ -121,7 +121,7 @@ impl Line {
             backlog: 0,
             idle_since: Some(start),
             in_service: None,
-            flight: Flight::new(),
+            flight: PropagationQueue::new(),
             latest_exit: Time::ZERO,
             corrupt_bit_state: seed as u32,
             observer: Observer::default(),
@@ -132,7 +132,7 @@ impl Line {
     }
 
     /// This line, reporting from now on the verdict on each segment that it is offered
-    /// ([`Event::Judged`]).
+    /// ([`Event::SegmentVerdict`]).
     #[must_use]
     pub fn observed(mut self) -> Self {
         self.observer.enable(self.queue.len());
@@ -145,7 +145,7 @@ impl Line {
         &mut self,
         now: Time,
         segment: Segment,
-        acking: Option<Acking>,
+        acking: Option<AckClass>,
         emit: &mut impl FnMut(Event),
     ) {
         self.advance(now, emit);
@@ -198,7 +198,7 @@ impl Line {
 
     /// Settings that hold now.
     #[must_use]
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &LinkConfig {
         &self.shape
     }
 
@@ -263,7 +263,7 @@ impl Line {
         &mut self,
         now: Time,
         segment: Segment,
-        acking: Acking,
+        acking: AckClass,
         emit: &mut impl FnMut(Event),
     ) {
         let arrival = self.observer.arrival(now, self.backlog);
@@ -304,14 +304,14 @@ impl Line {
                 }
                 AckAction::Discard(segment) => {
                     let arrival = self.observer.release(segment);
-                    drop_segment(segment, Drop::AckRule, arrival, emit);
+                    drop_segment(segment, Drop::AckFiltering, arrival, emit);
                 }
             }
         }
         self.actions = actions;
     }
 
-    /// Whether ACK rules are set, so that [`offer`](Self::offer) needs the [`Acking`] of every TCP packet.
+    /// Whether ACK rules are set, so that [`offer`](Self::offer) needs the [`AckClass`] of every TCP packet.
     #[must_use]
     pub fn wants_acking(&self) -> bool {
         self.ack_rules.active()
@@ -363,7 +363,7 @@ impl Line {
             return drop_segment(segment, Drop::Overflow, arrival, emit);
         }
         if !self.aqm.admit(now, self.backlog, self.idle_since) {
-            return drop_segment(segment, Drop::QueueRule, arrival, emit);
+            return drop_segment(segment, Drop::Aqm, arrival, emit);
         }
         let pending = arrival.filter(|_| self.aqm.decides_at_head());
         if pending.is_none() {
@@ -388,7 +388,7 @@ impl Line {
             self.backlog -= u64::from(segment.len);
             let sojourn = now.since(queued.enqueued_at);
             if self.aqm.decide(now, sojourn, self.backlog) == Verdict::Drop {
-                drop_segment(segment, Drop::QueueRule, arrival, emit);
+                drop_segment(segment, Drop::Aqm, arrival, emit);
                 continue;
             }
             report_verdict(segment, None, arrival, emit);
@@ -445,10 +445,10 @@ impl Line {
     fn apply(&mut self, now: Time, setting: Setting, emit: &mut impl FnMut(Event)) {
         self.shape.apply(setting.clone());
         match setting {
-            Setting::Delay(_) if self.shape.order == Order::Switch => self.latest_exit = now,
+            Setting::Delay(_) if self.shape.order == Order::Reroute => self.latest_exit = now,
             Setting::Rate(_) => self.change_rate(now),
-            Setting::Rule(_) => self.change_rule(),
-            Setting::NoTrace => self.change_rate(now),
+            Setting::Aqm(_) => self.change_rule(),
+            Setting::EndTrace => self.change_rate(now),
             Setting::Queue(_) => self.change_limit(),
             Setting::Loss(loss) => self.loss.change(&loss),
             Setting::Duplicate(ratio) => self.duplicate.change(&Loss::Independent(ratio)),
@@ -481,7 +481,7 @@ impl Line {
     /// Changes the queue limit, and the RED thresholds that follow from it.
     fn change_limit(&mut self) {
         self.limit = self.shape.limit();
-        if self.shape.rule_with_defaults() != self.shape.rule {
+        if self.shape.rule_with_defaults() != self.shape.aqm {
             self.change_rule();
         }
     }
@@ -512,7 +512,7 @@ fn report_verdict(
     emit: &mut impl FnMut(Event),
 ) {
     if let Some(Arrival { at, queue_bytes }) = arrival {
-        emit(Event::Judged(Judged {
+        emit(Event::Verdict(SegmentVerdict {
             at,
             queue_bytes,
             segment,

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 /// head of the queue. Each offered segment gets one verdict. A duplicated segment has the verdict
 /// of its first copy. A segment that waits while the queue rule becomes CoDel was reported as passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Judged {
+pub struct SegmentVerdict {
     /// Time at which the segment was offered.
     pub at: Time,
     /// Bytes that waited for the transmitter then, without the segment in service.

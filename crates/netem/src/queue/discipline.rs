@@ -17,7 +17,7 @@ use std::{fmt, str::FromStr};
 /// Text forms: `tail`, `codel[:target=5ms,interval=100ms]`,
 /// `red[:min=100KB,max=300KB,p=10%,weight=0.2%]`.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Discipline {
+pub enum QueueDiscipline {
     /// Tail drop: only the queue limit drops segments.
     #[default]
     Tail,
@@ -53,7 +53,7 @@ pub const RED_PROBABILITY: f64 = 0.1;
 /// Default weight of RED (Floyd and Jacobson 1993, §IV: at least 0.001, 0.002 recommended).
 pub const RED_WEIGHT: f64 = 0.002;
 
-impl FromStr for Discipline {
+impl FromStr for QueueDiscipline {
     type Err = RuleError;
 
     fn from_str(input: &str) -> Result<Self, RuleError> {
@@ -70,7 +70,7 @@ impl FromStr for Discipline {
     }
 }
 
-fn parse_codel(text: &str) -> Result<Discipline, String> {
+fn parse_codel(text: &str) -> Result<QueueDiscipline, String> {
     let mut arguments = Arguments::parse(text)?;
     let target = arguments.take("target")?.unwrap_or(CODEL_TARGET);
     let interval = arguments.take("interval")?.unwrap_or(CODEL_INTERVAL);
@@ -78,10 +78,10 @@ fn parse_codel(text: &str) -> Result<Discipline, String> {
     if target == Time::ZERO || target >= interval {
         return Err("the target must be above 0 and below the interval".to_owned());
     }
-    Ok(Discipline::CoDel { target, interval })
+    Ok(QueueDiscipline::CoDel { target, interval })
 }
 
-fn parse_red(text: &str) -> Result<Discipline, String> {
+fn parse_red(text: &str) -> Result<QueueDiscipline, String> {
     let mut arguments = Arguments::parse(text)?;
     let thresholds = red_thresholds(arguments.take("min")?, arguments.take("max")?)?;
     let probability = arguments.take("p")?;
@@ -96,7 +96,7 @@ fn parse_red(text: &str) -> Result<Discipline, String> {
     if probability == Ratio::ZERO || weight == Ratio::ZERO {
         return Err("p and weight must be above 0".to_owned());
     }
-    Ok(Discipline::Red {
+    Ok(QueueDiscipline::Red {
         thresholds,
         probability,
         weight,
@@ -120,7 +120,7 @@ fn red_thresholds(
     }
 }
 
-impl Discipline {
+impl QueueDiscipline {
     /// This rule with default thresholds from the queue limit. `mtu` is the largest segment in bytes.
     #[must_use]
     pub fn with_defaults(&self, limit: Limit, mtu: u32) -> Self {
@@ -147,7 +147,7 @@ fn constant_ratio(constant: f64) -> Ratio {
     Ratio::new(constant).unwrap_or(Ratio::ONE)
 }
 
-impl fmt::Display for Discipline {
+impl fmt::Display for QueueDiscipline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tail => f.write_str("tail"),
@@ -175,7 +175,7 @@ impl fmt::Display for Discipline {
 }
 
 serde_as_text!(
-    Discipline,
+    QueueDiscipline,
     "a queue rule such as \"tail\", \"codel\" or \"red:min=100KB\""
 );
 
@@ -201,13 +201,18 @@ impl Aqm {
     /// A rule for an empty queue. `mtu` is the largest segment in bytes. `rate` is the transmitter's
     /// rate, from which RED computes how fast an idle queue drains. Draws from `rng` only.
     #[must_use]
-    pub fn new(discipline: &Discipline, mtu: u32, rate: BitRate, rng: Xoshiro256PlusPlus) -> Self {
+    pub fn new(
+        discipline: &QueueDiscipline,
+        mtu: u32,
+        rate: BitRate,
+        rng: Xoshiro256PlusPlus,
+    ) -> Self {
         let algorithm = Algorithm::new(discipline, mtu, rate);
         Self { algorithm, rng }
     }
 
     /// Changes rule, MTU and rate, and starts with new state.
-    pub fn change(&mut self, discipline: &Discipline, mtu: u32, rate: BitRate) {
+    pub fn change(&mut self, discipline: &QueueDiscipline, mtu: u32, rate: BitRate) {
         self.algorithm = Algorithm::new(discipline, mtu, rate);
     }
 
@@ -240,13 +245,13 @@ impl Aqm {
 }
 
 impl Algorithm {
-    fn new(discipline: &Discipline, mtu: u32, rate: BitRate) -> Self {
+    fn new(discipline: &QueueDiscipline, mtu: u32, rate: BitRate) -> Self {
         match *discipline {
-            Discipline::Tail => Self::Tail,
-            Discipline::CoDel { target, interval } => {
+            QueueDiscipline::Tail => Self::Tail,
+            QueueDiscipline::CoDel { target, interval } => {
                 Self::CoDel(CoDel::new(target, interval, mtu))
             }
-            Discipline::Red {
+            QueueDiscipline::Red {
                 thresholds,
                 probability,
                 weight,
@@ -277,7 +282,7 @@ mod tests {
             "red:p=2%",
             "red:max=300KB",
         ] {
-            let rule: Discipline = text.parse().unwrap();
+            let rule: QueueDiscipline = text.parse().unwrap();
             assert_eq!(rule.to_string().parse(), Ok(rule), "{text}");
         }
     }
@@ -286,9 +291,9 @@ mod tests {
     fn uses_the_defaults_of_the_sources() {
         assert_eq!(
             "codel".parse(),
-            "codel:target=5ms,interval=100ms".parse::<Discipline>()
+            "codel:target=5ms,interval=100ms".parse::<QueueDiscipline>()
         );
-        let red = "red:min=100KB".parse::<Discipline>();
+        let red = "red:min=100KB".parse::<QueueDiscipline>();
         assert_eq!(red, "red:min=100KB,max=300KB,p=10%,weight=0.2%".parse());
     }
 
@@ -308,7 +313,7 @@ mod tests {
             "red:min=1KB,p=101%",
             "red:min=-1KB",
         ] {
-            let error = bad.parse::<Discipline>().unwrap_err().to_string();
+            let error = bad.parse::<QueueDiscipline>().unwrap_err().to_string();
             assert!(error.contains(&format!("{bad:?}")), "{error}");
         }
     }

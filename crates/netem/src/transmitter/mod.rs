@@ -79,7 +79,7 @@ impl Transmitter {
                 *carry = work % rate.bits();
                 start + Time::from_nanos(work / rate.bits())
             }
-            Self::Trace { clock, origin } => *origin + clock.carry(start.since(*origin), len),
+            Self::Trace { clock, origin } => *origin + clock.transmit(start.since(*origin), len),
         }
     }
 

@@ -188,7 +188,7 @@ impl TraceClock {
     ///
     /// Opportunities before `ready` have nothing to carry and are lost. So is the free part of the
     /// opportunity in use if it came before `ready`.
-    pub fn carry(&mut self, ready: Time, len: u32) -> Time {
+    pub fn transmit(&mut self, ready: Time, len: u32) -> Time {
         if self.free_bytes == 0 || self.current < ready {
             self.skip_to(ready);
             self.begin_opportunity();
@@ -268,25 +268,25 @@ mod tests {
     #[test]
     fn carries_small_segments_in_one_opportunity() {
         let mut clock = clock("1\n2\n3\n");
-        let departures = [700, 700, 100, 1].map(|len| clock.carry(Time::ZERO, len));
+        let departures = [700, 700, 100, 1].map(|len| clock.transmit(Time::ZERO, len));
         assert_eq!(departures, [1, 1, 1, 2].map(MS));
     }
 
     #[test]
     fn carries_a_segment_in_several_opportunities() {
         let mut clock = clock("1\n2\n3\n");
-        let departures = [1000, 1000, 4000, 1].map(|len| clock.carry(Time::ZERO, len));
+        let departures = [1000, 1000, 4000, 1].map(|len| clock.transmit(Time::ZERO, len));
         assert_eq!(departures, [1, 2, 4, 5].map(MS));
     }
 
     #[test]
     fn loses_unused_opportunities() {
         let mut clock = clock("1\n2\n3\n");
-        assert_eq!(clock.carry(Time::ZERO, 100), MS(1));
-        assert_eq!(clock.carry(Time::from_nanos(1_000_001), 1500), MS(2));
-        assert_eq!(clock.carry(MS(6), 1500), MS(6));
-        assert_eq!(clock.carry(MS(1_000_000), 100), MS(1_000_000));
-        assert_eq!(clock.carry(MS(1_000_000), 1400), MS(1_000_000));
-        assert_eq!(clock.carry(MS(1_000_000), 1), MS(1_000_001));
+        assert_eq!(clock.transmit(Time::ZERO, 100), MS(1));
+        assert_eq!(clock.transmit(Time::from_nanos(1_000_001), 1500), MS(2));
+        assert_eq!(clock.transmit(MS(6), 1500), MS(6));
+        assert_eq!(clock.transmit(MS(1_000_000), 100), MS(1_000_000));
+        assert_eq!(clock.transmit(MS(1_000_000), 1400), MS(1_000_000));
+        assert_eq!(clock.transmit(MS(1_000_000), 1), MS(1_000_001));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of ACK thinning and pacing: for any sequence of ACKs, TCP gets all the information that it needs.
 
-use longhaul_netem::ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner};
+use longhaul_netem::ack::{AckThinner, Limits, Pacer, PacingDecision, PureAck, Thinned};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ const HOLD_MAX: Time = Time::from_millis(5);
 /// Runs `sequence` through a thinner whose ACKs are released at their deadlines to the nanosecond. Returns
 /// the forwarded segments.
 fn run_thinner(sequence: &[TimedSegment], shift: u32) -> Vec<TimedSegment> {
-    let mut thinner = Thinner::new(Limits::new(shift, HOLD_MAX, 1448));
+    let mut thinner = AckThinner::new(Limits::new(shift, HOLD_MAX, 1448));
     let mut out = Vec::new();
     let forward = |out: &mut Vec<TimedSegment>, at, token: u64| {
         out.push(TimedSegment {
@@ -98,7 +98,7 @@ fn run_thinner(sequence: &[TimedSegment], shift: u32) -> Vec<TimedSegment> {
     out
 }
 
-fn release_until(thinner: &mut Thinner, until: Time, mut forward: impl FnMut(Time, u64)) {
+fn release_until(thinner: &mut AckThinner, until: Time, mut forward: impl FnMut(Time, u64)) {
     while let Some(at) = thinner.next_deadline().filter(|at| *at <= until) {
         let token = thinner.release(at).expect("a deadline has a held ACK");
         forward(at, token);
@@ -208,10 +208,10 @@ fn run_pacer(sequence: &[TimedSegment], rate: u64, buffer: usize) -> (Vec<TimedS
             continue;
         }
         match pacer.offer(segment.at, &segment.ack, segment.token) {
-            Pacing::Send => out.push(*segment),
-            Pacing::Queued => queued += 1,
-            Pacing::Replaced(token) => replaced.push(token),
-            Pacing::Evicted(token) => out.push(sent(segment.at, token)),
+            PacingDecision::Send => out.push(*segment),
+            PacingDecision::Queued => queued += 1,
+            PacingDecision::Replaced(token) => replaced.push(token),
+            PacingDecision::Evicted(token) => out.push(sent(segment.at, token)),
         }
         assert!(queued <= buffer);
     }

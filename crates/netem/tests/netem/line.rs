@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of a line under simulated time, to the nanosecond.
 
-use longhaul_netem::{Delivered, Drop, Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Delivered, Drop, Event, Line, LinkConfig, Schedule, Segment, Setting};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -14,8 +14,8 @@ struct Sim {
     copies: usize,
 }
 
-fn shape(settings: &[(&str, &str)]) -> Shape {
-    let mut shape = Shape::default();
+fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+    let mut shape = LinkConfig::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).unwrap());
     }
@@ -80,7 +80,7 @@ impl Sim {
                 }
                 Event::Drop { segment, cause } => self.dropped.push((segment.packet, cause)),
                 Event::Copy(_) => self.copies += 1,
-                Event::Judged(_) => panic!("this line is not observed"),
+                Event::Verdict(_) => panic!("this line is not observed"),
             }
         }
     }

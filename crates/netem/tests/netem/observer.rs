@@ -2,7 +2,9 @@
 //! Tests of an observed line, which reports each segment's arrival, the queue at that time, and the verdict.
 
 use longhaul_netem::ack::PureAck;
-use longhaul_netem::{Acking, Drop, Event, Judged, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{
+    AckClass, Drop, Event, Line, LinkConfig, Schedule, Segment, SegmentVerdict, Setting,
+};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -14,7 +16,7 @@ struct Sim {
 
 impl Sim {
     fn new(settings: &[(&str, &str)]) -> Self {
-        let mut shape = Shape::default();
+        let mut shape = LinkConfig::default();
         for (key, value) in settings {
             shape.apply(Setting::parse(key, value).unwrap());
         }
@@ -29,7 +31,7 @@ impl Sim {
         self.offer_acking(at, packet, None);
     }
 
-    fn offer_acking(&mut self, at: Time, packet: u64, acking: Option<Acking>) {
+    fn offer_acking(&mut self, at: Time, packet: u64, acking: Option<AckClass>) {
         let events = &mut self.events;
         let mut emit = |event| events.push(event);
         self.line.offer(at, segment(packet), acking, &mut emit);
@@ -42,7 +44,7 @@ impl Sim {
 
     /// Verdicts in the order of reports: packet, arrival in µs, queue in bytes, cause of the loss.
     fn verdicts(&self) -> Vec<(u64, u64, u64, Option<Drop>)> {
-        let to_tuple = |judged: &Judged| {
+        let to_tuple = |judged: &SegmentVerdict| {
             let micros = judged.at.as_nanos() / 1_000;
             let packet = judged.segment.packet;
             (packet, micros, judged.queue_bytes, judged.lost)
@@ -50,9 +52,9 @@ impl Sim {
         self.judged_events().map(to_tuple).collect()
     }
 
-    fn judged_events(&self) -> impl Iterator<Item = &Judged> {
+    fn judged_events(&self) -> impl Iterator<Item = &SegmentVerdict> {
         self.events.iter().filter_map(|event| match event {
-            Event::Judged(judged) => Some(judged),
+            Event::Verdict(judged) => Some(judged),
             _ => None,
         })
     }
@@ -71,9 +73,9 @@ fn segment(packet: u64) -> Segment {
     }
 }
 
-fn pure(ack: u32) -> Option<Acking> {
+fn pure(ack: u32) -> Option<AckClass> {
     let (flow, window) = (1, 500);
-    Some(Acking::Pure(PureAck { flow, ack, window }))
+    Some(AckClass::Pure(PureAck { flow, ack, window }))
 }
 
 const fn micros(n: u64) -> Time {
@@ -110,7 +112,7 @@ fn reports_the_cause_before_the_drop() {
     assert_eq!(reported, causes);
     assert_eq!(sim.verdicts()[3].2, 1_500, "the queue was at its limit");
     for pair in sim.events.windows(2) {
-        if let [Event::Judged(judged), Event::Drop { segment, cause }] = pair {
+        if let [Event::Verdict(judged), Event::Drop { segment, cause }] = pair {
             assert_eq!((judged.segment, judged.lost), (*segment, Some(*cause)));
         }
     }
@@ -129,7 +131,7 @@ fn reports_codel_verdicts_at_the_head_of_the_queue() {
     let verdicts = sim.verdicts();
     let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-    let rule = Some(Drop::QueueRule);
+    let rule = Some(Drop::Aqm);
     assert_eq!(verdicts.iter().filter(|j| j.3 == rule).count(), dropped);
     assert!(
         verdicts.iter().all(|judged| judged.1 == 3),
@@ -149,7 +151,7 @@ fn reports_arrival_times_of_thinned_and_held_acks() {
         sim.verdicts(),
         [
             (0, 10, 0, None),
-            (1, 20, 0, Some(Drop::AckRule)),
+            (1, 20, 0, Some(Drop::AckFiltering)),
             (2, 30, 0, None)
         ],
         "the last is held"

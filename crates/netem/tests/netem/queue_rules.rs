@@ -2,14 +2,14 @@
 //! Tests of CoDel and RED against their sources, under simulated time.
 
 use longhaul_netem::{
-    queue::discipline::{Aqm, Discipline, Verdict},
+    queue::discipline::{Aqm, QueueDiscipline, Verdict},
     random::stream,
 };
 use longhaul_stats::fit;
 use longhaul_units::{BitRate, Time};
 
 fn rule(text: &str) -> Aqm {
-    let discipline: Discipline = text.parse().unwrap();
+    let discipline: QueueDiscipline = text.parse().unwrap();
     let rate = BitRate::from_bits(1_000_000_000);
     Aqm::new(&discipline, 1500, rate, stream(1, "queue"))
 }

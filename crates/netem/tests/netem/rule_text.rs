@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of rules as text: the parser accepts the text of every rule, and panics on no text.
 
-use longhaul_netem::{jitter::Jitter, loss::Loss, queue::discipline::Discipline};
+use longhaul_netem::{jitter::Jitter, loss::Loss, queue::discipline::QueueDiscipline};
 use longhaul_units::Ratio;
 use proptest::prelude::*;
 use std::{fmt, str::FromStr};
@@ -63,9 +63,9 @@ proptest! {
     fn parses_its_own_text_of_a_queue_rule(min in 1..1_000_000_000u64, more in 1..1_000_000u64, p in 1..100u8) {
         let (max, weight) = (min + more, f64::from(p) / 997.0);
         let text = format!("red:min={min},max={max},p={p}%,weight={weight}");
-        prop_assert!(round_trips::<Discipline>(&text));
+        prop_assert!(round_trips::<QueueDiscipline>(&text));
         let text = format!("codel:target={min}ns,interval={max}ns");
-        prop_assert!(round_trips::<Discipline>(&text));
+        prop_assert!(round_trips::<QueueDiscipline>(&text));
     }
 
     #[test]
@@ -73,7 +73,7 @@ proptest! {
         let mismatches = [
             text.parse::<Loss>().is_ok() && !round_trips::<Loss>(&text),
             text.parse::<Jitter>().is_ok() && !round_trips::<Jitter>(&text),
-            text.parse::<Discipline>().is_ok() && !round_trips::<Discipline>(&text),
+            text.parse::<QueueDiscipline>().is_ok() && !round_trips::<QueueDiscipline>(&text),
         ];
         prop_assert_eq!(mismatches, [false; 3]);
     }

@@ -20,7 +20,7 @@ fn traces() -> impl Strategy<Value = Trace> {
     })
 }
 
-/// Reference for `TraceClock::carry`: uses one opportunity after the other, and skips none at once.
+/// Reference for `TraceClock::transmit`: uses one opportunity after the other, and skips none at once.
 fn carry_one_by_one(
     clock: &mut TraceClock,
     open: &mut Option<(Time, u32)>,
@@ -55,7 +55,7 @@ proptest! {
     fn survives_any_text(text in "([0-9]{1,12}[\n ]?|[ -~]{0,5}\n){0,20}") {
         if let Ok(trace) = text.parse::<Trace>() {
             let mut clock = TraceClock::new(Arc::new(trace.clone()));
-            prop_assert!(clock.carry(Time::from_secs(1_000_000), 9000) >= Time::from_secs(1_000_000));
+            prop_assert!(clock.transmit(Time::from_secs(1_000_000), 9000) >= Time::from_secs(1_000_000));
             prop_assert!(trace.mean_rate().bits() > 0);
         }
     }
@@ -71,7 +71,7 @@ proptest! {
         for (gap, len) in segments {
             arrived += Time::from_nanos(gap / 100);
             let ready = departed.max(arrived);
-            departed = fast.carry(ready, len);
+            departed = fast.transmit(ready, len);
             prop_assert_eq!(departed, carry_one_by_one(&mut slow, &mut open, ready, len));
             prop_assert!(departed >= ready);
         }
@@ -83,7 +83,7 @@ proptest! {
         let bytes = trace.mean_rate().bits() as f64 / 8.0 * period.as_secs_f64();
         let segments = (bytes / f64::from(OPPORTUNITY_BYTES)).round() as u64 * passes;
         let mut clock = TraceClock::new(Arc::new(trace));
-        let last = (0..segments).map(|_| clock.carry(Time::ZERO, OPPORTUNITY_BYTES)).last();
+        let last = (0..segments).map(|_| clock.transmit(Time::ZERO, OPPORTUNITY_BYTES)).last();
         prop_assert_eq!(last, Some(period * passes));
     }
 }

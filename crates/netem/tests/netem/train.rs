@@ -3,7 +3,7 @@
 //! the others at the same nanosecond.
 
 use longhaul_netem::{
-    Drop, Event, Fate, Line, Schedule, Segment, Setting, Shape, Train, TrainLine,
+    Drop, Event, Line, LinkConfig, Schedule, Segment, Setting, Train, TrainLine, TrainVerdict,
     train::UnsupportedSetting,
 };
 use longhaul_units::Time;
@@ -30,8 +30,8 @@ fn cause(drop: Drop) -> Cause {
     }
 }
 
-fn shape(settings: &[(&str, String)]) -> Shape {
-    let mut shape = Shape::default();
+fn shape(settings: &[(&str, String)]) -> LinkConfig {
+    let mut shape = LinkConfig::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).unwrap());
     }
@@ -40,16 +40,16 @@ fn shape(settings: &[(&str, String)]) -> Shape {
 
 /// Fate of each segment on a [`TrainLine`] in the order of offers, and the backlog in bytes after each
 /// train.
-fn by_trains(shape: Shape, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
+fn by_trains(shape: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
     let mut line = TrainLine::new(shape, 7).unwrap();
     let (mut fates, mut backlogs) = (Vec::new(), Vec::new());
     for (at, train) in trains {
         let before = fates.len();
         line.offer(*at, *train, |fate| match fate {
-            Fate::Out(out) => {
+            TrainVerdict::Out(out) => {
                 fates.extend((0..out.count).map(|index| SegmentFate::Out(out.at(index))));
             }
-            Fate::Lost {
+            TrainVerdict::Lost {
                 count, cause: drop, ..
             } => {
                 fates.extend((0..count).map(|_| SegmentFate::Lost(cause(drop))));
@@ -62,7 +62,7 @@ fn by_trains(shape: Shape, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u
 }
 
 /// Fate of each segment on a [`Line`] in the order of offers, and the backlog in bytes after each train.
-fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
+fn by_segments(shape: LinkConfig, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec<u64>) {
     let mut line = Line::new(shape, Schedule::default(), 7, Time::ZERO);
     let total: usize = trains.iter().map(|(_, train)| train.count as usize).sum();
     let (mut fates, mut backlogs) = (vec![None; total], Vec::new());
@@ -74,7 +74,7 @@ fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<SegmentFate>, Vec
         } => {
             fates[segment.packet as usize] = Some(SegmentFate::Lost(cause(drop)));
         }
-        Event::Copy(_) | Event::Judged(_) => panic!("nothing is duplicated or observed"),
+        Event::Copy(_) | Event::Verdict(_) => panic!("nothing is duplicated or observed"),
     };
     let mut packet = 0;
     for (at, train) in trains {
@@ -156,7 +156,9 @@ fn counts_segments_out_at_their_times() {
         len: 1500,
     };
     line.offer(Time::from_micros(3), train, |fate| {
-        let Fate::Out(out) = fate else { panic!() };
+        let TrainVerdict::Out(out) = fate else {
+            panic!()
+        };
         for index in 0..out.count {
             let at = out.at(index);
             assert_eq!(out.out_by(at), index + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! EtherTypes: finds the IP packet after one, past the headers that can come between Ethernet and IP.
 
-use super::ip_start::{NoIp, ip_at, read_u16};
+use super::ip_start::{IpNotFound, ip_at, read_u16};
 use super::{mpls::ip_in_mpls, ppp};
 
 /// EtherTypes (IEEE 802.3 clause 3.2.6, registered with IANA).
@@ -21,13 +21,17 @@ pub(super) const TAGS_MAX: usize = 8;
 
 /// Returns the offset of the IP packet in an Ethernet frame, which begins at `at` with its addresses.
 #[inline]
-pub(crate) fn ip_in_ethernet(frame: &[u8], at: usize) -> Result<usize, NoIp> {
+pub(crate) fn ip_in_ethernet(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
     ip_after_ether_type(frame, read_u16(frame, at + 12)?, at + 14)
 }
 
 /// Returns the offset of the IP packet in a payload of type `ether_type`, which begins at `at`.
 #[inline]
-pub(crate) fn ip_after_ether_type(frame: &[u8], ether_type: u16, at: usize) -> Result<usize, NoIp> {
+pub(crate) fn ip_after_ether_type(
+    frame: &[u8],
+    ether_type: u16,
+    at: usize,
+) -> Result<usize, IpNotFound> {
     match ether_type {
         number::IPV4 | number::IPV6 => ip_at(frame, at),
         _ => skip_headers(frame, ether_type, at),
@@ -35,7 +39,7 @@ pub(crate) fn ip_after_ether_type(frame: &[u8], ether_type: u16, at: usize) -> R
 }
 
 /// Skips headers between the link layer and IP. Each iteration consumes bytes of the frame.
-fn skip_headers(frame: &[u8], ether_type: u16, at: usize) -> Result<usize, NoIp> {
+fn skip_headers(frame: &[u8], ether_type: u16, at: usize) -> Result<usize, IpNotFound> {
     let (mut ether_type, mut at) = (ether_type, at);
     for _ in 0..=TAGS_MAX {
         match ether_type {
@@ -53,11 +57,11 @@ fn skip_headers(frame: &[u8], ether_type: u16, at: usize) -> Result<usize, NoIp>
             _ => break,
         }
     }
-    Err(NoIp::Protocol)
+    Err(IpNotFound::Protocol)
 }
 
 /// Returns the offset of the IP packet after an LLC header, which begins at `at`.
-pub(super) fn ip_after_llc(frame: &[u8], at: usize) -> Result<usize, NoIp> {
+pub(super) fn ip_after_llc(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
     // Any type up to LENGTH_MAX means LLC.
     skip_headers(frame, 0, at)
 }
@@ -70,22 +74,22 @@ enum LlcPayload {
     Snap(u16),
 }
 
-fn llc_payload(frame: &[u8], at: usize) -> Result<LlcPayload, NoIp> {
-    let header = frame.get(at..at + 3).ok_or(NoIp::Short)?;
+fn llc_payload(frame: &[u8], at: usize) -> Result<LlcPayload, IpNotFound> {
+    let header = frame.get(at..at + 3).ok_or(IpNotFound::Short)?;
     match header {
         [0x06, 0x06, 0x03] => Ok(LlcPayload::Ip),
-        [0xaa, 0xaa, 0x03] => match frame.get(at + 3..at + 6).ok_or(NoIp::Short)? {
+        [0xaa, 0xaa, 0x03] => match frame.get(at + 3..at + 6).ok_or(IpNotFound::Short)? {
             [0, 0, 0] => snap_payload(read_u16(frame, at + 6)?),
-            _ => Err(NoIp::Protocol),
+            _ => Err(IpNotFound::Protocol),
         },
-        _ => Err(NoIp::Protocol),
+        _ => Err(IpNotFound::Protocol),
     }
 }
 
 /// Checks the type field of SNAP, which is never a length.
-fn snap_payload(ether_type: u16) -> Result<LlcPayload, NoIp> {
+fn snap_payload(ether_type: u16) -> Result<LlcPayload, IpNotFound> {
     match ether_type {
-        ..=number::LENGTH_MAX => Err(NoIp::Protocol),
+        ..=number::LENGTH_MAX => Err(IpNotFound::Protocol),
         ether_type => Ok(LlcPayload::Snap(ether_type)),
     }
 }

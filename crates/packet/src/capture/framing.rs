@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Record boundaries of a capture file: how both formats report them, and the search for them after damage.
 
-use super::Fault;
+use super::DamageKind;
 
 /// Most bytes of a record, its header included: 16 MiB. A longer length counts as damage.
 pub const RECORD_MAX: usize = 16 << 20;
@@ -14,9 +14,9 @@ pub(crate) enum Classification {
     /// A block of this length that changes how later blocks are read.
     Header(usize),
     /// Damage of this length, followed by a valid record or the end of the file.
-    Damage(usize, Fault),
+    Damage(usize, DamageKind),
     /// Damage of a length that is not known yet: the reader must find the next record.
-    OutOfSync(Fault),
+    OutOfSync(DamageKind),
     /// Number of bytes that are needed to decide.
     More(usize),
 }

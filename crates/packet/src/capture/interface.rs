@@ -29,7 +29,7 @@ pub struct Statistics {
     /// Number of the interface in the file, as in [`Frame::interface`](super::Frame::interface).
     pub interface: u32,
     /// Time of the counts, in nanoseconds since 1970, UTC.
-    pub at_ns: u64,
+    pub timestamp_ns: u64,
     /// Packets that the interface received (`isb_ifrecv`).
     pub received: Option<u64>,
     /// Packets that the interface dropped because its buffers were full (`isb_ifdrop`).

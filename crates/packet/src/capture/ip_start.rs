@@ -3,7 +3,7 @@
 
 /// Reason why no IP packet was found in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoIp {
+pub enum IpNotFound {
     /// The link type is [`LinkType::Other`](super::LinkType::Other).
     LinkType,
     /// The frame carries another protocol.
@@ -22,22 +22,22 @@ pub enum NoIp {
 
 /// Returns `at` if the version of an IP header is there.
 #[inline]
-pub(crate) fn ip_at(frame: &[u8], at: usize) -> Result<usize, NoIp> {
-    match frame.get(at).ok_or(NoIp::Short)? >> 4 {
+pub(crate) fn ip_at(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
+    match frame.get(at).ok_or(IpNotFound::Short)? >> 4 {
         4 | 6 => Ok(at),
-        _ => Err(NoIp::Protocol),
+        _ => Err(IpNotFound::Protocol),
     }
 }
 
 /// Reads 16 bits in network byte order.
 #[inline]
-pub(crate) fn read_u16(frame: &[u8], at: usize) -> Result<u16, NoIp> {
+pub(crate) fn read_u16(frame: &[u8], at: usize) -> Result<u16, IpNotFound> {
     read_bytes(frame, at).map(u16::from_be_bytes)
 }
 
 /// Reads `N` bytes at offset `at`.
 #[inline]
-pub(crate) fn read_bytes<const N: usize>(frame: &[u8], at: usize) -> Result<[u8; N], NoIp> {
+pub(crate) fn read_bytes<const N: usize>(frame: &[u8], at: usize) -> Result<[u8; N], IpNotFound> {
     let found = frame.get(at..).and_then(|rest| rest.first_chunk());
-    found.copied().ok_or(NoIp::Short)
+    found.copied().ok_or(IpNotFound::Short)
 }

@@ -2,7 +2,7 @@
 //! Link types: the link-layer headers of frames, and the offset of the IP packet after them.
 
 use super::ether_type::{ip_after_ether_type, ip_in_ethernet};
-use super::ip_start::{NoIp, ip_at, read_bytes, read_u16};
+use super::ip_start::{IpNotFound, ip_at, read_bytes, read_u16};
 use super::{ppp, wifi};
 
 /// Link-layer header type of a frame. Numbers are the LINKTYPE values of the tcpdump group's registry.
@@ -89,7 +89,7 @@ impl LinkType {
     ///
     /// Fails if the frame has no IP packet, or the captured bytes end before it.
     #[inline]
-    pub fn ip_offset(self, frame: &[u8]) -> Result<usize, NoIp> {
+    pub fn ip_offset(self, frame: &[u8]) -> Result<usize, IpNotFound> {
         match self {
             Self::Ethernet => ip_in_ethernet(frame, 0),
             Self::Raw => ip_at(frame, 0),
@@ -101,7 +101,7 @@ impl LinkType {
     }
 
     #[cold]
-    fn rare_ip_offset(self, frame: &[u8]) -> Result<usize, NoIp> {
+    fn rare_ip_offset(self, frame: &[u8]) -> Result<usize, IpNotFound> {
         match self {
             Self::Ppp => ppp::ip_in_ppp(frame, 0),
             Self::PppWithDirection => ppp::ip_in_ppp(frame, 1),
@@ -110,15 +110,15 @@ impl LinkType {
             Self::Wifi => wifi::ip_in_wifi(frame, 0, false),
             Self::Radiotap => wifi::ip_after_radiotap(frame),
             Self::Ppi => ip_after_ppi(frame),
-            _ => Err(NoIp::LinkType),
+            _ => Err(IpNotFound::LinkType),
         }
     }
 }
 
 /// Returns the offset of the IP packet in a frame of PPP or of Cisco's HDLC. The latter begins with a unicast or
 /// multicast address that PPP does not use, and has an EtherType (RFC 1547 §4.3.1).
-fn ip_in_hdlc(frame: &[u8]) -> Result<usize, NoIp> {
-    match frame.first().ok_or(NoIp::Short)? {
+fn ip_in_hdlc(frame: &[u8]) -> Result<usize, IpNotFound> {
+    match frame.first().ok_or(IpNotFound::Short)? {
         0x0f | 0x8f => ip_after_ether_type(frame, read_u16(frame, 2)?, 4),
         _ => ppp::ip_in_ppp(frame, 0),
     }
@@ -126,13 +126,13 @@ fn ip_in_hdlc(frame: &[u8]) -> Result<usize, NoIp> {
 
 /// Returns the offset of the IP packet after a PPI header. Its fields are version, flags, the length of the header with
 /// all options, and the link type of the frame after it, in little-endian order. PPI in PPI is refused.
-fn ip_after_ppi(frame: &[u8]) -> Result<usize, NoIp> {
+fn ip_after_ppi(frame: &[u8]) -> Result<usize, IpNotFound> {
     let len = usize::from(u16::from_le_bytes(read_bytes(frame, 2)?));
     let inner = LinkType::from_number(u16::from_le_bytes(read_bytes(frame, 4)?));
     if inner == LinkType::Ppi {
-        return Err(NoIp::LinkType);
+        return Err(IpNotFound::LinkType);
     }
-    let rest = frame.get(len..).ok_or(NoIp::Short)?;
+    let rest = frame.get(len..).ok_or(IpNotFound::Short)?;
     inner.ip_offset(rest).map(|at| len + at)
 }
 
@@ -142,12 +142,12 @@ const FAMILIES: [u32; 6] = [2, 24, 28, 30, 10, 23];
 
 /// Returns the offset of the IP packet in a loopback frame. The protocol family is read in both byte orders, because
 /// the order of the capturing host need not be that of the file.
-fn ip_in_loopback(frame: &[u8]) -> Result<usize, NoIp> {
+fn ip_in_loopback(frame: &[u8]) -> Result<usize, IpNotFound> {
     let family = read_bytes(frame, 0)?;
     let orders = [u32::from_be_bytes(family), u32::from_le_bytes(family)];
     match orders.iter().any(|family| FAMILIES.contains(family)) {
         true => ip_at(frame, 4),
-        false => Err(NoIp::Protocol),
+        false => Err(IpNotFound::Protocol),
     }
 }
 
@@ -157,13 +157,13 @@ mod tests {
     use super::*;
 
     /// Finds the first byte of an IPv4 header after these headers, and checks its offset.
-    fn offset(link_type: LinkType, headers: &[u8]) -> Result<usize, NoIp> {
+    fn offset(link_type: LinkType, headers: &[u8]) -> Result<usize, IpNotFound> {
         let found = link_type.ip_offset(&[headers, &[0x45]].concat());
         assert!(found.is_err() || found == Ok(headers.len()), "{found:?}");
         found
     }
 
-    fn ethernet(after_addresses: &[u8]) -> Result<usize, NoIp> {
+    fn ethernet(after_addresses: &[u8]) -> Result<usize, IpNotFound> {
         offset(LinkType::Ethernet, &[&[0x11; 12], after_addresses].concat())
     }
 
@@ -176,14 +176,14 @@ mod tests {
             let tags = [&outer[..], &[0, 1, 0x81, 0, 0, 2, 8, 0]].concat();
             assert_eq!(ethernet(&tags), Ok(22));
         }
-        assert_eq!(ethernet(&[0x08, 0x06]), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&[0x08, 0x06]), Err(IpNotFound::Protocol));
     }
 
     #[test]
     fn bounds_stacks_of_tags_and_labels() {
         let tags = |count| [[0x81, 0, 0, 1].repeat(count), vec![8, 0]].concat();
         assert_eq!(ethernet(&tags(TAGS_MAX)), Ok(14 + 4 * TAGS_MAX));
-        assert_eq!(ethernet(&tags(TAGS_MAX + 1)), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&tags(TAGS_MAX + 1)), Err(IpNotFound::Protocol));
         let labels = |count| {
             [
                 vec![0x88, 0x47],
@@ -192,7 +192,7 @@ mod tests {
             ]
         };
         assert_eq!(ethernet(&labels(7).concat()), Ok(14 + 4 * LABELS_MAX));
-        assert_eq!(ethernet(&labels(8).concat()), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&labels(8).concat()), Err(IpNotFound::Protocol));
     }
 
     #[test]
@@ -200,14 +200,14 @@ mod tests {
         assert_eq!(ethernet(&[0, 40, 6, 6, 3]), Ok(17));
         assert_eq!(ethernet(&[0, 40, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]), Ok(22));
         let cisco = [0, 40, 0xaa, 0xaa, 3, 0, 0, 12, 8, 0];
-        assert_eq!(ethernet(&cisco), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&cisco), Err(IpNotFound::Protocol));
         let length_again = [0, 40, 0xaa, 0xaa, 3, 0, 0, 0, 0, 40];
-        assert_eq!(ethernet(&length_again), Err(NoIp::Protocol));
-        assert_eq!(ethernet(&[0, 40, 0x42, 0x42, 3]), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&length_again), Err(IpNotFound::Protocol));
+        assert_eq!(ethernet(&[0, 40, 0x42, 0x42, 3]), Err(IpNotFound::Protocol));
         let session = [0x88, 0x64, 0x11, 0, 0, 1, 0, 42, 0, 0x21];
         assert_eq!(ethernet(&session), Ok(22));
         let control = [0x88, 0x64, 0x11, 0, 0, 1, 0, 42, 0xc0, 0x21];
-        assert_eq!(ethernet(&control), Err(NoIp::Protocol));
+        assert_eq!(ethernet(&control), Err(IpNotFound::Protocol));
     }
 
     #[test]
@@ -221,8 +221,11 @@ mod tests {
             assert_eq!(offset(LinkType::Null, &[family, 0, 0, 0]), Ok(4));
             assert_eq!(offset(LinkType::Loop, &[0, 0, 0, family]), Ok(4));
         }
-        assert_eq!(offset(LinkType::Null, &[7, 0, 0, 0]), Err(NoIp::Protocol));
-        assert_eq!(offset(LinkType::Other(147), &[]), Err(NoIp::LinkType));
+        assert_eq!(
+            offset(LinkType::Null, &[7, 0, 0, 0]),
+            Err(IpNotFound::Protocol)
+        );
+        assert_eq!(offset(LinkType::Other(147), &[]), Err(IpNotFound::LinkType));
     }
 
     #[test]
@@ -230,12 +233,15 @@ mod tests {
         assert_eq!(offset(LinkType::Ppp, &[0, 0x21]), Ok(2));
         assert_eq!(offset(LinkType::Ppp, &[0xff, 3, 0, 0x57]), Ok(4));
         assert_eq!(offset(LinkType::Ppp, &[0x21]), Ok(1), "compressed field");
-        assert_eq!(offset(LinkType::Ppp, &[0xc0, 0x21]), Err(NoIp::Protocol));
+        assert_eq!(
+            offset(LinkType::Ppp, &[0xc0, 0x21]),
+            Err(IpNotFound::Protocol)
+        );
         let labelled = [0x02, 0x81, 0, 0, 1, 64];
         assert_eq!(offset(LinkType::Ppp, &labelled), Ok(6));
         for compressed in [[0, 0x2d], [0, 0xfd], [0, 0x53]] {
             let found = offset(LinkType::Ppp, &compressed);
-            assert_eq!(found, Err(NoIp::CompressedPpp));
+            assert_eq!(found, Err(IpNotFound::CompressedPpp));
         }
         assert_eq!(offset(LinkType::Hdlc, &[0xff, 3, 0, 0x21]), Ok(4));
         assert_eq!(offset(LinkType::Hdlc, &[0x0f, 0, 0x86, 0xdd]), Ok(4));
@@ -255,8 +261,8 @@ mod tests {
             )
         };
         assert_eq!(with(101, &[0; 12]), Ok(20));
-        assert_eq!(with(192, &[]), Err(NoIp::LinkType));
-        assert_eq!(with(147, &[]), Err(NoIp::LinkType));
+        assert_eq!(with(192, &[]), Err(IpNotFound::LinkType));
+        assert_eq!(with(147, &[]), Err(IpNotFound::LinkType));
     }
 
     #[test]
@@ -264,7 +270,7 @@ mod tests {
         let tagged = [&[0x11; 12][..], &[0x81, 0, 0, 1, 0x88, 0x47, 0, 0, 1, 1]].concat();
         for len in 0..=tagged.len() {
             let found = LinkType::Ethernet.ip_offset(&tagged[..len]);
-            assert_eq!(found, Err(NoIp::Short), "{len}");
+            assert_eq!(found, Err(IpNotFound::Short), "{len}");
         }
     }
 
@@ -272,7 +278,7 @@ mod tests {
     fn rejects_other_ip_versions() {
         let arp_as_ip = [[0; 12].as_slice(), &[8, 0, 0x15]].concat();
         let found = LinkType::Ethernet.ip_offset(&arp_as_ip);
-        assert_eq!(found, Err(NoIp::Protocol));
+        assert_eq!(found, Err(IpNotFound::Protocol));
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub mod writer;
 
 pub use framing::RECORD_MAX;
 pub use interface::{INTERFACES_MAX, Interface, NAME_MAX, Statistics};
-pub use ip_start::NoIp;
+pub use ip_start::IpNotFound;
 pub use link_type::LinkType;
-pub use reader::{BUFFER_MAX, NotACapture, Reader, Step};
-pub use record::{Damage, Fate, Fault, Frame, Record, Truth};
+pub use reader::{BUFFER_MAX, FormatError, Reader, Step};
+pub use record::{DamageKind, DamagedRange, EmulatorRecord, Frame, Record, Verdict};
 pub use run::{Records, Run};

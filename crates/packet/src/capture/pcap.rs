@@ -8,7 +8,7 @@
 
 use super::endianness::Endianness;
 use super::framing::{Classification, Resync, SyncCheck, resync};
-use super::{Fault, Frame, LinkType, RECORD_MAX};
+use super::{DamageKind, Frame, LinkType, RECORD_MAX};
 use std::{cmp::Ordering, ops::Range};
 
 /// Length of the file header in bytes.
@@ -140,12 +140,12 @@ impl Pcap {
     ) -> Classification {
         let Some(header) = self.header(bytes, 0) else {
             return match at_end {
-                true => Classification::Damage(bytes.len(), Fault::Truncated),
+                true => Classification::Damage(bytes.len(), DamageKind::Truncated),
                 false => Classification::More(self.header_len),
             };
         };
         if !self.is_possible(&header) {
-            return Classification::OutOfSync(Fault::Header);
+            return Classification::OutOfSync(DamageKind::Header);
         }
         let needed = self.record_len(&header) + self.header_len;
         match bytes.len() < needed && !at_end {
@@ -164,14 +164,14 @@ impl Pcap {
     ) -> Classification {
         let end = self.record_len(header);
         if self.is_time_outlier(header, self.header(bytes, end), last_seconds) {
-            return Classification::Damage(end, Fault::Time);
+            return Classification::Damage(end, DamageKind::Time);
         }
         let inside = 1..end.min(bytes.len());
         match self.resync(bytes, inside, at_end, last_seconds.or(Some(header.seconds))) {
-            Resync::At(at) => Classification::Damage(at, Fault::Header),
+            Resync::At(at) => Classification::Damage(at, DamageKind::Header),
             Resync::Undecided { need, .. } => Classification::More(need),
             Resync::NotFound if bytes.len() < end => {
-                Classification::Damage(bytes.len(), Fault::Truncated)
+                Classification::Damage(bytes.len(), DamageKind::Truncated)
             }
             Resync::NotFound => Classification::Record(end),
         }
@@ -287,7 +287,7 @@ impl Pcap {
         let (bytes, rest) = body.split_at_checked(header.caplen as usize)?;
         let fraction_ns = u64::from(header.fraction) * u64::from(self.fraction_ns);
         let frame = Frame {
-            at_ns: u64::from(header.seconds) * 1_000_000_000 + fraction_ns,
+            timestamp_ns: u64::from(header.seconds) * 1_000_000_000 + fraction_ns,
             interface: 0,
             link_type: self.link_type,
             wire_len: header.wire_len.max(header.caplen),

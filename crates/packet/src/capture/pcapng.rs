@@ -6,7 +6,7 @@ use super::endianness::{Endianness, join_halves};
 use super::framing::{Classification, Resync, SyncCheck, resync};
 use super::interface::{Clock, Interface, NAME_MAX, Statistics};
 use super::writer::{CUSTOM_BINARY_NOT_COPIED, ENTERPRISE, OPTION_VERSION};
-use super::{Fate, Fault, Frame, LinkType, RECORD_MAX, Record, Truth};
+use super::{DamageKind, EmulatorRecord, Frame, LinkType, RECORD_MAX, Record, Verdict};
 use std::{ops::Range, sync::Arc};
 
 /// Block types (§4 and §11.1).
@@ -132,18 +132,18 @@ impl Section {
     pub(crate) fn classify(&self, bytes: &[u8], at_end: bool) -> Classification {
         if bytes.len() < BLOCK_MIN {
             return match at_end {
-                true => Classification::Damage(bytes.len(), Fault::Truncated),
+                true => Classification::Damage(bytes.len(), DamageKind::Truncated),
                 false => Classification::More(BLOCK_MIN),
             };
         }
         let head = self.head(bytes, 0).filter(BlockHeader::has_valid_len);
         let Some(head) = head else {
-            return Classification::OutOfSync(Fault::Lengths);
+            return Classification::OutOfSync(DamageKind::Lengths);
         };
         match lengths_agree(bytes, 0, head.len) {
             None if at_end => self.classify_truncated(bytes),
             None => Classification::More(head.len),
-            Some(false) => Classification::OutOfSync(Fault::Lengths),
+            Some(false) => Classification::OutOfSync(DamageKind::Lengths),
             Some(true) if head.is_header() => Classification::Header(head.len),
             Some(true) => Classification::Record(head.len),
         }
@@ -152,8 +152,8 @@ impl Section {
     /// Classifies a block that reaches beyond the end of the file. Either the file is cut off or the length is wrong.
     fn classify_truncated(&self, bytes: &[u8]) -> Classification {
         match self.resync(bytes, 1..bytes.len(), true) {
-            Resync::At(at) => Classification::Damage(at, Fault::Lengths),
-            _ => Classification::Damage(bytes.len(), Fault::Truncated),
+            Resync::At(at) => Classification::Damage(at, DamageKind::Lengths),
+            _ => Classification::Damage(bytes.len(), DamageKind::Truncated),
         }
     }
 
@@ -228,7 +228,7 @@ pub(crate) fn read_block<'a>(
     section: &Section,
     interfaces: &[Interface],
     bytes: &'a [u8],
-) -> Option<(Result<Option<Record<'a>>, Fault>, usize)> {
+) -> Option<(Result<Option<Record<'a>>, DamageKind>, usize)> {
     let BlockHeader { kind, len } = section.head(bytes, 0)?;
     let body = bytes.get(8..len.checked_sub(4)?)?;
     let context = SectionContext {
@@ -256,19 +256,19 @@ impl SectionContext<'_> {
     /// Reads an enhanced packet block (§4.3) or an obsolete packet block (§A). The latter has 16 bits for the
     /// interface, then 16 bits for a count of drops.
     #[inline(always)]
-    fn packet<'a>(&self, kind: u32, body: &'a [u8]) -> Result<Record<'a>, Fault> {
-        let (fixed, rest) = body.split_first_chunk::<20>().ok_or(Fault::Short)?;
+    fn packet<'a>(&self, kind: u32, body: &'a [u8]) -> Result<Record<'a>, DamageKind> {
+        let (fixed, rest) = body.split_first_chunk::<20>().ok_or(DamageKind::Short)?;
         let number = match kind {
             kind::PACKET => u32::from(self.endianness.u16(fixed, 0)),
             _ => self.endianness.u32(fixed, 0),
         };
         let (interface, description) = self.interface(number)?;
         let caplen = self.endianness.u32(fixed, 12) as usize;
-        let bytes = rest.get(..caplen).ok_or(Fault::Short)?;
+        let bytes = rest.get(..caplen).ok_or(DamageKind::Short)?;
         let options = rest.get(caplen.next_multiple_of(4)..).unwrap_or_default();
         let metadata = find_metadata(self.endianness, options);
         Ok(Record::Frame(Frame {
-            at_ns: description.clock.nanoseconds(self.timestamp(fixed)),
+            timestamp_ns: description.clock.nanoseconds(self.timestamp(fixed)),
             interface,
             link_type: description.link_type,
             wire_len: self.endianness.u32(fixed, 16).max(caplen as u32),
@@ -284,8 +284,8 @@ impl SectionContext<'_> {
     }
 
     /// Reads a simple packet block (§4.4). It belongs to interface 0 and has no time.
-    fn simple_packet<'a>(&self, body: &'a [u8]) -> Result<Record<'a>, Fault> {
-        let (fixed, rest) = body.split_first_chunk::<4>().ok_or(Fault::Short)?;
+    fn simple_packet<'a>(&self, body: &'a [u8]) -> Result<Record<'a>, DamageKind> {
+        let (fixed, rest) = body.split_first_chunk::<4>().ok_or(DamageKind::Short)?;
         let (interface, description) = self.interface(0)?;
         let wire_len = self.endianness.u32(fixed, 0);
         let caplen = match description.snaplen {
@@ -293,23 +293,23 @@ impl SectionContext<'_> {
             snaplen => wire_len.min(snaplen),
         };
         Ok(Record::Frame(Frame {
-            at_ns: 0,
+            timestamp_ns: 0,
             interface,
             link_type: description.link_type,
             wire_len,
-            bytes: rest.get(..caplen as usize).ok_or(Fault::Short)?,
+            bytes: rest.get(..caplen as usize).ok_or(DamageKind::Short)?,
             segment_size: 0,
             truth: None,
         }))
     }
 
     /// Reads an interface statistics block (§4.6).
-    fn statistics<'a>(&self, body: &'a [u8]) -> Result<Record<'a>, Fault> {
-        let (fixed, rest) = body.split_first_chunk::<12>().ok_or(Fault::Short)?;
+    fn statistics<'a>(&self, body: &'a [u8]) -> Result<Record<'a>, DamageKind> {
+        let (fixed, rest) = body.split_first_chunk::<12>().ok_or(DamageKind::Short)?;
         let (interface, description) = self.interface(self.endianness.u32(fixed, 0))?;
         let mut statistics = Statistics {
             interface,
-            at_ns: description.clock.nanoseconds(self.timestamp(fixed)),
+            timestamp_ns: description.clock.nanoseconds(self.timestamp(fixed)),
             received: None,
             if_dropped: None,
             os_dropped: None,
@@ -330,19 +330,19 @@ impl SectionContext<'_> {
 
     /// Returns the number in the file and the description of the section's interface `number`.
     #[inline]
-    fn interface(&self, number: u32) -> Result<(u32, &Interface), Fault> {
+    fn interface(&self, number: u32) -> Result<(u32, &Interface), DamageKind> {
         let description = self.interfaces.get(number as usize);
-        let description = description.ok_or(Fault::Interface)?;
+        let description = description.ok_or(DamageKind::Interface)?;
         Ok((self.interfaces_before as u32 + number, description))
     }
 }
 
 /// Parses a whole interface description block (§4.2).
-pub(crate) fn parse_interface(section: &Section, block: &[u8]) -> Result<Interface, Fault> {
+pub(crate) fn parse_interface(section: &Section, block: &[u8]) -> Result<Interface, DamageKind> {
     let body = block.get(8..block.len().saturating_sub(4));
     let (fixed, rest) = body
         .and_then(|body| body.split_first_chunk::<8>())
-        .ok_or(Fault::Short)?;
+        .ok_or(DamageKind::Short)?;
     let mut interface = Interface {
         name: None,
         link_type: LinkType::from_number(section.endianness.u16(fixed, 0)),
@@ -398,7 +398,7 @@ fn options(endianness: Endianness, bytes: &[u8]) -> impl Iterator<Item = (u16, &
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Metadata {
     segment_size: u16,
-    truth: Option<Truth>,
+    truth: Option<EmulatorRecord>,
 }
 
 /// Finds the custom option of longhaul among a packet's options; empty metadata if there is none.
@@ -420,16 +420,16 @@ fn parse_metadata(endianness: Endianness, value: &[u8; 12]) -> Option<Metadata> 
     let queue_bytes = endianness.u32(value, 8);
     is_longhaul.then(|| Metadata {
         segment_size: endianness.u16(value, 6),
-        truth: decode_fate(value[5]).map(|fate| Truth { queue_bytes, fate }),
+        truth: decode_fate(value[5]).map(|fate| EmulatorRecord { queue_bytes, fate }),
     })
 }
 
-const fn decode_fate(code: u8) -> Option<Fate> {
+const fn decode_fate(code: u8) -> Option<Verdict> {
     match code {
-        0 => Some(Fate::Passed),
-        1 => Some(Fate::Lost),
-        2 => Some(Fate::Dropped),
-        3 => Some(Fate::Thinned),
+        0 => Some(Verdict::Passed),
+        1 => Some(Verdict::Lost),
+        2 => Some(Verdict::Dropped),
+        3 => Some(Verdict::AckFiltered),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PPP (RFC 1661), with and without HDLC-like framing (RFC 1662).
 
-use super::ip_start::{NoIp, ip_at, read_bytes, read_u16};
+use super::ip_start::{IpNotFound, ip_at, read_bytes, read_u16};
 use super::mpls::ip_in_mpls;
 
 /// Protocol numbers (IANA).
@@ -22,7 +22,7 @@ mod protocol {
 const ALL_STATIONS: [u8; 2] = [0xff, 0x03];
 
 /// Returns the offset of the IP packet in a PPP frame at `at`, with or without HDLC-like framing.
-pub(crate) fn ip_in_ppp(frame: &[u8], at: usize) -> Result<usize, NoIp> {
+pub(crate) fn ip_in_ppp(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
     match read_bytes(frame, at)? {
         ALL_STATIONS => ip_in_unframed_ppp(frame, at + 2),
         _ => ip_in_unframed_ppp(frame, at),
@@ -31,19 +31,19 @@ pub(crate) fn ip_in_ppp(frame: &[u8], at: usize) -> Result<usize, NoIp> {
 
 /// Returns the offset of the IP packet in a PPP frame whose protocol field is at `at`. The field is compressed to one
 /// byte if that byte is odd (RFC 1661 §6.5).
-pub(super) fn ip_in_unframed_ppp(frame: &[u8], at: usize) -> Result<usize, NoIp> {
-    let first = *frame.get(at).ok_or(NoIp::Short)?;
+pub(super) fn ip_in_unframed_ppp(frame: &[u8], at: usize) -> Result<usize, IpNotFound> {
+    let first = *frame.get(at).ok_or(IpNotFound::Short)?;
     match first & 1 {
         1 => ip_after_protocol(frame, first.into(), at + 1),
         _ => ip_after_protocol(frame, read_u16(frame, at)?, at + 2),
     }
 }
 
-fn ip_after_protocol(frame: &[u8], protocol: u16, at: usize) -> Result<usize, NoIp> {
+fn ip_after_protocol(frame: &[u8], protocol: u16, at: usize) -> Result<usize, IpNotFound> {
     match protocol {
         protocol::IPV4 | protocol::IPV6 => ip_at(frame, at),
         _ if protocol::MPLS.contains(&protocol) => ip_in_mpls(frame, at),
-        _ if protocol::COMPRESSED.contains(&protocol) => Err(NoIp::CompressedPpp),
-        _ => Err(NoIp::Protocol),
+        _ if protocol::COMPRESSED.contains(&protocol) => Err(IpNotFound::CompressedPpp),
+        _ => Err(IpNotFound::Protocol),
     }
 }

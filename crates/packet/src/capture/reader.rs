@@ -6,7 +6,7 @@ use super::interface::Clock;
 use super::pcap::{self, Pcap};
 use super::pcapng::{self, Section};
 use super::run::{Format, Run};
-use super::{Damage, Fault, INTERFACES_MAX, Interface, LinkType, RECORD_MAX};
+use super::{DamageKind, DamagedRange, INTERFACES_MAX, Interface, LinkType, RECORD_MAX};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -31,7 +31,7 @@ pub struct Reader {
     /// Seconds of the last valid record of a pcap file.
     last_seconds: Option<u32>,
     /// Damage whose end is not found yet; the reader is out of sync.
-    open_damage: Option<Damage>,
+    open_damage: Option<DamagedRange>,
 }
 
 /// Result of a step: the next bytes, or a request for more.
@@ -42,7 +42,7 @@ pub enum Step {
     /// Bytes without records or damage to report, by their number, which may be 0.
     Skip(usize),
     /// Damage, which ends after this many bytes. The number may be 0 because damage may begin in earlier steps.
-    Damage(usize, Damage),
+    Damage(usize, DamagedRange),
     /// Number of bytes that the step needs, from the current offset on.
     More(usize),
     /// The end of the file.
@@ -63,7 +63,7 @@ impl Step {
 
 /// Reason why a file cannot be read at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum NotACapture {
+pub enum FormatError {
     /// The file is empty.
     #[error("the file is empty")]
     Empty,
@@ -113,7 +113,7 @@ impl Reader {
     /// # Errors
     ///
     /// Fails if the file does not begin with the header of a capture file. Then nothing in it can be read.
-    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
+    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, FormatError> {
         let step = match self.format {
             None => self.detect_format(bytes, at_end)?,
             Some(format) if self.open_damage.is_some() => self.resync(format, bytes, at_end),
@@ -124,7 +124,7 @@ impl Reader {
         Ok(step)
     }
 
-    fn detect_format(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
+    fn detect_format(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, FormatError> {
         let needed = match bytes.first_chunk() {
             None => 4,
             Some(magic) if pcap::is_magic(*magic) => pcap::FILE_HEADER,
@@ -133,13 +133,13 @@ impl Reader {
         };
         match (bytes.len() < needed, at_end, bytes) {
             (true, false, _) => Ok(Step::More(needed)),
-            (true, true, []) => Err(NotACapture::Empty),
-            (true, true, _) => Err(NotACapture::Short),
+            (true, true, []) => Err(FormatError::Empty),
+            (true, true, _) => Err(FormatError::Short),
             (false, ..) => self.open(bytes, at_end),
         }
     }
 
-    fn open(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
+    fn open(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, FormatError> {
         let step = self
             .open_pcap(bytes, at_end)
             .or_else(|| self.open_pcapng(bytes));
@@ -224,12 +224,12 @@ impl Reader {
         }
     }
 
-    fn damage_step(&self, len: usize, fault: Fault) -> Step {
+    fn damage_step(&self, len: usize, fault: DamageKind) -> Step {
         Step::Damage(len, self.damage(len, fault))
     }
 
-    fn damage(&self, len: usize, fault: Fault) -> Damage {
-        Damage {
+    fn damage(&self, len: usize, fault: DamageKind) -> DamagedRange {
+        DamagedRange {
             at: self.at,
             skipped: len as u64,
             fault,
@@ -253,9 +253,9 @@ impl Reader {
 
     /// Adds the interface that a block describes. Adds a placeholder for a damaged description, so that the interfaces
     /// after it keep their numbers.
-    fn add_interface(&mut self, section: &Section, block: &[u8]) -> Result<(), Fault> {
+    fn add_interface(&mut self, section: &Section, block: &[u8]) -> Result<(), DamageKind> {
         if self.interfaces.len() >= INTERFACES_MAX {
-            return Err(Fault::Interfaces);
+            return Err(DamageKind::Interfaces);
         }
         let result = pcapng::parse_interface(section, block);
         let interface = result.clone().unwrap_or(Interface {
@@ -301,13 +301,13 @@ impl Reader {
 
 /// Returns the error for a file that begins with `magic`. Recognizes the magic numbers of gzip (RFC 1952), zstd
 /// (RFC 8878), xz, LZ4 and bzip2.
-fn not_a_capture(magic: [u8; 4]) -> NotACapture {
+fn not_a_capture(magic: [u8; 4]) -> FormatError {
     match magic {
-        [0x1f, 0x8b, ..] => NotACapture::Compressed("gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd] => NotACapture::Compressed("zstd"),
-        [0xfd, b'7', b'z', b'X'] => NotACapture::Compressed("xz"),
-        [0x04, 0x22, 0x4d, 0x18] => NotACapture::Compressed("lz4"),
-        [b'B', b'Z', b'h', _] => NotACapture::Compressed("bzip2"),
-        _ => NotACapture::Foreign(magic),
+        [0x1f, 0x8b, ..] => FormatError::Compressed("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd] => FormatError::Compressed("zstd"),
+        [0xfd, b'7', b'z', b'X'] => FormatError::Compressed("xz"),
+        [0x04, 0x22, 0x4d, 0x18] => FormatError::Compressed("lz4"),
+        [b'B', b'Z', b'h', _] => FormatError::Compressed("bzip2"),
+        _ => FormatError::Foreign(magic),
     }
 }

@@ -8,19 +8,19 @@ use thiserror::Error;
 /// Contents of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A captured packet. A pcapng simple packet block has no time; its [`Frame::at_ns`] is 0.
+    /// A captured packet. A pcapng simple packet block has no time; its [`Frame::timestamp_ns`] is 0.
     Frame(Frame<'a>),
     /// Packet counts of an interface.
     Statistics(Statistics),
     /// A record with whole framing and damaged contents.
-    Damage(Damage),
+    Damage(DamagedRange),
 }
 
 /// A captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Time of the capture in nanoseconds since 1970, UTC. Captures of a simulation begin at 0.
-    pub at_ns: u64,
+    pub timestamp_ns: u64,
     /// Number of the interface in the file, from 0 (pcap: always 0).
     pub interface: u32,
     /// Type of the link-layer header at the beginning of `bytes`.
@@ -33,21 +33,21 @@ pub struct Frame<'a> {
     /// nothing.
     pub segment_size: u16,
     /// The emulator's decision on the segment, in captures that `longhaul link` wrote.
-    pub truth: Option<Truth>,
+    pub truth: Option<EmulatorRecord>,
 }
 
 /// Queue length and decision that the emulator records with a segment (`longhaul link --tap`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Truth {
+pub struct EmulatorRecord {
     /// Bytes in the queue when the segment arrived, without the segment itself.
     pub queue_bytes: u32,
     /// Decision on the segment.
-    pub fate: Fate,
+    pub fate: Verdict,
 }
 
 /// The emulator's decision on a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// Forwarded.
     Passed,
     /// Lost on the path, by the loss model.
@@ -55,21 +55,21 @@ pub enum Fate {
     /// Dropped because the queue was full, or by the queue discipline.
     Dropped,
     /// Dropped by a rule for ACKs, such as ACK filtering.
-    Thinned,
+    AckFiltered,
 }
 
 /// Bytes of the file that could not be read and were skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRange {
     /// Offset of the first skipped byte from the beginning of the file.
     pub at: u64,
     /// Number of skipped bytes. A valid record or the end of the file follows.
     pub skipped: u64,
     /// Kind of damage.
-    pub fault: Fault,
+    pub fault: DamageKind,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for DamagedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, skipped, fault } = self;
         write!(f, "at byte {at}: {fault}; {skipped} bytes left out")
@@ -78,7 +78,7 @@ impl fmt::Display for Damage {
 
 /// Kinds of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
-pub enum Fault {
+pub enum DamageKind {
     /// The end of the file inside a record.
     #[error("the file ends inside a record")]
     Truncated,

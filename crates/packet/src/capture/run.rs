@@ -3,7 +3,7 @@
 
 use super::pcap::Pcap;
 use super::pcapng::{self, Section};
-use super::{Damage, Interface, Record};
+use super::{DamagedRange, Interface, Record};
 use std::sync::Arc;
 
 /// Consecutive records that are all read in the same way. Their bytes stay with the caller. A run holds all that is
@@ -86,7 +86,7 @@ impl<'a> Records<'a> {
                 Ok(Some(record)) => return Some(record),
                 Err(fault) => {
                     let skipped = len as u64;
-                    return Some(Record::Damage(Damage { at, skipped, fault }));
+                    return Some(Record::Damage(DamagedRange { at, skipped, fault }));
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! 802.11 data frames (IEEE 802.11-2020 clause 9), and the radiotap header that drivers put before them.
 
 use super::ether_type::ip_after_llc;
-use super::ip_start::{NoIp, read_bytes};
+use super::ip_start::{IpNotFound, read_bytes};
 
 /// First byte of the frame control field: version and type, and the bits of the subtype for frames without data and
 /// with QoS.
@@ -31,24 +31,24 @@ const AMSDU_PRESENT: u8 = 0x80;
 
 /// Returns the offset of the IP packet in an 802.11 frame at `at`. `padded` says that the 802.11 header is padded to a
 /// multiple of four bytes.
-pub(super) fn ip_in_wifi(frame: &[u8], at: usize, padded: bool) -> Result<usize, NoIp> {
+pub(super) fn ip_in_wifi(frame: &[u8], at: usize, padded: bool) -> Result<usize, IpNotFound> {
     let [kind, flags] = read_bytes(frame, at)?;
     if kind & kind::MASK != kind::DATA || kind & kind::NULL != 0 {
-        return Err(NoIp::Protocol);
+        return Err(IpNotFound::Protocol);
     }
     if flags & flag::PROTECTED != 0 {
-        return Err(NoIp::EncryptedWifi);
+        return Err(IpNotFound::EncryptedWifi);
     }
     let [sequence] = read_bytes(frame, at + 22)?;
     if sequence & FRAGMENT_NUMBER != 0 {
-        return Err(NoIp::WifiFragment);
+        return Err(IpNotFound::WifiFragment);
     }
     let header = header_len(frame, at, kind, flags)?;
     let padding = if padded { header.wrapping_neg() % 4 } else { 0 };
     ip_after_llc(frame, at + header + padding)
 }
 
-fn header_len(frame: &[u8], at: usize, kind: u8, flags: u8) -> Result<usize, NoIp> {
+fn header_len(frame: &[u8], at: usize, kind: u8, flags: u8) -> Result<usize, IpNotFound> {
     let mut len = HEADER;
     if flags & flag::TO_AND_FROM_DS == flag::TO_AND_FROM_DS {
         len += ADDRESS;
@@ -56,7 +56,7 @@ fn header_len(frame: &[u8], at: usize, kind: u8, flags: u8) -> Result<usize, NoI
     if kind & kind::QOS != 0 {
         let [qos] = read_bytes(frame, at + len)?;
         if qos & AMSDU_PRESENT != 0 {
-            return Err(NoIp::AggregatedWifi);
+            return Err(IpNotFound::AggregatedWifi);
         }
         len += 2;
         if flags & flag::HT_CONTROL != 0 {
@@ -68,7 +68,7 @@ fn header_len(frame: &[u8], at: usize, kind: u8, flags: u8) -> Result<usize, NoI
 
 /// Returns the offset of the IP packet after a radiotap header (radiotap.org). Of that header only the length and the
 /// padding flag are used.
-pub(super) fn ip_after_radiotap(frame: &[u8]) -> Result<usize, NoIp> {
+pub(super) fn ip_after_radiotap(frame: &[u8]) -> Result<usize, IpNotFound> {
     let len = u16::from_le_bytes(read_bytes(frame, 2)?);
     let padded = radiotap_flags(frame)? & DATA_PAD != 0;
     ip_in_wifi(frame, len.into(), padded)
@@ -88,7 +88,7 @@ const DATA_PAD: u8 = 0x20;
 const PRESENT_WORDS_MAX: usize = 32;
 
 /// Returns the radiotap flags, which come after the bitmap and an optional timestamp; 0 if there are none.
-fn radiotap_flags(frame: &[u8]) -> Result<u8, NoIp> {
+fn radiotap_flags(frame: &[u8]) -> Result<u8, IpNotFound> {
     let word = |index: usize| read_bytes(frame, 4 + 4 * index).map(u32::from_le_bytes);
     let first = word(0)?;
     if first & present::FLAGS == 0 {
@@ -98,7 +98,7 @@ fn radiotap_flags(frame: &[u8]) -> Result<u8, NoIp> {
     while word(words - 1)? & present::EXT != 0 {
         words += 1;
         if words > PRESENT_WORDS_MAX {
-            return Err(NoIp::Protocol);
+            return Err(IpNotFound::Protocol);
         }
     }
     let fields = 4 + 4 * words;
@@ -118,7 +118,7 @@ mod tests {
 
     /// Finds the IP packet in a frame with this frame control and these bytes between the first three addresses and
     /// LLC.
-    fn ip_after_header(control: [u8; 2], more: &[u8]) -> Result<usize, NoIp> {
+    fn ip_after_header(control: [u8; 2], more: &[u8]) -> Result<usize, IpNotFound> {
         let frame = [&control[..], &[0; 22], more, &SNAP, &[0x45]].concat();
         ip_in_wifi(&frame, 0, false).inspect(|at| assert_eq!(*at, frame.len() - 1))
     }
@@ -141,29 +141,29 @@ mod tests {
     fn reports_why_a_frame_has_no_ip_packet() {
         assert_eq!(
             ip_after_header([0x80, 0], &[]),
-            Err(NoIp::Protocol),
+            Err(IpNotFound::Protocol),
             "beacon"
         );
         assert_eq!(
             ip_after_header([0xc8, 1], &[0; 2]),
-            Err(NoIp::Protocol),
+            Err(IpNotFound::Protocol),
             "null"
         );
         assert_eq!(
             ip_after_header([0x88, 0x41], &[0; 2]),
-            Err(NoIp::EncryptedWifi)
+            Err(IpNotFound::EncryptedWifi)
         );
         assert_eq!(
             ip_after_header([0x88, 1], &[0x80, 0]),
-            Err(NoIp::AggregatedWifi)
+            Err(IpNotFound::AggregatedWifi)
         );
         let mut later = [&[0x08, 1][..], &[0; 22], &SNAP, &[0x45]].concat();
         later[22] = 1;
-        assert_eq!(ip_in_wifi(&later, 0, false), Err(NoIp::WifiFragment));
+        assert_eq!(ip_in_wifi(&later, 0, false), Err(IpNotFound::WifiFragment));
     }
 
     /// Finds the IP packet after a radiotap header with these words of the bitmap and these fields.
-    fn ip_after_bitmap(present: &[u32], fields: &[u8], padded: bool) -> Result<usize, NoIp> {
+    fn ip_after_bitmap(present: &[u32], fields: &[u8], padded: bool) -> Result<usize, IpNotFound> {
         let words: Vec<_> = present.iter().flat_map(|word| word.to_le_bytes()).collect();
         let len = 4 + words.len() + fields.len();
         let header = [&[0, 0, len as u8, 0][..], &words, fields].concat();
@@ -183,7 +183,10 @@ mod tests {
         let more = [&[0; 4][..], &after_time].concat();
         assert_eq!(ip_after_bitmap(&[3 | 1 << 31, 0], &more, true), Ok(61));
         let endless = [3 | 1 << 31; 40];
-        assert_eq!(ip_after_bitmap(&endless, &[], false), Err(NoIp::Protocol));
+        assert_eq!(
+            ip_after_bitmap(&endless, &[], false),
+            Err(IpNotFound::Protocol)
+        );
     }
 
     #[test]
@@ -191,7 +194,11 @@ mod tests {
         let wifi = [&[0x88, 0x83][..], &[0; 34], &SNAP].concat();
         let frame = [&[0, 0, 9, 0, 2, 0, 0, 0, 0][..], &wifi].concat();
         for len in 0..=frame.len() {
-            assert_eq!(ip_after_radiotap(&frame[..len]), Err(NoIp::Short), "{len}");
+            assert_eq!(
+                ip_after_radiotap(&frame[..len]),
+                Err(IpNotFound::Short),
+                "{len}"
+            );
         }
     }
 }

@@ -5,11 +5,11 @@
 //! after their interface. A buffer that ends with a whole block may be written to the file at any time: the file is
 //! valid after it. Numbers are little-endian on every machine.
 
-use super::{Fate, Frame, LinkType};
+use super::{Frame, LinkType, Verdict};
 
 /// Program and host that write the file. Empty fields are not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Origin<'a> {
+pub struct SectionInfo<'a> {
     /// Processor, as the kernel names it.
     pub hardware: &'a str,
     /// Operating system with its release.
@@ -33,7 +33,7 @@ pub struct Interface<'a> {
 
 /// Direction of a packet at its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heading {
+pub enum PacketDirection {
     /// The direction is not known.
     Unknown,
     /// Received by this host.
@@ -62,8 +62,8 @@ pub struct Statistics {
 pub const ENTERPRISE: u32 = 32473;
 /// Version of longhaul's custom option, in its first byte after the enterprise number.
 pub const OPTION_VERSION: u8 = 1;
-/// Code in place of a [`Fate`] that is not known.
-pub const FATE_UNKNOWN: u8 = 0xff;
+/// Code in place of a [`Verdict`] that is not known.
+pub const VERDICT_UNKNOWN: u8 = 0xff;
 /// Length of longhaul's custom option after the enterprise number, in bytes: version, fate, segment size (u16), queue
 /// (u32).
 pub const OPTION_LEN: usize = 8;
@@ -102,7 +102,7 @@ const RESOLUTION: u8 = 9;
 const FILTER_AS_TEXT: u8 = 0;
 
 /// Appends a section header block, with which every file begins. The length of the section is not specified.
-pub fn section(out: &mut Vec<u8>, origin: &Origin<'_>) {
+pub fn section(out: &mut Vec<u8>, origin: &SectionInfo<'_>) {
     block(out, SECTION_HEADER, |out| {
         put_u32(out, BYTE_ORDER_MAGIC);
         put_u16(out, 1);
@@ -130,10 +130,10 @@ pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
 
 /// Appends an enhanced packet block. pcapng has no fields for segment size and truth, so they go into longhaul's custom
 /// option (docs/tap-format.md), which other readers skip.
-pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
+pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: PacketDirection) {
     block(out, ENHANCED_PACKET, |out| {
         put_u32(out, frame.interface);
-        put_timestamp(out, frame.at_ns);
+        put_timestamp(out, frame.timestamp_ns);
         put_u32(out, frame.bytes.len() as u32);
         put_u32(out, frame.wire_len);
         out.extend_from_slice(frame.bytes);
@@ -188,7 +188,7 @@ fn put_metadata(out: &mut Vec<u8>, frame: &Frame<'_>) {
     }
     let fate = frame
         .truth
-        .map_or(FATE_UNKNOWN, |truth| encode_fate(truth.fate));
+        .map_or(VERDICT_UNKNOWN, |truth| encode_fate(truth.fate));
     let queue = frame.truth.map_or(0, |truth| truth.queue_bytes);
     put_u16(out, CUSTOM_BINARY_NOT_COPIED);
     put_u16(out, 4 + OPTION_LEN as u16);
@@ -198,11 +198,11 @@ fn put_metadata(out: &mut Vec<u8>, frame: &Frame<'_>) {
     put_u32(out, queue);
 }
 
-fn put_heading(out: &mut Vec<u8>, heading: Heading) {
+fn put_heading(out: &mut Vec<u8>, heading: PacketDirection) {
     let flags: u32 = match heading {
-        Heading::Unknown => return,
-        Heading::Inbound => 1,
-        Heading::Outbound => 2,
+        PacketDirection::Unknown => return,
+        PacketDirection::Inbound => 1,
+        PacketDirection::Outbound => 2,
     };
     put_option(out, option::EPB_FLAGS, &flags.to_le_bytes());
 }
@@ -273,19 +273,19 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-const fn encode_fate(fate: Fate) -> u8 {
+const fn encode_fate(fate: Verdict) -> u8 {
     match fate {
-        Fate::Passed => 0,
-        Fate::Lost => 1,
-        Fate::Dropped => 2,
-        Fate::Thinned => 3,
+        Verdict::Passed => 0,
+        Verdict::Lost => 1,
+        Verdict::Dropped => 2,
+        Verdict::AckFiltered => 3,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::Truth;
+    use crate::capture::EmulatorRecord;
 
     fn hex(bytes: &[u8]) -> String {
         let words = bytes.chunks(4).map(|word| {
@@ -297,7 +297,7 @@ mod tests {
 
     fn frame(bytes: &[u8]) -> Frame<'_> {
         Frame {
-            at_ns: 0x0102_0304_0506_0708,
+            timestamp_ns: 0x0102_0304_0506_0708,
             interface: 1,
             link_type: LinkType::Ethernet,
             wire_len: 1514,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn writes_section_header_with_origin() {
-        let origin = Origin {
+        let origin = SectionInfo {
             hardware: "",
             system: "Linux",
             application: "lh",
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn writes_packet_without_options() {
         assert_eq!(
-            hex_of(|out| packet(out, &frame(&[1, 2, 3, 4, 5]), Heading::Unknown)),
+            hex_of(|out| packet(out, &frame(&[1, 2, 3, 4, 5]), PacketDirection::Unknown)),
             "06000000 28000000 01000000 04030201 08070605 05000000 ea050000 \
              01020304 05000000 28000000"
         );
@@ -355,14 +355,15 @@ mod tests {
     fn writes_segment_size_and_truth_as_custom_option() {
         let mut frame = frame(&[]);
         frame.segment_size = 1448;
-        let written = |frame: &Frame<'_>| hex_of(|out| packet(out, frame, Heading::Outbound));
+        let written =
+            |frame: &Frame<'_>| hex_of(|out| packet(out, frame, PacketDirection::Outbound));
         let before = "06000000 3c000000 01000000 04030201 08070605 00000000 ea050000 \
                       02000400 02000000 ad0b0c00 d97e0000 ";
         let after = " 00000000 3c000000";
         assert_eq!(written(&frame), format!("{before}01ffa805 00000000{after}"));
-        frame.truth = Some(Truth {
+        frame.truth = Some(EmulatorRecord {
             queue_bytes: 70_000,
-            fate: Fate::Dropped,
+            fate: Verdict::Dropped,
         });
         assert_eq!(written(&frame), format!("{before}0102a805 70110100{after}"));
     }

@@ -61,7 +61,7 @@ pub fn compile(
 /// # Errors
 ///
 /// Fails if `text` has another form or count, or has no instructions or more than [`INSTRUCTIONS_MAX`].
-pub fn read_listing(text: &str, snaplen: u32) -> Result<Vec<Instruction>, FilterError> {
+pub fn parse_listing(text: &str, snaplen: u32) -> Result<Vec<Instruction>, FilterError> {
     let mut lines = text.split(['\n', ',']).map(str::trim);
     let mut lines = lines.by_ref().filter(|line| !line.is_empty());
     let count: usize = lines.next().unwrap_or_default().parse().map_err(|_| {

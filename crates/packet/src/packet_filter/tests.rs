@@ -238,13 +238,13 @@ fn errors_name_the_wrong_word() {
 fn limits_the_snaplen_of_a_tcpdump_listing() {
     // tcpdump -ddd ip
     let listing = "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n";
-    let program = read_listing(listing, 96).unwrap();
+    let program = parse_listing(listing, 96).unwrap();
     assert_eq!(interpreter::run(&program, &iperf_packet().ethernet()), 96);
     assert_eq!(
         interpreter::run(&program, &iperf_packet_ip6().ethernet()),
         0
     );
-    assert_eq!(read_listing(&listing.replace('\n', ","), 96), Ok(program));
+    assert_eq!(parse_listing(&listing.replace('\n', ","), 96), Ok(program));
     for invalid in [
         "",
         "x",
@@ -254,7 +254,7 @@ fn limits_the_snaplen_of_a_tcpdump_listing() {
         "1\n6 256 0 0",
         "0",
     ] {
-        assert!(read_listing(invalid, 96).is_err(), "{invalid:?}");
+        assert!(parse_listing(invalid, 96).is_err(), "{invalid:?}");
     }
 }
 
@@ -269,7 +269,7 @@ fn tcpdump_program(text: &str) -> Option<Vec<Instruction>> {
         output.status.success(),
         "tcpdump refuses {text}: {output:?}"
     );
-    Some(read_listing(&String::from_utf8(output.stdout).unwrap(), SNAPLEN).unwrap())
+    Some(parse_listing(&String::from_utf8(output.stdout).unwrap(), SNAPLEN).unwrap())
 }
 
 #[test]
@@ -331,6 +331,6 @@ proptest! {
     #[test]
     fn never_panics_on_any_text(text in "([a-z0-9 ()!./:-]|tcp|port|host|net|not|and|or|src){0,60}") {
         let _ = compile(&text, LinkLayer::Ethernet, SNAPLEN);
-        let _ = read_listing(&text, SNAPLEN);
+        let _ = parse_listing(&text, SNAPLEN);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::build::{Pcap, Pcapng};
 use crate::reading::{Contents, read};
-use longhaul_packet::capture::{Fault, RECORD_MAX, Reader, Step};
+use longhaul_packet::capture::{DamageKind, RECORD_MAX, Reader, Step};
 
 const NOW: u32 = 1_700_000_000;
 const COUNT: usize = 40;
@@ -133,9 +133,9 @@ fn reports_a_wrong_length() {
                 assert!((begins..begins + 200).contains(&damage.at), "{damage}");
                 assert_eq!(contents.damages.len(), 1);
                 let fault = if pcapng {
-                    Fault::Lengths
+                    DamageKind::Lengths
                 } else {
-                    Fault::Header
+                    DamageKind::Header
                 };
                 assert_eq!(damage.fault, fault);
             }
@@ -147,7 +147,7 @@ fn reports_a_wrong_length() {
 fn reports_a_wrong_time_of_a_pcap_record() {
     let contents = Sample::pcap(false).read_after(|file, begin| file[begin + 3] ^= 0x20);
     let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
-    assert_eq!(faults, [Fault::Time]);
+    assert_eq!(faults, [DamageKind::Time]);
     assert_eq!(contents.packets.len(), COUNT - 1);
 }
 
@@ -203,7 +203,7 @@ fn reports_a_truncated_last_record() {
             let damage = contents.damages[0];
             assert_eq!(
                 (contents.damages.len(), damage.fault),
-                (1, Fault::Truncated),
+                (1, DamageKind::Truncated),
                 "{len}"
             );
             assert_eq!(
@@ -291,7 +291,7 @@ fn reports_blocks_that_are_too_short() {
         .packet(2, 0, &[3; 60]);
     let contents = read(pcapng.bytes());
     let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
-    assert_eq!(faults, [Fault::Short; 5]);
+    assert_eq!(faults, [DamageKind::Short; 5]);
     assert_eq!(contents.payloads(), [&[2; 60], &[3; 60]]);
 }
 
@@ -307,7 +307,11 @@ fn bounds_the_number_of_interfaces() {
     let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
     assert_eq!(
         faults,
-        [Fault::Interfaces, Fault::Interfaces, Fault::Interface]
+        [
+            DamageKind::Interfaces,
+            DamageKind::Interfaces,
+            DamageKind::Interface
+        ]
     );
     assert_eq!(contents.payloads(), [&[1; 60]]);
 }

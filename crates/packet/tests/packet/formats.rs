@@ -4,7 +4,8 @@
 use crate::build::{Bytes, Pcap, Pcapng};
 use crate::reading::{Contents, read, read_in_chunks};
 use longhaul_packet::capture::{
-    Fate, Fault, Frame, LinkType, NotACapture, Reader, Record, Statistics, Step, Truth, writer,
+    DamageKind, EmulatorRecord, FormatError, Frame, LinkType, Reader, Record, Statistics, Step,
+    Verdict, writer,
 };
 
 const NOW: u32 = 1_700_000_000;
@@ -117,20 +118,20 @@ fn reads_odd_but_whole_records() {
 #[test]
 fn rejects_files_that_are_no_captures() {
     let error_of = |file: &[u8]| read_in_chunks(file, std::iter::repeat(1)).unwrap_err();
-    assert_eq!(error_of(&[]), NotACapture::Empty);
-    assert_eq!(error_of(&[0xd4, 0xc3]), NotACapture::Short);
+    assert_eq!(error_of(&[]), FormatError::Empty);
+    assert_eq!(error_of(&[0xd4, 0xc3]), FormatError::Short);
     assert_eq!(
         error_of(&Pcap::new(0xa1b2_c3d4, false, 1).bytes()[..23]),
-        NotACapture::Short
+        FormatError::Short
     );
     assert_eq!(
         error_of(&[0x1f, 0x8b, 8, 0]),
-        NotACapture::Compressed("gzip")
+        FormatError::Compressed("gzip")
     );
-    assert_eq!(error_of(b"GET / HTTP/1.1"), NotACapture::Foreign(*b"GET "));
+    assert_eq!(error_of(b"GET / HTTP/1.1"), FormatError::Foreign(*b"GET "));
     let mut section = Pcapng::new(false).section(false, 0).clone();
     section.file.bytes[9] ^= 1;
-    assert!(matches!(error_of(section.bytes()), NotACapture::Foreign(_)));
+    assert!(matches!(error_of(section.bytes()), FormatError::Foreign(_)));
     let text = error_of(&[0x28, 0xb5, 0x2f, 0xfd]).to_string();
     assert_eq!(
         text,
@@ -206,7 +207,7 @@ fn reads_byte_order_and_interfaces_of_each_section() {
         .collect();
     assert_eq!(names, [Some("left"), Some("right"), None]);
     let faults: Vec<_> = contents.damages.iter().map(|damage| damage.fault).collect();
-    assert_eq!(faults, [Fault::Interface; 2]);
+    assert_eq!(faults, [DamageKind::Interface; 2]);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn reads_pcapng_statistics() {
         let contents = read(file.bytes());
         let statistics = |at_ns, received, if_dropped, os_dropped| Statistics {
             interface: 0,
-            at_ns,
+            timestamp_ns: at_ns,
             received,
             if_dropped,
             os_dropped,
@@ -254,7 +255,7 @@ fn reads_pcapng_statistics() {
             statistics(6000, None, Some(2), None),
         ];
         assert_eq!(contents.statistics, expected);
-        assert_eq!(contents.damages[0].fault, Fault::Interface);
+        assert_eq!(contents.damages[0].fault, DamageKind::Interface);
     }
 }
 
@@ -268,17 +269,17 @@ fn custom_option(big: bool, fate: u8, version: u8) -> Vec<u8> {
 #[test]
 fn reads_segment_size_and_truth_from_the_custom_option() {
     let truth = |fate| {
-        Some(Truth {
+        Some(EmulatorRecord {
             queue_bytes: 70_000,
             fate,
         })
     };
     for big in [false, true] {
         let options = [
-            (custom_option(big, 0, 1), 1448, truth(Fate::Passed)),
-            (custom_option(big, 1, 1), 1448, truth(Fate::Lost)),
-            (custom_option(big, 2, 1), 1448, truth(Fate::Dropped)),
-            (custom_option(big, 3, 1), 1448, truth(Fate::Thinned)),
+            (custom_option(big, 0, 1), 1448, truth(Verdict::Passed)),
+            (custom_option(big, 1, 1), 1448, truth(Verdict::Lost)),
+            (custom_option(big, 2, 1), 1448, truth(Verdict::Dropped)),
+            (custom_option(big, 3, 1), 1448, truth(Verdict::AckFiltered)),
             (custom_option(big, 0xff, 1), 1448, None),
             (custom_option(big, 0, 2), 0, None),
             (vec![0; 12], 0, None),
@@ -326,7 +327,7 @@ fn reads_options_before_a_damaged_one() {
 #[test]
 fn reads_back_files_of_the_writer() {
     let mut file = Vec::new();
-    writer::section(&mut file, &writer::Origin::default());
+    writer::section(&mut file, &writer::SectionInfo::default());
     for name in ["left", "right"] {
         let interface = writer::Interface {
             name,
@@ -336,9 +337,14 @@ fn reads_back_files_of_the_writer() {
         };
         writer::interface(&mut file, &interface);
     }
-    let fates = [Fate::Passed, Fate::Lost, Fate::Dropped, Fate::Thinned];
+    let fates = [
+        Verdict::Passed,
+        Verdict::Lost,
+        Verdict::Dropped,
+        Verdict::AckFiltered,
+    ];
     let truths = fates.map(|fate| {
-        Some(Truth {
+        Some(EmulatorRecord {
             queue_bytes: 5,
             fate,
         })
@@ -348,7 +354,7 @@ fn reads_back_files_of_the_writer() {
         .chain([None])
         .zip(0_u16..)
         .map(|(truth, count)| Frame {
-            at_ns: NOW_NS + u64::from(count),
+            timestamp_ns: NOW_NS + u64::from(count),
             interface: u32::from(count % 2),
             link_type: LinkType::Raw,
             wire_len: 1500,
@@ -358,7 +364,7 @@ fn reads_back_files_of_the_writer() {
         })
         .collect();
     for frame in &frames {
-        writer::packet(&mut file, frame, writer::Heading::Inbound);
+        writer::packet(&mut file, frame, writer::PacketDirection::Inbound);
     }
     let statistics = writer::Statistics {
         interface: 1,
@@ -376,7 +382,7 @@ fn reads_back_files_of_the_writer() {
     assert_eq!(
         (
             contents.statistics[0].if_dropped,
-            contents.statistics[0].at_ns
+            contents.statistics[0].timestamp_ns
         ),
         (Some(2), NOW_NS)
     );

@@ -2,8 +2,8 @@
 //! Reads a whole capture file into memory.
 
 use longhaul_packet::capture::{
-    BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
-    Truth,
+    BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, Reader,
+    Record, Statistics, Step,
 };
 
 /// A [`Frame`] that owns its bytes.
@@ -15,13 +15,13 @@ pub(crate) struct Packet {
     pub(crate) wire_len: u32,
     pub(crate) bytes: Vec<u8>,
     pub(crate) segment_size: u16,
-    pub(crate) truth: Option<Truth>,
+    pub(crate) truth: Option<EmulatorRecord>,
 }
 
 impl From<Frame<'_>> for Packet {
     fn from(frame: Frame<'_>) -> Self {
         Self {
-            at_ns: frame.at_ns,
+            at_ns: frame.timestamp_ns,
             interface: frame.interface,
             link_type: frame.link_type,
             wire_len: frame.wire_len,
@@ -37,7 +37,7 @@ impl From<Frame<'_>> for Packet {
 pub(crate) struct Contents {
     pub(crate) packets: Vec<Packet>,
     pub(crate) statistics: Vec<Statistics>,
-    pub(crate) damages: Vec<Damage>,
+    pub(crate) damages: Vec<DamagedRange>,
     pub(crate) interfaces: Vec<Interface>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn read(file: &[u8]) -> Contents {
 pub(crate) fn read_in_chunks(
     file: &[u8],
     mut chunks: impl Iterator<Item = usize>,
-) -> Result<Contents, NotACapture> {
+) -> Result<Contents, FormatError> {
     let (mut reader, mut contents) = (Reader::new(), Contents::default());
     let (mut begin, mut end) = (0, 0);
     let mut idle = 0;

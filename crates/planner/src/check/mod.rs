@@ -10,7 +10,7 @@ pub(super) use args::Args;
 
 use anyhow::Result;
 use config::Config;
-use longhaul_command::say;
+use longhaul_command::outln;
 use longhaul_lab::paths;
 use longhaul_results::result::{LabResult, LinkAccount};
 use report::{Checked, LateLink, Row};
@@ -25,8 +25,8 @@ pub(super) fn run(config: &Config) -> Result<()> {
         checked.links.extend(late_links(&result));
     }
     match config.json {
-        true => say!("{}", report::json(&checked)),
-        false => say!("{}", report::text(&checked)),
+        true => outln!("{}", report::json(&checked)),
+        false => outln!("{}", report::text(&checked)),
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_netem::{Rate, Setting, Shape};
+use longhaul_netem::{LinkConfig, Rate, Setting};
 use longhaul_tcpsim::formulas::{
     HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit,
 };
@@ -115,10 +115,10 @@ impl Args {
     }
 
     fn queue(&self) -> Result<Bytes> {
-        let mut shape = Shape {
+        let mut shape = LinkConfig {
             rate: Rate::Constant(self.rate),
             delay: Time::from_nanos(self.rtt.as_nanos() / 2),
-            ..Shape::default()
+            ..LinkConfig::default()
         };
         shape.apply(Setting::parse("queue", &self.queue).map_err(Refusal::usage)?);
         let limit = shape.limit();

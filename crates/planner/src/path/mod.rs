@@ -11,7 +11,7 @@ pub(super) use config::{controls, loss, round_trip};
 use super::estimate::estimate;
 use anyhow::Result;
 use config::Config;
-use longhaul_command::say;
+use longhaul_command::outln;
 use report::Row;
 
 /// Runs the command.
@@ -22,8 +22,8 @@ pub(super) fn run(config: &Config) -> Result<()> {
         rows.push(Row::new(control, found, config));
     }
     match config.json {
-        true => say!("{}", report::json(config, &rows)),
-        false => say!("{}", report::text(config, &rows)),
+        true => outln!("{}", report::json(config, &rows)),
+        false => outln!("{}", report::text(config, &rows)),
     }
     Ok(())
 }

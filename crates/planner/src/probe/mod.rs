@@ -19,7 +19,7 @@ pub(super) use args::Args;
 
 use anyhow::Result;
 use config::{Config, Service, Task};
-use longhaul_command::say;
+use longhaul_command::outln;
 use report::Measured;
 use target::{Method, Target};
 
@@ -31,7 +31,7 @@ pub(super) fn run(task: Task) -> Result<()> {
             address,
             limit,
             span,
-        }) => serve::run(address, limit, span, &mut |text| say!("{text}")),
+        }) => serve::run(address, limit, span, &mut |text| outln!("{text}")),
     }
 }
 
@@ -40,12 +40,12 @@ fn measure_all(config: &Config) -> Result<()> {
     for target in &config.targets {
         let found = measure(target, config)?;
         if !config.json {
-            say!("{}", report::text(&config.here, &found));
+            outln!("{}", report::text(&config.here, &found));
         }
         all.push(found);
     }
     if config.json {
-        say!("{}", report::json(config, &all)?);
+        outln!("{}", report::json(config, &all)?);
     }
     Ok(())
 }

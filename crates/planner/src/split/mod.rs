@@ -12,7 +12,7 @@ pub(super) use args::Args;
 use anyhow::Result;
 use config::Config;
 use legs::{Legs, Plan};
-use longhaul_command::{exit::Refusal, say};
+use longhaul_command::{exit::Refusal, outln};
 use longhaul_tcpsim::formulas::chain;
 use sites::Sites;
 
@@ -41,8 +41,8 @@ pub(super) fn run(config: &Config) -> Result<()> {
         best,
     };
     match config.json {
-        true => say!("{}", report::json(&plan, config)),
-        false => say!("{}", report::text(&plan, config)),
+        true => outln!("{}", report::json(&plan, config)),
+        false => outln!("{}", report::text(&plan, config)),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::super::path;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
 use longhaul_command::exit::Refusal;
-use longhaul_netem::{Rate, Setting, Shape};
+use longhaul_netem::{LinkConfig, Rate, Setting};
 use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
 use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Serialize};
@@ -201,10 +201,10 @@ impl Leg {
     }
 
     fn queue_bytes(&self, rate: BitRate) -> Result<Bytes> {
-        let mut shape = Shape {
+        let mut shape = LinkConfig {
             rate: Rate::Constant(rate),
             delay: Time::from_nanos(self.rtt.as_nanos() / 2),
-            ..Shape::default()
+            ..LinkConfig::default()
         };
         let queue = Setting::parse("queue", self.queue.as_deref().unwrap_or("1bdp"));
         shape.apply(queue.map_err(|error| wrong(self, &format!("has a wrong queue: {error}")))?);

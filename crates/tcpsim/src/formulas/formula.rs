@@ -16,14 +16,14 @@ pub struct Formula {
 
 /// Value of a formula, and whether the path is within the formula's range.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answer {
+pub struct Estimate {
     /// Value in the unit that the function states.
     pub value: f64,
     /// Reason why the path is outside the formula's range; `None` within it.
     pub outside: Option<&'static str>,
 }
 
-impl Answer {
+impl Estimate {
     /// Returns `value` with the first reason whose condition holds.
     #[must_use]
     pub fn checked(value: f64, reasons: &[(bool, &'static str)]) -> Self {

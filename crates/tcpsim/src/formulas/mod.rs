@@ -2,7 +2,7 @@
 //! Throughput of TCP over a path: the papers' models and their successors, one formula a file.
 //!
 //! A formula is a pure function of loss, round trip and windows. A [`Formula`] names its source and range, and
-//! an [`Answer`] says when a path is outside that range. Windows are in packets, times in seconds, rates in
+//! an [`Estimate`] says when a path is outside that range. Windows are in packets, times in seconds, rates in
 //! bits a second of payload.
 //!
 //! [`prediction`] combines the formulas for a congestion control on a [`Path`]. [`slow_start`] predicts the
@@ -21,5 +21,5 @@ pub mod streams;
 pub mod window_limit;
 
 pub use control::Control;
-pub use formula::{Answer, Formula};
+pub use formula::{Estimate, Formula};
 pub use path::{HEADERS, Path};

@@ -2,7 +2,7 @@
 //! Long-run goodput of one connection, and the factor that limits it.
 
 use super::{
-    Answer, Control, Formula, Path,
+    Control, Estimate, Formula, Path,
     control::{bbr, bic, cubic, cycle, fast, hstcp, htcp, mathis, padhye, scalable},
     formula::LOSS_MAX,
     window_limit,
@@ -121,7 +121,7 @@ fn predict_fast(path: &Path) -> Option<Prediction> {
 }
 
 /// Predicts a control that fills a share of the line.
-fn predict_share(path: &Path, share: Answer, formula: Formula) -> Prediction {
+fn predict_share(path: &Path, share: Estimate, formula: Formula) -> Prediction {
     let goodput_bps = path.payload_bps() * share.value;
     Prediction {
         goodput_bps,
@@ -159,7 +159,7 @@ fn predict_lossy(control: Control, path: &Path) -> Prediction {
 
 /// Returns the mean window in packets that random losses allow, with its formula.
 #[must_use]
-pub fn lossy_window(control: Control, path: &Path) -> (Answer, Formula) {
+pub fn lossy_window(control: Control, path: &Path) -> (Estimate, Formula) {
     let (p, rtt_s) = (path.loss, path.rtt_s());
     match control {
         Control::Reno if p <= LOSS_MAX => {
@@ -177,7 +177,7 @@ pub fn lossy_window(control: Control, path: &Path) -> (Answer, Formula) {
 }
 
 /// Returns Reno's mean window in packets where timeouts count.
-fn reno_window_with_timeouts(path: &Path) -> Answer {
+fn reno_window_with_timeouts(path: &Path) -> Estimate {
     let rtt_s = path.rtt_s();
     let connection = padhye::Connection {
         rtt_s,
@@ -186,7 +186,7 @@ fn reno_window_with_timeouts(path: &Path) -> Answer {
         window: path.window_packets(),
     };
     let rate = padhye::full(path.loss, connection);
-    Answer {
+    Estimate {
         value: rate.value * rtt_s,
         ..rate
     }

@@ -24,7 +24,7 @@ use window::{CwndUsage, ProportionalRateReduction};
 
 /// Settings of a connection's sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct SenderConfig {
     /// Payload of a packet in bytes: 1,448 with an MTU of 1,500 and timestamps.
     pub mss: u32,
     /// Initial window in packets (RFC 6928).
@@ -41,7 +41,7 @@ pub struct Settings {
     pub packets: Option<u64>,
 }
 
-impl Default for Settings {
+impl Default for SenderConfig {
     /// Returns the settings of a bulk flow on Ethernet that no buffer limits. TCP's own largest window is 1 GiB
     /// (RFC 7323 §2.3), 24 Gbit/s at 350 ms. A simulation may go beyond it.
     fn default() -> Self {
@@ -67,7 +67,7 @@ pub struct Backoff {
     /// Target of the reduction, in packets: ssthresh.
     pub ssthresh: u32,
     /// Whether a retransmission timeout caused it.
-    pub time_out: bool,
+    pub timeout: bool,
 }
 
 /// Backoffs kept until [`Sender::take_backoffs`], 24 bytes each. Later ones are only counted.
@@ -83,7 +83,7 @@ pub struct Counters {
     /// Reductions of the window.
     pub backoffs: u64,
     /// Retransmission timeouts.
-    pub time_outs: u64,
+    pub timeouts: u64,
     /// ACKs received.
     pub acks: u64,
     /// Packets known to have arrived, selectively acknowledged ones included.
@@ -92,7 +92,7 @@ pub struct Counters {
 
 /// Sending end of one connection. Times are since any origin.
 pub struct Sender {
-    settings: Settings,
+    settings: SenderConfig,
     control: Box<dyn CongestionControl>,
     window: Window,
     /// `snd_cwnd_clamp`.
@@ -143,7 +143,7 @@ const DUP_THRESH: u64 = 3;
 impl Sender {
     /// Creates a sender that waits for its connection.
     #[must_use]
-    pub fn new(settings: Settings, control: Box<dyn CongestionControl>) -> Self {
+    pub fn new(settings: SenderConfig, control: Box<dyn CongestionControl>) -> Self {
         let mss = u64::from(settings.mss);
         let full = (GSO_BYTES / mss).max(1);
         Self {
@@ -203,13 +203,13 @@ impl Sender {
 
     /// Caps the congestion window as `TCP_BPF_SNDCWND_CLAMP` does (net/core/filter.c). Slow start ends at the
     /// cap too. A window above it comes down with the next ACK that would have let it grow.
-    pub fn cap(&mut self, packets: u32) {
+    pub fn clamp_cwnd(&mut self, packets: u32) {
         self.clamp = packets.max(1);
         self.window.ssthresh = self.clamp;
     }
 
     /// Lifts the cap. The congestion control starts anew from the present window.
-    pub fn lift(&mut self, now: Time) {
+    pub fn unclamp_cwnd(&mut self, now: Time) {
         self.clamp = u32::MAX;
         self.control.init(&mut self.window, now);
     }
@@ -423,7 +423,7 @@ impl Sender {
                 at: now,
                 cwnd: self.window.cwnd,
                 ssthresh: self.window.ssthresh,
-                time_out,
+                timeout: time_out,
             });
         }
     }
@@ -455,7 +455,7 @@ impl Sender {
         if self.state < State::Recovery || self.scoreboard.una() >= self.recovery_end {
             self.back_off(now, true);
         }
-        self.counters.time_outs += 1;
+        self.counters.timeouts += 1;
         self.scoreboard.mark_all_lost();
         self.window.cwnd = 1;
         self.window.cwnd_cnt = 0;

@@ -3,8 +3,8 @@
 
 use crate::receiver::Ack;
 use longhaul_netem::{
-    Acking, Delivered, Departure, Drop, Event, Fate, Line, Schedule, Segment, Shape, Train,
-    TrainLine, ack::PureAck,
+    AckClass, Delivered, Departure, Drop, Event, Line, LinkConfig, Schedule, Segment, Train,
+    TrainLine, TrainVerdict, ack::PureAck,
 };
 use longhaul_units::Time;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ pub struct Drops {
     /// Packets dropped at a full queue.
     pub overflow: u64,
     /// Packets that a queue rule (AQM) or an ACK rule dropped.
-    pub rule: u64,
+    pub aqm: u64,
 }
 
 impl Drops {
@@ -25,7 +25,7 @@ impl Drops {
         let counter = match cause {
             Drop::Loss => &mut self.loss,
             Drop::Overflow => &mut self.overflow,
-            Drop::QueueRule | Drop::AckRule => &mut self.rule,
+            Drop::Aqm | Drop::AckFiltering => &mut self.aqm,
         };
         *counter += u64::from(count);
     }
@@ -49,7 +49,7 @@ const NUMBER_BITS: u32 = 40;
 
 impl ForwardPath {
     /// Creates a direction of trains, unless the shape or the schedule needs segments or `exact` asks for them.
-    pub(crate) fn new(shape: Shape, schedule: Schedule, seed: u64, exact: bool) -> Self {
+    pub(crate) fn new(shape: LinkConfig, schedule: Schedule, seed: u64, exact: bool) -> Self {
         let plain = schedule.iter().next().is_none() && !exact;
         let trains = match plain {
             true => TrainLine::new(shape.clone(), seed).ok(),
@@ -83,8 +83,8 @@ impl ForwardPath {
         let drops = &mut self.drops;
         match &mut self.line {
             ForwardLine::Trains(line) => line.offer(now, train, |fate| match fate {
-                Fate::Out(out) => arrive(seq + u64::from(out.first), &out),
-                Fate::Lost { count, cause, .. } => drops.add(cause, count),
+                TrainVerdict::Out(out) => arrive(seq + u64::from(out.first), &out),
+                TrainVerdict::Lost { count, cause, .. } => drops.add(cause, count),
             }),
             ForwardLine::Segments(line) => {
                 for number in seq..seq + u64::from(train.count) {
@@ -208,7 +208,7 @@ const ACK_LEN: u32 = 52;
 const SACK_LEN: u32 = 80;
 
 impl ReversePath {
-    pub(crate) fn new(shape: Shape, schedule: Schedule, seed: u64) -> Self {
+    pub(crate) fn new(shape: LinkConfig, schedule: Schedule, seed: u64) -> Self {
         let delay = shape.delay;
         let plain = schedule.iter().next().is_none() && is_delay_only(&shape);
         match plain {
@@ -227,7 +227,7 @@ impl ReversePath {
 }
 
 impl AckLine {
-    fn new(shape: Shape, schedule: Schedule, seed: u64) -> Self {
+    fn new(shape: LinkConfig, schedule: Schedule, seed: u64) -> Self {
         Self {
             line: Line::new(shape, schedule, seed, Time::ZERO),
             in_flight: AcksInFlight::default(),
@@ -239,8 +239,8 @@ impl AckLine {
         let number = self.in_flight.push(flow, ack);
         let sack = ack.blocks[0].count > 0;
         let acking = match sack {
-            true => Acking::Other { flow: flow as u64 },
-            false => Acking::Pure(PureAck {
+            true => AckClass::Other { flow: flow as u64 },
+            false => AckClass::Pure(PureAck {
                 flow: flow as u64,
                 ack: (ack.una.wrapping_mul(u64::from(mss))) as u32,
                 window: u16::MAX,
@@ -267,8 +267,8 @@ impl AckLine {
 }
 
 /// Whether a shape does nothing but delay.
-fn is_delay_only(shape: &Shape) -> bool {
-    let without_delay = Shape {
+fn is_delay_only(shape: &LinkConfig) -> bool {
+    let without_delay = LinkConfig {
         delay: Time::ZERO,
         ..shape.clone()
     };
@@ -299,7 +299,7 @@ fn count_drop(drops: &mut Drops, event: Event) {
     match event {
         Event::Drop { cause, .. } => drops.add(cause, 1),
         Event::Deliver(_) => drops.add(Drop::Loss, 1),
-        Event::Copy(_) | Event::Judged(_) => {}
+        Event::Copy(_) | Event::Verdict(_) => {}
     }
 }
 
@@ -311,7 +311,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Lines that lose, duplicate, corrupt and reorder, some with a short queue.
-    fn shape() -> impl Strategy<Value = Shape> {
+    fn shape() -> impl Strategy<Value = LinkConfig> {
         let share = || prop_oneof![Just(0_u32), 1_u32..60];
         let rate = prop_oneof![Just("unlimited"), Just("500kbit")];
         (share(), share(), share(), share(), 0_u32..30, rate).prop_map(
@@ -326,7 +326,7 @@ mod tests {
                     ("rate", rate.to_owned()),
                     ("queue", "10p".to_owned()),
                 ];
-                let mut shape = Shape::default();
+                let mut shape = LinkConfig::default();
                 for (key, value) in settings {
                     shape.apply(Setting::parse(key, &value).unwrap());
                 }

@@ -9,7 +9,7 @@
 //!
 //! Where the forward path moves trains, the fate of a train is known when it is sent, and so are its ACKs. Each
 //! super-packet and each ACK is then one event, in order of time over all flows. A run depends on nothing but
-//! its settings and seed. A [`Watch`] sees what a capture at each end would see.
+//! its settings and seed. A [`Observer`] sees what a capture at each end would see.
 
 mod directions;
 mod event_queue;
@@ -17,11 +17,11 @@ mod event_queue;
 use super::{
     congestion_control::CongestionControl,
     receiver::{Ack, AckPolicy, Receiver},
-    sender::{Sender, Settings},
+    sender::{Sender, SenderConfig},
 };
 use directions::{Drops, ForwardPath, ReversePath};
 use event_queue::EventQueue;
-use longhaul_netem::{Departure, Schedule, Shape, Train};
+use longhaul_netem::{Departure, LinkConfig, Schedule, Train};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
@@ -29,27 +29,27 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Default)]
 pub struct Path {
     /// Forward path, from senders to receivers, with the bottleneck.
-    pub forth: Shape,
+    pub forward: LinkConfig,
     /// Reverse path, that of the ACKs.
-    pub back: Shape,
+    pub reverse: LinkConfig,
     /// Scheduled changes of the forward path. With a change the path moves segments instead of trains.
-    pub forth_changes: Schedule,
+    pub forward_changes: Schedule,
     /// Scheduled changes of the reverse path.
-    pub back_changes: Schedule,
+    pub reverse_changes: Schedule,
     /// Seed of every random decision.
     pub seed: u64,
     /// Whether to move segment by segment whatever the settings: slow, for comparison.
-    pub exact: bool,
+    pub per_packet: bool,
 }
 
 /// Settings of one flow.
-pub struct FlowSettings {
+pub struct FlowConfig {
     /// Time at which its SYN is sent.
     pub start: Time,
     /// Round trip in addition to that of the shared path.
     pub extra_rtt: Time,
     /// Settings of its sender.
-    pub sender: Settings,
+    pub sender: SenderConfig,
     /// ACK policy of its receiver.
     pub acks: AckPolicy,
     /// Congestion control of its sender.
@@ -61,7 +61,7 @@ pub struct FlowSettings {
 ///
 /// Calls for one end of a flow are in order of their times. Events at the receiver may be reported before their
 /// time, because the fate of a train is known when it is sent. `()` observes nothing and costs nothing.
-pub trait Watch {
+pub trait Observer {
     /// Reports a connection: its SYN was sent at `syn`, and the ACK that ends the handshake is sent now.
     fn established(&mut self, _now: Time, _flow: usize, _syn: Time) {}
 
@@ -78,7 +78,7 @@ pub trait Watch {
     fn ack_arrived(&mut self, _flow: usize, _ack: &Ack) {}
 }
 
-impl Watch for () {}
+impl Observer for () {}
 
 /// IPv4 and TCP headers with timestamps, bytes.
 const HEADERS: u32 = 52;
@@ -119,16 +119,16 @@ struct Flow {
 impl Simulation {
     /// Creates a simulation at time zero, without an observer.
     #[must_use]
-    pub fn new(path: Path, flows: Vec<FlowSettings>) -> Self {
-        Self::watched(path, flows, ())
+    pub fn new(path: Path, flows: Vec<FlowConfig>) -> Self {
+        Self::with_observer(path, flows, ())
     }
 }
 
-impl<W: Watch> Simulation<W> {
-    /// Creates a simulation at time zero, with `watch` as its observer.
+impl<W: Observer> Simulation<W> {
+    /// Creates a simulation at time zero, with `observer_mut` as its observer.
     #[must_use]
-    pub fn watched(path: Path, flows: Vec<FlowSettings>, watch: W) -> Self {
-        let base_rtt = path.forth.delay + path.back.delay;
+    pub fn with_observer(path: Path, flows: Vec<FlowConfig>, watch: W) -> Self {
+        let base_rtt = path.forward.delay + path.reverse.delay;
         let flows: Vec<Flow> = flows
             .into_iter()
             .map(|flow| Flow::new(flow, base_rtt))
@@ -141,8 +141,13 @@ impl<W: Watch> Simulation<W> {
             watch,
             now: Time::ZERO,
             flows,
-            forward: ForwardPath::new(path.forth, path.forth_changes, path.seed, path.exact),
-            reverse: ReversePath::new(path.back, path.back_changes, path.seed ^ 1),
+            forward: ForwardPath::new(
+                path.forward,
+                path.forward_changes,
+                path.seed,
+                path.per_packet,
+            ),
+            reverse: ReversePath::new(path.reverse, path.reverse_changes, path.seed ^ 1),
             events,
         }
     }
@@ -182,7 +187,7 @@ impl<W: Watch> Simulation<W> {
     }
 
     /// Adds `packets` of data from the application of flow `number` now. Only for flows whose
-    /// [`Settings::packets`] has an end.
+    /// [`SenderConfig::packets`] has an end.
     pub fn write(&mut self, number: usize, packets: u64) {
         self.flows[number].sender.write(packets);
         let at = self.now.max(self.flows[number].established_at());
@@ -190,7 +195,7 @@ impl<W: Watch> Simulation<W> {
     }
 
     /// Returns the observer.
-    pub fn watch(&mut self) -> &mut W {
+    pub fn observer_mut(&mut self) -> &mut W {
         &mut self.watch
     }
 
@@ -219,7 +224,7 @@ impl<W: Watch> Simulation<W> {
 
     /// Whether the forward path moves trains.
     #[must_use]
-    pub fn by_trains(&self) -> bool {
+    pub fn moves_trains(&self) -> bool {
         self.forward.by_trains()
     }
 
@@ -271,7 +276,7 @@ impl<W: Watch> Simulation<W> {
 }
 
 impl Flow {
-    fn new(settings: FlowSettings, base_rtt: Time) -> Self {
+    fn new(settings: FlowConfig, base_rtt: Time) -> Self {
         Self {
             start: settings.start,
             handshake: base_rtt + settings.extra_rtt,
@@ -303,7 +308,7 @@ impl Flow {
 
     /// Handles all events of this flow that are due.
     #[inline]
-    fn handle_due<W: Watch>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+    fn handle_due<W: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
         if !self.established {
             self.established = true;
             context.watch.established(now, context.number, self.start);
@@ -321,7 +326,7 @@ impl Flow {
 
     /// Sends the ACKs that are due.
     #[inline]
-    fn send_due_acks<W: Watch>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+    fn send_due_acks<W: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
         let (delay, acks_in_flight, acks_to_send) = (
             ack_delay(context.reverse, self.extra_rtt),
             &mut self.acks_in_flight,
@@ -339,7 +344,7 @@ impl Flow {
     }
 
     #[inline]
-    fn transmit<W: Watch>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
+    fn transmit<W: Observer>(&mut self, now: Time, context: &mut FlowContext<'_, W>) {
         let delay = ack_delay(context.reverse, self.extra_rtt);
         let Self {
             sender,
@@ -364,7 +369,7 @@ impl Flow {
         });
     }
 
-    fn receive<W: Watch>(
+    fn receive<W: Observer>(
         &mut self,
         number: usize,
         seq: u64,

@@ -2,41 +2,41 @@
 //! Chains of legs. A chain of one leg is a plain simulation, and no packet is lost. A relay's buffer bounds the
 //! packets that wait before a slow leg. Splitting a path makes Reno faster.
 
-use longhaul_netem::{Setting, Shape};
+use longhaul_netem::{LinkConfig, Setting};
 use longhaul_tcpsim::{
     chain::{Chain, Leg},
     congestion_control::reno::Reno,
     receiver::AckPolicy,
-    sender::Settings,
-    simulation::{FlowSettings, Path, Simulation},
+    sender::SenderConfig,
+    simulation::{FlowConfig, Path, Simulation},
 };
 use longhaul_units::{Bytes, Time};
 
 fn path(settings: &[(&str, &str)], seed: u64) -> Path {
-    let mut forth = Shape::default();
+    let mut forth = LinkConfig::default();
     for (key, value) in settings {
         forth.apply(Setting::parse(key, value).unwrap());
     }
-    let back = Shape {
+    let back = LinkConfig {
         delay: forth.delay,
-        ..Shape::default()
+        ..LinkConfig::default()
     };
     Path {
-        forth,
-        back,
+        forward: forth,
+        reverse: back,
         seed,
         ..Path::default()
     }
 }
 
-fn flow(packets: Option<u64>) -> FlowSettings {
-    FlowSettings {
+fn flow(packets: Option<u64>) -> FlowConfig {
+    FlowConfig {
         start: Time::ZERO,
         extra_rtt: Time::ZERO,
-        sender: Settings {
+        sender: SenderConfig {
             packets,
             receive_window: Bytes::new(64 << 20),
-            ..Settings::default()
+            ..SenderConfig::default()
         },
         acks: AckPolicy::default(),
         control: Box::new(Reno),
@@ -47,7 +47,7 @@ fn leg(settings: &[(&str, &str)], packets: Option<u64>, store: u64) -> Leg {
     Leg {
         path: path(settings, 7),
         flows: vec![flow(packets)],
-        store,
+        relay_buffer: store,
     }
 }
 
@@ -69,7 +69,7 @@ fn every_packet_reaches_the_sink_exactly_once() {
     let far = [("rate", "50mbit"), ("delay", "10ms"), ("loss", "1%")];
     let mut chain = Chain::new(vec![leg(&LOSSY, Some(5000), 200), leg(&far, None, 0)]);
     chain.run_until(Time::from_secs(60));
-    assert_eq!(chain.arrived(1, 0), 5000);
+    assert_eq!(chain.delivered(1, 0), 5000);
     assert_eq!(chain.sender(1, 0).acked(), 5000);
     let finished = chain.finished_at(0).unwrap();
     // At 50 Mbit/s, 5,000 packets of 1,500 bytes take at least 1.2 s.
@@ -86,11 +86,11 @@ fn relay_buffer_bounds_the_packets_before_a_slow_leg() {
     let mut chain = Chain::new(vec![leg(&fast, None, 300), leg(&slow, None, 0)]);
     for step in 1..=2000 {
         chain.run_until(Time::from_millis(step));
-        let waiting = chain.arrived(0, 0) - chain.sender(1, 0).acked();
+        let waiting = chain.delivered(0, 0) - chain.sender(1, 0).acked();
         assert!(waiting <= 300, "{waiting} at {step} ms");
     }
     // The slow leg is never idle: 10 Mbit/s are 833 packets a second.
-    let delivered = chain.arrived(1, 0);
+    let delivered = chain.delivered(1, 0);
     assert!((1600..=1667).contains(&delivered), "{delivered}");
 }
 
@@ -105,7 +105,7 @@ fn delivers_everything_sent_before_the_source_stops() {
             .finished_at(0)
             .is_some_and(|at| at > Time::from_secs(5))
     );
-    assert_eq!(chain.arrived(1, 0), chain.sender(0, 0).acked());
+    assert_eq!(chain.delivered(1, 0), chain.sender(0, 0).acked());
 }
 
 #[test]
@@ -119,6 +119,6 @@ fn split_of_a_lossy_path_doubles_goodput() {
     let mut split = Chain::new(vec![leg(&clean, None, 5000), leg(&LOSSY, None, 0)]);
     direct.run_until(end);
     split.run_until(end);
-    let ratio = split.arrived(1, 0) as f64 / direct.arrived(0, 0) as f64;
+    let ratio = split.delivered(1, 0) as f64 / direct.delivered(0, 0) as f64;
     assert!((1.8..2.2).contains(&ratio), "{ratio}");
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! TCP flows under simulated time against theory, RFCs and the kernel's rules.
 
-use longhaul_netem::{Schedule, Setting, Shape};
+use longhaul_netem::{LinkConfig, Schedule, Setting};
 use longhaul_tcpsim::{
     congestion_control::{Ack, CongestionControl, State, Window, cubic::Cubic, reno::Reno},
     receiver::AckPolicy,
-    sender::{Backoff, Counters, Settings},
-    simulation::{FlowSettings, Path, Simulation},
+    sender::{Backoff, Counters, SenderConfig},
+    simulation::{FlowConfig, Path, Simulation},
 };
 use longhaul_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
-fn shape(settings: &[(&str, &str)]) -> Shape {
-    let mut shape = Shape::default();
+fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+    let mut shape = LinkConfig::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).unwrap());
     }
@@ -23,22 +23,22 @@ fn shape(settings: &[(&str, &str)]) -> Shape {
 /// Path with a delay of 50 ms in each direction.
 fn path(forth: &[(&str, &str)]) -> Path {
     Path {
-        forth: shape(&[&[("delay", "50ms")], forth].concat()),
-        back: shape(&[("delay", "50ms")]),
+        forward: shape(&[&[("delay", "50ms")], forth].concat()),
+        reverse: shape(&[("delay", "50ms")]),
         seed: 1,
         ..Path::default()
     }
 }
 
-fn reno() -> FlowSettings {
+fn reno() -> FlowConfig {
     flow(Box::new(Reno))
 }
 
-fn flow(control: Box<dyn CongestionControl>) -> FlowSettings {
-    FlowSettings {
+fn flow(control: Box<dyn CongestionControl>) -> FlowConfig {
+    FlowConfig {
         start: Time::ZERO,
         extra_rtt: Time::ZERO,
-        sender: Settings::default(),
+        sender: SenderConfig::default(),
         acks: AckPolicy::default(),
         control,
     }
@@ -48,7 +48,7 @@ fn seconds(seconds: f64) -> Time {
     Time::from_secs_f64(seconds)
 }
 
-fn run(path: Path, flows: Vec<FlowSettings>, end: Time) -> Simulation {
+fn run(path: Path, flows: Vec<FlowConfig>, end: Time) -> Simulation {
     let mut simulation = Simulation::new(path, flows);
     simulation.run_until(end);
     simulation
@@ -103,7 +103,7 @@ fn trains_give_the_results_of_their_segments() {
                 flow.acks.aggregate = Time::ZERO;
                 flow.sender.paced = paced;
                 let path = Path {
-                    exact,
+                    per_packet: exact,
                     ..path(forth)
                 };
                 outcome(&mut run(path, vec![flow], seconds(20.0)))
@@ -126,7 +126,7 @@ fn many_flows_get_the_same_goodput_over_trains_and_segments() {
             flow
         });
         let path = Path {
-            exact,
+            per_packet: exact,
             ..path(&[("rate", "200mbit"), ("queue", "1bdp")])
         };
         let mut simulation = run(path, flows.collect(), seconds(30.0));
@@ -182,7 +182,7 @@ fn reno_halves_its_window_when_the_queue_is_full() {
         let ratio = f64::from(backoff.cwnd) / full;
         assert!((0.98..1.02).contains(&ratio), "{backoff:?} {full}");
         assert_eq!(backoff.ssthresh, backoff.cwnd / 2);
-        assert!(!backoff.time_out);
+        assert!(!backoff.timeout);
     }
     assert!(backoffs.len() > 3, "{backoffs:?}");
     let utilisation = goodput(&mut simulation, 0) / (100e6 * 1448.0 / 1500.0);
@@ -220,7 +220,7 @@ fn single_loss_costs_one_retransmission_and_one_backoff() {
     assert!(simulation.is_done());
     let (_, counters, backoffs, _) = outcome(&mut simulation);
     assert_eq!(backoffs.len(), 1);
-    assert_eq!((counters.retransmitted, counters.time_outs), (1, 0));
+    assert_eq!((counters.retransmitted, counters.timeouts), (1, 0));
     assert_eq!(simulation.sender(0).state(), State::Open);
 }
 
@@ -248,7 +248,7 @@ fn lost_retransmission_is_retransmitted_without_a_timeout() {
     let (_, sent) = simulate("at:700");
     let (counters, _) = simulate(&format!("at:700,{}-{}", sent - 2, sent));
     assert!(counters.retransmitted >= 2, "{counters:?}");
-    assert_eq!(counters.time_outs, 0);
+    assert_eq!(counters.timeouts, 0);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn resumes_after_an_outage_with_timeouts() {
     changes.add_text("5s: loss 100%").unwrap();
     changes.add_text("9s: loss none").unwrap();
     let path = Path {
-        forth_changes: changes,
+        forward_changes: changes,
         ..path(&[("rate", "100mbit"), ("queue", "1bdp")])
     };
     let mut simulation = Simulation::new(path, vec![reno()]);
@@ -267,7 +267,7 @@ fn resumes_after_an_outage_with_timeouts() {
         simulation.sender(0).counters(),
     );
     // The first timeout takes at least 0.3 s, each other twice as long as the one before.
-    assert!((3..=5).contains(&counters.time_outs), "{counters:?}");
+    assert!((3..=5).contains(&counters.timeouts), "{counters:?}");
     simulation.run_until(seconds(30.0));
     let after = simulation.sender(0).acked() - before;
     assert!(after as f64 * 1500.0 * 8.0 > 0.8 * 15.0 * 100e6, "{after}");
@@ -292,7 +292,7 @@ fn ack_filtering_and_pacing_keep_goodput() {
         let mut flow = reno();
         flow.acks.aggregate = Time::ZERO;
         let path = Path {
-            back: shape(&[&[("delay", "50ms")], back].concat()),
+            reverse: shape(&[&[("delay", "50ms")], back].concat()),
             ..path(&[("rate", "100mbit"), ("queue", "1bdp"), ("loss", "at:30000")])
         };
         let mut simulation = run(path, vec![flow], seconds(30.0));
@@ -372,7 +372,7 @@ fn impaired() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     )
 }
 
-fn impaired_shape(settings: &[(&str, String)]) -> Shape {
+fn impaired_shape(settings: &[(&str, String)]) -> LinkConfig {
     let settings = settings.iter().map(|(key, value)| (*key, value.as_str()));
     shape(&settings.collect::<Vec<_>>())
 }
@@ -386,7 +386,7 @@ proptest! {
             flow.sender.packets = Some(300);
             flow
         });
-        let path = Path { forth: impaired_shape(&forth), back: impaired_shape(&back), seed, ..Path::default() };
+        let path = Path { forward: impaired_shape(&forth), reverse: impaired_shape(&back), seed, ..Path::default() };
         let mut simulation = run(path, flows.collect(), seconds(10_000.0));
         for number in 0..2 {
             let sender = simulation.sender(number);

@@ -3,7 +3,7 @@
 
 use crate::connection_filter::Filter;
 use longhaul_congestion::{math::Algorithm, pins::Pins};
-use longhaul_tcpsim::simulation::{FlowSettings, Path};
+use longhaul_tcpsim::simulation::{FlowConfig, Path};
 use longhaul_units::{BitRate, Time};
 use std::os::fd::OwnedFd;
 
@@ -62,7 +62,7 @@ pub(super) struct Watch {
 pub(super) struct Simulate {
     pub(super) path: Path,
     /// With the names of their congestion controls.
-    pub(super) flows: Vec<(FlowSettings, String)>,
+    pub(super) flows: Vec<(FlowConfig, String)>,
     pub(super) duration: Time,
     pub(super) interval: Time,
     /// The bottleneck's rate.

@@ -4,7 +4,7 @@
 use super::account::{Look, Summary};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use longhaul_command::note;
+use longhaul_command::errln;
 use serde::Serialize;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
@@ -47,7 +47,7 @@ impl Display {
             table.set_message(self::table(look));
         } else if self.is_due(look) {
             self.last_line = Some((look.at_s, look.levelling));
-            note!("{look}");
+            errln!("{look}");
         }
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Display {
         if self.json {
             return print(&Last { summary });
         }
-        note!("{summary}");
+        errln!("{summary}");
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 use super::config::Config;
 use crate::decp::model::Change;
 use anyhow::{Context, Result};
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_congestion::sockets::window_cap::{self, Caps};
 use longhaul_linux::{
     executor::{Executor, Owner},
@@ -111,6 +111,6 @@ pub(super) fn lift(connections: &[Connection]) -> Result<()> {
         left == 0,
         "{left} connections stayed in recovery and kept their caps"
     );
-    note!("{} connections have no cap", connections.len());
+    errln!("{} connections have no cap", connections.len());
     Ok(())
 }

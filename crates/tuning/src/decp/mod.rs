@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<()> {
         display: Display::open(config.json),
         began: clock::now(),
     };
-    let outcome = longhaul_command::event_loop::of_this_thread()?.block_on(rounds.go(&config));
+    let outcome = longhaul_command::event_loop::current_thread()?.block_on(rounds.go(&config));
     let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
     let summary = rounds.account.close(clock::now().since(rounds.began));
     outcome.and(lifted).and(rounds.display.conclude(&summary))

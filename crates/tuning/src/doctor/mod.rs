@@ -22,7 +22,7 @@ use anyhow::{Result, bail};
 use facts::Facts;
 use finding::{Finding, Severity};
 use longhaul_command::exit::Refusal;
-use longhaul_command::say;
+use longhaul_command::outln;
 use path::Path;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io::{IsTerminal, Read};
@@ -48,8 +48,8 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let findings = checks::all(&facts, path);
     match args.json {
-        true => say!("{}", report::json(path, &facts, &findings)?),
-        false => say!(
+        true => outln!("{}", report::json(path, &facts, &findings)?),
+        false => outln!(
             "{}",
             report::text(path, &findings, std::io::stdout().is_terminal())
         ),

@@ -8,7 +8,7 @@ use super::{
     path::Path,
 };
 use anyhow::{Context, bail};
-use longhaul_command::say;
+use longhaul_command::outln;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -95,8 +95,8 @@ pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
 /// Prints what was changed; an error if something could not be.
 pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     match json {
-        true => say!("{}", serde_json::to_string_pretty(outcome)?),
-        false => say!("{}", changes(outcome)),
+        true => outln!("{}", serde_json::to_string_pretty(outcome)?),
+        false => outln!("{}", changes(outcome)),
     }
     let problems = outcome.changes.iter().filter(|c| c.problem.is_some());
     match problems.count() {

@@ -15,8 +15,8 @@ mod record;
 use anyhow::{Context, Result};
 pub use args::Args;
 use attachments::Attachments;
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_congestion::{Error, loader, pins::Pins};
 use longhaul_linux::{
     ack_pacing,
@@ -135,10 +135,10 @@ fn write_record(record: &Record, mut output: Box<dyn Write>) -> Result<()> {
 /// What sockets went without is said in any case.
 fn tell(record: &Record, verbose: bool) {
     for complaint in record.complaints() {
-        note!("longhaul: {complaint}");
+        errln!("longhaul: {complaint}");
     }
     if verbose {
-        note!("longhaul: {}", record.summary());
+        errln!("longhaul: {}", record.summary());
     }
 }
 

@@ -4,12 +4,12 @@
 //! What stands between the law and them is what stands between `longhaul decp` and a kernel: windows,
 //! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
 
-use longhaul_netem::{Schedule, Setting, Shape};
+use longhaul_netem::{LinkConfig, Schedule, Setting};
 use longhaul_tcpsim::{
     congestion_control::{CongestionControl, State, cubic::Cubic, reno::Reno},
     receiver::AckPolicy,
     sender,
-    simulation::{FlowSettings, Path, Simulation},
+    simulation::{FlowConfig, Path, Simulation},
 };
 use longhaul_tuning::decp::model::{Change, Law, Observation, Settings};
 use longhaul_units::Time;
@@ -67,15 +67,15 @@ impl Bed {
         }
     }
 
-    fn flows(&self) -> Vec<FlowSettings> {
+    fn flows(&self) -> Vec<FlowConfig> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let mut flow = |stream: &Stream, cubic: bool| FlowSettings {
+        let mut flow = |stream: &Stream, cubic: bool| FlowConfig {
             start: stream.at + Time::from_micros(random.random_range(0..JITTER_US)),
             extra_rtt: Time::ZERO,
-            sender: sender::Settings {
+            sender: sender::SenderConfig {
                 mss: PAYLOAD,
                 packets: stream.packets,
-                ..sender::Settings::default()
+                ..sender::SenderConfig::default()
             },
             acks: AckPolicy::default(),
             control: control(cubic),
@@ -93,21 +93,21 @@ impl Bed {
         let queue = format!("{}p", (self.bdp() * self.queue) as u64);
         let loss = longhaul_netem::grammar::share_text(self.loss);
         let shape = |settings: &[(&str, &str)]| {
-            let mut shape = Shape::default();
+            let mut shape = LinkConfig::default();
             for (key, value) in settings {
                 shape.apply(Setting::parse(key, value).expect("a setting"));
             }
             shape
         };
         Path {
-            forth: shape(&[
+            forward: shape(&[
                 ("delay", "175ms"),
                 ("rate", &rate),
                 ("queue", &queue),
                 ("loss", &loss),
             ]),
-            back: shape(&[("delay", "175ms")]),
-            forth_changes: self.loss_ends(),
+            reverse: shape(&[("delay", "175ms")]),
+            forward_changes: self.loss_ends(),
             seed: self.seed,
             ..Path::default()
         }
@@ -243,7 +243,7 @@ impl Running {
         match order.cap {
             None => {
                 if self.caps[at].take().is_some() {
-                    sender.lift(now);
+                    sender.unclamp_cwnd(now);
                 }
                 self.orders[at] = None;
             }
@@ -253,7 +253,7 @@ impl Running {
                 let lowers = cap < window.cwnd || (window.in_slow_start() && cap < window.ssthresh);
                 let raises = clamp < cap && window.cwnd >= clamp;
                 if fills || (cap != clamp && (lowers || raises)) {
-                    sender.cap(cap);
+                    sender.clamp_cwnd(cap);
                     self.caps[at] = Some(cap);
                 }
                 self.orders[at] = Some(Change {

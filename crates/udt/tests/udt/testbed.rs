@@ -2,7 +2,7 @@
 //! Two ends with two emulated lines between them, under simulated time.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use longhaul_netem::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Delivered, Event, Line, LinkConfig, Schedule, Segment, Setting};
 use longhaul_udt::{
     Config, Connection, Controls, Heard, Listener, Opened, Opening, Seq,
     congestion::{Bbr, Control, Native},
@@ -32,7 +32,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(settings: &[(&str, &str)], changes: &[&str], seed: u64) -> Self {
-        let mut shape = Shape::default();
+        let mut shape = LinkConfig::default();
         for (key, value) in settings {
             shape.apply(Setting::parse(key, value).unwrap());
         }
@@ -108,7 +108,7 @@ impl Wire {
                 self.lost += 1;
                 self.forget(segment.packet);
             }
-            Event::Judged(_) => {}
+            Event::Verdict(_) => {}
         }
     }
 

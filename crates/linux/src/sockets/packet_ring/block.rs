@@ -3,7 +3,7 @@
 //! block's end all the same.
 
 use longhaul_packet::{
-    capture::{Frame, LinkType, writer::Heading},
+    capture::{Frame, LinkType, writer::PacketDirection},
     ip, tcp, vnet,
 };
 use std::mem::offset_of;
@@ -49,7 +49,7 @@ pub struct Packet<'a> {
     /// Payload of each segment but the last of a super-packet; 0 is none.
     pub segment_size: u16,
     /// Which way it went.
-    pub heading: Heading,
+    pub heading: PacketDirection,
     /// What was kept of it, from the link-layer header on.
     pub bytes: &'a [u8],
     /// The VLAN tag that the kernel took out: TPID and TCI, as on the wire.
@@ -81,7 +81,7 @@ impl<'a> Packet<'a> {
             _ => (self.bytes, 0),
         };
         Frame {
-            at_ns: self.at_ns,
+            timestamp_ns: self.at_ns,
             interface,
             link_type,
             wire_len: self.wire_len + added,
@@ -155,8 +155,8 @@ fn read(at: &[u8]) -> Option<Packet<'_>> {
         wire_len: u32_at(at, LENGTH)?,
         segment_size: segment_size(at.get(link.checked_sub(vnet::LEN)?..link)?)?,
         heading: match *at.get(PACKET_TYPE)? {
-            libc::PACKET_OUTGOING => Heading::Outbound,
-            _ => Heading::Inbound,
+            libc::PACKET_OUTGOING => PacketDirection::Outbound,
+            _ => PacketDirection::Inbound,
         },
         bytes: at.get(link..)?.get(..u32_at(at, KEPT)? as usize)?,
         vlan: vlan(at, status)?,
@@ -245,7 +245,7 @@ mod tests {
         let packet = Packets::of(&block).next().unwrap();
         assert_eq!((packet.at_ns, packet.by_hardware), (3_000_000_004, false));
         assert_eq!((packet.segment_size, packet.wire_segments()), (1448, 3));
-        assert_eq!(packet.heading, Heading::Outbound);
+        assert_eq!(packet.heading, PacketDirection::Outbound);
         let mut space = Vec::new();
         let frame = packet.frame(2, LinkType::Ethernet, &mut space);
         assert_eq!((frame.wire_len, frame.bytes.len()), (4_070, 132));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BBR version 1 as in Linux: the rate that it measured, whatever the loss, up to a limit.
 
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Estimate, Formula};
 
 /// Rate of the line, less the lost share and the cost of probing.
 pub const FORMULA: Formula = Formula {
@@ -28,7 +28,7 @@ pub fn loss_tolerance() -> f64 {
 
 /// Returns the share of the line's rate that arrives, 0 to 1, with a queue of `queue` BDPs.
 #[must_use]
-pub fn utilisation(p: f64, rtt_s: f64, queue: f64) -> Answer {
+pub fn utilisation(p: f64, rtt_s: f64, queue: f64) -> Estimate {
     let probing_rtt = (PROBE_RTT_S + rtt_s) / MIN_RTT_WINDOW_S;
     let overflow = ((PROBE_GAIN - 1.0) - queue).max(0.0) / CYCLE;
     let value = match p < loss_tolerance() {
@@ -42,7 +42,7 @@ pub fn utilisation(p: f64, rtt_s: f64, queue: f64) -> Answer {
         ),
         (p >= 0.15, "near the loss that it stands"),
     ];
-    Answer::checked(value, &reasons)
+    Estimate::checked(value, &reasons)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! BIC: search for the window of the last loss.
 
 use super::cycle::{self, Point, WindowGrowth};
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Estimate, Formula};
 
 /// Mean over the authors' cycle.
 pub const FORMULA: Formula = Formula {
@@ -25,7 +25,7 @@ const SMOOTH: f64 = 20.0;
 
 /// Returns the mean window in packets for evenly spaced losses.
 #[must_use]
-pub fn window(p: f64, rtt_s: f64) -> Answer {
+pub fn window(p: f64, rtt_s: f64) -> Estimate {
     let reasons = [
         (p <= 0.0, "without loss it has no end"),
         (
@@ -34,9 +34,9 @@ pub fn window(p: f64, rtt_s: f64) -> Answer {
         ),
     ];
     if p <= 0.0 {
-        return Answer::checked(f64::INFINITY, &reasons);
+        return Estimate::checked(f64::INFINITY, &reasons);
     }
-    Answer::checked(cycle::mean_window(&Bic, p, rtt_s), &reasons)
+    Estimate::checked(cycle::mean_window(&Bic, p, rtt_s), &reasons)
 }
 
 /// Growth between two losses.

@@ -2,7 +2,7 @@
 //! Mean window of CUBIC against loss, with its Reno-friendly region.
 
 use super::cycle::{Point, WindowGrowth};
-use crate::formulas::formula::{Answer, Formula, loss_reasons};
+use crate::formulas::formula::{Estimate, Formula, loss_reasons};
 
 /// RFC 9438's response function.
 pub const FORMULA: Formula = Formula {
@@ -19,9 +19,9 @@ pub const BETA: f64 = 0.7;
 
 /// Returns the mean window in packets for evenly spaced losses.
 #[must_use]
-pub fn window(p: f64, rtt_s: f64) -> Answer {
+pub fn window(p: f64, rtt_s: f64) -> Estimate {
     let cubic = window_of(p, rtt_s, C);
-    Answer::checked(cubic.max(reno_window(p)), &loss_reasons(p))
+    Estimate::checked(cubic.max(reno_window(p)), &loss_reasons(p))
 }
 
 /// Returns the mean window of RFC 9438 section 5.1 for another constant `c`, which tables 1 and 2 vary.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FAST TCP in equilibrium: each flow keeps a number of its packets in the queue.
 
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Estimate, Formula};
 
 /// Equilibrium of flows that share a line.
 pub const FORMULA: Formula = Formula {
@@ -20,7 +20,7 @@ pub fn rate(alpha: f64, queueing_s: f64) -> f64 {
 
 /// Returns the share of the line's rate that `flows` flows with `alpha` packets each reach.
 #[must_use]
-pub fn utilisation(alpha: f64, flows: f64, queue_packets: f64, loss: f64) -> Answer {
+pub fn utilisation(alpha: f64, flows: f64, queue_packets: f64, loss: f64) -> Estimate {
     let reasons = [
         (loss > 0.0, "with loss it does not come to its equilibrium"),
         (
@@ -28,7 +28,7 @@ pub fn utilisation(alpha: f64, flows: f64, queue_packets: f64, loss: f64) -> Ans
             "the queue is too short for alpha packets of each flow",
         ),
     ];
-    Answer::checked(1.0, &reasons)
+    Estimate::checked(1.0, &reasons)
 }
 
 #[cfg(test)]

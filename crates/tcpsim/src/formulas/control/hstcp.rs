@@ -2,7 +2,7 @@
 //! Response function of HighSpeed TCP.
 
 use super::cycle::{Point, WindowGrowth};
-use crate::formulas::formula::{Answer, Formula, loss_reasons};
+use crate::formulas::formula::{Estimate, Formula, loss_reasons};
 
 /// RFC 3649's response function.
 pub const FORMULA: Formula = Formula {
@@ -26,7 +26,7 @@ fn slope() -> f64 {
 
 /// Returns the mean window in packets.
 #[must_use]
-pub fn window(p: f64) -> Answer {
+pub fn window(p: f64) -> Estimate {
     let value = match p < LOW.1 {
         true => LOW.0 * (p / LOW.1).powf(slope()),
         false => 1.2 / p.sqrt(),
@@ -37,7 +37,7 @@ pub fn window(p: f64) -> Answer {
         much,
         (p < 1e-10, "below the loss that the RFC's table ends with"),
     ];
-    Answer::checked(value, &reasons)
+    Estimate::checked(value, &reasons)
 }
 
 /// Growth between two losses: RFC 3649's a(w) and b(w).

@@ -2,7 +2,7 @@
 //! H-TCP: growth by the time since the last loss.
 
 use super::cycle::{self, Point, WindowGrowth};
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Estimate, Formula};
 
 /// Mean over the cycle of the authors' growth.
 pub const FORMULA: Formula = Formula {
@@ -19,15 +19,15 @@ const LOW_SPEED_S: f64 = 1.0;
 
 /// Returns the mean window in packets for evenly spaced losses.
 #[must_use]
-pub fn window(p: f64, rtt_s: f64) -> Answer {
+pub fn window(p: f64, rtt_s: f64) -> Estimate {
     let reasons = [
         (p <= 0.0, "without loss it has no end"),
         (p > 1e-3, "beyond 0.1 % loss it never leaves Reno's growth"),
     ];
     if p <= 0.0 {
-        return Answer::checked(f64::INFINITY, &reasons);
+        return Estimate::checked(f64::INFINITY, &reasons);
     }
-    Answer::checked(cycle::mean_window(&Htcp, p, rtt_s), &reasons)
+    Estimate::checked(cycle::mean_window(&Htcp, p, rtt_s), &reasons)
 }
 
 /// Returns the packets of growth in a round trip, `since` seconds after a loss, on a path of `rtt_s`.

@@ -2,7 +2,7 @@
 //! Mean window of Reno against random loss without timeouts, and its growth between two losses.
 
 use super::cycle::{Point, WindowGrowth};
-use crate::formulas::formula::{Answer, Formula, loss_reasons};
+use crate::formulas::formula::{Estimate, Formula, loss_reasons};
 
 /// Square-root law.
 pub const FORMULA: Formula = Formula {
@@ -40,8 +40,8 @@ impl Losses {
 
 /// Returns the mean window in packets.
 #[must_use]
-pub fn window(loss: f64, losses: Losses) -> Answer {
-    Answer::checked(losses.constant() / loss.sqrt(), &loss_reasons(loss))
+pub fn window(loss: f64, losses: Losses) -> Estimate {
+    Estimate::checked(losses.constant() / loss.sqrt(), &loss_reasons(loss))
 }
 
 /// Growth between two losses, AIMD(1, 1/2) (RFC 5681 section 3.1): a packet a round trip, half at a loss.

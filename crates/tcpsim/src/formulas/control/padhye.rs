@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rate of Reno with timeouts and a bounded window.
 
-use crate::formulas::formula::{Answer, Formula};
+use crate::formulas::formula::{Estimate, Formula};
 
 /// Full model.
 pub const FULL: Formula = Formula {
@@ -36,7 +36,7 @@ pub fn linux_rto_s(rtt_s: f64) -> f64 {
 
 /// Returns the packets a second of the full model.
 #[must_use]
-pub fn full(p: f64, c: Connection) -> Answer {
+pub fn full(p: f64, c: Connection) -> Estimate {
     let unbounded = unbounded_window(p, c.b);
     let w = unbounded.min(c.window);
     let timeouts = timeout_share(p, w);
@@ -46,7 +46,7 @@ pub fn full(p: f64, c: Connection) -> Answer {
         false => c.b / 8.0 * w + (1.0 - p) / (p * w) + 2.0,
     };
     let seconds = c.rtt_s * rounds + timeouts * c.rto_s * backoff_factor(p) / (1.0 - p);
-    Answer::checked(packets / seconds, &reasons(p))
+    Estimate::checked(packets / seconds, &reasons(p))
 }
 
 /// Returns `E[Wu]`: the mean window at a loss if no receiver's window bounded it.

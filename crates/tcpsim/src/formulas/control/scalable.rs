@@ -2,7 +2,7 @@
 //! Scalable TCP: growth in proportion to the window.
 
 use super::cycle::{Point, WindowGrowth};
-use crate::formulas::formula::{Answer, Formula, loss_reasons};
+use crate::formulas::formula::{Estimate, Formula, loss_reasons};
 
 /// Kelly's response function.
 pub const FORMULA: Formula = Formula {
@@ -21,7 +21,7 @@ const LINEAR_BELOW: f64 = 100.0;
 
 /// Returns the mean window in packets.
 #[must_use]
-pub fn window(p: f64) -> Answer {
+pub fn window(p: f64) -> Estimate {
     let proportional = A / (B * p);
     let value = match proportional >= LINEAR_BELOW {
         true => proportional,
@@ -36,7 +36,7 @@ pub fn window(p: f64) -> Answer {
             "below 100 packets, where it grows as Reno",
         ),
     ];
-    Answer::checked(value, &reasons)
+    Estimate::checked(value, &reasons)
 }
 
 /// Returns the mean window of AIMD(1, 1/8) (RFC 9438 section 4.3).

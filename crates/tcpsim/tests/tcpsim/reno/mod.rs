@@ -8,7 +8,7 @@
 //! The lines keep their order and lose no ACK, so no segment is wrongly thought lost. Each one that arrives is
 //! new data, and segments need no sequence number but the count of transmissions.
 
-use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Event, Line, LinkConfig, Schedule, Segment, Setting};
 use longhaul_units::Time;
 use std::{collections::VecDeque, ops::RangeInclusive};
 
@@ -91,7 +91,7 @@ struct Path {
 impl Path {
     fn new(rtt: Time, loss: &str) -> Self {
         let line = |loss: &str| {
-            let mut shape = Shape::default();
+            let mut shape = LinkConfig::default();
             let half = Time::from_nanos(rtt.as_nanos() / 2);
             shape.apply(Setting::Delay(half));
             shape.apply(Setting::Loss(loss.parse().unwrap()));

@@ -5,11 +5,11 @@ use super::{super::config::Simulate, args::Args, flow::FlowArgs};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::math::simulated::algorithm;
-use longhaul_netem::{Rate, Schedule, Setting, Shape};
+use longhaul_netem::{LinkConfig, Rate, Schedule, Setting};
 use longhaul_tcpsim::{
     receiver::AckPolicy,
-    sender::Settings,
-    simulation::{FlowSettings, Path},
+    sender::SenderConfig,
+    simulation::{FlowConfig, Path},
 };
 use longhaul_units::{BitRate, Bytes, Time};
 use std::ops::RangeInclusive;
@@ -44,12 +44,12 @@ impl Args {
         let changes = schedule(self, [&forth, &back])?;
         Ok(Simulate {
             path: Path {
-                forth,
-                back,
-                forth_changes: changes.clone(),
-                back_changes: changes,
+                forward: forth,
+                reverse: back,
+                forward_changes: changes.clone(),
+                reverse_changes: changes,
                 seed: self.seed,
-                exact: self.exact,
+                per_packet: self.exact,
             },
             flows: flows(self)?,
             duration: self.duration,
@@ -61,8 +61,8 @@ impl Args {
 }
 
 /// Both directions of the path: data's, then ACKs'.
-fn shapes(args: &Args) -> Result<(Shape, Shape)> {
-    let (mut forth, mut back) = (Shape::default(), Shape::default());
+fn shapes(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
+    let (mut forth, mut back) = (LinkConfig::default(), LinkConfig::default());
     let (there, home) = delays(args);
     forth.apply(Setting::Delay(there));
     back.apply(Setting::Delay(home));
@@ -89,7 +89,7 @@ fn delays(args: &Args) -> (Time, Time) {
     }
 }
 
-fn set_all(shape: &mut Shape, settings: &[String]) -> Result<()> {
+fn set_all(shape: &mut LinkConfig, settings: &[String]) -> Result<()> {
     for setting in settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
             Refusal::usage(format!(
@@ -101,13 +101,13 @@ fn set_all(shape: &mut Shape, settings: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn set(shape: &mut Shape, key: &str, value: &str) -> Result<()> {
+fn set(shape: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
     shape.apply(Setting::parse(key, value).map_err(Refusal::usage)?);
     Ok(())
 }
 
 /// Changes, each of which leaves sound what it changes.
-fn schedule(args: &Args, shapes: [&Shape; 2]) -> Result<Schedule> {
+fn schedule(args: &Args, shapes: [&LinkConfig; 2]) -> Result<Schedule> {
     let mut schedule = Schedule::default();
     for change in &args.at {
         schedule.add_text(change).map_err(Refusal::usage)?;
@@ -122,7 +122,7 @@ fn schedule(args: &Args, shapes: [&Shape; 2]) -> Result<Schedule> {
     Ok(schedule)
 }
 
-fn flows(args: &Args) -> Result<Vec<(FlowSettings, String)>> {
+fn flows(args: &Args) -> Result<Vec<(FlowConfig, String)>> {
     let groups = match args.flow.is_empty() {
         true => vec![FlowArgs {
             streams: Some(args.streams),
@@ -143,13 +143,13 @@ fn flows(args: &Args) -> Result<Vec<(FlowSettings, String)>> {
         .collect()
 }
 
-fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowSettings, String)> {
+fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowConfig, String)> {
     let name = own.cc.as_ref().unwrap_or(&args.cc);
     let sender = sender(args, own)?;
     let control = algorithm(name, sender.paced)
         .map_err(|reason| Refusal::usage(format!("congestion control {name:?}: {reason}")))?;
     let ratio = own.ack_ratio.unwrap_or(args.ack_ratio);
-    let settings = FlowSettings {
+    let settings = FlowConfig {
         start: own.start.unwrap_or(Time::ZERO),
         extra_rtt: own.extra_rtt.unwrap_or(Time::ZERO),
         sender,
@@ -163,8 +163,8 @@ fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowSettings, String)> {
     Ok((settings, name.clone()))
 }
 
-fn sender(args: &Args, own: &FlowArgs) -> Result<Settings> {
-    let usual = Settings::default();
+fn sender(args: &Args, own: &FlowArgs) -> Result<SenderConfig> {
+    let usual = SenderConfig::default();
     let mss = within("mss", own.mss.unwrap_or(args.mss), 536..=8948)?;
     let pace = own.pace.as_ref().or(args.pace.as_ref());
     let window = |name, given: Option<Bytes>, usual| {
@@ -176,7 +176,7 @@ fn sender(args: &Args, own: &FlowArgs) -> Result<Settings> {
         )
     };
     let initial_window = own.initial_window.unwrap_or(args.initial_window);
-    Ok(Settings {
+    Ok(SenderConfig {
         mss,
         initial_window: within("initial-window", initial_window, 1..=1_000)?,
         receive_window: window("window", own.window.or(args.window), usual.receive_window)?,

@@ -49,7 +49,7 @@ impl BackoffRecord {
             flow,
             cwnd_packets: backoff.cwnd,
             ssthresh_packets: backoff.ssthresh,
-            time_out: backoff.time_out,
+            time_out: backoff.timeout,
         }
     }
 }

@@ -108,7 +108,7 @@ impl Run<'_> {
     /// What of the bottleneck's rate payload can have, by the largest packets.
     fn payload_rate(&self) -> f64 {
         let mss = f64::from(*self.mss.iter().max().unwrap_or(&1448));
-        let overhead = f64::from(self.config.path.forth.overhead);
+        let overhead = f64::from(self.config.path.forward.overhead);
         self.config.rate.bits() as f64 * mss / (mss + 52.0 + overhead)
     }
 

@@ -76,7 +76,7 @@ impl FlowSummary {
         self.segments = counters.sent;
         self.retransmitted = counters.retransmitted;
         self.backoffs = counters.backoffs;
-        self.time_outs = counters.time_outs;
+        self.time_outs = counters.timeouts;
         self.acks = counters.acks;
         new
     }
@@ -107,9 +107,9 @@ impl Summary {
             seconds_to_90_percent: full_at.map(Time::as_secs_f64),
             lost_by_loss: drops.loss,
             lost_by_overflow: drops.overflow,
-            lost_by_rule: drops.rule,
+            lost_by_rule: drops.aqm,
             flows,
-            by_trains: simulation.by_trains(),
+            by_trains: simulation.moves_trains(),
             segments,
             wall_s: wall.as_secs_f64(),
             segments_per_second: segments as f64 / wall.as_secs_f64(),

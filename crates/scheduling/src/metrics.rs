@@ -23,11 +23,11 @@ pub enum Stage {
     /// Checks a block, and writes it to its file.
     Writing,
     /// Scans the source, or looks up which files the target has already.
-    Looking,
+    Scanning,
     /// Syncs files to disk, and gives them their names.
     Syncing,
     /// Waits for other threads.
-    Resting,
+    Waiting,
 }
 
 impl Stage {
@@ -40,15 +40,15 @@ impl Stage {
         Self::Limited,
         Self::Receiving,
         Self::Writing,
-        Self::Looking,
+        Self::Scanning,
         Self::Syncing,
-        Self::Resting,
+        Self::Waiting,
     ];
 }
 
 /// Time in one stage, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct StageTime {
     /// Time on a CPU.
     pub ran_us: u64,
     /// Time of waiting for a disk, a socket or a CPU.
@@ -57,23 +57,23 @@ pub struct Spent {
 
 /// Time in all stages, summed over threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stages([Spent; Stage::ALL.len()]);
+pub struct StageTimes([StageTime; Stage::ALL.len()]);
 
-impl Index<Stage> for Stages {
-    type Output = Spent;
+impl Index<Stage> for StageTimes {
+    type Output = StageTime;
 
-    fn index(&self, stage: Stage) -> &Spent {
+    fn index(&self, stage: Stage) -> &StageTime {
         &self.0[stage as usize]
     }
 }
 
-impl IndexMut<Stage> for Stages {
-    fn index_mut(&mut self, stage: Stage) -> &mut Spent {
+impl IndexMut<Stage> for StageTimes {
+    fn index_mut(&mut self, stage: Stage) -> &mut StageTime {
         &mut self.0[stage as usize]
     }
 }
 
-impl Stages {
+impl StageTimes {
     /// Adds the times of another thread.
     pub fn add(&mut self, other: &Self) {
         for (own, other) in self.0.iter_mut().zip(&other.0) {
@@ -162,11 +162,11 @@ impl Network {
 
 /// Measurements of an end since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct Metrics {
     /// Time since the start, in microseconds.
     pub elapsed_us: u64,
     /// Time of all threads by stage.
-    pub stages: Stages,
+    pub stages: StageTimes,
     /// Time of waiting for a CPU, in microseconds. The waiting times in `stages` include it.
     pub crowded_us: u64,
     /// CPUs that the end may use.
@@ -177,7 +177,7 @@ pub struct Measured {
     pub network: Network,
 }
 
-impl Measured {
+impl Metrics {
     /// Returns the difference to an earlier measurement. Values that are not sums stay as they are now. If the earlier
     /// measurement is of another process, which ran for longer, all of this one is returned.
     #[must_use]
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn since_returns_the_difference_or_all_of_a_new_process() {
-        let mut before = Measured {
+        let mut before = Metrics {
             elapsed_us: 100,
-            ..Measured::default()
+            ..Metrics::default()
         };
         before.stages[Stage::Reading].waited_us = 40;
         before.network.sent_bytes = 1000;

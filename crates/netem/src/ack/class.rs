@@ -13,7 +13,7 @@ const TIMESTAMPS: u8 = 8;
 
 /// Class of a TCP packet for ACK thinning and pacing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acking {
+pub enum AckClass {
     /// Pure ACK: no payload, no flag but ACK, no option but timestamps. A later one may replace it.
     Pure(PureAck),
     /// Any other packet of a flow: must pass, behind the ACKs of the flow that are held.
@@ -23,7 +23,7 @@ pub enum Acking {
     },
 }
 
-impl Acking {
+impl AckClass {
     /// Classifies a packet that starts with its IP header. `None` if the packet is not TCP, is a
     /// fragment, or ends within the TCP header.
     #[must_use]
@@ -73,8 +73,8 @@ mod tests {
 
     fn is_pure(flags: u8, options: &[u8], payload: &[u8]) -> bool {
         matches!(
-            Acking::of(&packet(flags, options, payload)),
-            Some(Acking::Pure(_))
+            AckClass::of(&packet(flags, options, payload)),
+            Some(AckClass::Pure(_))
         )
     }
 
@@ -114,6 +114,6 @@ mod tests {
     fn ignores_other_protocols() {
         let mut udp = packet(tcp::ACK, &[], &[]);
         udp[9] = ip::UDP;
-        assert_eq!(Acking::of(&udp), None);
+        assert_eq!(AckClass::of(&udp), None);
     }
 }

@@ -12,13 +12,13 @@ use std::{
 /// Nearly every segment leaves after its predecessor and costs one push and one pop of a ring.
 /// Only segments that jitter or reordering put before a predecessor go to a heap.
 #[derive(Debug)]
-pub struct Flight<T> {
+pub struct PropagationQueue<T> {
     in_order: VecDeque<(Time, T)>,
     overtaking: BinaryHeap<Reverse<Entry<T>>>,
     pushed: u64,
 }
 
-impl<T> Flight<T> {
+impl<T> PropagationQueue<T> {
     /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
@@ -79,7 +79,7 @@ impl<T> Flight<T> {
     }
 }
 
-impl<T> Default for Flight<T> {
+impl<T> Default for PropagationQueue<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn orders_by_time_and_ties_by_push() {
-        let mut flight = Flight::new();
+        let mut flight = PropagationQueue::new();
         for (at, item) in [(10, 'a'), (30, 'b'), (20, 'c'), (20, 'd'), (30, 'e')] {
             flight.push(Time::from_nanos(at), item);
         }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn releases_nothing_a_nanosecond_early() {
-        let mut flight = Flight::new();
+        let mut flight = PropagationQueue::new();
         flight.push(Time::from_nanos(10), ());
         assert_eq!(flight.pop(Time::from_nanos(9)), None);
         assert!(flight.pop(Time::from_nanos(10)).is_some());

@@ -10,11 +10,11 @@ use std::{fmt, ops::Range, str::FromStr};
 pub enum Delivery {
     /// Each segment by itself, at its own time. Suits experiments that count packets or measure
     /// inter-packet gaps. Costs one system call a segment: a core delivers about 1 Gbit/s.
-    Exact,
+    PerPacket,
     /// Neighbours of one super-packet together, as a NIC with interrupt coalescing delivers them. A
     /// run holds the segments that are due within `quantum` of its first. It is delivered when its last segment
     /// is due: no segment is early, and none is later than `quantum`. Suits rates above 1 Gbit/s.
-    Bulk {
+    Batched {
         /// Longest time that a segment waits for its neighbours.
         quantum: Time,
     },
@@ -23,7 +23,7 @@ pub enum Delivery {
 impl Default for Delivery {
     /// Batches of 100 µs: a whole 64 KB super-packet at 10 Gbit/s (52 µs), eight segments at 1 Gbit/s.
     fn default() -> Self {
-        Self::Bulk {
+        Self::Batched {
             quantum: Time::from_micros(100),
         }
     }
@@ -34,11 +34,11 @@ impl FromStr for Delivery {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            None if text == "exact" => Ok(Self::Exact),
+            None if text == "exact" => Ok(Self::PerPacket),
             None if text == "bulk" => Ok(Self::default()),
             Some(("bulk", quantum)) => quantum
                 .parse()
-                .map(|quantum| Self::Bulk { quantum })
+                .map(|quantum| Self::Batched { quantum })
                 .map_err(|error| error.to_string()),
             _ => Err(format!("delivery {text:?} is not exact, bulk or bulk:TIME")),
         }
@@ -48,15 +48,15 @@ impl FromStr for Delivery {
 impl fmt::Display for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exact => f.write_str("exact"),
-            Self::Bulk { quantum } => write!(f, "bulk:{}", quantum.exact()),
+            Self::PerPacket => f.write_str("exact"),
+            Self::Batched { quantum } => write!(f, "bulk:{}", quantum.exact()),
         }
     }
 }
 
 /// Consecutive segments of one packet, to be written as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct Batch {
     /// Number of the super-packet.
     pub packet: u64,
     /// Positions of the segments in the super-packet, from 0.
@@ -69,12 +69,12 @@ pub struct Run {
 
 /// Joins due segments into runs.
 #[derive(Debug)]
-pub struct Regroup {
+pub struct Coalescer {
     delivery: Delivery,
-    open: Option<Run>,
+    open: Option<Batch>,
 }
 
-impl Regroup {
+impl Coalescer {
     /// Runs for this delivery mode; none is open.
     #[must_use]
     pub fn new(delivery: Delivery) -> Self {
@@ -90,26 +90,26 @@ impl Regroup {
         due: Time,
         segment: Segment,
         corrupt: Option<u32>,
-        mut emit: impl FnMut(Run),
+        mut emit: impl FnMut(Batch),
     ) {
         if !self.extend(due, segment, corrupt) {
             self.open.take().map(&mut emit);
             let segments = segment.index..segment.index + 1;
-            self.open = Some(Run {
+            self.open = Some(Batch {
                 packet: segment.packet,
                 segments,
                 due,
                 corrupt,
             });
         }
-        if segment.last || corrupt.is_some() || self.delivery == Delivery::Exact {
+        if segment.last || corrupt.is_some() || self.delivery == Delivery::PerPacket {
             self.open.take().map(emit);
         }
     }
 
     /// Adds the segment to the open run, and returns whether it belongs there.
     fn extend(&mut self, due: Time, segment: Segment, corrupt: Option<u32>) -> bool {
-        let (Some(run), Delivery::Bulk { quantum }) = (&mut self.open, self.delivery) else {
+        let (Some(run), Delivery::Batched { quantum }) = (&mut self.open, self.delivery) else {
             return false;
         };
         let continues = run.packet == segment.packet
@@ -126,14 +126,14 @@ impl Regroup {
     /// open run.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let Delivery::Bulk { quantum } = self.delivery else {
+        let Delivery::Batched { quantum } = self.delivery else {
             return None;
         };
         self.open.as_ref().map(|run| run.due + quantum)
     }
 
     /// Takes the open run if its [`deadline`](Self::deadline) is at or before `now`.
-    pub fn flush(&mut self, now: Time) -> Option<Run> {
+    pub fn flush(&mut self, now: Time) -> Option<Batch> {
         self.deadline().filter(|deadline| *deadline <= now)?;
         self.open.take()
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn runs(delivery: Delivery, due: &[(u64, u64, u16, bool)]) -> Vec<(u64, Range<u16>)> {
-        let mut regroup = Regroup::new(delivery);
+        let mut regroup = Coalescer::new(delivery);
         let mut out = Vec::new();
         for &(at, packet, index, last) in due {
             let segment = Segment {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn delivers_one_by_one_when_exact() {
         let due = [(0, 1, 0, false), (0, 1, 1, true)];
-        assert_eq!(runs(Delivery::Exact, &due), [(1, 0..1), (1, 1..2)]);
+        assert_eq!(runs(Delivery::PerPacket, &due), [(1, 0..1), (1, 1..2)]);
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn emits_the_last_segment_of_a_packet_at_once() {
-        let mut regroup = Regroup::new(Delivery::default());
+        let mut regroup = Coalescer::new(Delivery::default());
         let mut out = 0;
         let segment = Segment {
             packet: 1,
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn keeps_a_corrupt_segment_in_a_run_of_its_own() {
-        let mut regroup = Regroup::new(Delivery::default());
+        let mut regroup = Coalescer::new(Delivery::default());
         let mut out = Vec::new();
         for (index, corrupt) in [(0, None), (1, Some(5)), (2, None)] {
             let segment = Segment {
